@@ -1,0 +1,43 @@
+# Every target does its own set-up: Python 3.11 to 3.13 with venv, and make, are all that a machine needs.
+#   make reproduce          the papers' tables beside our numbers, and results/report.html
+#   make reproduce FULL=1   every output computed, none sampled
+#   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+BIN := $(VENV)/bin
+# The tests and the sweeps use the cores by processes; threads under them only wait for each other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: reproduce test lint types notebooks bench wheel clean
+
+reproduce: $(VENV)/.has-experiments
+	$(BIN)/winolab reproduce $(if $(FULL),--full)
+
+test: $(VENV)/.has-dev
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.has-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.has-dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+notebooks: $(VENV)/.has-dev
+	$(BIN)/python -m experiments.notebooks
+
+bench: $(VENV)/.has-dev
+	$(BIN)/python -m experiments.bench
+
+wheel: $(VENV)/.has-dev
+	$(BIN)/python -m hatchling build --target wheel
+
+clean:
+	rm -rf build dist results .pytest_cache .ruff_cache .hypothesis
+
+# The stamp says which extra is installed; a change of pyproject.toml installs it again.
+$(VENV)/.has-%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	touch $@

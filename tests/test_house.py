@@ -1,0 +1,69 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import tokenize
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import winolab
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(
+    path for folder in ("winolab", "experiments", "tests") for path in (ROOT / folder).rglob("*.py")
+)
+MAX_LINES = 400
+MAX_DIGITS = 8  # a float32 needs 9: a longer constant is a rounded one, typed
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_stay_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if "tests" not in path.parts], ids=name_of
+)
+def test_no_constant_is_a_typed_decimal(path: Path) -> None:
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.NUMBER and "." in token.string:
+            digits = token.string.lower().split("e")[0].replace(".", "").strip("0")
+            assert len(digits) <= MAX_DIGITS, f"{name_of(path)}:{token.start[0]}: {token.string}"
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in winolab.__all__:
+        assert getattr(winolab, name).__doc__, f"winolab.{name} has no docstring"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "winolab").rglob("*.py")), ids=name_of)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{name_of(path)} has no docstring"
+
+
+def test_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert version("winolab") == project["version"]
+    assert f"version: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_core_imports_without_the_extras() -> None:
+    """With every module of the extras made unimportable, the library and the command import."""
+    script = (
+        "import sys\n"
+        "for name in ('cupy', 'torch', 'pandas', 'matplotlib', 'nbclient', 'jupytext'):\n"
+        "    sys.modules[name] = None\n"
+        "import winolab, winolab.cli\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=ROOT)
