@@ -1,0 +1,199 @@
+"""Exact transforms of F(n, r) from interpolation points, proved to be convolution when built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import lcm
+
+import numpy as np
+
+from winolab.nouns import Tile
+from winolab.ref.points import INFINITY, Point, as_points
+from winolab.ref.program import Program, program
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+SCALINGS = ("power_of_two", "l1")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The straight-line programs of a tile's three transforms."""
+
+    AT: Program
+    G: Program
+    BT: Program
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """AT (n × α), G (α × r) and BT (α × α) with y = AT[(G g) ⊙ (BT d)] (Lavin & Gray, eq. 6).
+
+    Built only where the identity holds exactly: the constructor raises ValueError otherwise.
+    """
+
+    AT: Matrix
+    G: Matrix
+    BT: Matrix
+    points: tuple[Point, ...] = ()
+    scaling: str | None = None
+
+    def __post_init__(self) -> None:
+        prove(self.AT, self.G, self.BT)
+
+    @property
+    def tile(self) -> Tile:
+        return Tile(self.n, self.r)
+
+    @property
+    def n(self) -> int:
+        return len(self.AT)
+
+    @property
+    def r(self) -> int:
+        return len(self.G[0])
+
+    @property
+    def alpha(self) -> int:
+        return len(self.G)
+
+    @cached_property
+    def programs(self) -> Programs:
+        return Programs(program(self.AT), program(self.G), program(self.BT))
+
+    def equivalent(self, other: Transforms) -> bool:
+        """Whether the two are the same up to the order and the scale of their rows."""
+        return sorted(self._canonical()) == sorted(other._canonical())
+
+    def _canonical(self) -> list[tuple]:
+        """Per state, its rank-one term with each factor's first non-zero entry 1."""
+        rows = []
+        for a, g, b in zip(zip(*self.AT, strict=True), self.G, self.BT, strict=True):
+            leads = [next(v for v in row if v) for row in (a, g, b)]
+            factors = [tuple(v / s for v in r) for r, s in zip((a, g, b), leads, strict=True)]
+            rows.append((*factors, leads[0] * leads[1] * leads[2]))
+        return rows
+
+
+def transforms(
+    n: int, r: int, points: None | str | Sequence = None, scaling: str | None = None
+) -> Transforms:
+    """The exact transforms of F(n, r) at α = n + r − 1 points.
+
+    ``points``: None or "best" (the best known), "paper", "wincnn", a text such as "0,1,-1,inf" or
+    a sequence of exact numbers. ``scaling``: None (integers of the monic polynomials, fractions in
+    G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS eq. 7) or
+    "power_of_two" (the same, to the nearest power of two: exact in binary floating point).
+
+    Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
+    for points that are not exact.
+    """
+    tile = Tile(n, r)
+    return _build(tile, as_points(points, tile.alpha), scaling)
+
+
+@lru_cache(maxsize=512)
+def _build(tile: Tile, points: tuple[Point, ...], scaling: str | None) -> Transforms:
+    finite = [p for p in points if p != INFINITY]
+    AT_columns, G, BT = [], [], []
+    for p in points:
+        others = [q for q in finite if q != p]
+        polynomial = _monic(others)
+        polynomial += [Fraction(0)] * (tile.alpha - len(polynomial))
+        if p == INFINITY:
+            AT_columns.append(_unit(tile.n))
+            G.append(_unit(tile.r))
+        else:
+            weight = Fraction(1)
+            for q in others:
+                weight *= p - q
+            AT_columns.append([p**k for k in range(tile.n)])
+            G.append([p**k / weight for k in range(tile.r)])
+        BT.append(polynomial)
+    if scaling is not None:
+        AT_columns, G, BT = _scaled(AT_columns, G, BT, scaling)
+    return Transforms(
+        _frozen(zip(*AT_columns, strict=True)), _frozen(G), _frozen(BT), points, scaling
+    )
+
+
+def _monic(roots: list[Fraction]) -> list[Fraction]:
+    """Coefficients of ∏(x − root), lowest first."""
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *coefficients]
+        for k, c in enumerate(coefficients):
+            shifted[k] -= root * c
+        coefficients = shifted
+    return coefficients
+
+
+def _unit(size: int) -> list[Fraction]:
+    return [Fraction(0)] * (size - 1) + [Fraction(1)]
+
+
+def _scaled(AT_columns, G, BT, scaling: str):
+    if scaling not in SCALINGS:
+        raise ValueError(f"unknown scaling {scaling!r}; expected one of {', '.join(SCALINGS)}")
+    columns, rows_G, rows_BT = [], [], []
+    for a, g, b in zip(AT_columns, G, BT, strict=True):
+        s, t = (sum(map(abs, row), Fraction(0)) for row in (g, b))
+        if scaling == "power_of_two":
+            s, t = _nearest_power_of_two(s), _nearest_power_of_two(t)
+        columns.append([v * s * t for v in a])
+        rows_G.append([v / s for v in g])
+        rows_BT.append([v / t for v in b])
+    return columns, rows_G, rows_BT
+
+
+def _nearest_power_of_two(q: Fraction) -> Fraction:
+    """The power of two nearest to q > 0 on the logarithmic scale."""
+    e = q.numerator.bit_length() - q.denominator.bit_length()
+    return min((Fraction(2) ** k for k in (e - 1, e, e + 1)), key=lambda p: max(p / q, q / p))
+
+
+def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
+    """Raise ValueError unless Aᵀ[(G g) ⊙ (Bᵀ d)] is correlation for every g and d, exactly.
+
+    The identity is trilinear, so it holds if and only if it holds for unit vectors:
+    Σ_j AT[i,j]·G[k,j]·BT[j,l] = 1 where l = i + k and 0 elsewhere. That is what is checked, over
+    integers (each state's row brought to a common denominator), whatever built the matrices.
+    """
+    n, alpha, r = len(AT), len(G), len(G[0])
+    shapes = [(n, alpha), (alpha, r), (alpha, n + r - 1)]
+    for name, matrix, (rows, columns) in zip(("AT", "G", "BT"), (AT, G, BT), shapes, strict=True):
+        if len(matrix) != rows or any(len(row) != columns for row in matrix):
+            raise ValueError(f"{name} is not {rows} × {columns}")
+    columns_AT, d1 = _integers(list(zip(*AT, strict=True)))
+    rows_G, d2 = _integers(G)
+    rows_BT, d3 = _integers(BT)
+    per_state = [a * b * c for a, b, c in zip(d1, d2, d3, strict=True)]
+    common = lcm(*per_state)
+    weights = np.array([common // d for d in per_state], dtype=object)
+    left = columns_AT[:, :, None] * rows_G[:, None, :] * weights[:, None, None]
+    product = left.reshape(alpha, n * r).T.dot(rows_BT).reshape(n, r, n + r - 1)
+    expected = np.zeros_like(product)
+    for i in range(n):
+        for k in range(r):
+            expected[i, k, i + k] = common
+    if (product != expected).any():
+        i, k, j = (int(v[0]) for v in np.nonzero(product != expected))
+        raise ValueError(
+            f"not a convolution: the coefficient of g[{k}]·d[{j}] in y[{i}] is "
+            f"{Fraction(product[i, k, j], common)}, not {int(j == i + k)}"
+        )
+
+
+def _integers(rows: Sequence[Sequence[Fraction]]) -> tuple[np.ndarray, list[int]]:
+    """Each row times its common denominator, as Python integers, and the denominators."""
+    denominators = [lcm(*(v.denominator for v in row)) for row in rows]
+    scaled = np.array(
+        [[int(v * d) for v in row] for row, d in zip(rows, denominators, strict=True)], dtype=object
+    )
+    return scaled, denominators
+
+
+def _frozen(rows) -> Matrix:
+    return tuple(tuple(Fraction(v) for v in row) for row in rows)
