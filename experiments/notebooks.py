@@ -1,0 +1,59 @@
+"""Execute the papers' notebooks, kept as text: ``python -m experiments.notebooks [NAME ...]``.
+
+Each papers/<paper>/*.py in jupytext's percent format is run in its own folder, and what it showed
+is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results" / "notebooks"
+CELL_SECONDS = 300
+
+
+def execute(path: Path) -> bool:
+    """Run one notebook and keep its outputs; whether every cell ran."""
+    book = jupytext.read(path)
+    started = time.perf_counter()
+    client = NotebookClient(
+        book,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    try:
+        client.execute()
+        failure = None
+    except CellExecutionError as error:
+        failure = str(error)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    nbformat.write(book, RESULTS / f"{path.parent.name}-{path.stem}.ipynb")
+    seconds = time.perf_counter() - started
+    name = path.relative_to(ROOT)
+    print(f"{'FAILED' if failure else 'ok':6} {seconds:6.1f} s  {name}", flush=True)
+    if failure:
+        print(failure, file=sys.stderr)
+    return failure is None
+
+
+def main(names: list[str]) -> int:
+    """Run all notebooks, or those whose path contains one of ``names``."""
+    found = sorted((ROOT / "papers").glob("*/*.py"))
+    chosen = [p for p in found if not names or any(name in str(p) for name in names)]
+    if not chosen:
+        print(f"no notebook of papers/*/*.py matches {' '.join(names)!r}", file=sys.stderr)
+        return 2
+    return 0 if all([execute(path) for path in chosen]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
