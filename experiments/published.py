@@ -9,7 +9,7 @@ shared, sums run from left to right, constants keep a number of significant deci
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Context
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import cache
 
@@ -22,19 +22,19 @@ from winolab.ref.winograd import ProgramsOf
 Matrix = Sequence[Sequence[Fraction]]
 
 
-def significant(q: Fraction, digits: int) -> Fraction:
-    """q as typed in decimal with so many significant digits, ties to even."""
+def significant(q: Fraction, digits: int | None) -> Fraction:
+    """q as typed in decimal with so many significant digits, ties to even; None: q itself."""
+    if digits is None:
+        return q
     context = Context(prec=digits, rounding=ROUND_HALF_EVEN)
-    return Fraction(context.divide(q.numerator, q.denominator))
+    return Fraction(context.divide(Decimal(q.numerator), Decimal(q.denominator)))
 
 
 @cache
 def _programs(tile: Tile, points: str, digits: int | None) -> Programs:
     exact = transforms(tile.n, tile.r, points)
     programs = (by_columns(exact.AT), by_rows(exact.G), by_rows(exact.BT))
-    if digits is not None:
-        programs = (p.with_constants(lambda q: significant(q, digits)) for p in programs)
-    return Programs(*programs)
+    return Programs(*(p.with_constants(lambda q: significant(q, digits)) for p in programs))
 
 
 def published(points: str = "paper", digits: int | None = None) -> ProgramsOf:

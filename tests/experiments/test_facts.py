@@ -54,7 +54,7 @@ def test_vgg_throughputs_follow_from_the_times(number: int) -> None:
 
 
 def test_fft_multiplications_follow_the_formula() -> None:
-    """Four real products a complex one (Table 1), three (Table 2), Hermitian symmetry, valid part."""
+    """Four real products a complex one in Table 1, three in Table 2; Hermitian symmetry."""
     for number, products, rows in ((1, 4, "fft"), (2, 3, "rows")):
         for row in table("lavin_gray_2016", number)[rows]:
             tile = row["tile"]
