@@ -1,4 +1,4 @@
-"""The nouns of the package: a tile F(n,r), a convolution problem, an algorithm and its text form."""
+"""The nouns of the package: a tile F(n,r), a convolution problem, an algorithm and its text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAYOUTS = ("channels_last", "channels_first")
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """The minimal filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray, eq. 3)."""
+    """The minimal filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray eq. 3)."""
 
     n: int
     r: int
@@ -38,7 +38,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one convolution layer, per spatial dimension; the same for all three directions.
+    """The shapes of one convolution layer, per spatial dimension, for all three directions.
 
     x is (N, *input, IC), w is (OC, *filter, IC/groups), y is (N, *output, OC).
     """
@@ -267,10 +267,40 @@ def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=No
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 
+def _parse_direct(fields: list[str], options: dict) -> Algorithm:
+    if fields or options:
+        raise _Malformed
+    return direct()
+
+
+def _parse_winograd(fields: list[str], options: dict) -> Algorithm:
+    if len(fields) != 2 or not options.keys() <= {"points", "scaling"}:
+        raise _Malformed
+    n, r = ([_integer(v) for v in field.split("x")] for field in fields)
+    return winograd(n, r, **options)
+
+
+def _parse_gamma(fields: list[str], options: dict) -> Algorithm:
+    if len(fields) != 3 or not options.keys() <= {"points", "scaling", "variant"}:
+        raise _Malformed
+    return gamma(*map(_integer, fields), **options)
+
+
+class _Malformed(Exception):
+    """The text has not the form of its kind."""
+
+
+def _integer(text: str) -> int:
+    if not text.isdecimal():
+        raise _Malformed
+    return int(text)
+
+
+# kind -> an example of its text form, and what reads the fields behind it.
 FORMS = {
-    "direct": "direct",
-    "winograd": "winograd:4x4:3x3",
-    "gamma": "gamma:8:6:3@paper;scaling=l1",
+    "direct": ("direct", _parse_direct),
+    "winograd": ("winograd:4x4:3x3", _parse_winograd),
+    "gamma": ("gamma:8:6:3@paper;scaling=l1", _parse_gamma),
 }
 
 
@@ -290,22 +320,14 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     options = dict(pair.partition("=")[::2] for pair in pairs)
     if points:
         options["points"] = points
-    try:
-        if kind == "direct" and not fields and not options:
-            return direct()
-        if (
-            kind == "gamma"
-            and len(fields) == 3
-            and options.keys() <= {"points", "scaling", "variant"}
-        ):
-            return gamma(*map(int, fields), **options)
-        if kind == "winograd" and len(fields) == 2 and options.keys() <= {"points", "scaling"}:
-            n, r = ([int(v) for v in field.split("x")] for field in fields)
-            return winograd(n, r, **options)
-    except ValueError as error:
-        if "invalid literal" not in str(error):
-            raise
+    if kind in FORMS:
+        try:
+            return FORMS[kind][1](fields, options)
+        except _Malformed:
+            raise ValueError(
+                f"algorithm {text!r} is malformed; {kind} has the form {FORMS[kind][0]!r}"
+            ) from None
     near = difflib.get_close_matches(kind, FORMS, 1, 0.3)
-    hint = f"; did you mean {FORMS[near[0]]!r}?" if near else ""
-    forms = ", ".join(repr(form) for form in FORMS.values())
+    hint = f"; did you mean {FORMS[near[0]][0]!r}?" if near else ""
+    forms = ", ".join(repr(form) for form, _ in FORMS.values())
     raise ValueError(f"unknown algorithm {text!r}; accepted are forms like {forms}{hint}")

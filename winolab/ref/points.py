@@ -1,4 +1,4 @@
-"""Interpolation points: named sets, and points given by the caller; all exact, infinity included."""
+"""Interpolation points: named sets and the caller's own; all exact, infinity included."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _mirrored(step: int) -> Iterator[Fraction]:
         yield from (q, -q, 1 / q, -1 / q)
 
 
-def as_points(points: None | str | Sequence, alpha: int) -> tuple[Point, ...]:
+def as_points(points: str | Sequence | None, alpha: int) -> tuple[Point, ...]:
     """``alpha`` distinct exact points from a name, a text "0,1,-1/2,inf" or a sequence.
 
     Raises ValueError where their number is not ``alpha`` or one is repeated, TypeError where one

@@ -1,4 +1,4 @@
-"""A transform matrix as a straight-line program: the one text that is proved, run, counted, printed.
+"""A transform matrix as a straight-line program: what is proved, run, counted and printed.
 
 Equal and opposite pairs of columns and of rows are computed once (the "transform simplification"
 of Im2col-Winograd section 5.3 and WinRS section 5), terms shared up to sign and scale are found by

@@ -62,7 +62,7 @@ class _Builder:
         return self.known[op]
 
     def columns(self, forms: list[Form]) -> list[Form]:
-        """Replace pairs of inputs with |coefficients| equal in every row by their sum, difference."""
+        """Replace pairs of inputs with equal |coefficients| in every row by sum and difference."""
         free = list(range(self.inputs))
         for p, q in combinations(range(self.inputs), 2):
             if p not in free or q not in free:
@@ -152,10 +152,10 @@ class _Builder:
         return (1, self.op("sub", even, odd)) if e > 0 else (1, self.op("sub", odd, even))
 
 
-def _pair_rows(rows: list[Form]) -> tuple[list[Form], list[None | int | _Sum]]:
+def _pair_rows(rows: list[Form]) -> tuple[list[Form], list[int | _Sum | None]]:
     """Split rows that are equal and opposite, entry by entry, into their common E and O."""
     forms: list[Form] = []
-    outputs: list[None | int | _Sum] = [None] * len(rows)
+    outputs: list[int | _Sum | None] = [None] * len(rows)
     partner: dict[int, int] = {}
     for p, q in combinations(range(len(rows)), 2):
         alike = {v: abs(c) for v, c in rows[p].items()} == {v: abs(c) for v, c in rows[q].items()}

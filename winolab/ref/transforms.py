@@ -78,7 +78,7 @@ class Transforms:
 
 
 def transforms(
-    n: int, r: int, points: None | str | Sequence = None, scaling: str | None = None
+    n: int, r: int, points: str | Sequence | None = None, scaling: str | None = None
 ) -> Transforms:
     """The exact transforms of F(n, r) at α = n + r − 1 points.
 

@@ -1,0 +1,142 @@
+"""The tiled engine: gather input tiles, transform, multiply, transform back, region by region."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from winolab.nouns import Problem
+from winolab.ref.arithmetic import Arithmetic
+from winolab.ref.im2col import Segment
+from winolab.ref.transforms import Programs
+
+# Gathered input elements a block: bounds the memory, and amortises NumPy's call overhead.
+BLOCK = 1 << 21
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box of outputs covered by one kind of tile a dimension: the unit that is evaluated."""
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Tiles along each spatial dimension."""
+        return tuple(s.tiles for s in self.segments)
+
+    def pieces(self, problem: Problem) -> tuple[int, ...]:
+        """Pieces of r taps that each dimension of the filter is cut into."""
+        return tuple(-(-f // s.tile.r) for f, s in zip(problem.filter, self.segments, strict=True))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Evaluates tiles of a region of a problem (one group) in an arithmetic.
+
+    Along each dimension stand a tile F(n, r) and its ``programs``; arrays put the dimensions of
+    the states (α0, α1, …) first, so that a transform runs along a leading axis.
+    """
+
+    problem: Problem
+    region: Region
+    programs: tuple[Programs, ...]
+    arithmetic: Arithmetic
+
+    def blocks(
+        self, x: np.ndarray, w: np.ndarray, ids: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(positions, values) of the tiles ``ids``, flat in (N, *tiles), block by block.
+
+        Values are (Q, OC); positions (Q,) are flat in (N, *output). Outputs that a last tile
+        computes beyond the edge are cut.
+        """
+        rows = np.ascontiguousarray(x).reshape(-1, self.problem.in_channels)
+        u = self._filters(w)
+        gathered = u.shape[-2] * math.prod(s.tile.alpha for s in self.region.segments)
+        step = max(1, BLOCK // max(1, gathered))
+        for first in range(0, len(ids), step):
+            some = ids[first : first + step]
+            batch, *at = np.unravel_index(some, (self.problem.batch, *self.region.tiles))
+            values = self._outputs(u, self._patches(rows, batch, at))
+            positions = self._positions(batch, at)
+            inside = positions >= 0
+            yield (positions, values) if inside.all() else (positions[inside], values[inside])
+
+    @cached_property
+    def _ndim(self) -> int:
+        return self.problem.ndim
+
+    def _filters(self, w: np.ndarray) -> np.ndarray:
+        """G along every dimension of w (OC, *filter, IC) cut into pieces: (α0, α1, …, K, OC).
+
+        K runs over the pieces of each dimension, then over the input channels: the order in which
+        the fused kernels accumulate (Im2col-Winograd, Algorithms 1 and 2).
+        """
+        d = self._ndim
+        sizes, fill = [], [(0, 0)]
+        pieces = self.region.pieces(self.problem)
+        for q, s, f in zip(pieces, self.region.segments, self.problem.filter, strict=True):
+            sizes += [q, s.tile.r]
+            fill.append((0, q * s.tile.r - f))
+        cut = np.pad(w, [*fill, (0, 0)]).reshape(len(w), *sizes, self.problem.in_channels)
+        order = (*range(2, 2 * d + 2, 2), *range(1, 2 * d + 1, 2), 2 * d + 1, 0)
+        u = self.arithmetic.asarray(np.ascontiguousarray(cut.transpose(order)))
+        for axis, programs in enumerate(self.programs):
+            u = programs.G.evaluate(u, self.arithmetic, axis)
+        return u.reshape(*u.shape[:d], -1, len(w))
+
+    def _patches(self, rows: np.ndarray, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
+        """The input tiles (α0, α1, …, P, pieces0, pieces1, …, IC), zero outside of the input."""
+        problem, d = self.problem, self._ndim
+        axes = 2 * d + 1
+        index = _along(batch, d, axes)
+        outside = np.zeros((1,) * axes, dtype=bool)
+        pieces = self.region.pieces(problem)
+        for i, (s, q) in enumerate(zip(self.region.segments, pieces, strict=True)):
+            taps = _along(np.arange(q) * s.tile.r, d + 1 + i, axes)
+            taps = taps + _along(np.arange(s.tile.alpha), i, axes)
+            first = _along(s.start + s.tile.n * at[i], d, axes) * problem.stride[i]
+            where = first + taps * problem.dilation[i] - problem.padding[i][0]
+            beyond = (where < 0) | (where >= problem.input[i])
+            outside = outside | beyond
+            index = index * problem.input[i] + np.where(beyond, 0, where)
+        patches = np.take(rows, index, axis=0)
+        if outside.any():
+            patches[np.broadcast_to(outside, index.shape)] = 0
+        return self.arithmetic.asarray(patches)
+
+    def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """AT [U · (BT v)], the outputs (n0·n1·…·P, OC)."""
+        d, run = self._ndim, self.arithmetic
+        for axis, programs in enumerate(self.programs):
+            v = programs.BT.evaluate(v, run, axis)
+        states, tiles, channels = v.shape[:d], v.shape[d], u.shape[-1]
+        count = math.prod(states)
+        depth = u.shape[-2]
+        m = run.matmul(v.reshape(count, tiles, depth), u.reshape(count, depth, channels))
+        m = m.reshape(*states, tiles, channels)
+        for axis, programs in enumerate(self.programs):
+            m = programs.AT.evaluate(m, run, axis)
+        return m.reshape(-1, channels)
+
+    def _positions(self, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
+        """Flat positions in (N, *output) of what _outputs returns, −1 beyond the output."""
+        d = self._ndim
+        flat = _along(batch, d, d + 1)
+        inside = np.ones((1,) * (d + 1), dtype=bool)
+        for i, (s, size) in enumerate(zip(self.region.segments, self.problem.output, strict=True)):
+            first = _along(s.start + s.tile.n * at[i], d, d + 1)
+            output = first + _along(np.arange(s.tile.n), i, d + 1)
+            inside = inside & (output < size)
+            flat = flat * size + output
+        return np.where(inside, flat, -1).ravel()
+
+
+def _along(values: np.ndarray, axis: int, axes: int) -> np.ndarray:
+    """The vector along one axis of an array of ``axes`` axes, ready to broadcast."""
+    return values.reshape([-1 if i == axis else 1 for i in range(axes)])

@@ -1,0 +1,232 @@
+"""Nested Winograd convolution in any number of dimensions, three directions, any arithmetic.
+
+One engine runs every bilinear algorithm of the package. Along each spatial dimension stands a tile
+F(n, r); a dimension that is summed directly has the tile F(1, 1), whose transforms are identities.
+So direct convolution is F(1, 1) everywhere, Im2col-Winograd's Γ is F(n, r) along the last dimension
+and F(1, 1) elsewhere, and nested Winograd has its own tile in each. A filter longer than r is cut
+into pieces of r taps. Pieces and input channels form the summation of α independent matrix products
+(Lavin & Gray, Algorithm 1), in the order pieces first, then channels, as the fused kernels have it
+(Im2col-Winograd, Algorithms 1 and 2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.arithmetic import Arithmetic
+from winolab.ref.im2col import DIRECT, masked, segments
+from winolab.ref.program import program
+from winolab.ref.tiles import Engine, Region
+from winolab.ref.transforms import Programs, transforms
+
+ProgramsOf = Callable[[Tile], Programs]
+
+
+def regions(problem: Problem, algorithm: Algorithm) -> tuple[Region, ...]:
+    """The boxes of outputs that ``algorithm`` computes; together they cover each output once.
+
+    Raises ValueError where the algorithm cannot serve the problem, saying what would.
+    """
+    if algorithm.kind != "direct" and not problem.unit:
+        raise ValueError(
+            f"{algorithm} needs stride 1 and dilation 1, not stride {problem.stride} and dilation "
+            f"{problem.dilation}; use direct"
+        )
+    if algorithm.kind == "direct":
+        cuts = [masked(size, DIRECT) for size in problem.output]
+    elif algorithm.kind == "gamma":
+        _fits(problem.filter[-1], algorithm.tiles[0], problem.ndim - 1, algorithm)
+        cuts = [masked(size, DIRECT) for size in problem.output[:-1]]
+        cuts.append(segments(problem.output[-1], algorithm.tiles[0]))
+    elif algorithm.kind == "winograd":
+        if len(algorithm.tiles) != problem.ndim:
+            raise ValueError(
+                f"{algorithm} has {len(algorithm.tiles)} dimensions; "
+                f"the problem has {problem.ndim} spatial dimensions"
+            )
+        for d, tile in enumerate(algorithm.tiles):
+            _fits(problem.filter[d], tile, d, algorithm)
+        cuts = [masked(s, t) for s, t in zip(problem.output, algorithm.tiles, strict=True)]
+    else:
+        raise ValueError(f"{algorithm} is not a tiled algorithm")
+    return tuple(map(Region, product(*cuts)))
+
+
+def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
+    if taps != tile.r:
+        raise ValueError(
+            f"{algorithm} serves {tile.r} taps in spatial dimension {dimension}; the filter has "
+            f"{taps}: choose a tile F(n, {taps}) or use direct"
+        )
+
+
+@lru_cache(maxsize=256)
+def _programs(algorithm: Algorithm, tile: Tile) -> Programs:
+    if tile == DIRECT:
+        return Programs(*(program([[1]]),) * 3)
+    return transforms(tile.n, tile.r, algorithm.points, algorithm.scaling).programs
+
+
+def programs_of(algorithm: Algorithm) -> ProgramsOf:
+    """The programs of any tile under the points and the scaling of ``algorithm``."""
+    return lambda tile: _programs(algorithm, tile)
+
+
+def forward(
+    x: np.ndarray,
+    w: np.ndarray,
+    problem: Problem,
+    algorithm: Algorithm,
+    arithmetic: Arithmetic,
+    programs: ProgramsOf | None = None,
+) -> np.ndarray:
+    """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers."""
+    boxes = regions(problem, algorithm)
+    return compute(x, w, problem, boxes, programs or programs_of(algorithm), arithmetic)
+
+
+def backward_data(
+    dy: np.ndarray,
+    w: np.ndarray,
+    problem: Problem,
+    algorithm: Algorithm,
+    arithmetic: Arithmetic,
+    programs: ProgramsOf | None = None,
+) -> np.ndarray:
+    """dx (N, *input, IC) of dy (N, *output, OC) and w: the forward algorithm on rotated filters.
+
+    A stride is undone by zeros between the elements of dy, which only direct convolution accepts.
+    """
+    if algorithm.kind != "direct":
+        regions(problem, algorithm)
+    adjoint, dy, w = data_adjoint(problem, dy, w)
+    boxes = regions(adjoint, algorithm)
+    return compute(dy, w, adjoint, boxes, programs or programs_of(algorithm), arithmetic)
+
+
+def backward_filter(
+    x: np.ndarray,
+    dy: np.ndarray,
+    problem: Problem,
+    algorithm: Algorithm,
+    arithmetic: Arithmetic,
+    programs: ProgramsOf | None = None,
+) -> np.ndarray:
+    """dw (OC, *filter, IC/groups): x convolved with dy as a large filter, summed over images.
+
+    A tile F(n, r) computes n gradient taps from pieces of r elements of dy, summed over pieces
+    (Lavin & Gray, section 4.2: F(3×3, 2×2) for 3×3 filters). "gamma" is refused: it is a forward
+    and backward-data algorithm.
+    """
+    if algorithm.kind == "gamma":
+        raise ValueError(
+            f"{algorithm} serves forward and backward data; for the filter gradient use "
+            "winograd, such as 'winograd:3x3:2x2', or direct"
+        )
+    if algorithm.kind == "winograd" and not problem.unit:
+        regions(problem, algorithm)
+    adjoint = filter_adjoint(problem)
+    tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
+    cuts = [masked(size, tile) for size, tile in zip(adjoint.output, tiles, strict=True)]
+    boxes = tuple(map(Region, product(*cuts)))
+    parts = []
+    for i, o in group_slices(problem):
+        x_g, dy_g = x[..., i].swapaxes(0, -1), dy[..., o].swapaxes(0, -1)
+        dw = compute(x_g, dy_g, adjoint, boxes, programs or programs_of(algorithm), arithmetic)
+        parts.append(dw.swapaxes(0, -1))
+    return np.concatenate(parts)
+
+
+def data_adjoint(
+    problem: Problem, dy: np.ndarray, w: np.ndarray
+) -> tuple[Problem, np.ndarray, np.ndarray]:
+    """The forward problem whose output is dx, its input (dy with zeros between) and its filter."""
+    sizes, pads = [], []
+    for o, s, e, i, (lo, _) in zip(
+        problem.output, problem.stride, problem.extent, problem.input, problem.padding, strict=True
+    ):
+        size = max(0, (o - 1) * s + 1)
+        sizes.append(size)
+        pads.append((e - 1 - lo, i - size + lo))
+    adjoint = replace(
+        problem,
+        in_channels=problem.out_channels,
+        out_channels=problem.in_channels,
+        input=tuple(sizes),
+        stride=(1,) * problem.ndim,
+        padding=tuple(pads),
+    )
+    if set(problem.stride) != {1}:
+        spread = np.zeros((problem.batch, *sizes, problem.out_channels), dtype=dy.dtype)
+        spread[(slice(None), *(slice(None, None, s) for s in problem.stride))] = dy
+        dy = spread
+    taps = tuple(range(1, 1 + problem.ndim))
+    rotated = np.flip(w, taps).reshape(
+        problem.groups, problem.out_channels // problem.groups, *w.shape[1:]
+    )
+    swapped = np.moveaxis(np.moveaxis(rotated, 1, -1), -2, 1)
+    return adjoint, dy, swapped.reshape(adjoint.w_shape)
+
+
+def filter_adjoint(problem: Problem) -> Problem:
+    """The forward problem, a group's, whose output is dw: stride and dilation change places."""
+    pads = []
+    for i, o, f, s, d, (lo, _) in zip(
+        problem.input,
+        problem.output,
+        problem.filter,
+        problem.stride,
+        problem.dilation,
+        problem.padding,
+        strict=True,
+    ):
+        pads.append((lo, d * (f - 1) + s * (o - 1) + 1 - i - lo))
+    return Problem(
+        batch=problem.in_channels // problem.groups,
+        in_channels=problem.batch,
+        out_channels=problem.out_channels // problem.groups,
+        input=problem.input,
+        filter=problem.output,
+        stride=problem.dilation,
+        padding=tuple(pads),
+        dilation=problem.stride,
+    )
+
+
+def group_slices(problem: Problem) -> list[tuple[slice, slice]]:
+    """Per group, the slices of its input and of its output channels."""
+    i, o = problem.in_channels // problem.groups, problem.out_channels // problem.groups
+    return [(slice(g * i, (g + 1) * i), slice(g * o, (g + 1) * o)) for g in range(problem.groups)]
+
+
+def compute(
+    x: np.ndarray,
+    w: np.ndarray,
+    problem: Problem,
+    boxes: Sequence[Region],
+    programs: ProgramsOf,
+    arithmetic: Arithmetic,
+) -> np.ndarray:
+    """Every output y (N, *output, OC) of the boxes, groups one after the other."""
+    y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
+    rows = y.reshape(-1, problem.out_channels)
+    group = replace(
+        problem,
+        in_channels=problem.in_channels // problem.groups,
+        out_channels=problem.out_channels // problem.groups,
+        groups=1,
+    )
+    for i, o in group_slices(problem):
+        for box in boxes:
+            engine = Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic)
+            ids = np.arange(problem.batch * math.prod(box.tiles))
+            for positions, values in engine.blocks(x[..., i], w[o], ids):
+                rows[positions, o] = values
+    return y
