@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from winolab.ref.eft import odd_add
 from winolab.ref.formats import EXPONENT_BITS, MODES, Format, nearest_name
 
 Array = NDArray[np.float64]
@@ -38,8 +40,8 @@ class Accumulation:
     kahan: compensated summation in index order.
     tensor_core: `block` exact products and the accumulator are aligned to the largest magnitude
         among them, truncated to the accumulator's precision plus `extra_bits`, added exactly, and
-        the result is rounded as `rounding` says (Fasi, Higham, Mikaitis & Pranesh 2021, Numerical
-        behavior of NVIDIA tensor cores, PeerJ CS 7:e330).
+        the result is rounded as `rounding` says, overflow to infinity (Fasi, Higham, Mikaitis &
+        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330).
     unspecified: any order (FP64 only: NumPy's own matrix product).
 
     Text form: kind, then block, extra bits and rounding where the kind has them, joined by colons:
@@ -82,12 +84,12 @@ class Accumulation:
                 "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate'."
             )
         try:
-            numbers = [int(v) for v in rest[:2]]
+            block, extra_bits = (int(v) for v in (*rest[:2], "0", "0")[:2])
         except ValueError:
             raise ValueError(
                 f"accumulation {text!r}: block and extra bits must be integers."
             ) from None
-        return cls(kind, *numbers, *rest[2:])
+        return cls(kind, block, extra_bits, *rest[2:])
 
     def __str__(self) -> str:
         if self.kind == "two_level":
@@ -95,27 +97,6 @@ class Accumulation:
         if self.kind == "tensor_core":
             return f"tensor_core:{self.block}:{self.extra_bits}:{self.rounding}"
         return self.kind
-
-
-def two_sum_error(a: Array, b: Array, s: Array) -> Array:
-    """Exact error of s = a + b rounded to nearest (Knuth's TwoSum); NaN where not finite."""
-    with np.errstate(all="ignore"):
-        t = s - a
-        return (a - (s - t)) + (b - t)
-
-
-def odd_add(a: Array, b: Array) -> Array:
-    """a + b rounded to odd in float64: an inexact sum has its last bit set.
-
-    A value rounded to odd with at least two bits more than a format has rounds to that format as
-    the exact sum does (Boldo & Melquiond 2008, theorem 3).
-    """
-    with np.errstate(all="ignore"):
-        s = a + b
-        e = two_sum_error(a, b, s)
-        even = (s.view(np.int64) & 1) == 0
-        move = np.isfinite(e) & (e != 0) & even
-        return np.where(move, np.nextafter(s, np.copysign(np.inf, e)), s)
 
 
 class Rounder:
@@ -136,9 +117,9 @@ class Rounder:
 class MultiplyAdd:
     """acc <- x*y + acc on blocks; x and y broadcast to acc's shape.
 
-    fused: one rounding. Otherwise the product is rounded first. `smallest` bounds the spacing of
-    the exact products from below: where |sum| < 2**emin, a sum of multiples of it with at least
-    53 bits of room is exact and needs no repair.
+    fused: one rounding; otherwise the product is rounded first. `smallest` is a power of two that
+    divides every exact product (0: unknown): sums below 2**emin are exact in FP64 where it is
+    2**(emin - 53) or more.
     """
 
     def __init__(self, fmt: Format, shape: tuple[int, ...], fused: bool, smallest: float) -> None:
@@ -148,23 +129,27 @@ class MultiplyAdd:
         self.low = np.empty(shape, np.int64)
         self.shift = 11 + fmt.precision  # leaves the bits that rounding drops
         self.round = Rounder(fmt, shape)
-        self.exact_below = smallest >= 2.0 ** (fmt.emin - 53)
+        self.normal = 0.0 if smallest >= 2.0 ** (fmt.emin - 53) else 2.0**fmt.emin
 
     def __call__(self, x: Array, y: Array, acc: Array) -> None:
         np.multiply(x, y, out=self.sum)
-        if not self.fused:
+        if self.fused:
+            np.add(self.sum, acc, out=self.sum)
+            self._repair(x, y, acc)
+        else:
             self.round(self.sum, self.sum)
             np.add(self.sum, acc, out=self.sum)
-        elif self.exact_below:
-            np.add(self.sum, acc, out=self.sum)
-            np.left_shift(self.bits, self.shift, out=self.low)
-            if self.low.min(initial=0) == TIE:
-                tie = self.low == TIE
-                product = np.broadcast_to(x, acc.shape)[tie] * np.broadcast_to(y, acc.shape)[tie]
-                self.sum[tie] = odd_add(product, acc[tie])
-        else:
-            self.sum[...] = odd_add(self.sum, acc)
         self.round(self.sum, acc)
+
+    def _repair(self, x: Array, y: Array, acc: Array) -> None:
+        np.left_shift(self.bits, self.shift, out=self.low)
+        doubtful = self.low == TIE if self.low.min(initial=0) == TIE else None
+        if self.normal:
+            tiny = np.abs(self.sum) < self.normal
+            doubtful = tiny if doubtful is None else doubtful | tiny
+        if doubtful is not None and doubtful.any():
+            p, q = (np.broadcast_to(v, acc.shape)[doubtful] for v in (x, y))
+            self.sum[doubtful] = odd_add(p * q, acc[doubtful])
 
 
 def _sequential(a: Array, b: Array, acc: Array, madd: MultiplyAdd, block: int) -> None:
@@ -235,6 +220,34 @@ def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Forma
         if special.any():
             total[special] = ((x * y).sum(axis=0) + acc)[special]
         acc[...] = fmt.round(total, order.rounding)
+        over = np.abs(total) >= 2.0 ** (fmt.emax + 1)  # infinite whatever the rounding
+        acc[over] = np.copysign(np.inf, total[over])
+
+
+def fma(a: Any, b: Any, c: Any, fmt: Format, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """a * b + c elementwise with one rounding to fmt, as an array of dtype.
+
+    The arguments broadcast; a and b have at most 26 bits.
+    """
+    shape = np.broadcast_shapes(*(np.shape(v) for v in (a, b, c)))
+    out = np.empty(shape, dtype)
+    flat = out.reshape(-1)
+    parts = [
+        np.reshape(v, 1) if np.size(v) == 1 else np.broadcast_to(v, shape).reshape(-1)
+        for v in (a, b, c)
+    ]
+    madd = MultiplyAdd(fmt, (min(flat.size, BLOCK),), True, 0.0)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, BLOCK):
+            end = min(start + BLOCK, flat.size)
+            if end - start < madd.sum.size:
+                madd = MultiplyAdd(fmt, (end - start,), True, 0.0)
+            x, y, z = (v if v.size == 1 else v[start:end] for v in parts)
+            acc = np.empty(end - start)
+            acc[...] = z
+            madd(x.astype(np.float64), y.astype(np.float64), acc)
+            flat[start:end] = acc
+    return out
 
 
 def _smallest_spacing(a: Array, b: Array, product: Format) -> float:

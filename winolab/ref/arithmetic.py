@@ -7,225 +7,20 @@ narrower (every value of TF32, BF16, FP16 and FP8 is an FP32 value).
 
 from __future__ import annotations
 
-import functools
-import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.ref import accumulate as sums
 from winolab.ref.accumulate import Accumulation
+from winolab.ref.eft import fma64
+from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
 
-Carrier = NDArray[Any]
-
-
-class Arithmetic(ABC):
-    """What an algorithm needs of numbers; one rounding an operation unless exact."""
-
-    exact: bool = False
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Text that `arithmetic` reads back."""
-
-    @abstractmethod
-    def asarray(self, x: ArrayLike) -> Carrier:
-        """A carrier of x, rounded to the storage format."""
-
-    @abstractmethod
-    def constant(self, q: Fraction | int) -> Any:
-        """A carrier scalar of q, correctly rounded once to the transform format."""
-
-    @abstractmethod
-    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
-        """The values as float64, rounded once where they do not fit."""
-
-    @abstractmethod
-    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        """a (..., M, K) @ b (..., K, N), products summed over K in index order.
-
-        Operands are rounded to the product format, the sum has the accumulate format and the
-        accumulation's order, and the result is rounded to the transform format.
-        """
-
-    def add(self, a: Any, b: Any) -> Any:
-        """a + b."""
-        return a + b
-
-    def sub(self, a: Any, b: Any) -> Any:
-        """a - b."""
-        return a - b
-
-    def mul(self, a: Any, b: Any) -> Any:
-        """a * b."""
-        return a * b
-
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a * b + c, rounded once."""
-        return a * b + c
-
-
-def _numbers(x: ArrayLike) -> NDArray[Any]:
-    x = np.asarray(x)
-    if x.dtype.kind not in "iuf" and x.dtype.name != "bfloat16":
-        raise TypeError(f"array of {x.dtype}: expected real floats or integers; convert it first.")
-    return x
-
-
-def _objects(x: NDArray[Any], convert: Any) -> Carrier:
-    out = np.empty(x.shape, object)
-    out.reshape(-1)[:] = [convert(v) for v in x.reshape(-1).tolist()]
-    return out
-
-
-def _integer_matmul(a: Carrier, b: Carrier) -> Carrier:
-    """Matrix product of object arrays of int; through float64 where every sum stays below 2**53."""
-
-    def largest(x: Carrier) -> int:
-        return max((abs(v) for v in x.reshape(-1)), default=0)
-
-    if largest(a) * largest(b) * a.shape[-1] < 1 << 53:
-        product = np.matmul(a.astype(np.float64), b.astype(np.float64))
-        return _objects(product, int)
-    return np.matmul(a, b)
-
-
-@dataclass(frozen=True)
-class Exact(Arithmetic):
-    """Rational numbers: int and Fraction in object arrays, no rounding anywhere."""
-
-    exact = True
-
-    @property
-    def name(self) -> str:
-        return "exact"
-
-    def asarray(self, x: ArrayLike) -> Carrier:
-        """Exact values of x (object arrays of int and Fraction pass). Raises ValueError on NaN."""
-        x = np.asarray(x)
-        if x.dtype == object:
-            return x
-        x = _numbers(x)
-        if x.dtype.kind in "iu":
-            return _objects(x, int)
-        x = x.astype(np.float64)
-        if not np.isfinite(x).all():
-            raise ValueError(
-                "exact arithmetic on NaN or infinity: expected finite numbers; use a "
-                "floating-point arithmetic such as 'fp64' for such data."
-            )
-        return _objects(x, lambda v: int(v) if v.is_integer() else Fraction(v))
-
-    def constant(self, q: Fraction | int) -> Fraction | int:
-        q = Fraction(q)
-        return q.numerator if q.denominator == 1 else q
-
-    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
-        return _objects(np.asarray(y, object), _nearest_float).astype(np.float64)
-
-    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        whole, scales = [], []
-        for x in (a, b):
-            scale = math.lcm(*{v.denominator for v in x.reshape(-1)})
-            scaled = x if scale == 1 else x * scale
-            whole.append(_objects(scaled, int))
-            scales.append(scale)
-        product = _integer_matmul(*whole)
-        scale = scales[0] * scales[1]
-        return product if scale == 1 else product * Fraction(1, scale)
-
-
-def _nearest_float(q: Fraction | int) -> float:
-    try:
-        return q.numerator / q.denominator  # correctly rounded for integers of any size
-    except OverflowError:
-        return math.inf if q > 0 else -math.inf
-
-
-@functools.cache
-def _context(bits: int) -> Any:
-    context = mpmath.MPContext()  # private: mpmath.mp belongs to the user
-    context.prec = bits
-    return context
-
-
-@dataclass(frozen=True)
-class Mp(Arithmetic):
-    """mpmath floating point of a given precision, round to nearest even, unbounded exponents.
-
-    Sums of products are exact and rounded once.
-    """
-
-    bits: int
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.bits <= 1 << 16:
-            raise ValueError(f"mp:{self.bits}: expected 2 to 65536 bits.")
-
-    @property
-    def name(self) -> str:
-        return f"mp:{self.bits}"
-
-    @property
-    def context(self) -> Any:
-        """mpmath context that the values belong to."""
-        return _context(self.bits)
-
-    def asarray(self, x: ArrayLike) -> Carrier:
-        x = np.asarray(x)
-        if x.dtype == object:
-            return _objects(x, self._convert)
-        return _objects(_numbers(x), self._convert)
-
-    def _convert(self, v: Any) -> Any:
-        if isinstance(v, Fraction):
-            return self.constant(v)
-        return +self.context.mpf(v)
-
-    def constant(self, q: Fraction | int) -> Any:
-        q = Fraction(q)
-        return self.context.fdiv(q.numerator, q.denominator)
-
-    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
-        def convert(v: Any) -> float:
-            if not self.context.isfinite(v):
-                return float(v)
-            sign, man, exponent, _ = v._mpf_
-            value = Fraction(int(man)) * Fraction(2) ** exponent
-            return _nearest_float(-value if sign else value)
-
-        return _objects(np.asarray(y, object), convert).astype(np.float64)
-
-    def fma(self, a: Any, b: Any, c: Any) -> Any:
-        exact = np.frompyfunc(
-            lambda x, y, z: self.context.fadd(self.context.fmul(x, y, exact=True), z), 3, 1
-        )
-        return exact(a, b, c)
-
-    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        def common(x: Carrier) -> tuple[Carrier, int]:
-            exponent = min((v._mpf_[2] for v in x.reshape(-1)), default=0)
-            whole = [
-                (-1 if v._mpf_[0] else 1) * (int(v._mpf_[1]) << v._mpf_[2] - exponent)
-                for v in x.reshape(-1)
-            ]
-            out = np.empty(x.shape, object)
-            out.reshape(-1)[:] = whole
-            return out, exponent
-
-        if not all(self.context.isfinite(v) for x in (a, b) for v in x.reshape(-1)):
-            zero = self.context.zero
-            return np.matmul(a, b) if a.shape[-1] else np.matmul(a, b) + zero
-        (left, p), (right, q) = common(a), common(b)
-        product = _integer_matmul(left, right)
-        return _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
+__all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic"]
 
 
 @dataclass(frozen=True)
@@ -280,7 +75,7 @@ class Float(Arithmetic):
         return ",".join([base, *changed])
 
     def asarray(self, x: ArrayLike) -> Carrier:
-        x = _numbers(x)
+        x = numbers(x)
         if self.storage.name == "fp32" and x.dtype != np.float64:
             with np.errstate(all="ignore"):
                 return x.astype(np.float32).astype(self.dtype, copy=False)
@@ -305,7 +100,7 @@ class Float(Arithmetic):
             # Two p-bit operands, p <= 25: rounding first to 53 bits changes nothing
             # (Figueroa 1995)
             wide = ufunc(np.asarray(a, np.float64), np.asarray(b, np.float64))
-            return self.transform.round(wide).astype(self.dtype)
+            return self._round(wide)
 
     def add(self, a: Any, b: Any) -> Any:
         return self._operate(np.add, a, b)
@@ -319,11 +114,15 @@ class Float(Arithmetic):
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         if not self.fused:
             return self.add(self.mul(a, b), c)
-        a, b, c = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, c)))
         if self.transform.precision == 53:
-            return fma64(a, b, c)
+            return fma64(*np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, c))))
+        return sums.fma(a, b, c, self.transform, self.dtype)
+
+    def _round(self, wide: NDArray[np.float64]) -> Carrier:
         with np.errstate(all="ignore"):
-            return self.transform.round(sums.odd_add(a * b, c)).astype(self.dtype)
+            if self.transform.name == "fp32":
+                return wide.astype(np.float32).astype(self.dtype, copy=False)
+            return self.transform.round(wide).astype(self.dtype)
 
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
         a, b = (self.product.round(np.asarray(v, np.float64)) for v in (a, b))
@@ -332,52 +131,7 @@ class Float(Arithmetic):
                 y = np.matmul(a, b)
         else:
             y = sums.matmul(a, b, self.accumulation, self.product, self.accumulate, self.fused)
-        return self.transform.round(y).astype(self.dtype)
-
-
-def fma64(
-    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """a * b + c in FP64 with one rounding (Boldo & Melquiond 2008, figure 5).
-
-    Where exponents leave the range in which the error-free transformations are exact, the sum is
-    formed in Fractions.
-    """
-    with np.errstate(all="ignore"):
-        high, low = _two_product(a, b)
-        t = c + low
-        t_error = sums.two_sum_error(c, low, t)
-        v = high + t
-        v_error = sums.two_sum_error(high, t, v)
-        y = v + sums.odd_add(t_error, v_error)
-        plain = a * b + c
-        size = np.abs(a * b)
-        safe = (size == 0) & ((a == 0) | (b == 0))
-        safe |= (size > 2.0**-900) & (size < 2.0**990)
-        safe &= (np.abs(a) < 2.0**990) & (np.abs(b) < 2.0**990)
-        safe &= ((np.abs(c) > 2.0**-900) & (np.abs(c) < 2.0**990)) | (c == 0)
-        y = np.where((high == 0) | (v == 0), plain, y) if y.size else y
-    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-    y = np.atleast_1d(np.where(finite, y, plain))
-    for i in zip(*np.nonzero(np.atleast_1d(finite & ~safe)), strict=True):
-        exact = Fraction(float(a[i])) * Fraction(float(b[i])) + Fraction(float(c[i]))
-        y[i] = _nearest_float(exact) if exact else np.atleast_1d(plain)[i]
-    return y.reshape(np.shape(plain))
-
-
-def _two_product(
-    a: NDArray[np.float64], b: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """a * b = high + low exactly (Dekker's product of Veltkamp's halves)."""
-
-    def halves(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        t = x * 134217729.0  # 2**27 + 1
-        top = t - (t - x)
-        return top, x - top
-
-    high = a * b
-    (p, q), (r, s) = halves(a), halves(b)
-    return high, ((p * r - high) + p * s + q * r) + q * s
+        return self._round(y)
 
 
 def _preset(storage: str, product: str, accumulate: str, accumulation: str) -> Float:

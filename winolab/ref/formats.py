@@ -8,6 +8,7 @@ to an integer, and exact scaling back, so that it is correct for subnormals too.
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,13 +73,11 @@ class Format:
             y = x / spacing
             y = np.rint(y, out=y) if mode == "nearest" else np.trunc(y, out=y)
             y *= spacing
-        over = np.abs(y) > self.max
+        over = (np.abs(y) > self.max) & np.isfinite(x)
         if over.any():
-            over &= np.isfinite(x) | (not self.infinities)
-            limit = self.max
-            if mode == "nearest":
-                limit = np.inf if self.infinities else np.nan
-            y = np.where(over, np.copysign(limit, x), y)
+            y[over] = np.copysign(np.inf if mode == "nearest" else self.max, x[over])
+        if not self.infinities:
+            y[np.isinf(y)] = np.nan
         return y.reshape(given.shape)
 
     def round_fraction(self, q: Fraction | int) -> float:
@@ -109,6 +108,14 @@ FORMATS = {
         Format("fp8_e4m3", 4, -6, 8, infinities=False),
     )
 }
+
+
+def nearest_float(q: Fraction | int) -> float:
+    """The FP64 number nearest to q, ties to even; infinity beyond the largest."""
+    try:
+        return q.numerator / q.denominator  # correctly rounded for integers of any size
+    except OverflowError:
+        return math.inf if q > 0 else -math.inf
 
 
 def nearest_name(name: str, known: list[str]) -> str:

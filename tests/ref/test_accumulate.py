@@ -1,0 +1,243 @@
+"""Every order of summation, bit for bit, against a scalar oracle in Fractions."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from winolab.ref import accumulate
+from winolab.ref.accumulate import Accumulation
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.formats import FORMATS
+
+ORDERS = [
+    "sequential",
+    "two_level:4",
+    "two_level:1",
+    "pairwise",
+    "kahan",
+    "tensor_core:4:0:truncate",
+    "tensor_core:8:1:truncate",
+    "tensor_core:5:2:nearest",
+]
+
+
+class Oracle:
+    """Dot product of two lists of Fractions, one rounding at a time."""
+
+    def __init__(self, order, fmt, fused):
+        self.order, self.fmt, self.fused = order, fmt, fused
+
+    def round(self, q):
+        return Fraction(self.fmt.round_fraction(q))
+
+    def madd(self, x, y, c):
+        return self.round((x * y if self.fused else self.round(x * y)) + c)
+
+    def sequential(self, a, b):
+        total = Fraction(0)
+        for x, y in zip(a, b, strict=True):
+            total = self.madd(x, y, total)
+        return total
+
+    def two_level(self, a, b):
+        k, total = self.order.block, Fraction(0)
+        for i in range(0, len(a), k):
+            total = self.round(total + self.sequential(a[i : i + k], b[i : i + k]))
+        return total
+
+    def pairwise(self, a, b):
+        level = [self.round(x * y) for x, y in zip(a, b, strict=True)]
+        while len(level) > 1:  # neighbours in pairs, an odd one goes up as it is
+            level = [self.round(sum(level[i : i + 2])) for i in range(0, len(level), 2)]
+        return level[0]
+
+    def kahan(self, a, b):
+        total = lost = Fraction(0)
+        for x, y in zip(a, b, strict=True):
+            term = self.madd(x, y, -lost)
+            new = self.round(total + term)
+            lost = self.round(self.round(new - total) - term)
+            total = new
+        return total
+
+    def tensor_core(self, a, b):
+        total = Fraction(0)
+        for i in range(0, len(a), self.order.block):
+            pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)
+            terms = [total, *(x * y for x, y in pairs)]
+            largest = max(abs(t) for t in terms)
+            exponent = self.fmt.emin
+            while Fraction(2) ** (exponent + 1) <= largest:
+                exponent += 1
+            spacing = Fraction(2) ** (exponent + 1 - self.fmt.precision - self.order.extra_bits)
+            q = sum(math.trunc(t / spacing) for t in terms) * spacing
+            if self.order.rounding == "nearest":
+                total = self.round(q)
+            else:
+                total = Fraction(float(self.fmt.round(float(q), "truncate")))
+        return total
+
+    def __call__(self, a, b):
+        return getattr(self, self.order.kind)(a, b)
+
+
+def spec(fmt, order, fused=True):
+    return f"fp32,storage={fmt},product={fmt},accumulate={fmt},accumulation={order}" + (
+        "" if fused else ",fused=no"
+    )
+
+
+def check(fmt, order, fused, a, b):
+    """Simulated a (M, K) @ b (K, N) equals the oracle; the oracle has no negative zero."""
+    simulated = arithmetic(spec(fmt, order, fused))
+    y = simulated.to_float64(simulated.matmul(a.astype(np.float32), b.astype(np.float32)))
+    oracle = Oracle(Accumulation.parse(order), FORMATS[fmt], fused)
+    rows = [[Fraction(float(v)) for v in row] for row in a]
+    columns = [[Fraction(float(v)) for v in column] for column in b.T]
+    assert np.array_equal(y, [[float(oracle(r, c)) for c in columns] for r in rows])
+
+
+def sparse_significands(rng, shape, precision, spread):
+    """Numbers of few bits and few exponents: their sums land on ties again and again."""
+    bits = rng.choice([0, 1, 2, precision - 2, precision - 1], (*shape, 2))
+    x = 1 + rng.integers(0, 2, shape) * 2.0 ** -bits[..., 0] - 2.0 ** -bits[..., 1] / 2
+    x *= rng.choice([-1, 1, 1], shape) * 2.0 ** rng.integers(-spread, spread + 1, shape)
+    return FORMATS["fp32" if precision == 24 else "fp16" if precision == 11 else "bf16"].round(x)
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fma", "mul+add"])
+@pytest.mark.parametrize("fmt", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_match_the_oracle(order, fmt, fused):
+    rng = np.random.default_rng(7)
+    for k in (1, 7, 16, 21):
+        p = FORMATS[fmt].precision
+        for spread in (1, p // 2):
+            a, b = (sparse_significands(rng, shape, p, spread) for shape in ((6, k), (k, 5)))
+            check(fmt, order, fused, a, b)
+        a, b = (FORMATS[fmt].round(rng.standard_normal(s)) for s in ((3, k), (k, 4)))
+        check(fmt, order, fused, a, b)
+
+
+@pytest.mark.parametrize("fmt", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_match_the_oracle_among_subnormals(order, fmt):
+    rng = np.random.default_rng(3)
+    f = FORMATS[fmt]
+    for low in (f.emin - f.precision, f.emin // 2 - f.precision, f.emin // 2 - 4):
+        shapes = ((5, 9), (9, 6))
+        a, b = (
+            f.round(rng.standard_normal(s) * 2.0 ** rng.integers(low, low + 8, s)) for s in shapes
+        )
+        check(fmt, order, True, a, f.round(b * 2.0 ** min(f.emin + f.precision - low, f.emax - 8)))
+        check(fmt, order, True, a, b)
+
+
+def test_a_tie_of_the_rounded_sum_is_repaired():
+    """1 + 2**-23 + 2**-24 (1 - 2**-46): a tie of FP32 in 53 bits, below it exactly."""
+    x, y = 2.0**-12 * (1 + 2.0**-23), 2.0**-12 * (1 - 2.0**-23)
+    one = 1 + 2.0**-23
+    a, b = np.array([[one, x], [one, 2.0**-12]]), np.array([[1.0], [y]])
+    assert one + x * y == 1 + 2.0**-23 + 2.0**-24
+    assert arithmetic("fp32").matmul(a[:1], b)[0, 0] == one
+    exact_tie = np.array([[1.0], [2.0**-12]])
+    assert arithmetic("fp32").matmul(a[1:], exact_tie)[0, 0] == 1 + 2.0**-22  # to even
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.integers(1 << 23, (1 << 24) - 1),
+    st.integers(1 << 23, (1 << 24) - 1),
+    st.integers(1 << 23, (1 << 24) - 1),
+    st.integers(-60, 60),
+    st.booleans(),
+)
+def test_one_fused_step_rounds_once(c, x, y, shift, negative):
+    """acc + x*y with the product's exponent anywhere beside the accumulator's."""
+    a = np.array([[c, math.ldexp(-x if negative else x, -24)]])
+    b = np.array([[1.0], [math.ldexp(y, shift - 24)]])
+    check("fp32", "sequential", True, a, b)
+
+
+def test_blocks_and_batches_change_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((3, 1, 7, 20)), rng.standard_normal((2, 20, 5))
+    for order in ORDERS:
+        simulated = arithmetic(spec("fp32", order))
+        whole = simulated.matmul(a, b)
+        with monkeypatch.context() as small:
+            small.setattr(accumulate, "BLOCK", 8)
+            small.setattr(accumulate, "INNER", 3)
+            assert np.array_equal(simulated.matmul(a, b), whole)
+        single = [[simulated.matmul(a[i, 0], b[j]) for j in range(2)] for i in range(3)]
+        assert np.array_equal(single, whole)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_infinity_nan_overflow_and_empty(order):
+    simulated = arithmetic(spec("fp32", order))
+    one = np.ones((3, 1), np.float32)
+
+    def row(*v):
+        return simulated.matmul(np.array([v], np.float32), one)[0, 0]
+
+    assert np.isnan(row(np.nan, 1, 1))
+    assert np.isnan(row(np.inf, -np.inf, 1))
+    compensated = order == "kahan"  # inf - inf appears in its own correction
+    assert np.isnan(row(np.inf, 1, 1)) if compensated else row(np.inf, 1, 1) == np.inf
+    if not compensated:
+        assert row(3e38, 3e38, 0) == np.inf
+        assert row(-3e38, -3e38, 0) == -np.inf
+    for shape, other in (((0, 4), (4, 3)), ((2, 0), (0, 3)), ((2, 4), (4, 0))):
+        y = simulated.matmul(np.zeros(shape, np.float32), np.zeros(other, np.float32))
+        assert y.shape == (shape[0], other[1])
+        assert not y.any()
+
+
+def test_kahan_loses_less_than_a_plain_sum():
+    x = np.full((1, 4096), np.float32(0.1))
+    one = np.ones((4096, 1), np.float32)
+    exact = 4096 * float(x[0, 0])
+    error = {k: abs(arithmetic(spec("fp32", k)).matmul(x, one)[0, 0] - exact) for k in ORDERS}
+    assert error["kahan"] <= 2.0**-24 * exact
+    assert error["pairwise"] <= 12 * 2.0**-24 * exact
+    assert error["kahan"] < error["sequential"]
+
+
+@pytest.mark.parametrize(
+    ("order", "low", "high"),
+    [
+        # Im2col-Winograd, table 3: 1.27e-8 K, Ampere and Ada
+        ("tensor_core:8:1:truncate", 1.0e-8, 1.4e-8),
+        # cuDNN on an H100, default mode, IMPL_PRECOMP: 6.7e-5 at 9x9x128 = 8978 products an
+        # output within the padded borders
+        ("tensor_core:8:2:truncate", 6.5e-9, 8.5e-9),
+    ],
+)
+def test_truncation_makes_tf32_errors_grow_with_the_length(order, low, high):
+    rng = np.random.default_rng(0)
+    k = 4608
+    a, b = rng.uniform(1, 2, (32, k)), rng.uniform(1, 2, (k, 32))
+    simulated = arithmetic(f"tf32,accumulation={order}")
+    y = simulated.to_float64(simulated.matmul(simulated.asarray(a), simulated.asarray(b)))
+    exact = a.astype(np.float32).astype(float) @ b.astype(np.float32).astype(float)
+    assert low * k <= np.mean(np.abs(y / exact - 1)) <= high * k
+
+
+def test_text_forms():
+    for order in [*ORDERS, "unspecified"]:
+        assert str(Accumulation.parse(order)) == order
+    for text, message in {
+        "pairwize": "did you mean 'pairwise'",
+        "two_level": "expected 'sequential'",
+        "two_level:x": "must be integers",
+        "two_level:0": "block of 1 or more",
+        "tensor_core:8:1:up": "unknown rounding 'up'",
+        "tensor_core:8:99:nearest": "expected 0 to 16 bits",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            Accumulation.parse(text)
