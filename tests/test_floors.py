@@ -17,7 +17,7 @@ FLOORS = (
     {"nouns", "device"},
     {"ref"},
     {"gpu"},
-    {"conv", "sweep", "reporting", "cli"},
+    {"conv", "environment", "measure", "sweep", "render", "tables", "cli"},
 )
 
 

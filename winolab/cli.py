@@ -1,0 +1,255 @@
+"""The command ``winolab``: one short function a command; errors are one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from winolab import environment, render, sweep, tables
+from winolab.measure import DATA
+from winolab.ref.transforms import transforms as build_transforms
+
+app = typer.Typer(
+    name="winolab",
+    help="Winograd convolution, exact: its matrices, its errors, and the papers' tables.",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+# typer's usage errors: the same class whether typer carries click or depends on it
+USAGE_ERROR = cast(type[Exception], typer.BadParameter.__mro__[1])
+INTERRUPTED = 130
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Start with: winolab transforms 6 3"""
+    if version:
+        print(f"winolab {environment.installed('winolab')}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def transforms(
+    n: Annotated[int, typer.Argument(metavar="N", help="Outputs of a tile.")],
+    r: Annotated[int, typer.Argument(metavar="R", help="Taps of the filter.")],
+    points: Annotated[
+        str, typer.Option(help='best, paper, wincnn, or a list such as "0,1,-1,1/2,inf".')
+    ] = "best",
+    scaling: Annotated[str, typer.Option(help="Of the rows: none, power_of_two or l1.")] = "none",
+    format: Annotated[
+        str, typer.Option("--format", help="text, json, latex, cuda or numpy.")
+    ] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """The exact matrices AT, G, BT of F(N, R), proved to be convolution.
+
+    For example:
+
+        winolab transforms 6 3
+        winolab transforms 2 3 --points "0,1,-1,inf" --format latex
+    """
+    shape = render.FORMATS.get("json" if as_json else format)
+    if shape is None:
+        raise ValueError(f"unknown format {format!r}; expected one of {', '.join(render.FORMATS)}")
+    print(shape(build_transforms(n, r, points, None if scaling == "none" else scaling)))
+
+
+@app.command()
+def accuracy(
+    algorithm: Annotated[
+        str, typer.Option(help="direct, gamma:8:6:3, winograd:4x4:3x3, with @POINTS and /SCALING.")
+    ],
+    input: Annotated[str, typer.Option(help="Batch, sizes, channels: 128x96x96x64.")],
+    filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
+    padding: Annotated[
+        str, typer.Option(help="A number, one a dimension (1x2), same or valid.")
+    ] = "0",
+    precision: Annotated[
+        str, typer.Option(help="fp32, tf32, bf16, fp16, fp64, or mixed: fp32,storage=fp16.")
+    ] = "fp32",
+    data: Annotated[
+        str, typer.Option(help=f"{', '.join(DATA)}; u12 is uniform on [1, 2].")
+    ] = "u12",
+    constants: Annotated[
+        str, typer.Option(help="exact, or the significant digits of hand-typed constants.")
+    ] = "exact",
+    sample: Annotated[str, typer.Option(help="How many outputs are computed, or full.")] = "4096",
+    seed: Annotated[str, typer.Option(help="Seeds of data and sample.")] = "0",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="JSON Lines file that rows are added to; those in it are not run again."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""The error of a simulated convolution against its oracle, its bound and its prediction.
+
+    Every option takes a list (a,b,c); all combinations are run, one row each. An interrupted sweep
+    goes on with the same command and --out.
+
+    For example:
+
+        winolab accuracy --algorithm gamma:8:6:3,direct --input 128x48x48x128 \
+            --filter 128x3x3 --padding 1 --data u12,normal --out rows.jsonl
+    """
+    lists = {
+        "input": input, "filter": filter, "padding": padding, "data": data,
+        "constants": constants, "sample": sample,
+    }  # fmt: skip
+    todo = sweep.cases(
+        algorithm=_values(algorithm, keep=r"\s*[-+\d∞]|\s*inf|\s*oo"),
+        precision=_values(precision, keep=r"\s*\w+="),
+        seed=[_integer("seed", value) for value in _values(seed)],
+        **{name: _values(text) for name, text in lists.items()},
+    )
+    rows = _swept(todo, out, workers or environment.cores(), quiet=as_json)
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        _console().print(tables.accuracy(rows))
+
+
+def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) -> list[sweep.Row]:
+    """The rows of the cases, with a progress bar; an interrupt says how to go on."""
+    file = sweep.RowFile(out) if out else None
+    for damaged in file.damaged if file else ():
+        print(f"winolab: {damaged}", file=sys.stderr)
+    with _progress(quiet) as bar:
+        task = bar.add_task("cases", total=len(todo))
+        try:
+            return sweep.run(
+                todo, file=file, workers=workers, advance=lambda part: bar.advance(task, part)
+            )
+        except KeyboardInterrupt:
+            kept = (
+                f"its rows are in {out}; the same command goes on" if out else "no --out was given"
+            )
+            bar.stop()
+            print(f"winolab: interrupted; {kept}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            if file:
+                file.close()
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[
+        str | None, typer.Argument(help="A paper, such as im2col_winograd_2024.")
+    ] = None,
+    table: Annotated[str | None, typer.Argument(help="One of its tables, such as table3.")] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Name the papers and their tables.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Compute all outputs, no sample.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The papers' tables beside ours: their number, ours, the ratio, and whether it agrees.
+
+    Needs the checkout (papers/ and experiments/ are not in the wheel) and the extra "experiments".
+    """
+    root = environment.checkout()
+    if root is None:
+        raise ValueError(
+            "reproducing papers needs the checkout; run this in a clone of the repository"
+        )
+    missing = [name for name in ("pandas", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing; install it: pip install 'winolab[experiments]'")
+    flags = {"--list": list_, "--full": full, "--json": as_json}
+    arguments = [text for text in (paper, table) if text]
+    arguments += [flag for flag, wanted in flags.items() if wanted]
+    arguments += ["--workers", str(workers)] if workers else []
+    command = [sys.executable, "-m", "experiments.reproduce", *arguments]
+    raise typer.Exit(subprocess.run(command, cwd=root, check=False).returncode)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Versions, which extras are installed, which GPU is there."""
+    report: dict[str, Any] = {
+        **environment.provenance(),
+        "core": {name: environment.installed(name) for name in environment.CORE},
+        "extras": environment.extras(),
+        "gpus": environment.gpus(),
+        "compilers": environment.compilers(),
+        "checkout": str(environment.checkout() or "") or None,
+    }
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _console().print(tables.doctor(report))
+
+
+def _values(text: str, keep: str = r"(?!)") -> list[str]:
+    """The comma-separated values; a comma before the pattern ``keep`` belongs to its value."""
+    return [value.strip() for value in re.split(f",(?!{keep})", text)]
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} {text!r}; expected an integer") from None
+
+
+def _console() -> Console:
+    """Tables are cut to a terminal's width, never to a pipe's."""
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def _progress(quiet: bool) -> Progress:
+    """A bar with the time left, on a terminal only, gone when done."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not sys.stderr.isatty(),
+    )
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"winolab: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def main() -> None:
+    """Run the command; usage errors and the library's ValueErrors become one line, exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except USAGE_ERROR as error:
+        _fail(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (ValueError, TypeError, MemoryError) as error:
+        _fail(str(error))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

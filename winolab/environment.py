@@ -1,0 +1,120 @@
+"""Where a number came from: versions, commit, processor; and what ``doctor`` reports."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from functools import cache
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
+# Extra -> distributions of which one suffices for each import name.
+EXTRAS = {
+    "gpu": {"cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy")},
+    "torch": {"torch": ("torch",)},
+    "experiments": {"pandas": ("pandas",), "matplotlib": ("matplotlib",)},
+    "notebooks": {"jupyter": ("jupyter",), "jupytext": ("jupytext",), "nbclient": ("nbclient",)},
+}
+
+
+def installed(distribution: str) -> str | None:
+    """The version of an installed distribution, or None."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def extras() -> dict[str, dict[str, str | None]]:
+    """Per extra, the version of each of its packages, None where it is missing."""
+    return {
+        extra: {
+            name: next(filter(None, map(installed, distributions)), None)
+            for name, distributions in packages.items()
+        }
+        for extra, packages in EXTRAS.items()
+    }
+
+
+def checkout() -> Path | None:
+    """The checkout: the current directory, else the folder that the package is imported from."""
+    for folder in (Path.cwd(), Path(__file__).resolve().parents[1]):
+        if (folder / "experiments").is_dir() and (folder / "winolab" / "cli.py").is_file():
+            return folder
+    return None
+
+
+@cache
+def commit() -> str | None:
+    """The checkout's commit, with "+" where files differ from it; None outside a checkout."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    head = _output("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
+    changed = _output("git", "-C", str(root), "status", "--porcelain", "--", "winolab")
+    return head and head + ("+" if changed else "")
+
+
+@cache
+def processor() -> str:
+    """The processor's name as the system gives it, with the cores that this process may use."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+        name = next((v.strip() for k, _, v in lines if k.strip() == "model name"), name)
+    return f"{name}, {cores()} cores"
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def gpus() -> list[dict[str, str]]:
+    """Name, memory, driver and compute capability of each GPU that nvidia-smi lists."""
+    fields = ("name", "memory.total", "driver_version", "compute_cap")
+    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+    rows = [line.split(", ") for line in (text or "").splitlines()]
+    return [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
+
+
+def compilers() -> dict[str, str | None]:
+    """The release of nvcc on the path, and of NVRTC where CuPy brings one; None where missing."""
+    text = _output("nvcc", "--version") or ""
+    release = next((line for line in text.splitlines() if "release" in line), None)
+    return {"nvcc": release and release.split("release")[1].strip(), "nvrtc": _nvrtc()}
+
+
+def provenance() -> dict[str, str | None]:
+    """What a row says about where it was computed."""
+    return {
+        "winolab": installed("winolab"),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "numpy": installed("numpy"),
+        "device": processor(),
+    }
+
+
+def _nvrtc() -> str | None:
+    if find_spec("cupy") is None:
+        return None
+    try:
+        nvrtc = import_module("cupy.cuda.nvrtc")
+        return ".".join(map(str, nvrtc.getVersion()))
+    except (ImportError, RuntimeError):
+        return None
+
+
+def _output(*command: str) -> str | None:
+    """Standard output of a short command, or None where it is missing or fails."""
+    if shutil.which(command[0]) is None:
+        return None
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None

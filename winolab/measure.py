@@ -1,0 +1,247 @@
+"""One accuracy case: its data, its convolution in a simulated arithmetic, its errors as a row.
+
+A case is flat text and numbers, so that a row of a table holds it and it can be run again:
+``Case.of_row(row).measure()`` gives the same numbers wherever and in whatever order it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
+from winolab.ref import convolution, sample, winograd
+from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
+from winolab.ref.transforms import Programs
+from winolab.ref.winograd import ProgramsOf
+
+FULL = "full"
+EXACT = "exact"
+# What `--data` accepts: the inputs' distribution, and the filters'.
+DATA = {
+    "u12": "inputs and filters uniform on [1, 2]",
+    "u01": "inputs and filters uniform on [0, 1]",
+    "u11": "inputs and filters uniform on [-1, 1]",
+    "normal": "inputs and filters standard normal",
+    "relu": "inputs after ReLU (half of them 0), filters standard normal",
+    "wide": "inputs normal times 2**U[-20, 0], as gradients are; filters standard normal",
+}
+# Multiply-adds between two steps of a progress bar; bounds the memory too.
+PART = 1 << 26
+# Computed outputs and their oracle as carriers, and the part of the case that they are.
+Piece = tuple[np.ndarray, np.ndarray, float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution, the arithmetic it is simulated in, its data and how many outputs are computed.
+
+    ``input`` (N, *spatial, IC) and ``filter`` (OC, *taps) are texts such as "128x96x96x64" and
+    "64x3x3"; ``padding`` is "1", "1x2", "same" or "valid"; ``sample`` is a number of outputs or
+    "full"; ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as
+    in the kernels published with α = 16.
+
+    Raises ValueError where a text does not parse or the parts do not fit.
+    """
+
+    algorithm: str
+    input: str
+    filter: str
+    padding: str = "0"
+    precision: str = "fp32"
+    data: str = "u12"
+    constants: str = EXACT
+    sample: str = "4096"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.data not in DATA:
+            raise ValueError(f"unknown data {self.data!r}; expected one of {', '.join(DATA)}")
+        if self.sample != FULL and not (self.sample.isdigit() and int(self.sample) > 0):
+            raise ValueError(
+                f"sample {self.sample!r}; expected a positive number of outputs or {FULL!r}"
+            )
+        if self.constants != EXACT and not (self.constants.isdigit() and int(self.constants) > 0):
+            raise ValueError(
+                f"constants {self.constants!r}; expected {EXACT!r} or a number of digits"
+            )
+        if self.seed < 0:
+            raise ValueError(f"seed {self.seed}; expected 0 or more")
+        for name, value in (
+            ("algorithm", str(self._algorithm)),
+            ("precision", self._arithmetic.name),
+            ("input", "x".join(map(str, self.problem.x_shape))),
+            ("filter", "x".join(map(str, self.problem.w_shape[:-1]))),
+        ):
+            object.__setattr__(self, name, value)
+        winograd.regions(self.problem, self._algorithm)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Case:
+        """The case that a row of a table holds. Raises KeyError, ValueError where it holds none."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The shapes; IC of the filter is the input's."""
+        x = _sizes(self.input, "input", 3, "128x96x96x64 (batch, sizes, channels)")
+        w = _sizes(self.filter, "filter", 2, "64x3x3 (output channels, taps)")
+        if len(w) != len(x) - 1:
+            raise ValueError(
+                f"filter {self.filter} has {len(w) - 1} spatial dimensions and input {self.input} "
+                f"has {len(x) - 2}; expected as many"
+            )
+        if self.padding in ("same", "valid"):
+            padding: Any = self.padding
+        else:
+            pads = _sizes(self.padding, "padding", 1, '"1", "1x2", "same" or "valid"')
+            padding = pads[0] if len(pads) == 1 else pads
+        return Problem.of(x, (*w, x[-1]), padding=padding)
+
+    @property
+    def _algorithm(self) -> Algorithm:
+        return parse_algorithm(self.algorithm)
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        return arithmetic(self.precision)
+
+    @property
+    def programs(self) -> ProgramsOf:
+        """The transforms' programs, with their constants as the case has them."""
+        exact = winograd.programs_of(self._algorithm)
+        if self.constants == EXACT:
+            return exact
+        digits = Context(prec=int(self.constants))
+
+        def typed(q: Fraction) -> Fraction:
+            return Fraction(digits.divide(Decimal(q.numerator), Decimal(q.denominator)))
+
+        return lambda tile: Programs(
+            *(getattr(exact(tile), name).with_constants(typed) for name in ("AT", "G", "BT"))
+        )
+
+    @property
+    def _simulated(self) -> bool:
+        """Whether FP64 is an oracle for it: simulated, and accumulated in at most 32 bits."""
+        run = self._arithmetic
+        return isinstance(run, Float) and run.accumulate.precision <= 24
+
+    @property
+    def oracle(self) -> Arithmetic:
+        """The arithmetic of the exact values: FP64, or 200 bits where FP64 is not enough."""
+        return arithmetic("fp64" if self._simulated else "mp:200")
+
+    def tensors(self) -> tuple[np.ndarray, np.ndarray]:
+        """x and w: float32 values of the storage format; algorithm and sample leave them alone."""
+        streams = np.random.SeedSequence(self.seed).spawn(2)
+        x_rng, w_rng = map(np.random.default_rng, streams)
+        x = _fill(x_rng, self.data, self.problem.x_shape)
+        w = _fill(
+            w_rng, "normal" if self.data in ("relu", "wide") else self.data, self.problem.w_shape
+        )
+        run = self._arithmetic
+        if isinstance(run, Float):
+            for block in (*x, w):
+                block[...] = run.to_float64(run.asarray(block))
+        return x, w
+
+    def measure(self, advance: Callable[[float], None] = lambda fraction: None) -> dict[str, Any]:
+        """Compute the outputs and their oracle; the case's fields and its metrics as a flat row.
+
+        ``advance`` is called with the part of the case that was done since the last call.
+        """
+        started = time.perf_counter()
+        x, w = self.tensors()
+        computed = self._images if self.sample == FULL else self._tiles
+        got, expected = [], []
+        for y, reference, part in computed(x, w):
+            got.append(self._arithmetic.to_float64(y).ravel())
+            expected.append(self.oracle.to_float64(reference).ravel())
+            advance(part)
+        y, reference = np.concatenate(got), np.concatenate(expected)
+        return {
+            **asdict(self),
+            **_metrics(y, reference),
+            "samples": y.size,
+            "multiply_adds": y.size
+            * (self.problem.macs // max(1, math.prod(self.problem.y_shape))),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _images(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
+        """All outputs, an image at a time."""
+        image = replace(self.problem, batch=1)
+        for i in range(len(x)):
+            one = x[i : i + 1]
+            y = winograd.forward(one, w, image, self._algorithm, self._arithmetic, self.programs)
+            if self._simulated:
+                reference = convolution.forward(one, w, image)
+            else:
+                reference = winograd.forward(one, w, image, direct(), self.oracle)
+            yield y, reference, 1 / len(x)
+
+    def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
+        """The sample's outputs, some tiles at a time."""
+        drawn = sample.draw(self.problem, self._algorithm, int(self.sample), self.seed)
+        parts = list(_parts(self.problem, drawn, PART if self._simulated else PART >> 6))
+        for part in parts:
+            y, where = sample.forward(
+                x, w, self.problem, self._algorithm, self._arithmetic, part, self.programs
+            )
+            reference = sample.at_positions(x, w, self.problem, where, part.channels, self.oracle)
+            yield y, reference, 1 / len(parts)
+
+
+def _metrics(y: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    error = y - reference
+    size = np.abs(reference)
+    return {
+        "mare": float(np.mean(np.abs(error) / size)),
+        "relative_rms": float(np.sqrt(np.mean(error**2) / np.mean(reference**2))),
+        "max_abs": float(np.max(np.abs(error))),
+        "mse": float(np.mean(error**2)),
+        "bias": float(np.mean(error)),
+    }
+
+
+def _parts(problem: Problem, drawn: sample.Sample, macs: int) -> Iterator[sample.Sample]:
+    """The sample in parts of about ``macs`` multiply-adds of direct convolution."""
+    taps = math.prod(problem.filter) * problem.in_channels * len(drawn.channels)
+    for box, ids in drawn.tiles:
+        outputs = math.prod(s.tile.n for s in box.segments)
+        step = max(1, macs // max(1, outputs * taps))
+        for first in range(0, len(ids), step):
+            yield replace(drawn, tiles=((box, ids[first : first + step]),))
+
+
+def _fill(rng: np.random.Generator, data: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A float32 array of the named distribution (DATA)."""
+    if data in ("u12", "u01", "u11"):
+        x = rng.random(shape, dtype=np.float32)
+        if data == "u12":
+            x += 1
+        elif data == "u11":
+            x = 2 * x - 1
+        return x
+    x = rng.standard_normal(shape, dtype=np.float32)
+    if data == "relu":
+        np.maximum(x, 0, out=x)
+    elif data == "wide":
+        x *= np.exp2(-20 * rng.random(shape, dtype=np.float32))
+    return x
+
+
+def _sizes(text: str, name: str, least: int, expected: str) -> tuple[int, ...]:
+    parts = text.lower().split("x")
+    if len(parts) < least or not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"{name} {text!r}; expected sizes such as {expected}")
+    return tuple(map(int, parts))
