@@ -137,15 +137,43 @@ def test_orders_match_the_oracle_among_subnormals(order, fmt):
         check(fmt, order, True, a, b)
 
 
-def test_a_tie_of_the_rounded_sum_is_repaired():
-    """1 + 2**-23 + 2**-24 (1 - 2**-46): a tie of FP32 in 53 bits, below it exactly."""
-    x, y = 2.0**-12 * (1 + 2.0**-23), 2.0**-12 * (1 - 2.0**-23)
-    one = 1 + 2.0**-23
-    a, b = np.array([[one, x], [one, 2.0**-12]]), np.array([[1.0], [y]])
-    assert one + x * y == 1 + 2.0**-23 + 2.0**-24
-    assert arithmetic("fp32").matmul(a[:1], b)[0, 0] == one
-    exact_tie = np.array([[1.0], [2.0**-12]])
-    assert arithmetic("fp32").matmul(a[1:], exact_tie)[0, 0] == 1 + 2.0**-22  # to even
+UP, DOWN = 1 + 2.0**-23, 1 - 2.0**-23  # their product is 1 - 2**-46
+SIGN = st.sampled_from([1, -1])
+
+
+def near_ties():
+    """(c, x, y) of FP32 whose c + x*y is a tie of FP32 when rounded to 53 bits, and is none."""
+
+    def half_unit(m, e, s, t):  # |x*y| just below half a unit of c
+        return s * math.ldexp(m, e), t * math.ldexp(UP, e // 2), math.ldexp(DOWN, e - e // 2 - 1)
+
+    def long_product(m, e, s, t):  # x*y is a tie by itself, c far below it
+        return s * math.ldexp(1, e - 60), t * math.ldexp(2 * m + 1, e), 1.5
+
+    def subnormal(m, e, s, t):
+        return s * math.ldexp(m, -149), t * UP * 2.0**-75, DOWN * 2.0**-75
+
+    full = st.integers(1 << 23, (1 << 24) - 1)
+    return st.one_of(
+        st.builds(half_unit, full, st.integers(-90, 90), SIGN, SIGN),
+        st.builds(long_product, st.integers(1 << 22, 5592400), st.integers(-60, 60), SIGN, SIGN),
+        st.builds(subnormal, st.integers(1 << 7, 1 << 23), st.just(0), SIGN, SIGN),
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(near_ties())
+def test_ties_of_the_53_bit_sum_are_repaired(case):
+    c, x, y = case
+    check("fp32", "sequential", True, np.array([[c, x]]), np.array([[1.0], [y]]))
+    exact = FORMATS["fp32"].round_fraction(Fraction(c) + Fraction(x) * Fraction(y))
+    assert arithmetic("fp32").fma(*(np.float32(v) for v in (x, y, c))) == exact
+
+
+def test_exact_ties_go_to_even():
+    for c, expected in ((1.0, 1.0), (1 + 2.0**-23, 1 + 2.0**-22)):
+        a, b = np.array([[c, 2.0**-12]]), np.array([[1.0], [2.0**-12]])
+        assert arithmetic("fp32").matmul(a, b)[0, 0] == expected
 
 
 @settings(deadline=None, max_examples=100)
