@@ -1,8 +1,9 @@
-"""winolab: Winograd convolution, exactly; its error before it runs; its kernels from its matrices."""
+"""winolab: Winograd convolution, exact; its error before it runs; its kernels from matrices."""
 
 from winolab.conv import conv_backward_data, conv_backward_filter, conv_forward
-from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, parse_algorithm, winograd
+from winolab.nouns import Algorithm, Problem, Tile, direct, dwm, gamma, parse_algorithm, winograd
 from winolab.ref.arithmetic import arithmetic
+from winolab.ref.decompose import decomposition
 from winolab.ref.transforms import Transforms, transforms
 
 __all__ = [
@@ -14,7 +15,9 @@ __all__ = [
     "conv_backward_data",
     "conv_backward_filter",
     "conv_forward",
+    "decomposition",
     "direct",
+    "dwm",
     "gamma",
     "parse_algorithm",
     "transforms",

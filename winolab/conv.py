@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, check_layout, direct, parse_algorithm
-from winolab.ref import convolution, winograd
+from winolab.ref import convolution, decompose, winograd
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
 Sizes = int | Sequence[int]
@@ -45,7 +45,8 @@ def conv_forward(
     ``dilation`` are an int or one per spatial dimension; ``padding`` also a (low, high) pair per
     dimension, "same" (needs stride 1) or "valid".
 
-    ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is direct.
+    ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
+    direct.
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
     of the kernels. ``out`` receives the result; ``out_dtype`` is the result's type where there is
@@ -67,7 +68,7 @@ def conv_forward(
     run = _arithmetic(precision, x, w)
     compute = _reference("forward", algorithm, run)
     y = compute(_last(x, layout), _last(w, layout), problem)
-    return _result(y, run, layout, x.dtype, out, out_dtype)
+    return _result(y, layout, x.dtype, out, out_dtype)
 
 
 def conv_backward_data(
@@ -103,7 +104,7 @@ def conv_backward_data(
     _expect("dy", dy_last.shape, problem.y_shape)
     run = _arithmetic(precision, dy, w)
     dx = _reference("backward_data", algorithm, run)(dy_last, _last(w, layout), problem)
-    return _result(dx, run, layout, dy.dtype, out, out_dtype)
+    return _result(dx, layout, dy.dtype, out, out_dtype)
 
 
 def conv_backward_filter(
@@ -140,7 +141,7 @@ def conv_backward_filter(
     _expect("dy", dy_last.shape, problem.y_shape)
     run = _arithmetic(precision, x, dy)
     dw = _reference("backward_filter", algorithm, run)(_last(x, layout), dy_last, problem)
-    return _result(dw, run, layout, x.dtype, out, out_dtype)
+    return _result(dw, layout, x.dtype, out, out_dtype)
 
 
 def _arrays(precision, **named) -> tuple[np.ndarray, ...]:
@@ -177,7 +178,7 @@ def _arithmetic(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arit
 
 
 # kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
-ENGINES = {"direct": winograd, "winograd": winograd, "gamma": winograd}
+ENGINES = {"direct": winograd, "winograd": winograd, "gamma": winograd, "dwm": decompose}
 
 
 def _reference(
@@ -207,14 +208,15 @@ def _last(array: np.ndarray, layout: str) -> np.ndarray:
     return np.moveaxis(array, 1, -1) if layout == "channels_first" else array
 
 
-def _result(y, run: Arithmetic, layout: str, dtype, out, out_dtype) -> np.ndarray:
+def _result(y: np.ndarray, layout: str, dtype, out, out_dtype) -> np.ndarray:
     if layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
     if out is None:
         if out_dtype is None:
             out_dtype = y.dtype if y.dtype == object else dtype
-        return y.astype(out_dtype, copy=False)
-    if not isinstance(out, np.ndarray) or out.shape != y.shape:
+        out = np.empty(y.shape, dtype=out_dtype)
+    elif not isinstance(out, np.ndarray) or out.shape != y.shape:
         raise ValueError(f"out has shape {np.shape(out)}; expected an array of shape {y.shape}")
-    out[...] = y
+    with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
+        out[...] = y
     return out

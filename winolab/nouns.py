@@ -13,7 +13,7 @@ LAYOUTS = ("channels_last", "channels_first")
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """The minimal filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray eq. 3)."""
+    """The minimal filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray, 3)."""
 
     n: int
     r: int
@@ -218,8 +218,9 @@ MAX_PADDING = 4096
 class Algorithm:
     """How a convolution is computed, as a value; its text form round-trips through parse_algorithm.
 
-    ``kind`` is "direct", "winograd" (nested, one tile per spatial dimension) or "gamma"
-    (Im2col-Winograd: one tile along the last dimension, the others summed directly).
+    ``kind`` is "direct", "winograd" (nested, one tile per spatial dimension), "gamma"
+    (Im2col-Winograd: one tile along the last dimension, the others summed directly), or "dwm"
+    (``tiles`` hold the largest piece as r; one tile stands for every dimension).
     ``points`` names the interpolation points of every tile, ``scaling`` the row scaling.
     """
 
@@ -232,7 +233,10 @@ class Algorithm:
     def __str__(self) -> str:
         if self.kind == "direct":
             return "direct"
-        if self.kind == "gamma":
+        if self.kind == "dwm":
+            pieces = "x".join(str(t.r) for t in self.tiles)
+            text = f"dwm:{pieces}:{'x'.join(str(t.n) for t in self.tiles)}"
+        elif self.kind == "gamma":
             (tile,) = self.tiles
             text = f"gamma:{tile.alpha}:{tile.n}:{tile.r}"
         else:
@@ -267,6 +271,27 @@ def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=No
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 
+def dwm(
+    piece: int | Sequence[int] = 3, tile: int | Sequence[int] = 2, *, points="best", scaling=None
+) -> Algorithm:
+    """The Decomposable Winograd Method: any filter, stride and dilation cut into small pieces.
+
+    Pieces have at most ``piece`` taps a dimension and are computed by F(tile, their length); both
+    are an int or one per spatial dimension. DWM's own choice is the default (its section 4).
+    Raises ValueError for sizes below 1 and for lists of different lengths.
+    """
+    pieces = (piece,) if isinstance(piece, int) else tuple(piece)
+    tiles = (tile,) if isinstance(tile, int) else tuple(tile)
+    for name, sizes in (("piece", pieces), ("tile", tiles)):
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"dwm: {name} {sizes}; expected at least 1 in every dimension")
+    ndim = max(len(pieces), len(tiles))
+    if {len(pieces), len(tiles)} - {1, ndim}:
+        raise ValueError(f"dwm: {len(pieces)} pieces but {len(tiles)} tiles")
+    pieces, tiles = (s * ndim if len(s) == 1 else s for s in (pieces, tiles))
+    return Algorithm("dwm", tuple(map(Tile, tiles, pieces)), points, scaling)
+
+
 def _parse_direct(fields: list[str], options: dict) -> Algorithm:
     if fields or options:
         raise _Malformed
@@ -286,6 +311,13 @@ def _parse_gamma(fields: list[str], options: dict) -> Algorithm:
     return gamma(*map(_integer, fields), **options)
 
 
+def _parse_dwm(fields: list[str], options: dict) -> Algorithm:
+    if len(fields) != 2 or not options.keys() <= {"points", "scaling"}:
+        raise _Malformed
+    piece, tile = ([_integer(v) for v in field.split("x")] for field in fields)
+    return dwm(piece, tile, **options)
+
+
 class _Malformed(Exception):
     """The text has not the form of its kind."""
 
@@ -301,6 +333,7 @@ FORMS = {
     "direct": ("direct", _parse_direct),
     "winograd": ("winograd:4x4:3x3", _parse_winograd),
     "gamma": ("gamma:8:6:3@paper;scaling=l1", _parse_gamma),
+    "dwm": ("dwm:3:2", _parse_dwm),
 }
 
 

@@ -167,12 +167,15 @@ def data_adjoint(
         spread = np.zeros((problem.batch, *sizes, problem.out_channels), dtype=dy.dtype)
         spread[(slice(None), *(slice(None, None, s) for s in problem.stride))] = dy
         dy = spread
-    taps = tuple(range(1, 1 + problem.ndim))
-    rotated = np.flip(w, taps).reshape(
-        problem.groups, problem.out_channels // problem.groups, *w.shape[1:]
-    )
-    swapped = np.moveaxis(np.moveaxis(rotated, 1, -1), -2, 1)
-    return adjoint, dy, swapped.reshape(adjoint.w_shape)
+    return adjoint, dy, rotated(w, problem.groups)
+
+
+def rotated(w: np.ndarray, groups: int) -> np.ndarray:
+    """w (OC, *filter, IC/groups) with its taps reversed and its channels exchanged per group."""
+    taps = tuple(range(1, w.ndim - 1))
+    parts = np.flip(w, taps).reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    swapped = np.moveaxis(np.moveaxis(parts, 1, -1), -2, 1)
+    return swapped.reshape(groups * w.shape[-1], *w.shape[1:-1], w.shape[0] // groups)
 
 
 def filter_adjoint(problem: Problem) -> Problem:

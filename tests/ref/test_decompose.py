@@ -1,0 +1,193 @@
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import winolab
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref.arithmetic import Exact
+from winolab.ref.decompose import decomposition
+
+
+@st.composite
+def cases(draw, most=6):
+    """(x, w, keywords of conv_forward, dwm) of one to ``most`` dimensions, small integers."""
+    ndim = draw(st.integers(1, most))
+    largest = {1: 12, 2: 7, 3: 5}.get(ndim, 3)
+    filter_ = [draw(st.integers(1, largest)) for _ in range(ndim)]
+    stride = [draw(st.integers(1, 4)) for _ in range(ndim)]
+    dilation = [draw(st.integers(1, 4 if ndim < 4 else 2)) for _ in range(ndim)]
+    padding = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in range(ndim)]
+    extra = {1: 9, 2: 5, 3: 2}.get(ndim, 1)
+    sizes = [
+        max(1, d * (f - 1) + 1 - sum(p)) + draw(st.integers(0, extra))
+        for f, d, p in zip(filter_, dilation, padding, strict=True)
+    ]
+    groups = draw(st.integers(1, 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    x = rng.integers(-9, 10, (draw(st.integers(1, 2)), *sizes, groups))
+    w = rng.integers(-9, 10, (groups * draw(st.integers(1, 2)), *filter_, 1))
+    piece = [draw(st.integers(1, 4)) for _ in range(ndim)]
+    tile = [draw(st.integers(1, 4)) for _ in range(ndim)]
+    keywords = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return x, w, keywords, winolab.dwm(piece, tile)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_every_direction_is_direct_convolution(case):
+    x, w, keywords, algorithm = case
+    run = dict(keywords, precision="exact")
+    y = winolab.conv_forward(x, w, **run)
+    assert np.array_equal(winolab.conv_forward(x, w, algorithm=algorithm, **run), y)
+    dy = np.arange(y.size).reshape(y.shape) % 7 - 3
+    dx = winolab.conv_backward_data(dy, w, x.shape, **run)
+    assert np.array_equal(
+        winolab.conv_backward_data(dy, w, x.shape, algorithm=algorithm, **run), dx
+    )
+    dw = winolab.conv_backward_filter(x, dy, w.shape, **run)
+    assert np.array_equal(
+        winolab.conv_backward_filter(x, dy, w.shape, algorithm=algorithm, **run), dw
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(cases(most=3))
+def test_gradients_are_adjoint(case):
+    """⟨y, dy⟩ = ⟨x, dx⟩ = ⟨w, dw⟩, exactly, with no oracle."""
+    x, w, keywords, algorithm = case
+    run = dict(keywords, precision="exact", algorithm=algorithm)
+    y = winolab.conv_forward(x, w, **run)
+    dy = np.arange(y.size).reshape(y.shape) % 5 - 2
+    product = (y * dy).sum()
+    assert (x * winolab.conv_backward_data(dy, w, x.shape, **run)).sum() == product
+    assert (w * winolab.conv_backward_filter(x, dy, w.shape, **run)).sum() == product
+
+
+@dataclass(frozen=True)
+class Counting(Exact):
+    """Exact arithmetic that counts the multiplications of its matrix products."""
+
+    seen: list = field(default_factory=list, hash=False, compare=False)
+
+    def matmul(self, a, b):
+        self.seen.append(math.prod(a.shape) * b.shape[-1])
+        return super().matmul(a, b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases(most=4))
+def test_multiplications_done_are_multiplications_stated(case):
+    x, w, keywords, algorithm = case
+    problem = Problem.of(x.shape, w.shape, **keywords)
+    stated = decomposition(problem, algorithm)
+    y = np.ones(problem.y_shape, dtype=int)
+    for direction, (a, b) in {
+        "forward": (x, w),
+        "backward_data": (y, w),
+        "backward_filter": (x, y),
+    }.items():
+        shape = {"backward_data": (x.shape,), "backward_filter": (w.shape,)}.get(direction, ())
+        run = Counting()
+        function = getattr(winolab, f"conv_{direction}")
+        function(a, b, *shape, **keywords, precision=run, algorithm=algorithm)
+        assert sum(run.seen) == stated.multiplications(direction)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("tile", [2, 3, 4])
+@pytest.mark.parametrize("size", range(1, 12))
+def test_count_is_the_papers_formula(size, tile, stride):
+    """∏(S + m(t − 1)) a block of t outputs: eq. 23 for t = 2, summed over phases for a stride."""
+    problem = Problem.of((1, stride * 12 + size, 1), (1, size, 1), stride=stride, padding=0)
+    outputs = problem.output[0] // 12 * 12
+    problem = Problem.of((1, (outputs - 1) * stride + size, 1), (1, size, 1), stride=stride)
+    phases = [len(range(p, size, stride)) for p in range(min(stride, size))]
+    pieces = sum(-(-s // 3) for s in phases)
+    whole = decomposition(problem, winolab.dwm(3, tile))
+    assert whole.multiplications() == outputs // tile * (size + pieces * (tile - 1))
+    assert len(whole.pieces) == pieces
+
+
+def test_five_by_five_is_the_papers_four_pieces():
+    for stride in (1, 2):
+        whole = decomposition(Problem.of((1, 7, 7, 1), (1, 5, 5, 1), stride=stride), winolab.dwm())
+        shapes = [tuple(c.tile.r for c in piece) for piece in whole.pieces]
+        assert shapes == [(3, 3), (3, 2), (2, 3), (2, 2)]
+
+
+def test_picture_of_a_large_filter():
+    whole = decomposition(Problem.of((1, 9, 9, 1), (1, 5, 4, 1)), winolab.dwm())
+    assert str(whole).splitlines() == [
+        "A A A B",
+        "A A A B",
+        "A A A B",
+        "C C C D",
+        "C C C D",
+        "",
+        "A  taps 0..2 × 0..2  F(2,3)⊗F(2,3)",
+        "B  taps 0..2 × 3  F(2,3)⊗direct",
+        "C  taps 3..4 × 0..2  F(2,2)⊗F(2,3)",
+        "D  taps 3..4 × 3  F(2,2)⊗direct",
+    ]
+
+
+def test_picture_of_phases():
+    whole = decomposition(Problem.of((1, 40, 1), (1, 7, 1), stride=2, dilation=3), winolab.dwm())
+    assert str(whole).splitlines() == [
+        "A C A C A C B",
+        "",
+        "A  taps 0..4:2  input phase 0  F(2,3)  (3 phases of the output)",
+        "B  taps 6  input phase 0  direct  (3 phases of the output)",
+        "C  taps 1..5:2  input phase 3  F(2,3)  (3 phases of the output)",
+    ]
+
+
+def test_more_pieces_than_letters_still_have_names():
+    whole = decomposition(Problem.of((1, 40, 1), (1, 30, 1)), winolab.dwm(1, 2))
+    assert str(whole).splitlines()[0].split()[25:28] == ["Z", "AA", "AB"]
+
+
+def test_text_round_trips():
+    for algorithm in (winolab.dwm(), winolab.dwm((3, 2), 4), winolab.dwm(3, 2, points="paper")):
+        assert parse_algorithm(str(algorithm)) == algorithm
+    assert str(winolab.dwm()) == "dwm:3:2"
+    assert parse_algorithm("dwm:3x2:4") == winolab.dwm((3, 2), (4, 4))
+
+
+def test_errors_say_what_is_possible():
+    with pytest.raises(ValueError, match="expected at least 1"):
+        winolab.dwm(0)
+    with pytest.raises(ValueError, match="expected at least 1"):
+        winolab.dwm(3, (2, 0))
+    with pytest.raises(ValueError, match="2 pieces but 3 tiles"):
+        winolab.dwm((3, 3), (2, 2, 2))
+    with pytest.raises(ValueError, match="has the form 'dwm:3:2'"):
+        parse_algorithm("dwm:3")
+    with pytest.raises(ValueError, match="give one piece and tile, or 1"):
+        winolab.conv_forward(np.ones((1, 9, 1)), np.ones((1, 3, 1)), algorithm="dwm:3x3:2x2")
+    with pytest.raises(ValueError, match="spans 5 inputs"):
+        winolab.conv_forward(np.ones((1, 4, 1)), np.ones((1, 5, 1)), algorithm="dwm:3:2")
+
+
+def test_a_stride_beyond_the_filter_reads_only_the_phases_it_needs():
+    whole = decomposition(Problem.of((1, 20, 1), (1, 2, 1), stride=4), winolab.dwm())
+    assert [c.phase for c in whole.cuts[0]] == [0, 1]
+
+
+def test_fp32_error_is_that_of_direct():
+    """DWM, tables 1 and 2: F(2, 3) and F(2, 2) lose next to nothing, however large the filter."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((1, 20, 20, 16)).astype(np.float32)
+    w = rng.standard_normal((8, 9, 9, 16)).astype(np.float32)
+    exact = winolab.conv_forward(x, w, precision="fp64", out_dtype=np.float64)
+
+    def rms(algorithm):
+        y = winolab.conv_forward(x, w, algorithm=algorithm)
+        return np.sqrt(np.mean((y - exact) ** 2))
+
+    assert rms("dwm:3:2") <= 1.5 * rms("direct")
+    assert rms("winograd:2x2:9x9@paper") >= 30 * rms("direct")
