@@ -7,16 +7,21 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab import environment, render, sweep, tables
 from winolab.measure import DATA
+from winolab.ref.search import best_points
 from winolab.ref.transforms import transforms as build_transforms
 
 app = typer.Typer(
@@ -72,9 +77,33 @@ def transforms(
 
 
 @app.command()
+def points(
+    alpha: Annotated[int, typer.Argument(metavar="ALPHA", help="How many points: N + R - 1.")],
+    r: Annotated[
+        int | None, typer.Option(help="Filter taps to search for; by default those from 2 to 9.")
+    ] = None,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds that the search may take.")] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Search for better interpolation points; shows the leaders, scored by their errors.
+
+    For example:
+
+        winolab points 16 --r 9 --budget 60
+    """
+    with _clock("searching", budget, quiet=as_json):
+        leaders = tables.leaders(best_points(alpha, r, budget=budget))
+    if as_json:
+        print(json.dumps({"alpha": alpha, "r": r, "leaders": leaders}))
+    else:
+        _console().print(tables.points(leaders))
+
+
+@app.command()
 def accuracy(
     algorithm: Annotated[
-        str, typer.Option(help="direct, gamma:8:6:3, winograd:4x4:3x3, with @POINTS and /SCALING.")
+        str,
+        typer.Option(help="direct, gamma:8:6:3, winograd:4x4:3x3; gamma:8:6:3@paper;scaling=l1."),
     ],
     input: Annotated[str, typer.Option(help="Batch, sizes, channels: 128x96x96x64.")],
     filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
@@ -96,7 +125,9 @@ def accuracy(
         Path | None,
         typer.Option(help="JSON Lines file that rows are added to; those in it are not run again."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one a core.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""The error of a simulated convolution against its oracle, its bound and its prediction.
@@ -159,7 +190,9 @@ def reproduce(
         bool, typer.Option("--list", help="Name the papers and their tables.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Compute all outputs, no sample.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one a core.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """The papers' tables beside ours: their number, ours, the ratio, and whether it agrees.
@@ -219,14 +252,38 @@ def _console() -> Console:
 def _progress(quiet: bool) -> Progress:
     """A bar with the time left, on a terminal only, gone when done."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.3g} of {task.total:.3g}, left:"),
+        TimeRemainingColumn(),
+    )
     return Progress(
         *columns,
         console=Console(stderr=True),
         transient=True,
         disable=quiet or not sys.stderr.isatty(),
     )
+
+
+@contextmanager
+def _clock(name: str, seconds: float, quiet: bool) -> Iterator[None]:
+    """A bar that runs with the time, for work that takes a stated number of seconds."""
+    done = Event()
+    with _progress(quiet) as bar:
+        task = bar.add_task(name, total=seconds)
+        started = time.monotonic()
+
+        def run() -> None:
+            while not done.wait(0.2):
+                bar.update(task, completed=min(seconds, time.monotonic() - started))
+
+        ticking = Thread(target=run)
+        ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            ticking.join()
 
 
 def _fail(message: str) -> NoReturn:
@@ -239,9 +296,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output, such as head, has enough
+    except BrokenPipeError:  # whoever read our output, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = 1  # as typer ends where it meets this first
     except USAGE_ERROR as error:
         _fail(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except OSError as error:

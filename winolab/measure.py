@@ -192,7 +192,7 @@ class Case:
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """The sample's outputs, some tiles at a time."""
         drawn = sample.draw(self.problem, self._algorithm, int(self.sample), self.seed)
-        parts = list(_parts(self.problem, drawn, PART if self._simulated else PART >> 6))
+        parts = list(_parts(self.problem, drawn, PART if self._simulated else PART >> 3))
         for part in parts:
             y, where = sample.forward(
                 x, w, self.problem, self._algorithm, self._arithmetic, part, self.programs

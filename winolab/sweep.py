@@ -59,12 +59,12 @@ class RowFile:
         self.path = Path(path)
         self.rows: dict[Case, Row] = {}
         self.damaged: list[Damaged] = []
-        self._file = self.path.open("ab")
-        content = self.path.read_bytes()
+        content = self.path.read_bytes() if self.path.exists() else b""
         for number, line in enumerate(content.splitlines(), 1):
             self._read(number, line)
         if self.damaged and not self.rows and len(self.damaged) > 1:
             raise ValueError(f"{self.path} holds no rows of a sweep; choose another file")
+        self._file = self.path.open("ab")
         if content and not content.endswith(b"\n"):
             self._write(b"\n")  # an interrupted write: the next row starts a line of its own
 

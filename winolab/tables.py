@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from winolab.measure import Case
+from winolab.ref.points import NAMES, named_points, show
+from winolab.ref.search import Scored
 
 METRICS = {
     "mare": "MARE",
@@ -35,6 +37,44 @@ def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
         cells = [str(row[name]) for name in varied]
         table.add_row(*cells, *(_number(row[metric]) for metric in METRICS))
     return Group(Text(", ".join(shared)), Text(), table, Text(), Text(LEGEND, style="dim"))
+
+
+def leaders(found: Sequence[Scored]) -> list[dict[str, Any]]:
+    """The sets that a search found, as flat rows; ``name`` where a set has one."""
+    rows = []
+    for scored in found:
+        names = [name for name in NAMES if scored.points == named_points(name, scored.tile.alpha)]
+        rows.append(
+            {
+                "name": ", ".join(names) or None,
+                "points": [show(point) for point in scored.points],
+                "tile": str(scored.tile),
+                "noise_gain": scored.gain,
+                "zero_mean": scored.zero_mean,
+                "positive": scored.positive,
+                "score": scored.score,
+            }
+        )
+    return rows
+
+
+def points(rows: Sequence[dict[str, Any]], shown: int = 10) -> RenderableType:
+    """The leaders of a search, best first, and the named sets wherever they stand."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("rank", "score", "U[-1,1]", "U[1,2]", "noise gain"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("points", overflow="fold")
+    for rank, row in enumerate(rows, 1):
+        if rank <= shown or row["name"]:
+            numbers = (row[key] for key in ("score", "zero_mean", "positive", "noise_gain"))
+            cells = (*map(_number, numbers), row["name"] or "", ", ".join(row["points"]))
+            table.add_row(str(rank), *cells)
+    legend = (
+        f"Errors of {rows[0]['tile']} on rows over 64 channels in FP32: relative RMS on U[-1,1], "
+        "MARE on U[1,2]. Score: their geometric mean; the noise gain predicts the first."
+    )
+    return Group(table, Text(), Text(legend, style="dim"))
 
 
 def doctor(report: dict[str, Any]) -> RenderableType:

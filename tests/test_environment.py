@@ -1,0 +1,54 @@
+"""What the machine says of itself, with and without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from winolab import environment
+
+
+def command(folder: Path, name: str, output: str, code: int = 0) -> None:
+    """A command of that name which prints ``output``."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\nexit {code}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "cat").symlink_to("/bin/cat")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_no_gpu_and_no_compiler_are_answers(bare_path: Path) -> None:
+    assert environment.gpus() == []
+    assert environment.compilers()["nvcc"] is None
+
+
+def test_gpus_are_read_from_nvidia_smi(bare_path: Path) -> None:
+    command(bare_path, "nvidia-smi", "NVIDIA H100 80GB HBM3, 81559 MiB, 580.1, 9.0")
+    (gpu,) = environment.gpus()
+    assert gpu["name"] == "NVIDIA H100 80GB HBM3"
+    assert gpu["compute_cap"] == "9.0"
+
+
+def test_a_failing_driver_is_no_gpu(bare_path: Path) -> None:
+    command(bare_path, "nvidia-smi", "couldn't communicate with the NVIDIA driver", 9)
+    assert environment.gpus() == []
+
+
+def test_the_compiler_release_is_read(bare_path: Path) -> None:
+    command(bare_path, "nvcc", "Cuda compilation tools, release 12.4, V12.4.131")
+    assert environment.compilers()["nvcc"] == "12.4, V12.4.131"
+
+
+def test_provenance_names_versions_and_processor() -> None:
+    where = environment.provenance()
+    assert where["winolab"] == environment.installed("winolab")
+    assert environment.processor().endswith("cores")
+    assert where["device"] == environment.processor()
+    assert environment.installed("no-such-distribution") is None
+    assert set(environment.extras()) == {"gpu", "torch", "experiments", "notebooks"}

@@ -1,0 +1,130 @@
+"""Cases and their measurement: against exact arithmetic, and the same however they are run."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from winolab.measure import DATA, Case
+from winolab.nouns import Tile
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.formats import FORMATS
+
+SMALL: dict[str, Any] = {"input": "2x7x9x8", "filter": "4x3x3", "padding": "1"}
+
+
+def test_a_row_holds_the_case_and_its_numbers_come_back() -> None:
+    case = Case("gamma:8:6:3@paper", **SMALL, data="normal", sample="60", seed=3)
+    row = case.measure()
+    again = Case.of_row(row)
+    assert again == case
+    repeated = again.measure()
+    assert {**row, "seconds": 0} == {**repeated, "seconds": 0}
+
+
+def test_texts_that_mean_the_same_are_one_case() -> None:
+    assert Case("gamma:8:6:3@best", **SMALL) == Case("gamma:8:6:3", **SMALL)
+    assert Case("direct", **SMALL, precision="fp32,storage=fp32") == Case("direct", **SMALL)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "gamma:8:6:3", "winograd:2x4:3x3"])
+def test_exact_arithmetic_has_no_error(algorithm: str) -> None:
+    row = Case(algorithm, **SMALL, precision="exact", data="u11", sample="40").measure()
+    assert row["max_abs"] == 0
+    assert row["mare"] == 0
+
+
+def test_a_sample_of_everything_is_everything() -> None:
+    full = Case("gamma:8:6:3", **SMALL, sample="full").measure()
+    sampled = Case("gamma:8:6:3", **SMALL, sample="1000000").measure()
+    assert full["samples"] == sampled["samples"] == 2 * 7 * 9 * 4
+    assert full["max_abs"] == sampled["max_abs"]
+    # the means add the same numbers in another order
+    assert full["mare"] == pytest.approx(sampled["mare"], rel=1e-12)
+
+
+def test_the_sample_of_a_layer_estimates_it() -> None:
+    shape: dict[str, Any] = {"input": "4x24x24x16", "filter": "32x3x3", "padding": "1"}
+    full = Case("gamma:8:6:3", **shape, data="normal", sample="full").measure()
+    sampled = Case("gamma:8:6:3", **shape, data="normal", sample="8192").measure()
+    assert sampled["samples"] < full["samples"] / 5
+    # 8192 outputs, at least 270 of them independent: 6 % standard error of an RMS at most
+    assert sampled["relative_rms"] == pytest.approx(full["relative_rms"], rel=0.2)
+    assert sampled["max_abs"] <= full["max_abs"]
+
+
+def test_typed_constants_cost_accuracy_and_exact_ones_do_not() -> None:
+    shape: dict[str, Any] = {"input": "2x16x16x16", "filter": "8x9x9", "padding": "4"}
+    exact = Case("gamma:16:8:9@paper", **shape).measure()
+    typed = Case("gamma:16:8:9@paper", **shape, constants="7").measure()
+    assert typed["mare"] > 3 * exact["mare"]
+
+
+def test_typed_constants_are_rounded_to_significant_digits() -> None:
+    programs = Case("gamma:8:6:3@paper", **SMALL, constants="3").programs(Tile(6, 3))
+    constants = {abs(op.constant) for op in programs.G.ops if op.constant.denominator % 5 == 0}
+    for q in constants:
+        digits = f"{float(q):.12g}".replace("0.", "").strip("0")
+        assert len(digits) <= 3
+        assert q == Fraction(f"{float(q):.12g}")
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_data_is_what_its_name_says(data: str) -> None:
+    x, w = Case("direct", "4x16x16x8", "8x3x3", data=data).tensors()
+    low, high = {"u12": (1, 2), "u01": (0, 1), "u11": (-1, 1)}.get(data, (-np.inf, np.inf))
+    for values in (x, w):
+        assert values.dtype == np.float32
+        assert ((low <= values) & (values <= high)).all()
+    mean = {"u12": 1.5, "u01": 0.5, "relu": (2 * np.pi) ** -0.5}.get(data, 0.0)
+    assert abs(x.mean() - mean) < 5 * x.std() / np.sqrt(x.size)
+    if data == "relu":
+        assert 0.45 < (x == 0).mean() < 0.55
+    if data == "wide":
+        assert np.log2(np.abs(x)).std() > 5  # 20 / sqrt(12) from the exponents alone
+
+
+def test_data_has_the_storage_format_and_ignores_the_algorithm() -> None:
+    a, _ = Case("direct", **SMALL, precision="fp16", data="normal").tensors()
+    b, _ = Case("gamma:8:6:3", **SMALL, precision="fp16", data="normal").tensors()
+    wide, _ = Case("gamma:8:6:3", **SMALL, data="normal").tensors()
+    assert (a == b).all()
+    assert (a == FORMATS["fp16"].round(wide.astype(np.float64))).all()
+
+
+def test_the_oracle_has_more_than_the_case() -> None:
+    assert Case("direct", **SMALL).oracle == arithmetic("fp64")
+    assert Case("direct", **SMALL, precision="fp64").oracle == arithmetic("mp:200")
+    row = Case("gamma:8:6:3", **SMALL, precision="fp64", sample="60").measure()
+    assert 0 < row["mare"] < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithm": "gama:8:6:3"}, "did you mean 'gamma:8:6:3"),
+        ({"algorithm": "gamma:8:4:5"}, "5 taps in spatial dimension 1"),
+        ({"algorithm": "winograd:2:3"}, "has 1 dimensions"),
+        ({"input": "2x7x8"}, "filter 4x3x3 has 2 spatial dimensions and input 2x7x8 has 1"),
+        ({"input": "2x7xx8"}, "expected sizes such as 128x96x96x64"),
+        ({"input": "2x8"}, "expected sizes"),
+        ({"filter": "four"}, "expected sizes such as 64x3x3"),
+        ({"filter": "4x30x3"}, "spatial dimension 0: the filter spans 30 inputs"),
+        ({"padding": "-1"}, "padding '-1'"),
+        ({"padding": "1x1x1"}, "padding has 3 values"),
+        ({"padding": "full"}, "padding 'full'"),
+        ({"precision": "fp33"}, "fp33"),
+        ({"data": "u13"}, "expected one of u12, u01"),
+        ({"constants": "0"}, "constants '0'"),
+        ({"constants": "many"}, "number of digits"),
+        ({"sample": "0"}, "sample '0'"),
+        ({"sample": "all"}, "'full'"),
+        ({"seed": -1}, "seed -1"),
+    ],
+)
+def test_bad_cases_say_what_was_expected(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Case(**{"algorithm": "gamma:8:6:3", **SMALL, **change})

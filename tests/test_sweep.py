@@ -1,0 +1,152 @@
+"""Sweeps: every combination once, resumed without loss, damaged lines reported and kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winolab.measure import Case
+from winolab.sweep import RowFile, cases, run
+
+VALUES: dict[str, Any] = {
+    "algorithm": ["gamma:4:2:3", "direct"],
+    "input": ["1x4x6x3"],
+    "filter": ["2x3x3"],
+    "data": ["u12", "normal"],
+    "sample": ["full"],
+    "seed": [0, 1],
+}
+
+
+def numbers(row: dict) -> dict:
+    return {key: value for key, value in row.items() if key != "seconds"}
+
+
+def test_cases_are_all_combinations_in_order_each_once() -> None:
+    todo = cases(**{**VALUES, "algorithm": ["gamma:4:2:3", "gamma:4:2:3@best", "direct"]})
+    assert len(todo) == 2 * 2 * 2
+    assert [case.seed for case in todo[:2]] == [0, 1]
+    assert todo[0].algorithm == "gamma:4:2:3"
+    assert todo[-1].algorithm == "direct"
+
+
+def test_one_bad_combination_stops_the_sweep_before_it_starts() -> None:
+    with pytest.raises(ValueError, match="serves 5 taps"):
+        cases(**{**VALUES, "algorithm": ["direct", "gamma:8:4:5"]})
+
+
+def test_a_row_says_where_it_was_computed(tmp_path: Path) -> None:
+    (row,) = run(cases(**{**VALUES, "algorithm": ["direct"], "data": ["u12"], "seed": [0]}))
+    assert {"winolab", "commit", "python", "numpy", "device", "seconds", "samples"} <= row.keys()
+
+
+def test_rows_do_not_depend_on_workers_or_order() -> None:
+    todo = cases(**VALUES)
+    alone = run(todo)
+    together = run(todo[::-1], workers=2)[::-1]
+    assert list(map(numbers, alone)) == list(map(numbers, together))
+
+
+def test_a_finished_case_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    todo = cases(**VALUES)
+    path = tmp_path / "rows.jsonl"
+    with RowFile(path) as file:
+        first = run(todo[:5], file=file)
+    ran: list[Case] = []
+    measure = Case.measure
+    monkeypatch.setattr(
+        Case, "measure", lambda case, *rest: (ran.append(case), measure(case, *rest))[1]
+    )
+    done: list[float] = []
+    with RowFile(path) as file:
+        rows = run(todo, file=file, advance=done.append)
+    assert ran == todo[5:]
+    assert rows[:5] == first
+    assert sum(done) == pytest.approx(len(todo))
+    assert len(path.read_text().splitlines()) == len(todo)
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    todo = cases(**VALUES)
+    path = tmp_path / "rows.jsonl"
+    measure = Case.measure
+
+    def interrupted(case: Case, *rest) -> dict:
+        if case == todo[3]:
+            raise KeyboardInterrupt
+        return measure(case, *rest)
+
+    monkeypatch.setattr(Case, "measure", interrupted)
+    with RowFile(path) as file, pytest.raises(KeyboardInterrupt):
+        run(todo, file=file)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [Case.of_row(row) for row in rows] == todo[:3]
+
+
+def test_damaged_lines_are_reported_and_kept(tmp_path: Path) -> None:
+    todo = cases(**VALUES)[:4]
+    path = tmp_path / "rows.jsonl"
+    with RowFile(path) as file:
+        run(todo, file=file)
+    lines = path.read_text().splitlines()
+    fields = json.loads(lines[2])
+    del fields["seed"]
+    unfinished = lines[3][: len(lines[3]) // 2]  # as a write that was cut off leaves it
+    damaged = "\n".join([lines[0], "not json", json.dumps(fields), unfinished])
+    path.write_text(damaged)
+    with RowFile(path) as file:
+        reports = [str(report) for report in file.damaged]
+        assert list(file.rows) == todo[:1]
+        rows = run(todo, file=file)
+    for line, report in zip((2, 3, 4), reports, strict=True):
+        assert report.startswith(f"{path}:{line}: ")
+        assert "kept" in report
+    assert "no field 'seed'" in reports[1]
+    assert path.read_text().startswith(damaged + "\n")
+    with RowFile(path) as file:
+        assert list(file.rows) == todo
+        assert [file.rows[case] for case in todo] == rows
+
+
+@pytest.mark.parametrize(
+    "line", ['{"seed": 0}', "[]", "3", '"text"', "null", "\x00\xff", '{"a": 1'], ids=repr
+)
+def test_any_line_that_is_no_row_is_damaged(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(line.encode("latin-1") + b"\n")
+    with RowFile(path) as file:
+        assert [report.line for report in file.damaged] == [1]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# A text\n\nnot rows\n")
+    with pytest.raises(ValueError, match="holds no rows"):
+        RowFile(path)
+    assert path.read_text() == "# A text\n\nnot rows\n"
+
+
+def test_an_unwritable_file_stops_the_sweep_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        RowFile(tmp_path / "missing" / "rows.jsonl")
+    with pytest.raises(IsADirectoryError):
+        RowFile(tmp_path)
+
+
+def test_rows_are_strict_json(tmp_path: Path) -> None:
+    """E4M3 overflows to NaN, which is a text in a row; float() and pandas read it back."""
+    path = tmp_path / "rows.jsonl"
+    values = {**VALUES, "input": ["1x1x16x8"], "filter": ["1x1x9"]}
+    values["algorithm"] = ["gamma:16:8:9@paper"]
+    with RowFile(path) as file:
+        (row, *_) = run(cases(**values, precision=["fp16,transform=fp8_e4m3"]), file=file)
+    assert row["max_abs"] == "nan"
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
