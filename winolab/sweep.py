@@ -11,7 +11,8 @@ import json
 import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import product
@@ -22,6 +23,8 @@ from winolab.environment import provenance
 from winolab.measure import Case
 
 Row = dict[str, Any]
+# Processes take the cores; the threads of a BLAS under them would only wait for each other.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def cases(**values: Sequence[Any]) -> list[Case]:
@@ -126,29 +129,42 @@ def run(
     return [rows[case] for case in todo]
 
 
-def _measured(todo: list[Case], workers: int, advance: Callable[[float], None]):
-    if workers <= 1:
-        for case in todo:
-            yield case, case.measure(advance)
-        return
+def spread(
+    function: Callable[[Any], Any], items: Sequence[Any], workers: int
+) -> Iterator[tuple[int, Any]]:
+    """(i, function(items[i])) in the order in which ``workers`` processes finish them.
+
+    An exception, an interrupt too, ends all of them at once.
+    """
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_leave_interrupts) as pool:
-        futures = {pool.submit(case.measure): case for case in todo}
+        futures = {pool.submit(function, item): i for i, item in enumerate(items)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
-                advance(1)
-        except BaseException:  # an interrupt too: nothing may wait for the rest of the sweep
+        except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
 
 
+def _measured(
+    todo: list[Case], workers: int, advance: Callable[[float], None]
+) -> Iterator[tuple[Case, Row]]:
+    if workers <= 1:
+        for case in todo:
+            yield case, case.measure(advance)
+        return
+    for i, row in spread(Case.measure, todo, workers):
+        yield todo[i], row
+        advance(1)
+
+
 def _leave_interrupts() -> None:
     """In a worker: an interrupt at the keyboard is the parent's to handle."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
