@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, check_layout, direct, parse_algorithm
-from winolab.ref import convolution, decompose, winograd
+from winolab.ref import convolution, decompose, fft, winograd, winrs
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
 Sizes = int | Sequence[int]
@@ -178,7 +178,15 @@ def _arithmetic(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arit
 
 
 # kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
-ENGINES = {"direct": winograd, "winograd": winograd, "gamma": winograd, "dwm": decompose}
+ENGINES = {
+    "direct": winograd,
+    "winograd": winograd,
+    "gamma": winograd,
+    "dwm": decompose,
+    "fft": fft,
+    "omega": winrs,
+    "winrs": winrs,
+}
 
 
 def _reference(

@@ -220,7 +220,9 @@ class Algorithm:
 
     ``kind`` is "direct", "winograd" (nested, one tile per spatial dimension), "gamma"
     (Im2col-Winograd: one tile along the last dimension, the others summed directly), or "dwm"
-    (``tiles`` hold the largest piece as r; one tile stands for every dimension).
+    (``tiles`` hold the largest piece as r; one tile stands for every dimension) or "fft"
+    (``sizes`` of its transforms, real ``products`` a complex product), or "omega" and "winrs"
+    (filter gradients in ``segments`` of dy, planned for ``device``).
     ``points`` names the interpolation points of every tile, ``scaling`` the row scaling.
     """
 
@@ -229,23 +231,31 @@ class Algorithm:
     points: str = "best"
     scaling: str | None = None
     variant: str | None = None
+    sizes: tuple[int, ...] = ()
+    products: int = 0
+    segments: int | None = None
+    device: str | None = None
 
     def __str__(self) -> str:
         if self.kind == "direct":
             return "direct"
+        if self.kind == "fft":
+            return f"fft:{'x'.join(map(str, self.sizes))}:{self.products}"
         if self.kind == "dwm":
             pieces = "x".join(str(t.r) for t in self.tiles)
             text = f"dwm:{pieces}:{'x'.join(str(t.n) for t in self.tiles)}"
-        elif self.kind == "gamma":
+        elif self.kind in ("gamma", "omega"):
             (tile,) = self.tiles
-            text = f"gamma:{tile.alpha}:{tile.n}:{tile.r}"
+            text = f"{self.kind}:{tile.alpha}:{tile.n}:{tile.r}"
+        elif self.kind == "winrs":
+            text = "winrs"
         else:
             n = "x".join(str(t.n) for t in self.tiles)
             r = "x".join(str(t.r) for t in self.tiles)
             text = f"{self.kind}:{n}:{r}"
         if self.points != "best":
             text += f"@{self.points}"
-        for key in ("scaling", "variant"):
+        for key in ("scaling", "variant", "segments", "device"):
             if getattr(self, key):
                 text += f";{key}={getattr(self, key)}"
         return text
@@ -271,6 +281,37 @@ def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=No
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 
+def omega(
+    alpha: int, n: int, r: int, *, points="best", scaling=None, segments: int | None = None
+) -> Algorithm:
+    """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``.
+
+    dy is cut into about ``segments`` parts, by default one; what r leaves of its width goes to the
+    fastest kernel that ends it. Raises ValueError where alpha is not n + r − 1.
+    """
+    tile = Tile(n, r)
+    if tile.alpha != alpha:
+        raise ValueError(f"omega({alpha}, {n}, {r}): alpha must be n + r - 1 = {tile.alpha}")
+    return Algorithm("omega", (tile,), points, scaling, segments=_positive(segments))
+
+
+def winrs(
+    *, points="best", scaling=None, segments: int | None = None, device: str | None = None
+) -> Algorithm:
+    """WinRS as its planner has it for ``device``, such as "rtx4090"; by default an H100.
+
+    ``segments`` replaces the planner's count.
+    """
+    kind = "winrs"
+    return Algorithm(kind, (), points, scaling, segments=_positive(segments), device=device)
+
+
+def _positive(segments: int | None) -> int | None:
+    if segments is not None and segments < 1:
+        raise ValueError(f"segments = {segments}; expected at least 1")
+    return segments
+
+
 def dwm(
     piece: int | Sequence[int] = 3, tile: int | Sequence[int] = 2, *, points="best", scaling=None
 ) -> Algorithm:
@@ -292,6 +333,17 @@ def dwm(
     return Algorithm("dwm", tuple(map(Tile, tiles, pieces)), points, scaling)
 
 
+def fft(size: int | Sequence[int] = 16, *, products: int = 3) -> Algorithm:
+    """Overlap-save with transforms of ``size``, an int or one per spatial dimension.
+
+    A complex product is made of 4 or 3 real ``products`` (Lavin & Gray, section 4.4).
+    """
+    sizes = (size,) if isinstance(size, int) else tuple(size)
+    if not sizes or min(sizes) < 1 or products not in (3, 4):
+        raise ValueError(f"fft: sizes {sizes}, {products} products; expected >= 1, and 3 or 4")
+    return Algorithm("fft", sizes=sizes, products=products)
+
+
 def _parse_direct(fields: list[str], options: dict) -> Algorithm:
     if fields or options:
         raise _Malformed
@@ -311,11 +363,34 @@ def _parse_gamma(fields: list[str], options: dict) -> Algorithm:
     return gamma(*map(_integer, fields), **options)
 
 
+def _parse_omega(fields: list[str], options: dict) -> Algorithm:
+    if len(fields) != 3 or not options.keys() <= {"points", "scaling", "segments"}:
+        raise _Malformed
+    return omega(*map(_integer, fields), **_counted(options))
+
+
+def _parse_winrs(fields: list[str], options: dict) -> Algorithm:
+    if fields or not options.keys() <= {"points", "scaling", "segments", "device"}:
+        raise _Malformed
+    return winrs(**_counted(options))
+
+
+def _counted(options: dict) -> dict:
+    return {k: _integer(v) if k == "segments" else v for k, v in options.items()}
+
+
 def _parse_dwm(fields: list[str], options: dict) -> Algorithm:
     if len(fields) != 2 or not options.keys() <= {"points", "scaling"}:
         raise _Malformed
     piece, tile = ([_integer(v) for v in field.split("x")] for field in fields)
     return dwm(piece, tile, **options)
+
+
+def _parse_fft(fields: list[str], options: dict) -> Algorithm:
+    if not 1 <= len(fields) <= 2 or options:
+        raise _Malformed
+    products = _integer(fields[1]) if len(fields) == 2 else 3
+    return fft([_integer(v) for v in fields[0].split("x")], products=products)
 
 
 class _Malformed(Exception):
@@ -334,6 +409,9 @@ FORMS = {
     "winograd": ("winograd:4x4:3x3", _parse_winograd),
     "gamma": ("gamma:8:6:3@paper;scaling=l1", _parse_gamma),
     "dwm": ("dwm:3:2", _parse_dwm),
+    "omega": ("omega:8:3:6@paper;segments=9", _parse_omega),
+    "winrs": ("winrs;device=rtx4090", _parse_winrs),
+    "fft": ("fft:16:3", _parse_fft),
 }
 
 
@@ -350,7 +428,7 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     body, *pairs = text.strip().split(";")
     body, _, points = body.partition("@")
     kind, *fields = body.split(":")
-    options = dict(pair.partition("=")[::2] for pair in pairs)
+    options = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     if points:
         options["points"] = points
     if kind in FORMS:

@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.linalg.blas import dgemm
+from scipy.linalg import get_blas_funcs
 
 from winolab.nouns import Problem
 from winolab.ref.winograd import data_adjoint, filter_adjoint, group_slices
@@ -61,6 +61,7 @@ def _accumulate(x: np.ndarray, w: np.ndarray, problem: Problem, y: np.ndarray) -
 
 def _products(windows, taps, problem: Problem, block: slice, result: np.ndarray) -> None:
     """One matrix product a tap of the leading dimensions, for a block of rows."""
+    gemm = get_blas_funcs("gemm", dtype=np.float64)
     outer = range(problem.ndim - 1)
     ranges = [(0, size) for size in problem.output[:-1]]
     if problem.ndim > 1:
@@ -83,7 +84,7 @@ def _products(windows, taps, problem: Problem, block: slice, result: np.ndarray)
             )
         a = columns[tuple(rows)].reshape(len(total), -1)
         # In Fortran's view: total.T += taps.T @ a.T, without a copy where rows are contiguous.
-        dgemm(1.0, taps[tap].T, a.T, beta=1.0, c=total.T, overwrite_c=1)
+        gemm(1.0, taps[tap].T, a.T, beta=1.0, c=total.T, overwrite_c=1)
     result[...] = total.reshape(result.shape)
 
 
@@ -98,7 +99,7 @@ def _padded(image: np.ndarray, problem: Problem) -> np.ndarray:
 
 
 def _windows(image: np.ndarray, problem: Problem) -> np.ndarray:
-    """A view of the windows (*outer inputs, last outputs, last taps, IC) along the last dimension."""
+    """A view (*outer inputs, last outputs, last taps, IC) of the windows along the last axis."""
     last = problem.ndim - 1
     windows = sliding_window_view(image, problem.extent[last], axis=last)
     windows = windows[..., :: problem.stride[last], :, :: problem.dilation[last]]

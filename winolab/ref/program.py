@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from winolab.ref.schedule import Op, Output, schedule
+from winolab.ref.schedule import Op, Output, rowwise, schedule
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ class Program:
         Returns the carrier array with the outputs along ``axis``. Raises ValueError where the axis
         does not have as many entries as the program has inputs.
         """
-        registers = list(np.moveaxis(np.asarray(x), axis, 0))
+        registers: list[Any] = list(np.moveaxis(np.asarray(x), axis, 0))
         if len(registers) != self.inputs:
             raise ValueError(f"axis {axis} has {len(registers)} entries; expected {self.inputs}")
         run = arithmetic
         for op in self.ops:
             a = registers[op.a]
-            b = None if op.b is None else registers[op.b]
+            b = registers[op.b or 0]
             if op.kind == "add":
                 registers.append(run.add(a, b))
             elif op.kind == "sub":
@@ -81,9 +82,8 @@ class Program:
             else:
                 c = b if op.kind == "fma" else -b
                 registers.append(run.fma(run.constant(op.constant), a, c))
-        zero = registers[0] * 0 if any(not s for s, _ in self.outputs) else None
         rows = [
-            zero if not sign else registers[reg] if sign > 0 else -registers[reg]
+            registers[reg] if sign > 0 else -registers[reg] if sign else registers[0] * 0
             for sign, reg in self.outputs
         ]
         return np.moveaxis(np.stack(rows), 0, axis)
@@ -188,14 +188,16 @@ class Program:
         return f"x[{register}]" if register < self.inputs else f"t{register - self.inputs}"
 
 
-def program(matrix: Sequence[Sequence[Fraction]]) -> Program:
+def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -> Program:
     """The straight-line program of an exact matrix with the fewest instructions found.
 
-    Raises ValueError where the program does not compute the matrix exactly, which proves each one.
+    ``simplify=False`` evaluates row by row without pairs or shared terms, as hand-written
+    transforms do. Raises ValueError where the program does not compute the matrix exactly, which
+    proves each one.
     """
     rows = tuple(tuple(Fraction(v) for v in row) for row in matrix)
-    inputs = len(rows[0])
-    candidates = [Program(inputs, *schedule(rows, columns)) for columns in (True, False)]
+    found = [schedule(rows, columns) for columns in (True, False)] if simplify else [rowwise(rows)]
+    candidates = [Program(len(rows[0]), *ops) for ops in found]
     best = min(candidates, key=lambda p: p.counts.instructions)
     if best.exact() != rows:
         raise ValueError("the program does not compute its matrix")

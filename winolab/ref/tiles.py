@@ -55,7 +55,7 @@ class Engine:
         Values are (Q, OC); positions (Q,) are flat in (N, *output). Outputs that a last tile
         computes beyond the edge are cut.
         """
-        rows = np.ascontiguousarray(x).reshape(-1, self.problem.in_channels)
+        rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
         u = self._filters(w)
         gathered = u.shape[-2] * math.prod(s.tile.alpha for s in self.region.segments)
         step = max(1, BLOCK // max(1, gathered))
@@ -72,7 +72,14 @@ class Engine:
         return self.problem.ndim
 
     def _filters(self, w: np.ndarray) -> np.ndarray:
-        """G along every dimension of w (OC, *filter, IC) cut into pieces: (α0, α1, …, K, OC).
+        """G along every dimension of the pieces of w: (α0, α1, …, K, OC)."""
+        u = self._pieces(w)
+        for axis, programs in enumerate(self.programs):
+            u = programs.G.evaluate(u, self.arithmetic, axis)
+        return u
+
+    def _pieces(self, w: np.ndarray) -> np.ndarray:
+        """w (OC, *filter, IC) cut into pieces: (r0, r1, …, K, OC).
 
         K runs over the pieces of each dimension, then over the input channels: the order in which
         the fused kernels accumulate (Im2col-Winograd, Algorithms 1 and 2).
@@ -86,9 +93,8 @@ class Engine:
         cut = np.pad(w, [*fill, (0, 0)]).reshape(len(w), *sizes, self.problem.in_channels)
         order = (*range(2, 2 * d + 2, 2), *range(1, 2 * d + 1, 2), 2 * d + 1, 0)
         u = self.arithmetic.asarray(np.ascontiguousarray(cut.transpose(order)))
-        for axis, programs in enumerate(self.programs):
-            u = programs.G.evaluate(u, self.arithmetic, axis)
-        return u.reshape(*u.shape[:d], -1, len(w))
+        depth = math.prod(pieces) * self.problem.in_channels
+        return u.reshape(*u.shape[:d], depth, len(w))
 
     def _patches(self, rows: np.ndarray, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
         """The input tiles (α0, α1, …, P, pieces0, pieces1, …, IC), zero outside of the input."""
@@ -122,7 +128,7 @@ class Engine:
         m = m.reshape(*states, tiles, channels)
         for axis, programs in enumerate(self.programs):
             m = programs.AT.evaluate(m, run, axis)
-        return m.reshape(-1, channels)
+        return m.reshape(math.prod(m.shape[:-1]), channels)
 
     def _positions(self, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
         """Flat positions in (N, *output) of what _outputs returns, −1 beyond the output."""

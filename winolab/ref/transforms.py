@@ -63,6 +63,11 @@ class Transforms:
     def programs(self) -> Programs:
         return Programs(program(self.AT), program(self.G), program(self.BT))
 
+    @cached_property
+    def rowwise(self) -> Programs:
+        """Each row of each matrix by itself, in index order: no pairs, no shared terms."""
+        return Programs(*(program(m, simplify=False) for m in (self.AT, self.G, self.BT)))
+
     def equivalent(self, other: Transforms) -> bool:
         """Whether the two are the same up to the order and the scale of their rows."""
         return sorted(self._canonical()) == sorted(other._canonical())
@@ -96,7 +101,7 @@ def transforms(
 
 @lru_cache(maxsize=512)
 def _build(tile: Tile, points: tuple[Point, ...], scaling: str | None) -> Transforms:
-    finite = [p for p in points if p != INFINITY]
+    finite = [Fraction(p) for p in points if p != INFINITY]
     AT_columns, G, BT = [], [], []
     for p in points:
         others = [q for q in finite if q != p]
@@ -107,6 +112,7 @@ def _build(tile: Tile, points: tuple[Point, ...], scaling: str | None) -> Transf
             G.append(_unit(tile.r))
         else:
             weight = Fraction(1)
+            p = Fraction(p)
             for q in others:
                 weight *= p - q
             AT_columns.append([p**k for k in range(tile.n)])

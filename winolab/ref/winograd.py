@@ -218,6 +218,22 @@ def compute(
     arithmetic: Arithmetic,
 ) -> np.ndarray:
     """Every output y (N, *output, OC) of the boxes, groups one after the other."""
+
+    def engine(group: Problem, box: Region) -> Engine:
+        return Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic)
+
+    return evaluate(x, w, problem, boxes, engine, arithmetic)
+
+
+def evaluate(
+    x: np.ndarray,
+    w: np.ndarray,
+    problem: Problem,
+    boxes: Sequence[Region],
+    engine: Callable[[Problem, Region], Engine],
+    arithmetic: Arithmetic,
+) -> np.ndarray:
+    """Every output y (N, *output, OC) of the boxes, each evaluated by its engine, a group a time."""
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
     rows = y.reshape(-1, problem.out_channels)
     group = replace(
@@ -228,8 +244,7 @@ def compute(
     )
     for i, o in group_slices(problem):
         for box in boxes:
-            engine = Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic)
             ids = np.arange(problem.batch * math.prod(box.tiles))
-            for positions, values in engine.blocks(x[..., i], w[o], ids):
+            for positions, values in engine(group, box).blocks(x[..., i], w[o], ids):
                 rows[positions, o] = values
     return y
