@@ -1,7 +1,19 @@
 """winolab: Winograd convolution, exact; its error before it runs; its kernels from matrices."""
 
 from winolab.conv import conv_backward_data, conv_backward_filter, conv_forward
-from winolab.nouns import Algorithm, Problem, Tile, direct, dwm, gamma, parse_algorithm, winograd
+from winolab.nouns import (
+    Algorithm,
+    Problem,
+    Tile,
+    direct,
+    dwm,
+    fft,
+    gamma,
+    omega,
+    parse_algorithm,
+    winograd,
+    winrs,
+)
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.decompose import decomposition
 from winolab.ref.transforms import Transforms, transforms
@@ -18,8 +30,11 @@ __all__ = [
     "decomposition",
     "direct",
     "dwm",
+    "fft",
     "gamma",
+    "omega",
     "parse_algorithm",
     "transforms",
     "winograd",
+    "winrs",
 ]

@@ -233,7 +233,7 @@ def evaluate(
     engine: Callable[[Problem, Region], Engine],
     arithmetic: Arithmetic,
 ) -> np.ndarray:
-    """Every output y (N, *output, OC) of the boxes, each evaluated by its engine, a group a time."""
+    """Every output y (N, *output, OC) of the boxes, each evaluated by its engine, by groups."""
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
     rows = y.reshape(-1, problem.out_channels)
     group = replace(
