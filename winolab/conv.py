@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -37,6 +38,8 @@ def conv_forward(
     precision: str | Arithmetic | None = None,
     out: Any = None,
     out_dtype: Any = None,
+    workspace_limit: int | None = None,
+    deterministic: bool = True,
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
@@ -50,25 +53,23 @@ def conv_forward(
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
     of the kernels. ``out`` receives the result; ``out_dtype`` is the result's type where there is
-    no ``out``, by default x's, or object for "exact" and "mp".
+    no ``out``, by default x's, or object for "exact" and "mp". ``workspace_limit`` (bytes) and
+    ``deterministic`` bind the kernels: the reference takes no workspace and repeats every bit.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """
-    x, w = _arrays(precision, x=x, w=w)
     problem = Problem.of(
-        x.shape,
-        w.shape,
+        np.shape(x),
+        np.shape(w),
         stride=stride,
         padding=padding,
         dilation=dilation,
         groups=groups,
         layout=layout,
     )
-    run = _arithmetic(precision, x, w)
-    compute = _reference("forward", algorithm, run)
-    y = compute(_last(x, layout), _last(w, layout), problem)
-    return _result(y, layout, x.dtype, out, out_dtype)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
+    return _run("forward", {"x": x, "w": w}, problem, options)
 
 
 def conv_backward_data(
@@ -85,26 +86,24 @@ def conv_backward_data(
     precision: str | Arithmetic | None = None,
     out: Any = None,
     out_dtype: Any = None,
+    workspace_limit: int | None = None,
+    deterministic: bool = True,
 ) -> Any:
     """dx, the gradient of ``conv_forward`` with respect to its input of shape ``input_shape``.
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
-    dy, w = _arrays(precision, dy=dy, w=w)
     problem = Problem.of(
         tuple(input_shape),
-        w.shape,
+        np.shape(w),
         stride=stride,
         padding=padding,
         dilation=dilation,
         groups=groups,
         layout=layout,
     )
-    dy_last = _last(dy, layout)
-    _expect("dy", dy_last.shape, problem.y_shape)
-    run = _arithmetic(precision, dy, w)
-    dx = _reference("backward_data", algorithm, run)(dy_last, _last(w, layout), problem)
-    return _result(dx, layout, dy.dtype, out, out_dtype)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
+    return _run("backward_data", {"dy": dy, "w": w}, problem, options)
 
 
 def conv_backward_filter(
@@ -121,15 +120,16 @@ def conv_backward_filter(
     precision: str | Arithmetic | None = None,
     out: Any = None,
     out_dtype: Any = None,
+    workspace_limit: int | None = None,
+    deterministic: bool = True,
 ) -> Any:
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
     2×2 pieces of dy. Arguments and errors are those of :func:`conv_forward`.
     """
-    x, dy = _arrays(precision, x=x, dy=dy)
     problem = Problem.of(
-        x.shape,
+        np.shape(x),
         tuple(filter_shape),
         stride=stride,
         padding=padding,
@@ -137,28 +137,82 @@ def conv_backward_filter(
         groups=groups,
         layout=layout,
     )
-    dy_last = _last(dy, layout)
-    _expect("dy", dy_last.shape, problem.y_shape)
-    run = _arithmetic(precision, x, dy)
-    dw = _reference("backward_filter", algorithm, run)(_last(x, layout), dy_last, problem)
-    return _result(dw, layout, x.dtype, out, out_dtype)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
+    return _run("backward_filter", {"x": x, "dy": dy}, problem, options)
 
 
-def _arrays(precision, **named) -> tuple[np.ndarray, ...]:
-    arrays = []
-    for name, value in named.items():
-        array = np.asarray(value)
-        if array.dtype.kind == "c":
-            raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
-        if array.dtype.kind in "biuO" and precision is None:
-            raise TypeError(
-                f"{name} has dtype {array.dtype}, which has no precision of its own; "
-                'pass precision="exact", or convert it to a floating-point dtype'
+@dataclass(frozen=True)
+class _Options:
+    """The arguments that all three calls share beside the problem's."""
+
+    layout: str
+    algorithm: str | Algorithm | None
+    precision: str | Arithmetic | None
+    out: Any
+    out_dtype: Any
+    workspace_limit: int | None
+    deterministic: bool
+
+
+def _run(direction: str, named: dict[str, Any], problem: Problem, options: _Options) -> Any:
+    if any(_on_gpu(value) for value in named.values()):
+        return _run_kernels(direction, named, problem, options)
+    a, b = (_array(name, value, options.precision) for name, value in named.items())
+    run = _arithmetic(options.precision, a, b)
+    first, second = (_last(array, options.layout) for array in (a, b))
+    if "dy" in named:
+        dy = first if direction == "backward_data" else second
+        if dy.shape != problem.y_shape:
+            raise ValueError(
+                f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
             )
-        if array.dtype.kind in "SUMm":
-            raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
-        arrays.append(array)
-    return tuple(arrays)
+    result = _reference(direction, options.algorithm, run)(first, second, problem)
+    return _result(result, a.dtype, options)
+
+
+def _on_gpu(value: Any) -> bool:
+    """Whether the array lives on a CUDA device (2 in DLPack's numbering)."""
+    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+        return value.__dlpack_device__()[0] == 2
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def _run_kernels(direction: str, named: dict[str, Any], problem: Problem, options: _Options) -> Any:
+    from winolab.gpu import conv as gpu
+
+    compute = getattr(gpu, f"conv_{direction}", None)
+    if compute is None:
+        raise ValueError(
+            f"{direction} has no CUDA kernel yet; copy the arrays to NumPy to run the reference"
+        )
+    algorithm = options.algorithm
+    return compute(
+        *named.values(),
+        problem=problem,
+        layout=options.layout,
+        algorithm=None if algorithm is None else parse_algorithm(algorithm),
+        precision=options.precision,
+        out=options.out,
+    )
+
+
+def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
+    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+        raise TypeError(
+            f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
+            "run the reference, or move it to a CUDA device to run the kernels"
+        )
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
+    if array.dtype.kind in "biuO" and precision is None:
+        raise TypeError(
+            f"{name} has dtype {array.dtype}, which has no precision of its own; "
+            'pass precision="exact", or convert it to a floating-point dtype'
+        )
+    if array.dtype.kind in "SUMm":
+        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
+    return array
 
 
 def _arithmetic(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
@@ -200,29 +254,18 @@ def _reference(
     return lambda a, b, problem: compute(a, b, problem, chosen, run)
 
 
-def _expect(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    for d, (size, right) in enumerate(zip(shape, expected, strict=False)):
-        if size != right:
-            raise ValueError(
-                f"{name} has {size} elements in dimension {d} (channels last); expected {right}, "
-                f"that is {expected}"
-            )
-    if len(shape) != len(expected):
-        raise ValueError(f"{name} has {len(shape)} dimensions; expected {len(expected)}")
-
-
 def _last(array: np.ndarray, layout: str) -> np.ndarray:
     check_layout(layout)
     return np.moveaxis(array, 1, -1) if layout == "channels_first" else array
 
 
-def _result(y: np.ndarray, layout: str, dtype, out, out_dtype) -> np.ndarray:
-    if layout == "channels_first":
+def _result(y: np.ndarray, dtype: np.dtype, options: _Options) -> np.ndarray:
+    if options.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
+    out = options.out
     if out is None:
-        if out_dtype is None:
-            out_dtype = y.dtype if y.dtype == object else dtype
-        out = np.empty(y.shape, dtype=out_dtype)
+        default = y.dtype if y.dtype == object else dtype
+        out = np.empty(y.shape, dtype=default if options.out_dtype is None else options.out_dtype)
     elif not isinstance(out, np.ndarray) or out.shape != y.shape:
         raise ValueError(f"out has shape {np.shape(out)}; expected an array of shape {y.shape}")
     with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it

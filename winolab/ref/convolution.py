@@ -61,7 +61,7 @@ def _accumulate(x: np.ndarray, w: np.ndarray, problem: Problem, y: np.ndarray) -
 
 def _products(windows, taps, problem: Problem, block: slice, result: np.ndarray) -> None:
     """One matrix product a tap of the leading dimensions, for a block of rows."""
-    gemm = get_blas_funcs("gemm", dtype=np.float64)
+    (gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
     outer = range(problem.ndim - 1)
     ranges = [(0, size) for size in problem.output[:-1]]
     if problem.ndim > 1:
