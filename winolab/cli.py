@@ -20,13 +20,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab import environment, render, sweep, tables
-from winolab.measure import DATA
 from winolab.ref.search import best_points
 from winolab.ref.transforms import transforms as build_transforms
 
 app = typer.Typer(
     name="winolab",
-    help="Winograd convolution, exact: its matrices, its errors, and the papers' tables.",
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -43,7 +41,15 @@ def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Start with: winolab transforms 6 3"""
+    """Winograd convolution, exact: its matrices, its errors, and the papers' tables.
+
+    Start with:
+
+    ```
+    winolab transforms 6 3
+    winolab accuracy --algorithm gamma:8:6:3 --input 32x48x48x64 --filter 64x3x3
+    ```
+    """
     if version:
         print(f"winolab {environment.installed('winolab')}")
     elif context.invoked_subcommand is None:
@@ -67,8 +73,10 @@ def transforms(
 
     For example:
 
-        winolab transforms 6 3
-        winolab transforms 2 3 --points "0,1,-1,inf" --format latex
+    ```
+    winolab transforms 6 3
+    winolab transforms 2 3 --points "0,1,-1,inf" --format latex
+    ```
     """
     shape = render.FORMATS.get("json" if as_json else format)
     if shape is None:
@@ -80,16 +88,21 @@ def transforms(
 def points(
     alpha: Annotated[int, typer.Argument(metavar="ALPHA", help="How many points: N + R - 1.")],
     r: Annotated[
-        int | None, typer.Option(help="Filter taps to search for; by default those from 2 to 9.")
+        int | None,
+        typer.Option(metavar="R", help="Filter taps to search for; by default all of 2 to 9."),
     ] = None,
-    budget: Annotated[float, typer.Option(min=0, help="Seconds that the search may take.")] = 10.0,
+    budget: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Time that the search may take.")
+    ] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Search for better interpolation points; shows the leaders, scored by their errors.
 
     For example:
 
-        winolab points 16 --r 9 --budget 60
+    ```
+    winolab points 16 --r 9 --budget 60
+    ```
     """
     with _clock("searching", budget, quiet=as_json):
         leaders = tables.leaders(best_points(alpha, r, budget=budget))
@@ -103,42 +116,70 @@ def points(
 def accuracy(
     algorithm: Annotated[
         str,
-        typer.Option(help="direct, gamma:8:6:3, winograd:4x4:3x3; gamma:8:6:3@paper;scaling=l1."),
+        typer.Option(
+            metavar="LIST",
+            help="direct, winograd:4x4:3x3 for F(4x4,3x3), gamma:8:6:3 for Γ8(6,3) of "
+            "Im2col-Winograd; behind it @paper for the points, ;scaling=l1 for the rows.",
+        ),
     ],
-    input: Annotated[str, typer.Option(help="Batch, sizes, channels: 128x96x96x64.")],
-    filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
+    input: Annotated[
+        str, typer.Option(metavar="LIST", help="Batch, sizes and channels, as 128x96x96x64.")
+    ],
+    filter: Annotated[
+        str, typer.Option(metavar="LIST", help="Output channels and taps, as 64x3x3.")
+    ],
     padding: Annotated[
-        str, typer.Option(help="A number, one a dimension (1x2), same or valid.")
+        str, typer.Option(metavar="LIST", help="1, or 1x2 for one a dimension, or same, valid.")
     ] = "0",
     precision: Annotated[
-        str, typer.Option(help="fp32, tf32, bf16, fp16, fp64, or mixed: fp32,storage=fp16.")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="fp32, tf32, bf16, fp16, fp64, exact; mixed as fp32,storage=fp16.",
+        ),
     ] = "fp32",
     data: Annotated[
-        str, typer.Option(help=f"{', '.join(DATA)}; u12 is uniform on [1, 2].")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="u12 (uniform on [1, 2]), u01, u11 (on [-1, 1]), normal, relu, wide (exponents).",
+        ),
     ] = "u12",
     constants: Annotated[
-        str, typer.Option(help="exact, or the significant digits of hand-typed constants.")
+        str,
+        typer.Option(
+            metavar="LIST", help="exact, or the significant digits that hand-typed ones keep."
+        ),
     ] = "exact",
-    sample: Annotated[str, typer.Option(help="How many outputs are computed, or full.")] = "4096",
-    seed: Annotated[str, typer.Option(help="Seeds of data and sample.")] = "0",
+    sample: Annotated[
+        str, typer.Option(metavar="LIST", help="How many outputs are computed, or full for all.")
+    ] = "4096",
+    seed: Annotated[
+        str, typer.Option(metavar="LIST", help="Seeds of the data and of the sample.")
+    ] = "0",
     out: Annotated[
         Path | None,
-        typer.Option(help="JSON Lines file that rows are added to; those in it are not run again."),
+        typer.Option(
+            metavar="FILE", help="JSON Lines that rows are added to; those in it do not run again."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one a core.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     r"""The error of a simulated convolution against its oracle, its bound and its prediction.
 
-    Every option takes a list (a,b,c); all combinations are run, one row each. An interrupted sweep
-    goes on with the same command and --out.
+    A LIST is one value or several, as a,b,c: all combinations are run, one row each. An interrupted
+    sweep goes on with the same command and --out.
 
     For example:
 
-        winolab accuracy --algorithm gamma:8:6:3,direct --input 128x48x48x128 \
-            --filter 128x3x3 --padding 1 --data u12,normal --out rows.jsonl
+    ```
+    winolab accuracy --algorithm gamma:8:6:3,direct --input 128x48x48x128 \
+        --filter 128x3x3 --padding 1 --data u12,normal --out rows.jsonl
+    ```
     """
     lists = {
         "input": input, "filter": filter, "padding": padding, "data": data,
@@ -191,7 +232,8 @@ def reproduce(
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Compute all outputs, no sample.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one a core.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
