@@ -1,0 +1,290 @@
+"""Where an arithmetic rounds and how much: what bounds and predictions count.
+
+One rounding is a Unit; Units says which an arithmetic has; Stage follows them through a program,
+Cost through a whole tiled algorithm. winolab.ref.bounds has the theory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref import winograd
+from winolab.ref.arithmetic import Arithmetic, Float, Mp
+from winolab.ref.formats import Format
+from winolab.ref.im2col import DIRECT, masked
+from winolab.ref.program import Program, is_power_of_two
+from winolab.ref.tiles import Region
+from winolab.ref.transforms import transforms
+from winolab.ref.winograd import ProgramsOf, programs_of
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+
+
+def tiling(
+    problem: Problem, algorithm: Algorithm, direction: str
+) -> tuple[Problem, tuple[Region, ...]]:
+    """The forward problem that a direction is computed as, for one group, and its regions.
+
+    Raises ValueError for an unknown direction.
+    """
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction {direction!r}: expected one of {', '.join(DIRECTIONS)}.")
+    if direction == "backward_filter":
+        layer = winograd.filter_adjoint(problem)
+        tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
+        cuts = [masked(size, tile) for size, tile in zip(layer.output, tiles, strict=True)]
+        return layer, tuple(Region(cut) for cut in product(*cuts))
+    layer = problem
+    if direction == "backward_data":
+        dy, w = (np.broadcast_to(np.float32(0), s) for s in (problem.y_shape, problem.w_shape))
+        layer = winograd.data_adjoint(problem, dy, w)[0]
+    boxes = winograd.regions(layer, algorithm)
+    groups = layer.groups
+    group = replace(
+        layer,
+        in_channels=layer.in_channels // groups,
+        out_channels=layer.out_channels // groups,
+        groups=1,
+    )
+    return group, boxes
+
+
+def depth_of(problem: Problem, region: Region) -> int:
+    """Products that an accumulator sums: pieces of the filter times input channels."""
+    return math.prod(region.pieces(problem)) * problem.in_channels
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Relative and absolute size of one rounding; both 0 where nothing is rounded."""
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    @property
+    def growth(self) -> float:
+        return math.log1p(self.relative)
+
+    @classmethod
+    def of(cls, fmt: Format, *held: Format) -> Unit:
+        """Rounding to fmt of numbers of the formats `held`: none if it holds all of them."""
+        if held and all(
+            f.precision <= fmt.precision and f.emin >= fmt.emin and f.max <= fmt.max for f in held
+        ):
+            return cls()
+        return cls(fmt.unit_roundoff, fmt.smallest_subnormal / 2)
+
+
+@dataclass(frozen=True)
+class Units:
+    """Where an arithmetic rounds, and how much."""
+
+    storage: Unit
+    transform: Unit
+    product: Unit
+    result: Unit
+    fused: bool
+    sums: Callable[[int], Unit] = field(compare=False)
+    constant: Callable[[Fraction], float] = field(compare=False)
+
+    @classmethod
+    def of(cls, run: Arithmetic) -> Units:
+        """Raises TypeError for an arithmetic that states no rounding."""
+        if isinstance(run, Mp):
+            unit = Unit(2.0**-run.bits)
+            return cls(unit, unit, Unit(), Unit(), True, lambda k: unit, lambda q: unit.relative)
+        if not isinstance(run, Float):
+            raise TypeError(f"{run.name} states no roundings: expected exact, mp or a Float.")
+        transform = run.transform
+
+        def constant(q: Fraction) -> float:
+            """Relative error of the constant, rounded once."""
+            rounded = transform.round_fraction(q)
+            return float(abs(Fraction(rounded) / q - 1)) if math.isfinite(rounded) else math.inf
+
+        return cls(
+            Unit.of(run.storage),
+            Unit.of(transform),
+            Unit.of(run.product, run.storage, transform),
+            Unit.of(transform, run.accumulate),
+            run.fused,
+            lambda k: accumulation_unit(run, k),
+            constant,
+        )
+
+
+def accumulation_unit(run: Float, k: int) -> Unit:
+    """Bound of the error of a sum of k products, relative to the sum of their magnitudes.
+
+    With u and η of the accumulate format: sequential k roundings (Higham, section 3.1), the first
+    product's included; two_level of block b: min(b, k) + ⌈k/b⌉ − 1; pairwise 1 + ⌈log2 k⌉ (Higham,
+    section 4.2); kahan as `kahan_factor`; unspecified: k whatever the order (section 3.1).
+
+    tensor_core with chunk c and g extra bits: aligning to the largest magnitude loses less than
+    2^(1−g) u of it for each of the c addends that are not the largest (c + 1 where products have
+    more bits than are kept), then one rounding, for each of ⌈k/c⌉ chunks. The spacing is never
+    below η 2^-g.
+    """
+    if k == 0:
+        return Unit()
+    order, fmt = run.accumulation, run.accumulate
+    u, eta = fmt.unit_roundoff, fmt.smallest_subnormal
+    if order.kind == "tensor_core":
+        c, fine = min(order.block, k), 2.0**-order.extra_bits
+        whole = 2 * run.product.precision <= fmt.precision + order.extra_bits
+        aligned = (c if whole else c + 1) * 2 * u * fine
+        rounded = 2 * u if order.rounding == "truncate" else u
+        chunks = -(-k // order.block)
+        growth = chunks * (math.log1p(aligned) + math.log1p(rounded))
+        return Unit(math.expm1(growth), chunks * ((c + 1) * fine + 1) * eta)
+    if order.kind == "kahan":
+        product = 0.0 if run.fused else u
+        return Unit((1 + kahan_factor(k, u)) * (1 + product) - 1, k * eta / 2)
+    roundings = {
+        "sequential": k,
+        "unspecified": k,
+        "two_level": min(order.block, k) + -(-k // max(1, order.block)) - 1,
+        "pairwise": 1 + (k - 1).bit_length(),
+    }[order.kind]
+    return Unit(math.expm1(roundings * math.log1p(u)), k * eta / 2)
+
+
+def kahan_factor(k: int, u: float) -> float:
+    """κ with |computed − Σp| ≤ κ Σ|p| for compensated summation of k products.
+
+    Step j rounds the term y = (p − c)(1 + δ), the sum s' = s + y + e with |e| ≤ u|s'|, and the
+    correction c' = (D(1 + δ) − y)(1 + δ), D = s' − s = y + e, so that s' − c' − (s − c) − p is at
+    most u(|p| + |c|) + u|D| + u(|e| + u|D|). With P = Σ|p|, |s| ≤ m P, |c| ≤ C P, the sum over j,
+    plus the last c, is F(m) P with m ≤ 1 + F; the least fixed point is κ = 4u + O(k u²), found by
+    iterating from 0. (The constant of Higham 2002, section 4.3, is 2u + O(k u²), without a stated
+    second-order term.) Infinity where the iteration leaves 1.
+    """
+    factor = c = 0.0
+    for _ in range(100):
+        m = 1 + factor
+        d = (1 + u) * (1 + c) + u * m
+        c = (1 + u) * u * (m + d)
+        terms = 1 + k * c  # Σ (|p| + |c|) / P
+        moves = (1 + u) * terms + k * u * m  # Σ |D| / P
+        new = c + u * terms + u * (1 + u) * moves + k * u * u * m
+        if new > 1:
+            return math.inf
+        if new <= factor * (1 + 1e-12):
+            return new * (1 + 1e-9)
+        factor = new
+    return math.inf
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A program's part: growth (log) and row sum at most, and what underflow adds to an output."""
+
+    growth: float
+    typed: float
+    gain: float
+    floor: float
+
+    @classmethod
+    def of(cls, program: Program, matrix: Sequence[Sequence[Fraction]], units: Units) -> Stage:
+        unit, eta = units.transform, units.transform.absolute
+        growth, floor = [0.0] * program.inputs, [0.0] * program.inputs
+        for op in program.ops:
+            q = float(abs(op.constant))
+            free = is_power_of_two(op.constant)
+            g, f = growth[op.a], floor[op.a] * q
+            if op.kind not in ("add", "sub"):
+                g += math.log1p(units.constant(op.constant))
+                f += eta
+            if op.b is not None:
+                if op.kind in ("fma", "fms") and not units.fused:
+                    g += 0 if free else unit.growth
+                    f += eta
+                g, f = max(g, growth[op.b]), f + floor[op.b]
+            growth.append(g if op.kind == "mul" and free else g + unit.growth)
+            floor.append(f)
+        used = [reg for sign, reg in program.outputs if sign]
+        weights = program.path_weights()[0]
+        typed = 0.0
+        for row, exact, weight in zip(program.exact(), matrix, weights, strict=True):
+            for p, q, w in zip(row, exact, weight, strict=True):
+                if p != q:
+                    typed = max(typed, float(abs(p - q) / w) if w else math.inf)
+        return cls(
+            max((growth[reg] for reg in used), default=0.0),
+            math.log1p(typed),
+            max(float(sum(row)) for row in weights),
+            max((floor[reg] for reg in used), default=0.0),
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Everything that grows the error of the outputs of one kind of tile."""
+
+    storage: float
+    roundings: float
+    typed: float
+    depth: int
+    units: Units
+    stages: tuple[tuple[Stage, ...], ...]  # AT, G, BT; per dimension
+
+    @property
+    def growth(self) -> float:
+        return self.roundings + self.typed
+
+    @classmethod
+    def of(
+        cls,
+        tiles: Sequence[Tile],
+        depth: int,
+        algorithm: Algorithm,
+        run: Arithmetic,
+        programs: ProgramsOf | None,
+    ) -> Cost:
+        units = Units.of(run)
+        of = programs or programs_of(algorithm)
+        stages = tuple(
+            tuple(
+                Stage.of(getattr(of(tile), name), matrix_of(algorithm, tile, name), units)
+                for tile in tiles
+            )
+            for name in ("AT", "G", "BT")
+        )
+        roundings = sum(s.growth for part in stages for s in part)
+        roundings += 2 * units.product.growth + units.sums(depth).growth + units.result.growth
+        typed = sum(s.typed for part in stages for s in part)
+        return cls(2 * units.storage.growth, roundings, typed, depth, units, stages)
+
+    def underflow(self, operands: tuple[float, float], stored: bool) -> float:
+        """What underflow adds to an output at most, before growth.
+
+        ``operands``: the largest magnitudes of transformed inputs and of transformed filters.
+        """
+        at, g, bt = self.stages
+
+        def through(stages: Sequence[Stage], floor: float) -> float:
+            for stage in stages:
+                floor = stage.gain * floor + stage.floor
+            return floor
+
+        start = 0.0 if stored else self.units.storage.absolute
+        u, v = (through(stages, start) + self.units.product.absolute for stages in (g, bt))
+        left, right = operands
+        m = self.depth * (left * u + right * v + u * v)
+        m += self.units.sums(self.depth).absolute + self.units.result.absolute
+        return through(at, m)
+
+
+def matrix_of(algorithm: Algorithm, tile: Tile, name: str) -> Sequence[Sequence[Fraction]]:
+    """AT, G or BT of the algorithm's tile, exact."""
+    if tile == DIRECT:
+        return ((Fraction(1),),)
+    exact = transforms(tile.n, tile.r, algorithm.points, algorithm.scaling)
+    return getattr(exact, name)
