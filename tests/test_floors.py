@@ -14,7 +14,7 @@ LIBRARY = sorted((ROOT / "winolab").rglob("*.py"))
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 GPU = {"cupy", "cupy_backends", "torch"}
 FLOORS = (
-    {"nouns", "device"},
+    {"problem", "nouns", "device"},
     {"ref"},
     {"gpu"},
     {"conv", "environment", "measure", "sweep", "render", "tables", "cli"},

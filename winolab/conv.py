@@ -9,7 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from winolab.nouns import Algorithm, Problem, check_layout, direct, parse_algorithm
+from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
+from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 

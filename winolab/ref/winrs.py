@@ -1,4 +1,4 @@
-"""WinRS: the filter gradient as dy's segments, reduced to rows, split into units, summed in buckets.
+"""WinRS: filter gradients by segments of dy, reduced to rows, split into units, summed in buckets.
 
 dy is partitioned into segments; a segment's rows are one-dimensional filters (Dimension Reduction)
 cut into units of r elements (Filter Split); Ωα(n, r) computes n taps of dw from a unit and sums the
@@ -16,13 +16,13 @@ from itertools import product
 
 import numpy as np
 
-from winolab.device import Device
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Algorithm, Problem
 from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.im2col import DIRECT, masked
-from winolab.ref.segments import Segment, partition
 from winolab.ref.tiles import Region
 from winolab.ref.winograd import ProgramsOf, compute, group_slices, programs_of
+from winolab.ref.winrs_plan import partition
+from winolab.ref.winrs_segments import Segment
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""What a GPU has, as far as plans and rooflines need it: read from it, or from its datasheet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REGISTERS = 65536  # 32-bit, of a multiprocessor: compute capability 3.7 to 9.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU. Sizes in bytes, the clock in Hz (the boost clock that the driver states).
+
+    ``bandwidth`` (bytes/s) and ``tensor`` (dense FP16 multiply-adds a cycle and multiprocessor, in
+    the faster accumulation) are 0 where they are not known or there are no Tensor Cores.
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    clock: float
+    shared_memory: int  # most that one block can have
+    l2: int
+    memory: int
+    bandwidth: float = 0.0
+    tensor: int = 0
+
+    @property
+    def lanes(self) -> int:
+        """FP32 multiply-adds a cycle and multiprocessor."""
+        return 64 if self.compute_capability in ((7, 0), (7, 5), (8, 0)) else 128
+
+    @property
+    def fp32_peak(self) -> float:
+        """FP32 FLOP/s without Tensor Cores, an FMA being two."""
+        return 2 * self.lanes * self.multiprocessors * self.clock
+
+    @property
+    def fp16_peak(self) -> float:
+        """Dense FP16 FLOP/s of the Tensor Cores; 0 without them."""
+        return 2 * self.tensor * self.multiprocessors * self.clock
+
+
+H100 = Device(
+    "NVIDIA H100 80GB HBM3", (9, 0), 132, 1.98e9, 232448, 50 << 20, 80 << 30, 3.352e12, 2048
+)
+
+# The papers' GPUs. Multiprocessors, clocks, caches, bandwidths and tensor rates from NVIDIA's
+# architecture white papers: GM200 (GTX Titan X), V100 (WP-08608), Turing (WP-09183), GA102 (V2.1),
+# Ada (V2.1), H100 (WP-10792), and the data sheets of RTX A5000, L40S and H200; shared memory from
+# the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+DATASHEETS = {
+    "titanx": Device(
+        "NVIDIA GeForce GTX TITAN X", (5, 2), 24, 1.075e9, 49152, 3 << 20, 12 << 30, 336.5e9
+    ),
+    "v100": Device(
+        "Tesla V100-SXM2-16GB", (7, 0), 80, 1.53e9, 98304, 6 << 20, 16 << 30, 900e9, 512
+    ),
+    "rtx2080ti": Device(
+        "NVIDIA GeForce RTX 2080 Ti", (7, 5), 68, 1.545e9, 65536, 11 << 19, 11 << 30, 616e9, 512
+    ),
+    "rtx3060ti": Device(
+        "NVIDIA GeForce RTX 3060 Ti", (8, 6), 38, 1.665e9, 101376, 4 << 20, 8 << 30, 448e9, 512
+    ),
+    "rtx3090": Device(
+        "NVIDIA GeForce RTX 3090", (8, 6), 82, 1.695e9, 101376, 6 << 20, 24 << 30, 936e9, 512
+    ),
+    "rtx4090": Device(
+        "NVIDIA GeForce RTX 4090", (8, 9), 128, 2.52e9, 101376, 72 << 20, 24 << 30, 1008e9, 512
+    ),
+    "l40s": Device("NVIDIA L40S", (8, 9), 142, 2.52e9, 101376, 96 << 20, 48 << 30, 864e9, 512),
+    "a5000": Device("NVIDIA RTX A5000", (8, 6), 64, 1.695e9, 101376, 6 << 20, 24 << 30, 768e9, 512),
+    "h100": H100,
+    "h200": Device("NVIDIA H200", (9, 0), 132, 1.98e9, 232448, 50 << 20, 141 << 30, 4.8e12, 2048),
+}
+
+
+def datasheet(name: str) -> Device:
+    """The GPU of that name: "rtx4090", "RTX 4090", "h100", …
+
+    Raises ValueError that lists the known ones.
+    """
+    short = "".join(name.lower().split()).replace("-", "").removeprefix("nvidia")
+    for key in (short, short.removeprefix("geforce"), short.removeprefix("rtx")):
+        if key in DATASHEETS:
+            return DATASHEETS[key]
+    raise ValueError(f"unknown device {name!r}; known are {', '.join(DATASHEETS)}")

@@ -1,0 +1,187 @@
+"""A convolution problem: the shapes of one layer, which all three directions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LAYOUTS = ("channels_last", "channels_first")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one convolution layer, per spatial dimension, for all three directions.
+
+    x is (N, *input, IC), w is (OC, *filter, IC/groups), y is (N, *output, OC).
+    """
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    input: tuple[int, ...]
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        x_shape: Sequence[int],
+        w_shape: Sequence[int],
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int | Sequence[int]] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "channels_last",
+    ) -> Problem:
+        """The problem that these logical shapes state.
+
+        ``padding`` is an int, one per spatial dimension, a (low, high) pair per dimension, "valid",
+        or "same" (PyTorch's rule: output = input, needs stride 1, the odd element goes behind).
+
+        Raises ValueError naming the dimension that does not fit and what was expected.
+        """
+        check_layout(layout)
+        ndim = len(x_shape) - 2
+        if ndim < 1:
+            raise ValueError(
+                f"x has {len(x_shape)} dimensions; expected batch, channels and at least one "
+                "spatial dimension"
+            )
+        if len(w_shape) != len(x_shape):
+            raise ValueError(f"w has {len(w_shape)} dimensions and x has {len(x_shape)}")
+        if layout == "channels_first":
+            batch, channels, *spatial = x_shape
+            out_channels, w_channels, *taps = w_shape
+        else:
+            batch, *spatial, channels = x_shape
+            out_channels, *taps, w_channels = w_shape
+        filter_ = tuple(int(r) for r in taps)
+        for d, r in enumerate(filter_):
+            if r < 1:
+                raise ValueError(f"the filter has {r} taps in spatial dimension {d}")
+        groups = int(groups)
+        if groups < 1:
+            raise ValueError(f"groups = {groups}; expected at least 1")
+        if channels != w_channels * groups:
+            raise ValueError(
+                f"x has {channels} channels; w's {w_channels} input channels in {groups} group(s) "
+                f"need {w_channels * groups}"
+            )
+        if out_channels % groups:
+            raise ValueError(f"w has {out_channels} output channels, not a multiple of {groups}")
+        strides = _per_dimension(stride, ndim, "stride", 1)
+        dilations = _per_dimension(dilation, ndim, "dilation", 1)
+        return cls(
+            int(batch),
+            int(channels),
+            int(out_channels),
+            tuple(int(i) for i in spatial),
+            filter_,
+            strides,
+            _pairs(padding, filter_, strides, dilations),
+            dilations,
+            groups,
+        )
+
+    def __post_init__(self) -> None:
+        for d, size in enumerate(self.output):
+            if size < 0 or (size == 0 and self.input[d] > 0):
+                lo, hi = self.padding[d]
+                raise ValueError(
+                    f"spatial dimension {d}: the filter spans {self.extent[d]} inputs, but input "
+                    f"{self.input[d]} with padding ({lo}, {hi}) has only {self.input[d] + lo + hi}"
+                )
+
+    @property
+    def ndim(self) -> int:
+        """Number of spatial dimensions."""
+        return len(self.filter)
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Inputs that a dilated filter spans."""
+        return tuple(d * (r - 1) + 1 for d, r in zip(self.dilation, self.filter, strict=True))
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Output sizes; an input of size 0 has an output of size 0."""
+        sizes = []
+        for i, e, s, (lo, hi) in zip(
+            self.input, self.extent, self.stride, self.padding, strict=True
+        ):
+            sizes.append((i + lo + hi - e) // s + 1 if i else 0)
+        return tuple(sizes)
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        return (self.batch, *self.input, self.in_channels)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        return (self.out_channels, *self.filter, self.in_channels // self.groups)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return (self.batch, *self.output, self.out_channels)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of direct convolution; effective FLOP is twice that."""
+        return math.prod(self.y_shape) * math.prod(self.filter) * (self.in_channels // self.groups)
+
+    @property
+    def unit(self) -> bool:
+        """Whether stride and dilation are 1 everywhere, as tiled algorithms need."""
+        return set(self.stride) | set(self.dilation) == {1}
+
+
+def check_layout(layout: str) -> None:
+    """Raise ValueError unless ``layout`` is one of LAYOUTS; CHWN is refused by name."""
+    if layout == "CHWN":
+        raise ValueError("layout CHWN is not supported; transpose to channels_last or _first")
+    if layout not in LAYOUTS:
+        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+
+
+def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) -> tuple[int, ...]:
+    values = (value,) * ndim if isinstance(value, int) else tuple(value)
+    if len(values) != ndim:
+        raise ValueError(f"{name} has {len(values)} values; expected one or {ndim}")
+    for d, v in enumerate(values):
+        if v != int(v) or v < least:
+            raise ValueError(f"{name} in spatial dimension {d} is {v}; expected at least {least}")
+    return tuple(int(v) for v in values)
+
+
+def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
+    ndim = len(filter_)
+    if isinstance(padding, str):
+        if padding == "valid":
+            return ((0, 0),) * ndim
+        if padding != "same":
+            raise ValueError(f'padding {padding!r}; expected numbers, "same" or "valid"')
+        if set(stride) != {1}:
+            raise ValueError('padding "same" needs stride 1; give the padding as numbers')
+        spans = [d * (r - 1) for d, r in zip(dilation, filter_, strict=True)]
+        return tuple((span // 2, span - span // 2) for span in spans)
+    values = (padding,) * ndim if isinstance(padding, int) else tuple(padding)
+    if len(values) != ndim:
+        raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
+    pairs = []
+    for d, value in enumerate(values):
+        pair = (value, value) if isinstance(value, int) else tuple(value)
+        if len(pair) != 2 or any(p != int(p) or p < 0 for p in pair):
+            raise ValueError(f"padding in spatial dimension {d} is {value}; expected >= 0")
+        if max(pair) > MAX_PADDING:
+            raise ValueError(f"padding in spatial dimension {d} is {value}; most is {MAX_PADDING}")
+        pairs.append((int(pair[0]), int(pair[1])))
+    return tuple(pairs)
+
+
+# Far beyond any layer; keeps a mistyped padding from asking for terabytes.
+MAX_PADDING = 4096
