@@ -90,7 +90,7 @@ class Decomposition:
         total = problem.batch * problem.out_channels * problem.in_channels // problem.groups
         for d, cuts in enumerate(self.cuts):
             if direction == "backward_data":
-                total *= sum(c.products(len(_reached(problem, d, c))) for c in cuts)
+                total *= sum(c.products(len(reached_inputs(problem, d, c))) for c in cuts)
             else:
                 total *= sum(c.products(len(c.outputs)) for c in cuts)
         return total
@@ -176,7 +176,7 @@ def backward_data(
     """
     dx = arithmetic.asarray(np.zeros(problem.x_shape, dtype=np.int64))
     for piece in decomposition(problem, algorithm).pieces:
-        reached = [_reached(problem, d, c) for d, c in enumerate(piece)]
+        reached = [reached_inputs(problem, d, c) for d, c in enumerate(piece)]
         if not all(map(len, reached)):
             continue
         box = Region(
@@ -215,13 +215,13 @@ def backward_filter(
         some = dy[_index(c.outputs for c in piece)]
         for i, o in group_slices(problem):
             x_g, dy_g = x[..., i].swapaxes(0, -1), some[..., o].swapaxes(0, -1)
-            z = compute(x_g, dy_g, part, (box,), _exchanged(of), arithmetic).swapaxes(0, -1)
+            z = compute(x_g, dy_g, part, (box,), exchanged(of), arithmetic).swapaxes(0, -1)
             taps = dw[o]
             taps[where] = arithmetic.add(taps[where], z)
     return dw
 
 
-def _exchanged(of: ProgramsOf) -> ProgramsOf:
+def exchanged(of: ProgramsOf) -> ProgramsOf:
     """The programs of F(r, n) made of those of F(n, r)."""
     return lambda tile: of(tile) if tile == DIRECT else _exchange(of(Tile(tile.r, tile.n)))
 
@@ -270,7 +270,7 @@ def _forward_problem(problem: Problem, piece: Piece) -> Problem:
     )
 
 
-def _reached(problem: Problem, d: int, cut: Cut) -> range:
+def reached_inputs(problem: Problem, d: int, cut: Cut) -> range:
     """The i for which input first + step·i exists and is read by the piece."""
     first = cut.start - problem.padding[d][0]
     low = max(0, -(first // cut.step))
