@@ -203,7 +203,8 @@ def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[B
             of = exchanged(of)
         for piece in whole.pieces:
             axes = tuple(_cut_axis(problem, d, cut, direction) for d, cut in enumerate(piece))
-            yield _tiled(axes, of)
+            if all(axis.outputs for axis in axes):
+                yield _tiled(axes, of)
         return
     if direction == "backward_filter":
         outputs, taps = problem.filter, problem.output
