@@ -50,7 +50,8 @@ def shape(problem: Problem, pair: Pair, wanted: int) -> Shape:
     """Algorithm 2: the shape of segments that brings their number near ``wanted``.
 
     W_max is the number of the first kernel's units, as in Figure 3, where two segments of two units
-    and one of the second kernel make a width of 28; the paper's ⌈O_W/r0⌉ would forbid that.
+    and one of the second kernel make a width of 28; the paper's ⌈O_W/r0⌉ would forbid that. The
+    least x is ⌈W_max/Ẑ⌉, as its constraint (1) asks, where its line 5 rounds down.
     """
     heights, width = most_parts(problem), pair.units
     h_max = math.prod(heights)
@@ -63,7 +64,7 @@ def shape(problem: Problem, pair: Pair, wanted: int) -> Shape:
         return Shape(_spread(problem, heights, area / count), 1)
     if width % count == 0:
         return Shape(whole, width // count)
-    for x in range(width // count, h_max * width // count + 1):
+    for x in range(-(-width // count), h_max * width // count + 1):
         if width % x == 0:
             return Shape(_spread(problem, heights, area / (count * x)), x)
     return Shape(whole, width)
