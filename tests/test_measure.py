@@ -72,6 +72,23 @@ def test_typed_constants_are_rounded_to_significant_digits() -> None:
         assert q == Fraction(f"{float(q):.12g}")
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "fp32,storage=fp16", "fp64"])
+@pytest.mark.parametrize("algorithm", ["direct", "gamma:8:6:3@paper", "winograd:4x4:3x3"])
+@pytest.mark.parametrize("constants", ["exact", "4"])
+def test_every_error_is_within_its_bound(algorithm: str, precision: str, constants: str) -> None:
+    shape: dict[str, Any] = {**SMALL, "precision": precision, "constants": constants}
+    row = Case(algorithm, **shape, data="normal", sample="full").measure()
+    assert row["unbounded"] == 0
+    assert row["bound_ratio"] <= 1
+    assert row["max_abs"] <= row["bound"]
+
+
+@pytest.mark.parametrize("sample", ["full", "10"])
+def test_no_outputs_have_no_error(sample: str) -> None:
+    row = Case("gamma:8:6:3", "0x7x9x8", "4x3x3", sample=sample).measure()
+    assert (row["samples"], row["max_abs"], row["bound"]) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("data", DATA)
 def test_data_is_what_its_name_says(data: str) -> None:
     x, w = Case("direct", "4x16x16x8", "8x3x3", data=data).tensors()

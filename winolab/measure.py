@@ -20,6 +20,8 @@ import numpy as np
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
+from winolab.ref.errors import bound, compare
+from winolab.ref.formats import FORMATS
 from winolab.ref.transforms import Programs
 from winolab.ref.winograd import ProgramsOf
 
@@ -36,8 +38,8 @@ DATA = {
 }
 # Multiply-adds between two steps of a progress bar; bounds the memory too.
 PART = 1 << 26
-# Computed outputs and their oracle as carriers, and the part of the case that they are.
-Piece = tuple[np.ndarray, np.ndarray, float]
+# Computed outputs and their oracle as carriers, their bounds, and the part of the case they are.
+Piece = tuple[np.ndarray, np.ndarray, np.ndarray, float]
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,15 @@ class Case:
         """The arithmetic of the exact values: FP64, or 200 bits where FP64 is not enough."""
         return arithmetic("fp64" if self._simulated else "mp:200")
 
+    def _bound(
+        self, x: np.ndarray, w: np.ndarray, problem: Problem, part: sample.Sample | None = None
+    ) -> np.ndarray:
+        """Bounds of the outputs; tensors() has the storage format, so storing rounds no more."""
+        run = self._arithmetic
+        if isinstance(run, Float):
+            run = replace(run, storage=FORMATS["fp32"])
+        return bound(x, w, problem, self._algorithm, run, programs=self.programs, sample=part)
+
     def tensors(self) -> tuple[np.ndarray, np.ndarray]:
         """x and w: float32 values of the storage format; algorithm and sample leave them alone."""
         streams = np.random.SeedSequence(self.seed).spawn(2)
@@ -162,16 +173,20 @@ class Case:
         started = time.perf_counter()
         x, w = self.tensors()
         computed = self._images if self.sample == FULL else self._tiles
-        got, expected = [], []
-        for y, reference, part in computed(x, w):
+        got, expected, bounds = ([np.empty(0)] for _ in range(3))
+        for y, reference, limit, part in computed(x, w):
             got.append(self._arithmetic.to_float64(y).ravel())
             expected.append(self.oracle.to_float64(reference).ravel())
+            bounds.append(limit.ravel())
             advance(part)
-        y, reference = np.concatenate(got), np.concatenate(expected)
+        y, reference, limit = map(np.concatenate, (got, expected, bounds))
+        found = compare(y, reference, limit).row()
         return {
             **asdict(self),
-            **_metrics(y, reference),
-            "samples": y.size,
+            "samples": found.pop("count"),
+            "bound_ratio": found.pop("worst_ratio"),
+            "bound": float(limit.max(initial=0.0)),
+            **found,
             "multiply_adds": y.size
             * (self.problem.macs // max(1, math.prod(self.problem.y_shape))),
             "seconds": time.perf_counter() - started,
@@ -187,7 +202,8 @@ class Case:
                 reference = convolution.forward(one, w, image)
             else:
                 reference = winograd.forward(one, w, image, direct(), self.oracle)
-            yield y, reference, 1 / len(x)
+            limit = self._bound(one, w, image)
+            yield y, reference, limit, 1 / len(x)
 
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """The sample's outputs, some tiles at a time."""
@@ -198,19 +214,8 @@ class Case:
                 x, w, self.problem, self._algorithm, self._arithmetic, part, self.programs
             )
             reference = sample.at_positions(x, w, self.problem, where, part.channels, self.oracle)
-            yield y, reference, 1 / len(parts)
-
-
-def _metrics(y: np.ndarray, reference: np.ndarray) -> dict[str, float]:
-    error = y - reference
-    size = np.abs(reference)
-    return {
-        "mare": float(np.mean(np.abs(error) / size)),
-        "relative_rms": float(np.sqrt(np.mean(error**2) / np.mean(reference**2))),
-        "max_abs": float(np.max(np.abs(error))),
-        "mse": float(np.mean(error**2)),
-        "bias": float(np.mean(error)),
-    }
+            limit = self._bound(x, w, self.problem, part)
+            yield y, reference, limit, 1 / len(parts)
 
 
 def _parts(problem: Problem, drawn: sample.Sample, macs: int) -> Iterator[sample.Sample]:

@@ -18,9 +18,13 @@ METRICS = {
     "mare": "MARE",
     "relative_rms": "relative RMS",
     "max_abs": "max |error|",
-    "bias": "bias",
+    "bound": "bound",
+    "bound_ratio": "error / bound",
 }
-LEGEND = "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values."
+LEGEND = (
+    "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values. "
+    "Bound: proven for every output, here the largest; error / bound: the worst of all outputs."
+)
 
 
 def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
