@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from winolab.measure import Case
-from winolab.sweep import RowFile, cases, run
+from winolab.sweep import RowFile, cases, run, spread
 
 VALUES: dict[str, Any] = {
     "algorithm": ["gamma:4:2:3", "direct"],
@@ -67,6 +68,13 @@ def test_a_finished_case_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows[:5] == first
     assert sum(done) == pytest.approx(len(todo))
     assert len(path.read_text().splitlines()) == len(todo)
+
+
+def test_an_error_ends_all_workers() -> None:
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="must be non-negative"):
+        list(spread(time.sleep, [60, -1], 2))
+    assert time.monotonic() - started < 30
 
 
 def test_an_interrupt_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
