@@ -17,7 +17,7 @@ FLOORS = (
     {"problem", "nouns", "device"},
     {"ref"},
     {"gpu"},
-    {"conv", "environment", "measure", "sweep", "render", "tables", "cli"},
+    {"conv", "costs", "environment", "measure", "plans", "sweep", "render", "tables", "cli"},
 )
 
 

@@ -48,6 +48,23 @@ def checkout() -> Path | None:
     return None
 
 
+def experiments() -> Path:
+    """The checkout, where papers can be reproduced and figures drawn.
+
+    Raises ValueError without a checkout or the extra "experiments".
+    """
+    root = checkout()
+    if root is None:
+        raise ValueError(
+            "reproducing papers and drawing need the checkout; run this in a clone of the "
+            "repository"
+        )
+    missing = [name for name in EXTRAS["experiments"] if find_spec(name) is None]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing; install it: pip install 'winolab[experiments]'")
+    return root
+
+
 @cache
 def commit() -> str | None:
     """The checkout's commit, with "+" where files differ from it; None outside a checkout."""

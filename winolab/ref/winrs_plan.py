@@ -71,6 +71,14 @@ class Plan:
             "predicted_ms": round(1e3 * self.predicted, 6),
         }
 
+    def partition(self) -> dict:
+        """dy's size and every segment: what a picture needs."""
+        cuts = [
+            {"kernel": str(s.kernel), "r": s.tile.r, "start": s.start, "size": s.size}
+            for s in self.segments
+        ]
+        return {"output": self.problem.output, "cuts": cuts}
+
     def __str__(self) -> str:
         p = self.problem
         size = "×".join(map(str, self.segment_shape))

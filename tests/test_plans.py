@@ -1,0 +1,43 @@
+"""``winolab plan``: text, JSON, a picture, and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from winolab.cli import app
+
+VGG16_2 = ["--input", "32x224x224x64", "--filter", "64x3x3", "--padding", "1"]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", "backward-filter", *arguments])
+
+
+def test_the_plan_as_text_and_as_json() -> None:
+    text = call(*VGG16_2, "--device", "rtx4090")
+    assert text.exit_code == 0
+    assert "Ω8(3,6) and Ω4(3,2)" in text.stdout
+    read = json.loads(call(*VGG16_2, "--device", "rtx4090", "--json").stdout)
+    assert read["device"] == "NVIDIA GeForce RTX 4090"
+    assert read["workspace_bytes"] == 4 * (read["segments"] - 1) * 64 * 3 * 3 * 64
+    assert read["predicted_ms"] > 0
+
+
+def test_a_stride_is_planned_by_its_phases() -> None:
+    read = json.loads(call(*VGG16_2, "--stride", "2", "--json").stdout)
+    assert len(read) == 4
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "plan.svg"
+    assert call(*VGG16_2, "--segments", "6", "--picture", str(path)).exit_code == 0
+    assert "<svg" in path.read_text()
+
+
+def test_an_unknown_device_is_a_value_error() -> None:
+    failed = call(*VGG16_2, "--device", "rtx9999")
+    assert isinstance(failed.exception, ValueError)
+    assert "known are" in str(failed.exception)

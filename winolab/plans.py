@@ -1,0 +1,94 @@
+"""``winolab plan``: what a planner decides for a GPU that need not be there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from winolab import environment
+from winolab.device import DATASHEETS
+from winolab.measure import Case
+from winolab.problem import Problem
+from winolab.ref.winrs import phases
+from winolab.ref.winrs_plan import Plan
+from winolab.ref.winrs_plan import plan as winrs_plan
+
+app = typer.Typer(
+    help="What a planner decides, and predicts, for a GPU that need not be there.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@app.command("backward-filter")
+def backward_filter(
+    input: Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")],
+    filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
+    padding: Annotated[
+        str, typer.Option(help="A number, one a dimension (1x2), same or valid.")
+    ] = "0",
+    stride: Annotated[int, typer.Option(min=1, help="Of every dimension.")] = 1,
+    device: Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")] = "h100",
+    precision: Annotated[str, typer.Option(help="fp32, or fp16 on Tensor Cores.")] = "fp32",
+    points: Annotated[str, typer.Option(help="Interpolation points: best, paper.")] = "best",
+    segments: Annotated[
+        int | None, typer.Option(min=1, help="Wanted number; by default Algorithm 1's.")
+    ] = None,
+    workspace_limit: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Plan within so many bytes.")
+    ] = None,
+    all_kernels: Annotated[
+        bool, typer.Option("--all-kernels", help="Also kernels of a large error (α = 16).")
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw dy cut into segments and units (SVG, PDF, PNG)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
+    """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
+
+    A stride gives a plan for every phase.
+
+    For example:
+
+        winolab plan backward-filter --input 32x224x224x64 --filter 64x3x3 --padding 1 \
+            --device rtx4090
+    """
+    whole = Case("direct", input, filter, padding).problem
+    whole = Problem.of(whole.x_shape, whole.w_shape, stride=stride, padding=whole.padding)
+    plans = [
+        winrs_plan(
+            phase.problem,
+            device,
+            precision,
+            points=points,
+            admissible=not all_kernels,
+            segments=segments,
+            workspace_limit=workspace_limit,
+        )
+        for phase in phases(whole)
+    ]
+    if not plans:
+        raise ValueError(f"input {input} leaves nothing to plan")
+    if picture:
+        _draw(plans, picture)
+    if as_json:
+        shown: Any = [plan.as_dict() for plan in plans]
+        print(json.dumps(shown[0] if stride == 1 else shown))
+    else:
+        print("\n\n".join(map(str, plans)))
+
+
+def _draw(plans: list[Plan], path: Path) -> None:
+    root = environment.experiments()
+    parts = [plan.as_dict() | plan.partition() for plan in plans]
+    command = [sys.executable, "-m", "experiments.partition_picture", str(path.resolve())]
+    done = subprocess.run(command, cwd=root, input=json.dumps(parts), text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"{path} was not drawn")
