@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from winolab import environment, render, sweep, tables
+from winolab import costs, environment, render, sweep, tables
 from winolab.ref.search import best_points
 from winolab.ref.transforms import transforms as build_transforms
 
@@ -272,6 +272,9 @@ def doctor(as_json: AsJson = False) -> None:
         print(json.dumps(report))
     else:
         _console().print(tables.doctor(report))
+
+
+costs.register(app)
 
 
 def _values(text: str, keep: str = r"(?!)") -> list[str]:

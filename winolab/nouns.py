@@ -80,7 +80,7 @@ class Algorithm:
             n = "x".join(str(t.n) for t in self.tiles)
             r = "x".join(str(t.r) for t in self.tiles)
             text = f"{self.kind}:{n}:{r}"
-        if self.points != "best":
+        if self.points != ("paper" if self.kind == "dwm" else "best"):
             text += f"@{self.points}"
         for key in ("scaling", "variant", "segments", "device"):
             if getattr(self, key):
@@ -140,12 +140,13 @@ def _positive(segments: int | None) -> int | None:
 
 
 def dwm(
-    piece: int | Sequence[int] = 3, tile: int | Sequence[int] = 2, *, points="best", scaling=None
+    piece: int | Sequence[int] = 3, tile: int | Sequence[int] = 2, *, points="paper", scaling=None
 ) -> Algorithm:
     """The Decomposable Winograd Method: any filter, stride and dilation cut into small pieces.
 
     Pieces have at most ``piece`` taps a dimension and are computed by F(tile, their length); both
-    are an int or one per spatial dimension. DWM's own choice is the default (its section 4).
+    are an int or one per spatial dimension. DWM's own choice is the default (its section 4), with
+    its points, whose transforms for tiles of 2 multiply by powers of two only.
     Raises ValueError for sizes below 1 and for lists of different lengths.
     """
     pieces = (piece,) if isinstance(piece, int) else tuple(piece)

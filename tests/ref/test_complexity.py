@@ -68,7 +68,7 @@ def test_fft_columns_of_lavin_and_gray(size):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["winograd:2x2:3x3", "winograd:4x4:3x3", "fft:8:3", "fft:8:4"]
+    "algorithm", ["winograd:2x2:3x3@paper", "winograd:4x4:3x3@paper", "fft:8:3", "fft:8:4"]
 )
 def test_equation_23_is_the_cost(algorithm):
     problem = Problem.of((2, 12, 12, 5), (7, 3, 3, 5), padding=1)

@@ -152,7 +152,7 @@ def test_more_pieces_than_letters_still_have_names():
 
 
 def test_text_round_trips():
-    for algorithm in (winolab.dwm(), winolab.dwm((3, 2), 4), winolab.dwm(3, 2, points="paper")):
+    for algorithm in (winolab.dwm(), winolab.dwm((3, 2), 4), winolab.dwm(3, 2, points="best")):
         assert parse_algorithm(str(algorithm)) == algorithm
     assert str(winolab.dwm()) == "dwm:3:2"
     assert parse_algorithm("dwm:3x2:4") == winolab.dwm((3, 2), (4, 4))

@@ -43,7 +43,7 @@ class Normalized:
         return self.products * share * outputs * problem.in_channels * problem.out_channels
 
 
-def normalized(tiles: Sequence[Tile], points: str = "best") -> Normalized:
+def normalized(tiles: Sequence[Tile], points: str = "paper") -> Normalized:
     """Of nested Winograd with one tile a dimension, counted from its programs."""
     of = winograd.programs_of(Algorithm("winograd", tuple(tiles), points))
     programs = [of(t) for t in tiles]

@@ -1,0 +1,173 @@
+"""The command ``winolab cost``: what algorithms cost for a layer, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from winolab.nouns import Algorithm, Problem, direct, dwm, fft, parse_algorithm, winograd
+from winolab.ref.complexity import strassen
+from winolab.ref.cost import DIRECTIONS, Cost, cost
+from winolab.ref.decompose import decomposition
+
+Row = dict[str, Any]
+BYTES = 4
+LEGEND = (
+    "Multiplications of the products; additions, multiplications and FMAs of the transforms, with "
+    "multiplications by powers of two apart. FLOP: all of it, an FMA being two; speedup: direct's "
+    "FLOP over it. Workspace and FLOP a byte: FP32, stages not fused; fused: every tensor once."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(name="cost")(command)
+
+
+def command(
+    input: Annotated[str, typer.Option(help="Batch, sizes, channels: 128x96x96x64.")],
+    filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
+    algorithm: Annotated[
+        str, typer.Option(help="One or more, with commas: dwm:3:2,winograd:4x4:3x3.")
+    ] = "direct",
+    stride: Annotated[str, typer.Option(help="A number, or one a dimension (1x2).")] = "1",
+    padding: Annotated[str, typer.Option(help="The same, or same, or valid.")] = "0",
+    dilation: Annotated[str, typer.Option(help="A number, or one a dimension.")] = "1",
+    groups: Annotated[int, typer.Option(help="Of channels.")] = 1,
+    direction: Annotated[str, typer.Option(help=", ".join(DIRECTIONS))] = "forward",
+    levels: Annotated[
+        int, typer.Option("--strassen", min=0, help="Levels of Strassen in the products.")
+    ] = 0,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Rank these and the usual ones, cheapest first.")
+    ] = False,
+    picture: Annotated[
+        bool, typer.Option("--picture", help="Show how a dwm cuts the filter.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
+    """Multiplications, transform operations, traffic and workspace of algorithms for a layer.
+
+    For example:
+
+    ```
+    winolab cost --algorithm dwm:3:2 --input 1x28x28x128 --filter 128x7x7 --padding 3 --compare
+    ```
+    """
+    x, w = _sizes("input", input), _sizes("filter", filter)
+    named = padding in ("same", "valid")
+    problem = Problem.of(
+        x,
+        (*w, x[-1] // max(1, groups)),
+        stride=_each("stride", stride),
+        padding=padding if named else _each("padding", padding),
+        dilation=_each("dilation", dilation),
+        groups=groups,
+    )
+    algorithms = [parse_algorithm(text) for text in algorithm.split(",")]
+    if compare:
+        algorithms += [a for a in usual(problem, direction) if a not in algorithms]
+    rows = [row(problem, cost(problem, a, direction), levels) for a in algorithms]
+    if compare:
+        rows.sort(key=lambda r: r["flops"])
+    if as_json:
+        print(json.dumps(rows))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    if picture:
+        for a in algorithms:
+            if a.kind == "dwm":
+                console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
+    console.print(table(rows))
+
+
+def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
+    """Direct, nested Winograd, DWM and FFT in the sizes that papers use, where they serve."""
+    candidates = [direct(), dwm(3, 2), dwm(3, 4), dwm(3, 6)]
+    if problem.unit:
+        for n in (2, 4, 6):
+            sizes = ((n,) * problem.ndim, problem.filter)
+            if direction == "backward_filter":
+                sizes = (problem.filter, (n,) * problem.ndim)
+            if max(map(sum, zip(*sizes, strict=True))) <= 17:
+                candidates.append(winograd(*sizes))
+        candidates += [fft(n) for n in (8, 16, 32) if n >= 2 * max(problem.filter)]
+    yield from candidates
+
+
+def row(problem: Problem, found: Cost, levels: int = 0) -> Row:
+    """The figures of one algorithm, flat; bytes for FP32."""
+    work = found.transforms
+    saved = 1.0
+    if levels:
+        size = 1 << levels
+        saved = strassen(size, size, size, levels).fmas / size**3
+    flops = 2 * found.products * saved + work.flops
+    return {
+        "algorithm": str(found.algorithm),
+        "direction": found.direction,
+        "multiplications": round(found.products * saved),
+        "additions": work.additions,
+        "transform_multiplications": work.multiplications,
+        "shifts": work.shifts,
+        "fmas": work.fmas,
+        "flops": flops,
+        "speedup": 2 * problem.macs / flops if flops else None,
+        "workspace_bytes": BYTES * found.workspace,
+        "traffic_bytes": BYTES * found.traffic,
+        "intensity": flops / (BYTES * found.traffic) if found.traffic else None,
+        "fused_intensity": flops / (BYTES * found.compulsory) if found.compulsory else None,
+    }
+
+
+TITLES = {
+    "algorithm": "algorithm",
+    "multiplications": "multiplications",
+    "additions": "additions",
+    "transform_multiplications": "multiply",
+    "shifts": "shifts",
+    "fmas": "FMAs",
+    "flops": "FLOP",
+    "speedup": "speedup",
+    "workspace_bytes": "workspace B",
+    "traffic_bytes": "traffic B",
+    "intensity": "FLOP/B",
+    "fused_intensity": "fused",
+}
+
+
+def table(rows: list[Row]) -> RenderableType:
+    """The rows side by side."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for key, title in TITLES.items():
+        shown.add_column(title, justify="left" if key == "algorithm" else "right", no_wrap=True)
+    for one in rows:
+        shown.add_row(*(_cell(one[key]) for key in TITLES))
+    return Group(shown, Text(), Text(LEGEND, style="dim"))
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    parts = text.lower().split("x")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{name} {text!r}; expected sizes such as 128x96x96x64")
+    return tuple(map(int, parts))
+
+
+def _each(name: str, text: str) -> int | tuple[int, ...]:
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{name} {text!r}; expected a number, or one a dimension such as 1x2")
+    return int(text) if len(parts) == 1 else tuple(map(int, parts))
