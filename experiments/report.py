@@ -1,0 +1,196 @@
+"""results/report.html: one self-contained file that a reader understands without the code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from experiments.facts import ROOT, facts
+from experiments.figures import FIGURES
+from experiments.jobs import Row
+from experiments.tables import Cell, Table
+from experiments.texts import TEXTS
+
+REPORT = ROOT / "results" / "report.html"
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto;
+  max-width: 70rem; padding: 1.5rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 3rem; }
+p, ul { max-width: 46rem; } .quiet { color: #666; font-size: .875rem; }
+table { border-collapse: collapse; font-size: .875rem; margin: 1rem 0; }
+th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th { border-bottom: 1px solid #999; font-weight: 600; } td { border-bottom: 1px solid #eee; }
+th:nth-child(-n+2), td:nth-child(-n+2), td.note, th.note { text-align: left; }
+td.yes { color: #1a7f37; } td.no { color: #b42318; font-weight: 600; }
+figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
+figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .6rem; }
+.scroll { overflow-x: auto; } summary { cursor: pointer; margin: 1rem 0; }
+"""
+
+
+def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path = REPORT) -> Path:
+    """Write the report of these tables and their rows; returns its path."""
+    cells = {table.key: table.cells(rows) for table, rows in results}
+    body = [
+        "<h1>winolab: the papers' tables, regenerated</h1>",
+        _provenance(results),
+        _introduction(),
+        _summary(results, cells),
+        *(_section(table, rows, cells[table.key]) for table, rows in results),
+    ]
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>winolab report</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page)
+    return path
+
+
+def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
+    row = next(row for _, rows in results for row in rows)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    parts = [f"winolab {row['winolab']}", f"commit {row['commit']}", f"NumPy {row['numpy']}"]
+    parts += [f"Python {row['python']}", str(row["device"]), made]
+    return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
+
+
+def _introduction() -> str:
+    return """<p>Winograd convolution saves multiplications and pays in rounding error. Papers
+report that error for their kernels. Here each figure stands beside one that is computed from
+the algorithm's exact matrices alone: the same layers, the same distribution of data, every
+operation rounded as the hardware rounds it, in the order in which the kernel makes it. No GPU is
+involved, and no figure is fitted.</p>
+<dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
+zero-mean data outputs near zero make it meaningless.</dd>
+<dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
+<dt>relative bias</dt><dd>sum of the signed errors over the sum of |exact|; truncation and rounded
+constants show here, random rounding does not.</dd>
+<dt>prediction, bound</dt><dd>what is known before anything is run: an estimate of the error from
+the mean and variance of the data, and a proven limit, here of the sampled outputs.</dd></dl>"""
+
+
+def _summary(results, cells: dict[str, list[Cell]]) -> str:
+    rows = []
+    for table, _ in results:
+        judged = [c for c in cells[table.key] if c.agrees is not None]
+        agreed = sum(bool(c.agrees) for c in judged)
+        rows.append(
+            f'<tr><td><a href="#{_anchor(table)}">{escape(_where(table))}</a></td>'
+            f"<td>{escape(table.title)}</td><td>{agreed} of {len(judged)}</td>"
+            f'<td class="note">{escape(table.tolerance)}</td></tr>'
+        )
+    head = '<tr><th>table</th><th>what</th><th>agree</th><th class="note">if</th></tr>'
+    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+
+
+def _where(table: Table) -> str:
+    name = table.name.replace("table", "Table ").replace("figure", "Figure ")
+    if table.paper == "points":
+        return f"points, {name}"
+    paper = facts(table.paper)["paper"]
+    return f"{paper['authors'].split(',')[0]} et al. {paper['year']}, {name}"
+
+
+def _anchor(table: Table) -> str:
+    return table.key.replace(" ", "-")
+
+
+def _section(table: Table, rows: Sequence[Row], cells: Sequence[Cell]) -> str:
+    text = TEXTS[table.key]
+    parts = [f'<h2 id="{_anchor(table)}">{escape(f"{_where(table)}: {table.title}")}</h2>']
+    parts += [f"<p><b>What was reported.</b> {escape(text.did)}</p>"]
+    parts += [f"<p><b>What is done here.</b> {escape(text.do)}</p>"]
+    found = "".join(f"<li>{escape(line)}</li>" for line in text.found(cells))
+    parts += [f"<p><b>What comes out.</b></p><ul>{found}</ul>"]
+    for draw, caption in FIGURES.get(table.key, ()):
+        parts.append(
+            f"<figure>{_svg(draw(rows))}<figcaption>{escape(caption)}</figcaption></figure>"
+        )
+    listing = _cells(cells)
+    note = f'<p class="quiet">{escape(text.read)} Agrees: {escape(table.tolerance)}.</p>'
+    if len(cells) > 40:
+        listing = f"<details><summary>All {len(cells)} numbers</summary>{note}{listing}</details>"
+    else:
+        listing = note + listing
+    return "\n".join([*parts, listing, _measured(rows)])
+
+
+def _cells(cells: Sequence[Cell]) -> str:
+    columns = [
+        ("", lambda c: escape(c.where)),
+        ("", lambda c: escape(c.column)),
+        ("paper", lambda c: number(c.paper)),
+        ("ours", lambda c: number(c.ours)),
+        ("low", lambda c: number(c.low)),
+        ("high", lambda c: number(c.high)),
+        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
+        ("prediction", lambda c: number(c.prediction)),
+        ("bound", lambda c: number(c.bound)),
+    ]
+    shown = [(name, of) for name, of in columns if any(of(c) for c in cells)]
+    head = "".join(f"<th>{name}</th>" for name, _ in shown)
+    head += '<th>agrees</th><th class="note"></th>'
+    lines = []
+    for cell in cells:
+        values = "".join(f"<td>{of(cell)}</td>" for _, of in shown)
+        verdict = {True: '<td class="yes">yes</td>', False: '<td class="no">no</td>'}
+        agrees = "<td></td>" if cell.agrees is None else verdict[bool(cell.agrees)]
+        lines.append(f'<tr>{values}{agrees}<td class="note">{escape(cell.note)}</td></tr>')
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """Every variant's metrics over the table's rows, bias apart from RMS."""
+    names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
+    metrics = (
+        "mare",
+        "relative_rms",
+        "predicted_relative_rms",
+        "relative_bias",
+        "max_abs",
+        "bound_ratio",
+    )
+    head = "<th>variant</th><th>data</th><th>rows</th>"
+    head += "".join(f"<th>{m.replace('_', ' ')}</th>" for m in metrics)
+    lines = []
+    for variant, data in names:
+        mine = [row for row in rows if row["variant"] == variant and row["data"] == data]
+        cells = []
+        for metric in metrics:
+            values = [float(row[metric]) for row in mine]
+            cells.append(f"<td>{number(min(values))} … {number(max(values))}</td>")
+        lines.append(
+            f"<tr><td>{escape(variant)}</td><td>{data}</td><td>{len(mine)}</td>"
+            + "".join(cells)
+            + "</tr>"
+        )
+    table = f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+    what = (
+        "The least and the greatest over the layers and seeds of each variant; bound ratio: the "
+        "largest |error| over its proven bound."
+    )
+    return (
+        f"<details><summary>All metrics, bias apart</summary>"
+        f'<p class="quiet">{what}</p>{table}</details>'
+    )
+
+
+def _svg(figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def number(value: float | None) -> str:
+    """Three digits, or nothing."""
+    return "" if value is None else f"{value:.3g}"

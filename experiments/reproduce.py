@@ -1,0 +1,147 @@
+"""The papers' tables beside ours: ``python -m experiments.reproduce [PAPER [TABLE]]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from experiments import im2col_winograd, jobs, lavin_gray, points_study, report
+from experiments.jobs import Row
+from experiments.report import number
+from experiments.tables import Cell, Table, store
+from winolab.environment import cores
+
+TABLES = (
+    lavin_gray.TABLE4,
+    im2col_winograd.TABLE3,
+    im2col_winograd.FIGURE10,
+    im2col_winograd.H100,
+    points_study.ROWS,
+    points_study.LAYERS,
+)
+
+
+def chosen(paper: str | None, table: str | None) -> list[Table]:
+    """The tables of that paper and name. Raises ValueError naming those there are."""
+    papers = list(dict.fromkeys(t.paper for t in TABLES))
+    if paper is not None and paper not in papers:
+        raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers)}")
+    mine = [t for t in TABLES if paper in (None, t.paper)]
+    found = [t for t in mine if table in (None, t.name)]
+    if not found:
+        names = ", ".join(t.name for t in mine)
+        raise ValueError(f"{paper} has no {table!r} here; expected one of {names}")
+    return found
+
+
+def measure(tables: Sequence[Table], full: bool, workers: int, console: Console) -> list[list[Row]]:
+    """The rows of each table, under one progress bar."""
+    todo = [table.jobs(full) for table in tables]
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/"
+               "{task.total:.0f}"), TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("layers", total=sum(map(len, todo)))
+        every = [job for part in todo for job in part]
+        rows = jobs.run(every, workers, lambda done: bar.advance(task, done))
+    by_table = {table.key: [] for table in tables}
+    for row in rows:
+        by_table[f"{row['paper']} {row['table']}"].append(row)
+    return [by_table[table.key] for table in tables]
+
+
+def shown(table: Table, cells: Sequence[Cell]) -> Grid:
+    """The judged numbers of a table for the screen; those of all variants are in the report."""
+    judged = [c for c in cells if c.agrees is not None]
+    agreed = sum(bool(c.agrees) for c in judged)
+    grid = Grid(
+        title=f"{table.paper} {table.name}: {table.title}",
+        caption=f"{agreed} of {len(judged)} agree: {table.tolerance}. "
+        f"The report has all {len(cells)} numbers.",
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
+    columns: list[tuple[str, Callable[[Cell], str]]] = [
+        ("", lambda c: f"{c.where}: {c.column}"),
+        ("paper", lambda c: number(c.paper)),
+        ("ours", lambda c: number(c.ours)),
+        ("interval", lambda c: "" if c.low == c.high else f"{number(c.low)} … {number(c.high)}"),
+        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
+        ("prediction", lambda c: number(c.prediction)),
+        ("bound", lambda c: number(c.bound)),
+        ("agrees", lambda c: VERDICT[c.agrees]),
+    ]
+    lines = judged or cells
+    for name, text in columns:
+        if any(text(c) for c in lines):
+            grid.add_column(name, justify="right" if name else "left", no_wrap=True)
+    used = [text for _, text in columns if any(text(c) for c in lines)]
+    for c in lines:
+        grid.add_row(*(text(c) for text in used))
+    return grid
+
+
+VERDICT = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}
+
+
+# Columns of a log file: the longest line of a table.
+WIDTH = 140
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    paper: Annotated[str | None, typer.Argument(help="A paper, as --list names it.")] = None,
+    table: Annotated[str | None, typer.Argument(help="One of its tables.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name papers and tables.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
+) -> None:
+    """Regenerate tables, print them beside the papers' numbers, and write results/report.html."""
+    console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console = Console(stderr=as_json, width=WIDTH)
+    try:
+        tables = chosen(paper, table)
+    except ValueError as error:
+        print(f"winolab: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if list_:
+        lines = [{"paper": t.paper, "table": t.name, "title": t.title} for t in tables]
+        for line in lines:
+            print(json.dumps(line) if as_json else "{paper} {table}  {title}".format(**line))
+        return
+    started = time.perf_counter()
+    results = list(zip(tables, measure(tables, full, workers or cores(), console), strict=True))
+    for name in dict.fromkeys(t.paper for t in tables):
+        store(name, [row for t, rows in results if t.paper == name for row in rows])
+    for found, rows in results:
+        cells = found.cells(rows)
+        if as_json:
+            for cell in cells:
+                print(json.dumps({"paper": found.paper, "table": found.name, **_fields(cell)}))
+        else:
+            console.print(shown(found, cells), "")
+    path = report.write(results)
+    seconds = time.perf_counter() - started
+    console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
+
+
+def _fields(cell: Cell) -> dict:
+    return {**vars(cell), "ratio": cell.ratio}
+
+
+if __name__ == "__main__":
+    app()
