@@ -2,15 +2,16 @@
 
     python -m experiments.best_points [SECONDS_PER_ALPHA]
 
-Among the sets whose score is within MARGIN of the best one found, the one with the most dyadic
-points is recorded: its BT and AT are exact in binary floating point, and the margin is about the
-spread of the score over seeds.
+Among the sets whose score is within MARGIN of the best one found, which is about the spread of the
+score over seeds, one with dyadic points is recorded where there is one (its AT and BT are exact in
+binary floating point), and of those the one whose programs are shortest.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 from rich.progress import track
@@ -19,6 +20,7 @@ from winolab.nouns import MAX_ALPHA
 from winolab.ref.points import INFINITY, show
 from winolab.ref.program import is_dyadic
 from winolab.ref.search import Scored, best_points
+from winolab.ref.transforms import transforms
 
 TABLE = Path(__file__).parents[1] / "winolab/ref/data/best_points.json"
 MARGIN = 1.05
@@ -29,7 +31,7 @@ def main(budget: float = 20.0) -> None:
     for alpha in track(range(1, MAX_ALPHA + 1), "points"):
         leaders = best_points(alpha, budget=budget)
         close = [s for s in leaders if s.score <= MARGIN * leaders[0].score]
-        chosen = max(close, key=lambda s: (_dyadic(s), -s.score))
+        chosen = min(close, key=lambda s: (not _dyadic(s), _instructions(s), s.score))
         table[str(alpha)] = {
             "points": [show(p) for p in chosen.points if p != INFINITY],
             "tile": str(chosen.tile),
@@ -41,8 +43,13 @@ def main(budget: float = 20.0) -> None:
     TABLE.write_text(json.dumps(table, indent=1) + "\n")
 
 
-def _dyadic(scored: Scored) -> int:
-    return sum(p != INFINITY and is_dyadic(p) for p in scored.points)  # type: ignore[arg-type]
+def _dyadic(scored: Scored) -> bool:
+    return all(p == INFINITY or is_dyadic(Fraction(p)) for p in scored.points)
+
+
+def _instructions(scored: Scored) -> int:
+    programs = transforms(scored.tile.n, scored.tile.r, scored.points).programs
+    return sum(p.counts.instructions for p in (programs.AT, programs.G, programs.BT))
 
 
 if __name__ == "__main__":
