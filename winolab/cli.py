@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 from typing import Annotated, Any, NoReturn, cast
@@ -19,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from winolab import costs, environment, render, sweep, tables
+from winolab import costs, environment, plans, render, sweep, tables
 from winolab.ref.search import best_points
 from winolab.ref.transforms import transforms as build_transforms
 
@@ -30,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(plans.app, name="plan")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 # typer's usage errors: the same class whether typer carries click or depends on it
 USAGE_ERROR = cast(type[Exception], typer.BadParameter.__mro__[1])
@@ -89,7 +89,9 @@ def points(
     alpha: Annotated[int, typer.Argument(metavar="ALPHA", help="How many points: N + R - 1.")],
     r: Annotated[
         int | None,
-        typer.Option(metavar="R", help="Filter taps to search for; by default all of 2 to 9."),
+        typer.Option(
+            "--r", metavar="R", help="Filter taps to search for; by default all of 2 to 9."
+        ),
     ] = None,
     budget: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Time that the search may take.")
@@ -241,14 +243,7 @@ def reproduce(
 
     Needs the checkout (papers/ and experiments/ are not in the wheel) and the extra "experiments".
     """
-    root = environment.checkout()
-    if root is None:
-        raise ValueError(
-            "reproducing papers needs the checkout; run this in a clone of the repository"
-        )
-    missing = [name for name in ("pandas", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise ValueError(f"{missing[0]} is missing; install it: pip install 'winolab[experiments]'")
+    root = environment.experiments()
     flags = {"--list": list_, "--full": full, "--json": as_json}
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
