@@ -102,22 +102,28 @@ class Units:
             return cls(unit, unit, Unit(), Unit(), True, lambda k: unit, lambda q: unit.relative)
         if not isinstance(run, Float):
             raise TypeError(f"{run.name} states no roundings: expected exact, mp or a Float.")
-        transform = run.transform
 
         def constant(q: Fraction) -> float:
             """Relative error of the constant, rounded once."""
-            rounded = transform.round_fraction(q)
-            return float(abs(Fraction(rounded) / q - 1)) if math.isfinite(rounded) else math.inf
+            try:
+                return float(abs(rounded_constant(run, q) / q - 1))
+            except OverflowError:
+                return math.inf
 
         return cls(
             Unit.of(run.storage),
-            Unit.of(transform),
-            Unit.of(run.product, run.storage, transform),
-            Unit.of(transform, run.accumulate),
+            Unit.of(run.transform),
+            Unit.of(run.product, run.storage, run.transform),
+            Unit.of(run.transform, run.accumulate),
             run.fused,
             lambda k: accumulation_unit(run, k),
             constant,
         )
+
+
+def rounded_constant(run: Arithmetic, q: Fraction) -> Fraction:
+    """q as the transform format holds it. Raises OverflowError where it is infinite."""
+    return Fraction(run.transform.round_fraction(q)) if isinstance(run, Float) else q
 
 
 def accumulation_unit(run: Float, k: int) -> Unit:

@@ -1,0 +1,145 @@
+"""Expected rounding errors of simulated sums of products, for every order of summation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from winolab.ref.arithmetic import Float
+
+Array = NDArray[np.float64]
+# Equally probable points of the normal distribution, over which exponents are averaged, and the
+# lengths of partial sums at which they are: doubling either moves no prediction by 1 %.
+NODES = ndtri((np.arange(32) + 0.5) / 32)
+LENGTHS = 96
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products that a state sums, as arrays over the states: mean and variance of one, mean of
+    its sign, chance that it is not 0, and its last places at NODES (..., nodes).
+    """
+
+    mean: Array
+    variance: Array
+    sign: Array
+    nonzero: Array
+    last: Array
+
+
+def _binades(length: float, mean: Array, variance: Array, least: Array | float = 0.0) -> Array:
+    """2^⌊log2 |v|⌋ at the nodes of v ~ N(length·mean, length·variance), signed; (..., nodes)."""
+    deviation = np.sqrt(length * variance)
+    v = (length * mean)[..., None] + deviation[..., None] * NODES
+    size = np.maximum(np.abs(v), np.asarray(least)[..., None])
+    exponent = np.where(size > 0, np.frexp(size)[1] - 1, -2000)
+    return np.copysign(np.ldexp(1.0, exponent), v)
+
+
+def rounding(u: float, length: float, mean: Array, variance: Array) -> Array:
+    """Variance of rounding v ~ N(length·mean, length·variance): (2u·2^e)²/12 at exponent e."""
+    return u * u / 3 * (_binades(length, mean, variance) ** 2).mean(axis=-1)
+
+
+def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
+    """Last places of products of operands N(mean, variance) with that precision; (..., nodes).
+
+    The operands' nodes are paired so that they look independent of each other and of NODES.
+    """
+    shuffled = np.arange(len(NODES)) * 13 % len(NODES), np.arange(len(NODES)) * 7 % len(NODES)
+    u, v = (_binades(1.0, *data)[..., at] for data, at in zip((left, right), shuffled, strict=True))
+    return np.abs(u * v) * 2.0 ** (2 - 2 * precision)
+
+
+def _lengths(count: float) -> tuple[Array, float]:
+    """Some of the lengths 1 … count, and how many each stands for."""
+    some = min(LENGTHS, max(1, round(count)))
+    return (np.arange(some) + 0.5) * count / some + 0.5, count / some
+
+
+def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array]:
+    """(variance, mean) of the error of a sum of ``depth`` products, elementwise.
+
+    NumPy's unspecified order is taken for sequential, which it is in blocks at most.
+    """
+    mean, variance = terms.mean, terms.variance
+    order, u = run.accumulation, run.accumulate.unit_roundoff
+
+    def once(length: float) -> Array:
+        return rounding(u, length, mean, variance)
+
+    def sequence(count: float, step: float = 1.0) -> Array:
+        lengths, each = _lengths(count)
+        return sum((once(step * k) for k in lengths), np.zeros_like(mean)) * each
+
+    zero = np.zeros_like(mean)
+    if order.kind == "tensor_core":
+        return _tensor_core(run, depth, terms)
+    part = terms.nonzero  # adding 0 rounds nothing; a sum of several is hardly ever 0
+    total = zero if run.fused else depth * part * once(1)
+    if order.kind == "two_level":
+        block = min(order.block, depth)
+        blocks = depth / block
+        total = total + blocks * part * sequence(block)
+        if blocks > 1:
+            total = total + sequence(blocks, block) - once(block)
+    elif order.kind == "pairwise":
+        levels = np.arange(1, int(np.log2(depth)) + 1)
+        total = depth * part * once(1)
+        total = total + sum((depth / 2.0**i * once(2.0**i) for i in levels), zero)
+        if np.log2(depth) % 1:
+            total = total + once(depth)
+    elif order.kind == "kahan":
+        total = total + depth * part * once(1) + once(depth)
+    else:
+        total = total + part * sequence(depth)
+    return total, zero
+
+
+def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Array]:
+    """Truncated alignment and the final rounding of each chunk.
+
+    What truncating a sum of last place l to a spacing q drops is uniform over 0, l, …, q − l: mean
+    (q − l)/2, mean square (q − l)(2q − l)/6. Of a product a·b of integers with a = 2^i·odd it is
+    uniform over the multiples of 2^i; averaged over i with chance 2^-(i+1), and q = 2^m l: mean
+    (2^m − 1)/2 − m/4, mean square (2·4^m − 3/2 (m + 1) 2^m − 1/2)/6, over l and l².
+    """
+    order, fmt = run.accumulation, run.accumulate
+    mean, variance, last = terms.mean, terms.variance, terms.last
+    chunk = min(order.block, depth)
+    lengths, each = _lengths(depth / chunk)
+    fine = 2.0 ** (1 - fmt.precision - order.extra_bits)
+    finest = np.sort(last, axis=-1)[..., [len(NODES) // round(chunk + 1)]]  # of a chunk
+    total, bias = np.zeros_like(mean), np.zeros_like(mean)
+    slope = np.zeros_like(mean)
+    for j in lengths:
+        before = _binades(
+            max(0.0, j - 1) * chunk, mean, variance, np.abs(mean) + 1.5 * np.sqrt(variance)
+        )
+        after = _binades(j * chunk, mean, variance)
+        q = np.abs(before) * fine
+        size = np.maximum(q / last, 1)
+        m = np.log2(size)
+        dropped = last * ((size - 1) / 2 - m / 4)
+        square = last**2 * (2 * size**2 - 1.5 * (m + 1) * size - 0.5) / 6
+        loss = -terms.sign * dropped.mean(axis=-1)
+        bias += each * chunk * terms.nonzero * loss
+        total += each * chunk * terms.nonzero * (square.mean(axis=-1) - loss**2)
+        spacing = np.abs(after) * 2.0 ** (1 - fmt.precision)
+        q = np.minimum(np.maximum(q, finest), spacing)
+        if order.rounding == "nearest":
+            rounded = np.where(spacing > q, (spacing**2 + 2 * q**2) / 12, 0)
+            total += each * rounded.mean(axis=-1)
+            continue
+        lost = (spacing - q) / 2
+        bias -= each * (np.sign(after) * lost).mean(axis=-1)
+        square = (spacing - q) * (2 * spacing - q) / 6
+        total += each * (square - lost**2).mean(axis=-1)
+        # towards zero: in proportion to the sum, so that the losses of a random sum add up too
+        slope += (lost / np.maximum(1.44 * np.abs(after), 1e-300)).mean(axis=-1) / len(lengths)
+    chunks = depth / chunk
+    paths = chunks * (chunks + 1) * (2 * chunks + 1) / 6  # Var Σ_j S_j / Var of one chunk
+    return total + slope**2 * paths * chunk * variance, bias
