@@ -113,7 +113,7 @@ def test_accuracy_shows_what_differs_as_columns(winolab: Winolab) -> None:
     shared, _, table = result.out.partition("\n\n")
     assert "algorithm direct" in shared
     assert "data" not in shared
-    assert table.split()[:2] == ["data", "MARE"]
+    assert table.splitlines()[1].split()[:2] == ["data", "MARE"]
     assert len([line for line in table.splitlines() if line.startswith(("u12", "normal"))]) == 2
     assert result.err == ""  # no progress bar where there is no terminal
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from winolab.ref import convolution, sample, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
 from winolab.ref.errors import bound, compare
 from winolab.ref.formats import FORMATS
+from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.transforms import Programs
 from winolab.ref.winograd import ProgramsOf
 
@@ -38,6 +39,8 @@ DATA = {
 }
 # Multiply-adds between two steps of a progress bar; bounds the memory too.
 PART = 1 << 26
+# Elements from which the moments of a tensor are taken: enough for three digits.
+MOMENTS = 1 << 20
 # Computed outputs and their oracle as carriers, their bounds, and the part of the case they are.
 Piece = tuple[np.ndarray, np.ndarray, np.ndarray, float]
 
@@ -122,10 +125,10 @@ class Case:
         exact = winograd.programs_of(self._algorithm)
         if self.constants == EXACT:
             return exact
-        digits = Context(prec=int(self.constants))
+        digits = int(self.constants)
 
         def typed(q: Fraction) -> Fraction:
-            return Fraction(digits.divide(Decimal(q.numerator), Decimal(q.denominator)))
+            return significant(q, digits)
 
         return lambda tile: Programs(
             *(getattr(exact(tile), name).with_constants(typed) for name in ("AT", "G", "BT"))
@@ -150,6 +153,20 @@ class Case:
         if isinstance(run, Float):
             run = replace(run, storage=FORMATS["fp32"])
         return bound(x, w, problem, self._algorithm, run, programs=self.programs, sample=part)
+
+    def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
+        """What the model expects of such data, whose moments some of the elements tell."""
+        x, w = (values.reshape(-1)[:MOMENTS] for values in (x, w))
+        if not x.size:
+            return Prediction(0.0, 0.0, 0.0, {})
+        return predict(
+            Moments.of(x),
+            Moments.of(w),
+            self.problem,
+            self._algorithm,
+            self._arithmetic,
+            programs=self.programs,
+        )
 
     def tensors(self) -> tuple[np.ndarray, np.ndarray]:
         """x and w: float32 values of the storage format; algorithm and sample leave them alone."""
@@ -181,11 +198,14 @@ class Case:
             advance(part)
         y, reference, limit = map(np.concatenate, (got, expected, bounds))
         found = compare(y, reference, limit).row()
+        expectation = self._prediction(x, w)
         return {
             **asdict(self),
             "samples": found.pop("count"),
             "bound_ratio": found.pop("worst_ratio"),
             "bound": float(limit.max(initial=0.0)),
+            "prediction": expectation.relative_rms,
+            "predicted_mare": expectation.mare,
             **found,
             "multiply_adds": y.size
             * (self.problem.macs // max(1, math.prod(self.problem.y_shape))),
@@ -216,6 +236,12 @@ class Case:
             reference = sample.at_positions(x, w, self.problem, where, part.channels, self.oracle)
             limit = self._bound(x, w, self.problem, part)
             yield y, reference, limit, 1 / len(parts)
+
+
+def significant(q: Fraction, digits: int) -> Fraction:
+    """q as typed in decimal with so many significant digits, ties to even."""
+    context = Context(prec=digits, rounding=ROUND_HALF_EVEN)
+    return Fraction(context.divide(Decimal(q.numerator), Decimal(q.denominator)))
 
 
 def _parts(problem: Problem, drawn: sample.Sample, macs: int) -> Iterator[sample.Sample]:

@@ -16,14 +16,16 @@ from winolab.ref.search import Scored
 
 METRICS = {
     "mare": "MARE",
-    "relative_rms": "relative RMS",
-    "max_abs": "max |error|",
-    "bound": "bound",
-    "bound_ratio": "error / bound",
+    "relative_rms": "relative\nRMS",
+    "prediction": "RMS as\npredicted",
+    "max_abs": "max\n|error|",
+    "bound": "largest\nbound",
+    "bound_ratio": "error/\nbound",
 }
 LEGEND = (
-    "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values. "
-    "Bound: proven for every output, here the largest; error / bound: the worst of all outputs."
+    "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values;\n"
+    "beside it what a model of the roundings predicts. Bound: proven for every single output,\n"
+    "the largest is shown; error/bound is the worst of all outputs."
 )
 
 
@@ -34,7 +36,7 @@ def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
     shared = [f"{name} {rows[0][name]}" for name in names if name not in varied]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in varied:
-        table.add_column(name, justify="left", no_wrap=True)
+        table.add_column(name, justify="left", overflow="fold")  # a number is never cut
     for title in METRICS.values():
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
