@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from winolab.ref.arithmetic import arithmetic
@@ -38,6 +38,7 @@ def test_a_program_computes_its_matrix_exactly(rows):
 
 @settings(max_examples=100, deadline=None)
 @given(matrix())
+@example([[Fraction(3, 2), 1, 0], [Fraction(-3, 2), -1, Fraction(1, 2)]])
 def test_a_program_is_no_longer_than_the_dense_product(rows):
     dense = sum(max(0, sum(v != 0 for v in row) - any(abs(v) == 1 for v in row)) for row in rows)
     assert program(rows).counts.instructions <= dense

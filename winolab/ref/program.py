@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from winolab.ref.schedule import Op, Output, rowwise, schedule
+from winolab.ref.schedule import Op, Output, rowwise, schedules
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -
     proves each one.
     """
     rows = tuple(tuple(Fraction(v) for v in row) for row in matrix)
-    found = [schedule(rows, columns) for columns in (True, False)] if simplify else [rowwise(rows)]
+    found = schedules(rows) if simplify else [rowwise(rows)]
     candidates = [Program(len(rows[0]), *ops) for ops in found]
     best = min(candidates, key=lambda p: p.counts.instructions)
     if best.exact() != rows:

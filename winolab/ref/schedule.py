@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -26,6 +27,9 @@ class Op(NamedTuple):
         return -1 if self.kind in ("sub", "fms") else 1
 
 
+Schedule = tuple[tuple[Op, ...], tuple[Output, ...]]
+
+
 @dataclass
 class _Sum:
     """An output e·E + o·O of two forms (indices into the list of forms)."""
@@ -36,18 +40,30 @@ class _Sum:
     odd_factor: Fraction
 
 
-def schedule(
-    rows: tuple[Row, ...], pair_columns: bool
-) -> tuple[tuple[Op, ...], tuple[Output, ...]]:
-    """Operations and outputs that compute ``rows``; with or without pairing of columns first."""
+def schedules(rows: tuple[Row, ...]) -> list[Schedule]:
+    """Schedules that compute ``rows``: column and row pairs, row pairs, and chains alone.
+
+    Pairs and shared terms save operations nearly always; chains are there for where they do not.
+    """
+    found = []
+    for pair_columns in (True, False):
+        builder = _Builder(len(rows[0]))
+        forms = _forms(rows)
+        if pair_columns:
+            forms = builder.columns(forms)
+        forms, outputs = _pair_rows(forms)
+        found.append(builder.finish(builder.share(forms), outputs))
     builder = _Builder(len(rows[0]))
-    forms = [{j: v for j, v in enumerate(row) if v} for row in rows]
-    if pair_columns:
-        forms = builder.columns(forms)
-    return builder.finish(forms)
+    outputs = [i if any(row) else None for i, row in enumerate(rows)]
+    found.append(builder.finish(_forms(rows), outputs))
+    return found
 
 
-def rowwise(rows: tuple[Row, ...]) -> tuple[tuple[Op, ...], tuple[Output, ...]]:
+def _forms(rows: tuple[Row, ...]) -> list[Form]:
+    return [{j: v for j, v in enumerate(row) if v} for row in rows]
+
+
+def rowwise(rows: tuple[Row, ...]) -> Schedule:
     """Each row by itself: one product, then a multiply-add per further term, in index order."""
     builder = _Builder(len(rows[0]))
     results = [builder.chain(sorted((v, c) for v, c in enumerate(row) if c)) for row in rows]
@@ -87,13 +103,11 @@ class _Builder:
                     form[plus if u == v else minus] = Fraction(u)
         return forms
 
-    def finish(self, rows: list[Form]) -> tuple[tuple[Op, ...], tuple[Output, ...]]:
-        forms, outputs = _pair_rows(rows)
-        forms = self.share(forms)
+    def finish(self, forms: list[Form], outputs: Sequence[int | _Sum | None]) -> Schedule:
         starts = Counter(
             (abs(c), v) for f in forms if not _has_unit(f) for v, c in f.items() if len(f) > 1
         )
-        done = [self.emit(f, starts) for f in forms]
+        done = [self.emit(f, starts) if f else (0, 0) for f in forms]
         results: list[Output] = []
         for out in outputs:
             if isinstance(out, _Sum):
