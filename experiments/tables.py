@@ -13,7 +13,6 @@ from scipy import stats
 
 from experiments.facts import ROOT
 from experiments.jobs import Row, Work
-from winolab.sweep import RowFile
 
 RESULTS = ROOT / "experiments" / "results"
 
@@ -86,10 +85,8 @@ def store(paper: str, rows: Sequence[Row]) -> None:
     replaced = {row["table"] for row in rows}
     kept = [row for row in stored(paper) if row["table"] not in replaced]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with RowFile(path) as file:
-        for row in [*kept, *rows]:
-            file.append(row)
+    lines = (json.dumps(row, allow_nan=False) for row in [*kept, *rows])
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def stored(paper: str) -> list[Row]:
