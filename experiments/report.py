@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
+from experiments import texts, texts_dwm
 from experiments.facts import ROOT, facts
 from experiments.figures import FIGURES
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
-from experiments.texts import TEXTS
 
+TEXTS = texts.TEXTS | texts_dwm.TEXTS
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """
@@ -150,6 +151,8 @@ def _cells(cells: Sequence[Cell]) -> str:
 
 def _measured(rows: Sequence[Row]) -> str:
     """Every variant's metrics over the table's rows, bias apart from RMS."""
+    if "mare" not in rows[0]:  # counted, or measured in another metric: its cells say all
+        return ""
     names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
     metrics = (
         "mare",

@@ -13,14 +13,34 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
-from experiments import im2col_winograd, jobs, lavin_gray, points_study, report
+from experiments import (
+    dwm,
+    dwm_costs,
+    im2col_winograd,
+    jobs,
+    lavin_gray,
+    lavin_gray_costs,
+    points_study,
+    report,
+)
 from experiments.jobs import Row
 from experiments.report import number
 from experiments.tables import Cell, Table, store
 from winolab.environment import cores
 
 TABLES = (
+    lavin_gray_costs.TABLE1,
+    lavin_gray_costs.TABLE2,
+    lavin_gray_costs.TABLE3,
     lavin_gray.TABLE4,
+    dwm.TABLE1,
+    dwm.TABLE2,
+    dwm_costs.TABLE3,
+    dwm_costs.TABLE4,
+    dwm.TABLE7,
+    dwm_costs.TABLE8,
+    dwm_costs.TABLE14,
+    dwm_costs.EQUATION18,
     im2col_winograd.TABLE3,
     im2col_winograd.FIGURE10,
     im2col_winograd.H100,
