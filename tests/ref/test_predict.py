@@ -14,9 +14,8 @@ import pytest
 
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
-from winolab.ref.arithmetic import Float, arithmetic
+from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import compare
-from winolab.ref.partial_sums import Products, last_places, sum_errors
 from winolab.ref.predict import CONSTANT, Moments, predict
 from winolab.ref.transforms import Programs
 
@@ -142,34 +141,6 @@ def test_typed_constants_within_10_percent(digits):
         expected = predict(*moments, problem, algorithm, run, programs=programs)
         assert 0.9 <= expected.relative_rms / found <= 1.1
         assert expected.shares["constants"] + expected.shares["bias"] > 0.999
-
-
-@pytest.mark.parametrize("k", [200, 700])
-@pytest.mark.parametrize(
-    "order",
-    ["sequential", "two_level:16", "pairwise", "kahan", "tensor_core:8:1:truncate",
-     "tensor_core:4:0:truncate", "tensor_core:16:2:nearest"],
-)  # fmt: skip
-def test_sums_of_tf32_products(order, k):
-    """Mean and deviation of simulated sums; operands are TF32 numbers."""
-    rng = np.random.default_rng(0)
-    run = arithmetic(f"tf32,accumulation={order}")
-    assert isinstance(run, Float)
-    for low in (-1, 1):
-        mean, variance = (1.5, 1 / 12) if low == 1 else (0.0, 1 / 3)
-        a, b = (
-            run.product.round(rng.uniform(low, 2 + (low == -1) * -1, s)) for s in ((96, k), (k, 96))
-        )
-        error = run.to_float64(run.matmul(a, b)) - a @ b
-        one, spread, sign = np.array([mean]), np.array([variance]), np.array([float(low == 1)])
-        second = (variance + mean**2) ** 2 - mean**4
-        last = last_places((one, spread), (one, spread), run.product.precision)
-        terms = Products(one**2, np.array([second]), sign, np.ones(1), last)
-        noise, bias = sum_errors(run, k, terms)
-        expected = math.sqrt(noise[0] + bias[0] ** 2)
-        assert 0.8 <= expected / np.sqrt(np.mean(error**2)) <= 1.25
-        if low == 1 and "truncate" in order:
-            assert bias[0] == pytest.approx(error.mean(), rel=0.1)
 
 
 def test_moments_of_data():

@@ -11,9 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from winolab.nouns import Algorithm
 from winolab.ref.bounds import bound
+from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.roundings import matrix_of
 
-__all__ = ["QUANTILES", "Comparison", "bound", "compare", "noise_gain"]
+__all__ = [
+    "QUANTILES",
+    "Comparison",
+    "Moments",
+    "Prediction",
+    "bound",
+    "compare",
+    "noise_gain",
+    "predict",
+]
 
 # Levels at which the distribution of |error| / |exact| is reported.
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
