@@ -52,7 +52,8 @@ def main(names: list[str]) -> int:
     if not chosen:
         print(f"no notebook of papers/*/*.py matches {' '.join(names)!r}", file=sys.stderr)
         return 2
-    return 0 if all([execute(path) for path in chosen]) else 1
+    ran = [execute(path) for path in chosen]  # all of them, whatever the first ones do
+    return 0 if all(ran) else 1
 
 
 if __name__ == "__main__":
