@@ -114,7 +114,7 @@ def sparse_significands(rng, shape, precision, spread):
 @pytest.mark.parametrize("order", ORDERS)
 def test_orders_match_the_oracle(order, fmt, fused):
     rng = np.random.default_rng(7)
-    for k in (1, 7, 16, 21):
+    for k in (1, 7, 21):
         p = FORMATS[fmt].precision
         for spread in (1, p // 2):
             a, b = (sparse_significands(rng, shape, p, spread) for shape in ((6, k), (k, 5)))

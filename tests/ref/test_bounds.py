@@ -91,20 +91,26 @@ def data(rng, fill, shape):
 
 
 def errors(case, run, programs=None):
-    """compare() with the bound; the oracle is FP64."""
+    """compare() with the bound, over the outputs that have one; the oracle is FP64."""
     algorithm, direction, problem, (a, b) = case
-    y = SIMULATED[direction](a, b, problem, algorithm, run, programs)
+    y = run.to_float64(SIMULATED[direction](a, b, problem, algorithm, run, programs))
     limit = bound(a, b, problem, algorithm, run, direction=direction, programs=programs)
-    return compare(run.to_float64(y), ORACLE[direction](a, b, problem), limit)
+    exact, proven = ORACLE[direction](a, b, problem), np.isfinite(limit)
+    if precise(run):
+        assert proven.all()
+    return compare(y[proven], exact[proven], limit[proven])
+
+
+def precise(run):
+    """Formats whose range and precision always leave a bound for the cases' tiles and data."""
+    return run.accumulate.name == "fp32" == run.transform.name and run.product.precision >= 24
 
 
 @settings(deadline=None, max_examples=250)
 @given(cases(), st.sampled_from(PRECISIONS))
 def test_errors_stay_below_the_bound(case, precision):
     found = errors(case, arithmetic(precision))
-    assert found.worst_ratio <= 1
-    if precision in ("fp32", "tf32") and "16:" not in str(case[0]):
-        assert found.unbounded == 0
+    assert found.count == 0 or found.worst_ratio <= 1
 
 
 @settings(deadline=None, max_examples=25)
@@ -147,6 +153,18 @@ def test_adversarial_sums_come_close_to_the_bound():
     problem = Problem.of((1, 1, k), (1, 1, k))
     found = errors((direct(), "forward", problem, [x, np.ones_like(x)]), arithmetic("fp32"))
     assert 0.99 <= found.worst_ratio <= 1
+
+
+def test_adversarial_alignment_comes_close_to_the_bound():
+    """Products just below the spacing that the accumulator is aligned to vanish, all of them."""
+    k = 512
+    x = np.full((1, 1, k), 2.0**-12 * (1 - 2.0**-10))
+    w = np.full((1, 1, k), 2.0**-12)
+    x[..., 0] = w[..., 0] = 1
+    problem = Problem.of(x.shape, w.shape)
+    found = errors((direct(), "forward", problem, [x, w]), arithmetic("tf32"))
+    # 8 addends lose a unit each; the bound allows truncation of the sum 2 more
+    assert 0.75 <= found.worst_ratio <= 0.8
 
 
 def test_sampled_bounds_are_the_whole_ones():

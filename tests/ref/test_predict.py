@@ -32,7 +32,7 @@ SIMULATED = {
 }
 
 
-def ratios(text, precision, data, *, seeds=3, direction="forward", padding=0, shapes=None):
+def ratios(text, precision, data, *, seeds=2, direction="forward", padding=0, shapes=None):
     """Predicted over simulated: (relative RMS, MARE), and the last prediction."""
     algorithm, run = parse_algorithm(text), arithmetic(precision)
     taps = [tile.r for tile in algorithm.tiles] or [3]
