@@ -62,13 +62,16 @@ class Algorithm:
     products: int = 0
     segments: int | None = None
     device: str | None = None
+    error: float | None = None
 
     def __str__(self) -> str:
         if self.kind == "direct":
             return "direct"
         if self.kind == "fft":
             return f"fft:{'x'.join(map(str, self.sizes))}:{self.products}"
-        if self.kind == "dwm":
+        if self.error is not None:
+            text = "dwm"
+        elif self.kind == "dwm":
             pieces = "x".join(str(t.r) for t in self.tiles)
             text = f"dwm:{pieces}:{'x'.join(str(t.n) for t in self.tiles)}"
         elif self.kind in ("gamma", "omega"):
@@ -80,9 +83,11 @@ class Algorithm:
             n = "x".join(str(t.n) for t in self.tiles)
             r = "x".join(str(t.r) for t in self.tiles)
             text = f"{self.kind}:{n}:{r}"
-        if self.points != ("paper" if self.kind == "dwm" else "best"):
+        if self.points != ("paper" if self.kind == "dwm" and self.tiles else "best"):
             text += f"@{self.points}"
-        for key in ("scaling", "variant", "segments", "device"):
+        for key in ("scaling", "variant", "segments", "device", "error"):
+            if key == "variant" and self.error is not None:  # balanced, as the error implies
+                continue
             if getattr(self, key):
                 text += f";{key}={getattr(self, key)}"
         return text
@@ -140,15 +145,31 @@ def _positive(segments: int | None) -> int | None:
 
 
 def dwm(
-    piece: int | Sequence[int] = 3, tile: int | Sequence[int] = 2, *, points="paper", scaling=None
+    piece: int | Sequence[int] = 3,
+    tile: int | Sequence[int] = 2,
+    *,
+    error: float | None = None,
+    points: str | None = None,
+    scaling: str | None = None,
+    variant: str | None = None,
 ) -> Algorithm:
     """The Decomposable Winograd Method: any filter, stride and dilation cut into small pieces.
 
     Pieces have at most ``piece`` taps a dimension and are computed by F(tile, their length); both
     are an int or one per spatial dimension. DWM's own choice is the default (its section 4), with
     its points, whose transforms for tiles of 2 multiply by powers of two only.
-    Raises ValueError for sizes below 1 and for lists of different lengths.
+
+    The ``variant`` "balanced" makes the pieces of a filter equally long, but for one tap.
+    With ``error`` the cheapest balanced pieces and tiles are chosen whose predicted relative RMS
+    error, on zero-mean data in the precision of the call, is at most that, with the best points.
+    Raises ValueError for sizes below 1, lists of different lengths, and errors that are not > 0.
     """
+    if error is not None:
+        if not error > 0:
+            raise ValueError(f"dwm: error {error}; expected a relative RMS error above 0")
+        return Algorithm("dwm", (), points or "best", scaling, "balanced", error=float(error))
+    if variant not in (None, "balanced"):
+        raise ValueError(f"dwm: unknown variant {variant!r}; expected 'balanced' or none")
     pieces = (piece,) if isinstance(piece, int) else tuple(piece)
     tiles = (tile,) if isinstance(tile, int) else tuple(tile)
     for name, sizes in (("piece", pieces), ("tile", tiles)):
@@ -158,7 +179,7 @@ def dwm(
     if {len(pieces), len(tiles)} - {1, ndim}:
         raise ValueError(f"dwm: {len(pieces)} pieces but {len(tiles)} tiles")
     pieces, tiles = (s * ndim if len(s) == 1 else s for s in (pieces, tiles))
-    return Algorithm("dwm", tuple(map(Tile, tiles, pieces)), points, scaling)
+    return Algorithm("dwm", tuple(map(Tile, tiles, pieces)), points or "paper", scaling, variant)
 
 
 def fft(size: int | Sequence[int] = 16, *, products: int = 3) -> Algorithm:
@@ -207,8 +228,13 @@ def _counted(options: dict) -> dict:
     return {k: _integer(v) if k == "segments" else v for k, v in options.items()}
 
 
+DWM_OPTIONS = {"points", "scaling", "variant", "error"}
+
+
 def _parse_dwm(fields: list[str], options: dict) -> Algorithm:
-    if len(fields) != 2 or not options.keys() <= {"points", "scaling"}:
+    if not fields and "error" in options and options.keys() <= DWM_OPTIONS:
+        return dwm(**{**options, "error": _number(options["error"])})
+    if len(fields) != 2 or not options.keys() <= DWM_OPTIONS - {"error"}:
         raise _Malformed
     piece, tile = ([_integer(v) for v in field.split("x")] for field in fields)
     return dwm(piece, tile, **options)
@@ -223,6 +249,13 @@ def _parse_fft(fields: list[str], options: dict) -> Algorithm:
 
 class _Malformed(Exception):
     """The text has not the form of its kind."""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _Malformed from None
 
 
 def _integer(text: str) -> int:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import fft, winograd
-from winolab.ref.decompose import decomposition, exchanged, reached_inputs
+from winolab.ref.cuts import Cut, exchanged, reached_inputs
+from winolab.ref.decompose import decomposition
 from winolab.ref.im2col import DIRECT
 from winolab.ref.program import Program
 
@@ -185,7 +186,7 @@ def _results(problem: Problem, algorithm: Algorithm, direction: str) -> int:
     if direction != "backward_data":
         return math.prod(problem.output if direction == "forward" else problem.filter)
     reached = []
-    for d, cuts in enumerate(decomposition(problem, algorithm).cuts):
+    for d, cuts in enumerate(decomposition(problem, algorithm, direction=direction).cuts):
         phases = [(cut.start, cut.step, reached_inputs(problem, d, cut)) for cut in cuts]
         reached.append(len({start + step * i for start, step, some in phases for i in some}))
     return math.prod(reached)
@@ -198,7 +199,7 @@ def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[B
         return
     of = winograd.programs_of(algorithm)
     if algorithm.kind == "dwm":
-        whole = decomposition(problem, algorithm)
+        whole = decomposition(problem, algorithm, direction=direction)
         if direction == "backward_filter":
             of = exchanged(of)
         for piece in whole.pieces:
@@ -248,7 +249,7 @@ def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[B
         )
 
 
-def _cut_axis(problem: Problem, d: int, cut, direction: str) -> Axis:
+def _cut_axis(problem: Problem, d: int, cut: Cut, direction: str) -> Axis:
     n, r, outputs = cut.tile.n, cut.tile.r, len(cut.outputs)
     if direction == "backward_filter":
         if cut.direct:

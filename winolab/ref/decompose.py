@@ -1,140 +1,52 @@
-"""DWM: a convolution of any filter, stride and dilation as a sum of small unit-stride ones.
+"""DWM's three directions: a convolution as the sum of the unit-stride ones that cuts.py states.
 
-Along one dimension with filter taps w[k], stride s, dilation d and g = gcd(s, d), taps of equal
-k mod s/g read one phase of the input (every lcm(s, d)-th element), and outputs of equal
-o mod d/g belong together; within such a pair of phases the convolution has stride and dilation 1
-(DWM, eq. 15 to 17, extended to dilation). A phase's taps are then cut into pieces (eq. 9), each
-computed by F(tile, its own length): no piece is padded with zeros, so no multiplication is
-redundant. Dimensions combine as a product.
+Splitting, transformation, calculation, detransformation and aggregation (DWM, section 4): each
+piece is a problem of its own for the tiled engine, whose results are added up.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import product
+from dataclasses import replace
 
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.arithmetic import Arithmetic
+from winolab.ref.arithmetic import Arithmetic, arithmetic
+from winolab.ref.choose import choose
+from winolab.ref.cuts import Decomposition, Piece, exchanged, pieces_of, reached_inputs
 from winolab.ref.im2col import DIRECT, masked
-from winolab.ref.program import Program, program
 from winolab.ref.tiles import Region
-from winolab.ref.transforms import Programs
 from winolab.ref.winograd import ProgramsOf, compute, group_slices, programs_of, rotated
 
 
-@dataclass(frozen=True)
-class Cut:
-    """One dimension of a piece: some taps, the phase of the input they read, and a tile F(n, r).
-
-    y[outputs[o]] gets Σ_j w[taps[j]] · x[start + step·(o + j)], x with its padding.
-    """
-
-    taps: range
-    outputs: range
-    start: int
-    step: int
-    tile: Tile
-
-    @property
-    def phase(self) -> int:
-        """Which of the ``step`` phases of the padded input the taps read."""
-        return self.start % self.step
-
-    @property
-    def direct(self) -> bool:
-        """Whether F(n, r) saves nothing, so that the taps are summed without transforms."""
-        return 1 in (self.tile.n, self.tile.r)
-
-    def products(self, outputs: int) -> int:
-        """Multiplications: α a tile, of which the last may reach beyond the outputs."""
-        if self.direct:
-            return outputs * self.tile.r
-        return -(-outputs // self.tile.n) * self.tile.alpha
-
-    def __str__(self) -> str:
-        through = f"{self.taps[0]}" if len(self.taps) == 1 else f"{self.taps[0]}..{self.taps[-1]}"
-        every = f":{self.taps.step}" if self.taps.step > 1 and len(self.taps) > 1 else ""
-        return through + every
-
-
-Piece = tuple[Cut, ...]
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """A convolution cut into pieces: the product of the cuts of its dimensions.
-
-    ``str`` gives a picture of the filter (one and two dimensions) and a line a piece.
-    """
-
-    problem: Problem
-    cuts: tuple[tuple[Cut, ...], ...]
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Every unit-stride convolution, in the order of aggregation."""
-        return tuple(product(*self.cuts))
-
-    def multiplications(self, direction: str = "forward") -> int:
-        """Scalar multiplications of the products, the transforms' left out (DWM, eq. 23).
-
-        N·OC·IC/groups · ∏ over dimensions of Σ over its cuts; forward and "backward_filter" are
-        alike, "backward_data" tiles the inputs.
-        """
-        problem = self.problem
-        total = problem.batch * problem.out_channels * problem.in_channels // problem.groups
-        for d, cuts in enumerate(self.cuts):
-            if direction == "backward_data":
-                total *= sum(c.products(len(reached_inputs(problem, d, c))) for c in cuts)
-            else:
-                total *= sum(c.products(len(c.outputs)) for c in cuts)
-        return total
-
-    def __str__(self) -> str:
-        return "\n".join(_picture(self))
-
-
-def decomposition(problem: Problem, algorithm: Algorithm) -> Decomposition:
+def decomposition(
+    problem: Problem,
+    algorithm: Algorithm,
+    precision: str | Arithmetic = "fp32",
+    direction: str = "forward",
+) -> Decomposition:
     """How ``algorithm`` (a dwm) cuts ``problem``.
 
-    Raises ValueError where its pieces and tiles are for another number of dimensions.
+    Where it states an error instead of pieces, they are chosen for that precision and direction.
+    Raises ValueError where its pieces and tiles are for another number of dimensions, or where no
+    cut has so small an error.
     """
+    return pieces_of(problem, resolved(problem, algorithm, arithmetic(precision), direction))
+
+
+def resolved(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+) -> Algorithm:
+    """The same algorithm with one tile a dimension."""
+    if algorithm.error is not None:
+        return choose(problem, algorithm, run, direction)
     tiles = algorithm.tiles * (problem.ndim if len(algorithm.tiles) == 1 else 1)
     if len(tiles) != problem.ndim:
         raise ValueError(
             f"{algorithm} has {len(tiles)} dimensions; the problem has {problem.ndim}: give one "
             f"piece and tile, or {problem.ndim}"
         )
-    cuts = (
-        tuple(_cuts(*sizes))
-        for sizes in zip(
-            problem.filter, problem.output, problem.stride, problem.dilation, tiles, strict=True
-        )
-    )
-    return Decomposition(problem, tuple(cuts))
-
-
-def _cuts(taps: int, outputs: int, stride: int, dilation: int, tile: Tile) -> Iterator[Cut]:
-    """The cuts of one dimension: output phases, then tap phases, then pieces of at most tile.r."""
-    common = math.gcd(stride, dilation)
-    step = stride * dilation // common
-    for phase in range(min(dilation // common, outputs)):
-        for first in range(min(stride // common, taps)):
-            of_phase = range(first, taps, stride // common)
-            for at in range(0, len(of_phase), tile.r):
-                some = of_phase[at : at + tile.r]
-                yield Cut(
-                    some,
-                    range(phase, outputs, dilation // common),
-                    stride * phase + dilation * some[0],
-                    step,
-                    Tile(tile.n, len(some)),
-                )
+    return replace(algorithm, tiles=tiles)
 
 
 def forward(
@@ -150,7 +62,8 @@ def forward(
     Aggregation adds the pieces' outputs in the transform format, in the order of ``pieces``.
     """
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
-    for piece in decomposition(problem, algorithm).pieces:
+    algorithm = resolved(problem, algorithm, arithmetic)
+    for piece in pieces_of(problem, algorithm).pieces:
         box = Region(tuple(_segment(len(c.outputs), c.tile, c.direct) for c in piece))
         taps = w[_index(c.taps for c in piece)]
         part = _forward_problem(problem, piece)
@@ -175,7 +88,8 @@ def backward_data(
     as many multiplications. A stride spreads no zeros into dy.
     """
     dx = arithmetic.asarray(np.zeros(problem.x_shape, dtype=np.int64))
-    for piece in decomposition(problem, algorithm).pieces:
+    algorithm = resolved(problem, algorithm, arithmetic, "backward_data")
+    for piece in pieces_of(problem, algorithm).pieces:
         reached = [reached_inputs(problem, d, c) for d, c in enumerate(piece)]
         if not all(map(len, reached)):
             continue
@@ -206,9 +120,10 @@ def backward_filter(
     Each is Gᵀ[(A dy) ⊙ (BT x)] summed over tiles (DWM, eq. 6), which is F(r, n) by the transforms
     of F(n, r) with AT and G in each other's place.
     """
-    of = programs or programs_of(algorithm)
     dw = arithmetic.asarray(np.zeros(problem.w_shape, dtype=np.int64))
-    for piece in decomposition(problem, algorithm).pieces:
+    algorithm = resolved(problem, algorithm, arithmetic, "backward_filter")
+    of = programs or programs_of(algorithm)
+    for piece in pieces_of(problem, algorithm).pieces:
         box = Region(tuple(_segment(c.tile.r, Tile(c.tile.r, c.tile.n), c.direct) for c in piece))
         part = _filter_problem(problem, piece)
         where = _index(c.taps for c in piece)
@@ -219,19 +134,6 @@ def backward_filter(
             taps = dw[o]
             taps[where] = arithmetic.add(taps[where], z)
     return dw
-
-
-def exchanged(of: ProgramsOf) -> ProgramsOf:
-    """The programs of F(r, n) made of those of F(n, r)."""
-    return lambda tile: of(tile) if tile == DIRECT else _exchange(of(Tile(tile.r, tile.n)))
-
-
-@lru_cache(maxsize=256)
-def _exchange(programs: Programs) -> Programs:
-    def transposed(p: Program) -> Program:
-        return program(tuple(zip(*p.exact(), strict=True)))
-
-    return Programs(transposed(programs.G), transposed(programs.AT), programs.BT)
 
 
 def _segment(size: int, tile: Tile, direct: bool):
@@ -270,14 +172,6 @@ def _forward_problem(problem: Problem, piece: Piece) -> Problem:
     )
 
 
-def reached_inputs(problem: Problem, d: int, cut: Cut) -> range:
-    """The i for which input first + step·i exists and is read by the piece."""
-    first = cut.start - problem.padding[d][0]
-    low = max(0, -(first // cut.step))
-    high = min(len(cut.outputs) + cut.tile.r - 1, -((first - problem.input[d]) // cut.step))
-    return range(low, max(low, high))
-
-
 def _data_problem(problem: Problem, piece: Piece, reached: list[range]) -> Problem:
     """From dy to the inputs that a piece reaches, with rotated taps."""
     steps = tuple(c.outputs.step for c in piece)
@@ -314,36 +208,3 @@ def _filter_problem(problem: Problem, piece: Piece) -> Problem:
         dilation=steps,
         padding=_paddings(problem.input, taps, outputs, _firsts(problem, piece), steps),
     )
-
-
-def _picture(whole: Decomposition) -> list[str]:
-    """A letter a tap for one- and two-dimensional filters, then a line a letter."""
-    parts: dict[tuple[range, ...], Piece] = {}
-    for piece in whole.pieces:
-        parts.setdefault(tuple(c.taps for c in piece), piece)
-    names = {taps: _letters(i) for i, taps in enumerate(parts)}
-    width = max(map(len, names.values()), default=0)
-    lines = []
-    if whole.problem.ndim <= 2:
-        grid = np.full(whole.problem.filter, "", dtype=object)
-        for taps, name in names.items():
-            grid[np.ix_(*taps)] = name.ljust(width)
-        lines = [" ".join(row).rstrip() for row in np.atleast_2d(grid)] + [""]
-    phases = math.prod(cuts[-1].outputs.start + 1 for cuts in whole.cuts if cuts)
-    for taps, piece in parts.items():
-        line = f"{names[taps].ljust(width)}  taps {' × '.join(map(str, piece))}"
-        if any(c.step > 1 for c in piece):
-            line += f"  input phase {','.join(str(c.phase) for c in piece)}"
-        line += "  " + "⊗".join("direct" if c.direct else str(c.tile) for c in piece)
-        lines.append(line + (f"  ({phases} phases of the output)" if phases > 1 else ""))
-    return lines
-
-
-def _letters(index: int) -> str:
-    """A … Z, AA … ZZ, … as the columns of a spreadsheet."""
-    name = ""
-    index += 1
-    while index:
-        index, letter = divmod(index - 1, 26)
-        name = chr(ord("A") + letter) + name
-    return name
