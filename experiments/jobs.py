@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -18,9 +15,9 @@ from experiments.outputs import Outputs, Tally, Variant
 from winolab.environment import provenance
 from winolab.measure import EXACT, FULL, Case
 from winolab.nouns import parse_algorithm
+from winolab.sweep import spread
 
 Row = dict[str, Any]
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Work(Protocol):
@@ -135,14 +132,9 @@ def _done(jobs: Sequence[Work], workers: int) -> Iterator[tuple[int, list[Row]]]
         for i in longest_first:
             yield i, jobs[i].run()
         return
-    for name in THREADS:  # the cores are taken by processes
-        os.environ.setdefault(name, "1")
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = {pool.submit(jobs[i].run): i for i in longest_first}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:  # an interrupt too: nothing may wait for the rest
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for i, rows in spread(_run, [jobs[i] for i in longest_first], workers):
+        yield longest_first[i], rows
+
+
+def _run(job: Work) -> list[Row]:
+    return job.run()

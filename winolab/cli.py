@@ -249,7 +249,16 @@ def reproduce(
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []
     command = [sys.executable, "-m", "experiments.reproduce", *arguments]
-    raise typer.Exit(subprocess.run(command, cwd=root, check=False).returncode)
+    raise typer.Exit(_code(subprocess.Popen(command, cwd=root)))
+
+
+def _code(process: subprocess.Popen) -> int:
+    """The exit code of a process, which an interrupt at the keyboard reaches too and ends."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 @app.command()
