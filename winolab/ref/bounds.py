@@ -17,10 +17,11 @@ there is no bound. L adds up, on the longest path,
 - storage of x and of w, unless the data are already numbers of that format;
 - every operation of G, BT and AT (an addition of two registers, a fused multiply-add: one; a
   product by a power of two: none), and for each constant log(1 + |fl(q) − q|/|q|);
-- operands rounded to the product format, the result from the accumulate to the transform format;
+- operands rounded to the product format (unless they are data stored in it), the result from the
+  accumulate to the transform format;
 - where the programs compute other matrices than the algorithm's (constants typed as decimals), the
   largest ratio of the difference to P;
-- the accumulation of K products (`accumulation_growth`).
+- the accumulation of K products (`roundings.accumulation_unit`).
 
 **Underflow.** η/2 of each product enters a linear recurrence over the same programs, with the
 largest magnitudes met in place of each output's own.

@@ -89,6 +89,7 @@ class Units:
     storage: Unit
     transform: Unit
     product: Unit
+    copied: Unit  # as product, of data that no transform has touched
     result: Unit
     fused: bool
     sums: Callable[[int], Unit] = field(compare=False)
@@ -99,7 +100,9 @@ class Units:
         """Raises TypeError for an arithmetic that states no rounding."""
         if isinstance(run, Mp):
             unit = Unit(2.0**-run.bits)
-            return cls(unit, unit, Unit(), Unit(), True, lambda k: unit, lambda q: unit.relative)
+            return cls(
+                unit, unit, Unit(), Unit(), Unit(), True, lambda k: unit, lambda q: unit.relative
+            )
         if not isinstance(run, Float):
             raise TypeError(f"{run.name} states no roundings: expected exact, mp or a Float.")
 
@@ -114,6 +117,7 @@ class Units:
             Unit.of(run.storage),
             Unit.of(run.transform),
             Unit.of(run.product, run.storage, run.transform),
+            Unit.of(run.product, run.storage),
             Unit.of(run.transform, run.accumulate),
             run.fused,
             lambda k: accumulation_unit(run, k),
@@ -196,6 +200,7 @@ class Stage:
     typed: float
     gain: float
     floor: float
+    copies: bool  # its outputs are inputs
 
     @classmethod
     def of(cls, program: Program, matrix: Sequence[Sequence[Fraction]], units: Units) -> Stage:
@@ -227,6 +232,7 @@ class Stage:
             math.log1p(typed),
             max(float(sum(row)) for row in weights),
             max((floor[reg] for reg in used), default=0.0),
+            not program.ops,
         )
 
 
@@ -239,6 +245,7 @@ class Cost:
     typed: float
     depth: int
     units: Units
+    operands: tuple[Unit, ...]  # rounded filters and inputs, as they are multiplied
     stages: tuple[tuple[Stage, ...], ...]  # AT, G, BT; per dimension
 
     @property
@@ -264,9 +271,14 @@ class Cost:
             for name in ("AT", "G", "BT")
         )
         roundings = sum(s.growth for part in stages for s in part)
-        roundings += 2 * units.product.growth + units.sums(depth).growth + units.result.growth
+        operands = tuple(
+            units.copied if all(stage.copies for stage in part) else units.product
+            for part in stages[1:]
+        )
+        roundings += sum(unit.growth for unit in operands)
+        roundings += units.sums(depth).growth + units.result.growth
         typed = sum(s.typed for part in stages for s in part)
-        return cls(2 * units.storage.growth, roundings, typed, depth, units, stages)
+        return cls(2 * units.storage.growth, roundings, typed, depth, units, operands, stages)
 
     def underflow(self, operands: tuple[float, float], stored: bool) -> float:
         """What underflow adds to an output at most, before growth.
@@ -281,7 +293,10 @@ class Cost:
             return floor
 
         start = 0.0 if stored else self.units.storage.absolute
-        u, v = (through(stages, start) + self.units.product.absolute for stages in (g, bt))
+        u, v = (
+            through(stages, start) + unit.absolute
+            for stages, unit in zip((g, bt), self.operands, strict=True)
+        )
         left, right = operands
         m = self.depth * (left * u + right * v + u * v)
         m += self.units.sums(self.depth).absolute + self.units.result.absolute
