@@ -83,8 +83,6 @@ class Job:
         return [row | {"seconds": seconds} for row in rows]
 
     def _row(self, outputs: Outputs, variant: Variant, tally: Tally) -> Row:
-        checked, limit, truth = outputs.bounded(variant)
-        expected = outputs.predicted(variant)
         return {
             **dict(self.labels),
             **asdict(self.case),
@@ -95,6 +93,14 @@ class Job:
             "channels": self.channels,
             "population": math.prod(self.case.problem.y_shape),
             **tally.metrics(),
+            **(self._beforehand(outputs, variant) if self.case.seed == 0 else {}),
+        }
+
+    def _beforehand(self, outputs: Outputs, variant: Variant) -> Row:
+        """Prediction and bound, which other seeds of the same layer share."""
+        checked, limit, truth = outputs.bounded(variant)
+        expected = outputs.predicted(variant)
+        return {
             "predicted_mare": None if math.isnan(expected.mare) else expected.mare,
             "predicted_relative_rms": expected.relative_rms,
             "bound_mare": float(np.mean(limit / np.abs(truth))),

@@ -70,9 +70,7 @@ def _gains(text: str, data: str, rows: Sequence[Row]) -> list[Cell]:
     metric = metric_of(data)
     names = list(dict.fromkeys(row["variant"] for row in rows))
     by_seed = {v: np.array([row[metric] for row in select(rows, variant=v)]) for v in names}
-    expected = {
-        v: np.mean([row[f"predicted_{metric}"] for row in select(rows, variant=v)]) for v in names
-    }
+    expected = {v: select(rows, variant=v)[0][f"predicted_{metric}"] for v in names}
     _, alpha, n, r = text.split(":")
     found = []
     for variant, values in by_seed.items():

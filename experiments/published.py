@@ -9,10 +9,10 @@ shared, sums run from left to right, constants keep a number of significant deci
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
+from winolab.measure import significant
 from winolab.nouns import Tile
 from winolab.ref.program import Program
 from winolab.ref.schedule import Op, Output
@@ -22,19 +22,14 @@ from winolab.ref.winograd import ProgramsOf
 Matrix = Sequence[Sequence[Fraction]]
 
 
-def significant(q: Fraction, digits: int | None) -> Fraction:
-    """q as typed in decimal with so many significant digits, ties to even; None: q itself."""
-    if digits is None:
-        return q
-    context = Context(prec=digits, rounding=ROUND_HALF_EVEN)
-    return Fraction(context.divide(Decimal(q.numerator), Decimal(q.denominator)))
-
-
 @cache
 def _programs(tile: Tile, points: str, digits: int | None) -> Programs:
     exact = transforms(tile.n, tile.r, points)
     programs = (by_columns(exact.AT), by_rows(exact.G), by_rows(exact.BT))
-    return Programs(*(p.with_constants(lambda q: significant(q, digits)) for p in programs))
+    if digits is None:
+        return Programs(*programs)
+    typed = partial(significant, digits=digits)
+    return Programs(*(p.with_constants(typed) for p in programs))
 
 
 def published(points: str = "paper", digits: int | None = None) -> ProgramsOf:

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from experiments.published import by_columns, by_rows, published, significant
+from experiments.published import by_columns, by_rows, published
+from winolab.measure import significant
 from winolab.nouns import Tile
 from winolab.ref.transforms import transforms
 
