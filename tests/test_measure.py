@@ -96,6 +96,15 @@ def test_every_error_is_within_its_bound(algorithm: str, precision: str, constan
     assert row["max_abs"] <= row["bound"]
 
 
+@pytest.mark.parametrize("algorithm", ["dwm:3:2", "fft:8:3"])
+def test_untiled_algorithms_are_computed_whole_without_bound(algorithm: str) -> None:
+    row = Case(algorithm, **SMALL, data="normal", sample="full").measure()
+    assert row["samples"] == 2 * 7 * 9 * 4
+    assert 0 < row["relative_rms"] < 1e-5
+    assert row["unbounded"] == row["samples"]
+    assert np.isnan(row["prediction"])
+
+
 @pytest.mark.parametrize("sample", ["full", "10"])
 def test_no_outputs_have_no_error(sample: str) -> None:
     row = Case("gamma:8:6:3", "0x7x9x8", "4x3x3", sample=sample).measure()
@@ -153,6 +162,7 @@ def test_the_oracle_has_more_than_the_case() -> None:
         ({"sample": "0"}, "sample '0'"),
         ({"sample": "all"}, "'full'"),
         ({"seed": -1}, "seed -1"),
+        ({"algorithm": "dwm:3:2", "sample": "10"}, "use sample 'full'"),
     ],
 )
 def test_bad_cases_say_what_was_expected(change: dict, message: str) -> None:

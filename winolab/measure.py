@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab.conv import ENGINES
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
@@ -87,7 +88,12 @@ class Case:
             ("filter", "x".join(map(str, self.problem.w_shape[:-1]))),
         ):
             object.__setattr__(self, name, value)
-        winograd.regions(self.problem, self._algorithm)
+        if self._tiled:
+            winograd.regions(self.problem, self._algorithm)
+        elif (self.sample, self.constants) != (FULL, EXACT):
+            raise ValueError(
+                f"{self.algorithm} is computed whole and with exact constants; use sample {FULL!r}"
+            )
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Case:
@@ -118,6 +124,11 @@ class Case:
     @property
     def _arithmetic(self) -> Arithmetic:
         return arithmetic(self.precision)
+
+    @property
+    def _tiled(self) -> bool:
+        """Whether the tiled engine computes it, which has samples, bounds and predictions."""
+        return ENGINES[self._algorithm.kind] is winograd
 
     @property
     def programs(self) -> ProgramsOf:
@@ -157,6 +168,8 @@ class Case:
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
         """What the model expects of such data, whose moments some of the elements tell."""
         x, w = (values.reshape(-1)[:MOMENTS] for values in (x, w))
+        if not self._tiled:
+            return Prediction(math.nan, math.nan, math.nan, {})
         if not x.size:
             return Prediction(0.0, 0.0, 0.0, {})
         return predict(
@@ -217,12 +230,17 @@ class Case:
         image = replace(self.problem, batch=1)
         for i in range(len(x)):
             one = x[i : i + 1]
-            y = winograd.forward(one, w, image, self._algorithm, self._arithmetic, self.programs)
+            run = (one, w, image, self._algorithm, self._arithmetic)
+            if self._tiled:
+                y = winograd.forward(*run, self.programs)
+                limit = self._bound(one, w, image)
+            else:
+                y = ENGINES[self._algorithm.kind].forward(*run)
+                limit = np.full(y.shape, np.inf)
             if self._simulated:
                 reference = convolution.forward(one, w, image)
             else:
                 reference = winograd.forward(one, w, image, direct(), self.oracle)
-            limit = self._bound(one, w, image)
             yield y, reference, limit, 1 / len(x)
 
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:

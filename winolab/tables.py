@@ -41,7 +41,10 @@ def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         cells = [str(row[name]) for name in varied]
-        table.add_row(*cells, *(_number(row[metric]) for metric in METRICS))
+        absent = {"prediction"} if row["prediction"] == "nan" else set()
+        absent |= {"bound", "bound_ratio"} if row["unbounded"] else set()
+        numbers = ("none" if name in absent else _number(row[name]) for name in METRICS)
+        table.add_row(*cells, *numbers)
     return Group(Text(", ".join(shared)), Text(), table, Text(), Text(LEGEND, style="dim"))
 
 
@@ -100,8 +103,8 @@ def doctor(report: dict[str, Any]) -> RenderableType:
     return grid
 
 
-def _number(value: float | str | None) -> str:
-    return "none" if value is None else f"{float(value):.3g}"
+def _number(value: float | str) -> str:
+    return f"{float(value):.3g}"
 
 
 def _versions(packages: dict[str, str | None]) -> str:
