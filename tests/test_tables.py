@@ -1,0 +1,65 @@
+"""What a person is shown: nothing is cut, what is missing is named."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from winolab import environment, tables
+from winolab.ref.search import score
+from winolab.ref.transforms import transforms
+from winolab.sweep import cases, run
+
+
+def shown(table: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_numbers_are_never_cut(width: int) -> None:
+    rows = run(
+        cases(
+            algorithm=["gamma:8:6:3@0,1,-1,2,-2,1/2,-1/2,inf", "fft:4:3"],
+            input=["1x8x8x4"],
+            filter=["2x3x3"],
+            precision=["fp32", "tf32"],
+            sample=["full"],
+        )
+    )
+    text = shown(tables.accuracy(rows), width)
+    assert "…" not in text
+    for row in rows:
+        assert f"{row['relative_rms']:.3g}" in text
+        assert f"{row['max_abs']:.3g}" in text
+    assert f"{rows[0]['bound']:.3g}" in text
+    assert text.count("none") == 2 * 3  # fft: no prediction, no bound, no ratio
+
+
+def test_named_points_are_shown_however_far_down() -> None:
+    tile = transforms(2, 3).tile
+    others = [score(transforms(2, 3, f"0,{p},-{p},inf").points, tile) for p in (2, 3, 4)]
+    rows = tables.leaders([*others, score(transforms(2, 3, "paper").points, tile)])
+    assert [bool(row["name"]) for row in rows] == [False, False, False, True]
+    text = shown(tables.points(rows, shown=1), 120)
+    assert "0, 2, -2, inf" in text
+    assert "0, 3, -3, inf" not in text
+    assert "paper" in text
+
+
+def test_doctor_says_how_to_get_what_is_missing() -> None:
+    report = {
+        **dict.fromkeys(("winolab", "commit", "checkout", "python", "device"), "x"),
+        "core": {"numpy": "2.1.0"},
+        "extras": {"gpu": {"cupy": None}, "torch": {"torch": "2.5.0"}},
+        "gpus": [],
+        "compilers": environment.compilers(),
+    }
+    text = shown(tables.doctor(report), 120)
+    assert "pip install 'winolab[gpu]'" in text
+    assert "winolab[torch]" not in text
+    assert "none found" in text
