@@ -212,3 +212,14 @@ def test_a_region_bounds_each_of_its_kinds():
     grouped = replace(problem, in_channels=8, out_channels=6, groups=2)
     pair = [np.concatenate([x, x], axis=-1), np.concatenate([w, w])]
     assert errors((algorithm, "forward", grouped, pair), arithmetic("tf32")).worst_ratio <= 1
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 0), (1, 0, 2), (0, 8, 2)])
+def test_empty_tensors_have_empty_or_zero_bounds(shape):
+    problem = Problem.of(shape, (3, 3, shape[-1]))
+    x, w = np.ones(shape), np.ones((3, 3, shape[-1]))
+    for text in ("direct", "winograd:2:3", "gamma:8:6:3"):
+        for precision in ("fp32", "tf32", "fp32,accumulation=kahan"):
+            limit = bound(x, w, problem, parse_algorithm(text), arithmetic(precision))
+            assert limit.shape == problem.y_shape
+            assert (limit < 1e-30).all()

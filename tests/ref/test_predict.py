@@ -168,3 +168,16 @@ def test_nothing_rounds_nothing():
     assert sum(stored.shares.values()) == pytest.approx(1)
     with pytest.raises(ValueError, match="direction 'up'"):
         predict(one, one, problem, algorithm, arithmetic("fp32"), direction="up")
+
+
+def test_degenerate_data_and_shapes():
+    problem, algorithm = Problem.of((1, 8, 2), (1, 3, 2)), parse_algorithm("winograd:2:3")
+    run, one = arithmetic("fp32"), Moments(0.0, 1.0)
+    bad = Moments.of(np.array([1.0, np.nan]))
+    assert math.isnan(predict(bad, one, problem, algorithm, run).relative_rms)
+    assert math.isnan(Moments.of(np.array([np.inf])).variance)
+    assert Moments.of(np.empty(0)) == Moments(0.0, 0.0)
+    for x_shape in ((1, 8, 0), (1, 0, 2)):
+        empty = Problem.of(x_shape, (1, 3, x_shape[-1]))
+        for precision in ("fp32", "fp32,accumulation=pairwise", "tf32"):
+            assert predict(one, one, empty, algorithm, arithmetic(precision)).relative_rms == 0

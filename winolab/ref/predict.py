@@ -40,6 +40,7 @@ from winolab.ref.winograd import ProgramsOf, programs_of
 
 Array = NDArray[np.float64]
 CONSTANT = 1 / (8 * math.log(2))
+PART = 1 << 20  # elements whose moments are summed at a time
 # A mean relative error needs outputs away from 0: their |mean| in standard deviations, at least.
 AWAY = 4.0
 
@@ -59,12 +60,22 @@ class Moments:
 
     @classmethod
     def of(cls, x: NDArray[Any]) -> Moments:
-        """The moments of an array's elements."""
-        x = np.asarray(x, np.float64)
-        square = float(np.mean(x**2))
-        binades = np.ldexp(1.0, np.frexp(x)[1] - 1) * (x != 0)
-        roundoff = float(np.mean(binades**2)) / (3 * square) if square else CONSTANT
-        return cls(float(x.mean()), float(x.var()), float((x == 0).mean()), roundoff)
+        """The moments of an array's elements; NaN where one is NaN or infinite."""
+        flat = np.asarray(x).reshape(-1)
+        count = max(1, flat.size)
+        total = square = zeros = binades = 0.0
+        for start in range(0, flat.size, PART):
+            part = flat[start : start + PART].astype(np.float64)
+            if not np.isfinite(part).all():
+                return cls(math.nan, math.nan)
+            total += float(part.sum())
+            square += float(part @ part)
+            zeros += np.count_nonzero(part == 0)
+            size = np.ldexp(1.0, np.frexp(part)[1] - 1) * (part != 0)
+            binades += float(size @ size)
+        mean = total / count
+        roundoff = binades / (3 * square) if square else CONSTANT
+        return cls(mean, max(0.0, square / count - mean**2), zeros / count, roundoff)
 
     @property
     def powers(self) -> Array:
@@ -103,16 +114,22 @@ def predict(
     a and b are the moments of that function's first two arguments, ``programs`` its last.
     ``stored``: the data are numbers of the storage format; otherwise rounding them counts.
 
+    Moments of NaN or infinite data predict NaN.
+
     Raises ValueError for an unknown direction or an algorithm that cannot serve the problem.
     """
     layer, boxes = tiling(problem, algorithm, direction)
     if isinstance(run, Exact) or not boxes:
         return Prediction(0.0, 0.0, 0.0, {})
+    if not all(math.isfinite(v) for m in (a, b) for v in (m.mean, m.variance)):
+        return Prediction(math.nan, math.nan, math.nan, {})
     of = programs or programs_of(algorithm)
     square = power = bias = absolute = count = 0.0
     sources: dict[str, float] = {}
     for box in boxes:
         depth = depth_of(layer, box) * _inside(layer, box)
+        if not depth:
+            continue
         tile = _Tile([s.tile for s in box.segments], of, run, a, b, depth)
         parts = tile.variances(stored)
         mean = tile.bias + tile.constants[0]
