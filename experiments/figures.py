@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments import im2col_winograd, lavin_gray, points_study
+from experiments import frontier, im2col_winograd, lavin_gray, points_study
 from experiments.facts import table
 from experiments.jobs import Row
 from experiments.outputs import BINS
@@ -247,6 +247,12 @@ FIGURES: dict[str, tuple[tuple[Callable[[Sequence[Row]], Figure], str], ...]] = 
     ),
     "im2col_winograd_2024 figure10": (
         (figure10, "Distribution of the relative error over sampled outputs."),
+    ),
+    "dwm_2021 frontier": (
+        (
+            frontier.figure,
+            "Lines: predicted along the front. Crosses: measured. Circles: DWM's own choice.",
+        ),
     ),
     "points rows": ((rows_gain, "Error over that of the best points; above 1 the best win."),),
     "points layers": ((layers_gain, "9 × 9 filters: the gain on U[1,2] fades with channels."),),

@@ -16,6 +16,7 @@ from rich.table import Table as Grid
 from experiments import (
     dwm,
     dwm_costs,
+    frontier,
     im2col_winograd,
     jobs,
     lavin_gray,
@@ -41,6 +42,7 @@ TABLES = (
     dwm_costs.TABLE8,
     dwm_costs.TABLE14,
     dwm_costs.EQUATION18,
+    frontier.FRONTIER,
     im2col_winograd.TABLE3,
     im2col_winograd.FIGURE10,
     im2col_winograd.H100,

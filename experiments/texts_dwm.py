@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.frontier import BUDGETS
 from experiments.tables import Cell
 from experiments.texts import Text
 
@@ -137,6 +138,23 @@ def _equation18(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
+def _frontier(cells: Sequence[Cell]) -> list[str]:
+    def gains(budget: str) -> str:
+        values = sorted(c.ours for c in cells if c.column == f"gain over DWM at {budget}")
+        middle = values[len(values) // 2]
+        return (
+            f"{values[0]:.2f} to {values[-1]:.2f} times fewer multiplications, median {middle:.2f}"
+        )
+
+    return [
+        f"At DWM's own error its choice is all but on the front: {gains(BUDGETS[0])}. What is "
+        "gained comes from better points and from pieces of equal length.",
+        f"A little more error buys much: at twice DWM's error {gains(BUDGETS[1])}; at the error of "
+        f"direct convolution with one accumulator, {gains(BUDGETS[2])}. Tiles then have 3 to 5 "
+        "outputs, often not the same in every dimension.",
+    ]
+
+
 TEXTS = {
     "lavin_gray_2016 table1": Text(
         "Lavin & Gray give, for tiles of 3 to 256, the multiplications an output needs and the "
@@ -202,6 +220,15 @@ TEXTS = {
         "Elements that each holds, unpadded layers with the sizes and channels of Tables 1 and 2.",
         COUNTED,
         _table14,
+    ),
+    "dwm_2021 frontier": Text(
+        "DWM takes pieces of three taps and tiles of two outputs, whatever the filter.",
+        "Every piece of up to the filter's length and every tile of up to 8 outputs, for each "
+        "dimension its own; those that no other choice beats in both multiplications and noise "
+        "gain are the front. Their error is predicted rounding by rounding (FP32, 64 channels, "
+        "zero-mean data) and measured for some.",
+        "ours: direct's multiplications over the choice's; prediction: of the best choice's error.",
+        _frontier,
     ),
     "dwm_2021 equation18": Text(
         "The paper keeps filters, not their transforms, as what training updates, because "
