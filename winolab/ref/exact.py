@@ -137,7 +137,7 @@ class Exact(Arithmetic):
 
 @functools.cache
 def _context(bits: int) -> Any:
-    context = mpmath.MPContext()  # private: mpmath.mp belongs to the user
+    context: Any = mpmath.MPContext()  # private: mpmath.mp belongs to the user
     context.prec = bits
     return context
 
