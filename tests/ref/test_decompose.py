@@ -178,6 +178,20 @@ def test_a_stride_beyond_the_filter_reads_only_the_phases_it_needs():
     assert [c.phase for c in whole.cuts[0]] == [0, 1]
 
 
+@pytest.mark.parametrize(("n", "r"), [(2, 2), (2, 3), (4, 3)])
+def test_gradients_of_one_tile_are_equation_6(n, r):
+    """∇d = B[(G g) ⊙ (A ∇y)] and ∇g = Gᵀ[(A ∇y) ⊙ (BT d)], which the engine gathers instead."""
+    t = winolab.transforms(n, r, "paper")
+    AT, G, BT = (np.array(m, dtype=object) for m in (t.AT, t.G, t.BT))
+    d, g, dy = (np.arange(1, 1 + size) ** 2 % 11 - 4 for size in (n + r - 1, r, n))
+    run = {"precision": "exact", "algorithm": winolab.dwm(r, n)}
+    x, w, y = d.reshape(1, -1, 1), g.reshape(1, -1, 1), dy.reshape(1, -1, 1)
+    dx = winolab.conv_backward_data(y, w, x.shape, **run)
+    assert (dx.ravel() == BT.T.dot(G.dot(g) * AT.T.dot(dy))).all()
+    dw = winolab.conv_backward_filter(x, y, w.shape, **run)
+    assert (dw.ravel() == G.T.dot(AT.T.dot(dy) * BT.dot(d))).all()
+
+
 def test_fp32_error_is_that_of_direct():
     """DWM, tables 1 and 2: F(2, 3) and F(2, 2) lose next to nothing, however large the filter."""
     rng = np.random.default_rng(5)
