@@ -46,7 +46,7 @@ for size in (8, 16, 32):
 # %% [markdown]
 # ## Both run
 #
-# The same layer by direct convolution, Winograd and FFT: errors in FP32, and the model's operations.
+# The same layer by direct convolution, Winograd and FFT: errors in FP32, and operations.
 
 # %%
 rng = np.random.default_rng(0)
