@@ -12,7 +12,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from winolab.nouns import Algorithm, Problem, direct, dwm, fft, parse_algorithm, winograd
+from winolab.nouns import (
+    Algorithm,
+    Problem,
+    direct,
+    dwm,
+    fft,
+    gamma,
+    parse_algorithm,
+    winograd,
+    winrs,
+)
 from winolab.ref.complexity import strassen
 from winolab.ref.cost import DIRECTIONS, Cost, cost
 from winolab.ref.decompose import decomposition
@@ -22,7 +32,8 @@ BYTES = 4
 LEGEND = (
     "Multiplications of the products; additions, multiplications and FMAs of the transforms, with "
     "multiplications by powers of two apart. FLOP: all of it, an FMA being two; speedup: direct's "
-    "FLOP over it. Workspace and FLOP a byte: FP32, stages not fused; fused: every tensor once."
+    "FLOP over it. Workspace and FLOP a byte: FP32, stages not fused (WinRS: its buckets); fused: "
+    "every tensor once."
 )
 
 
@@ -99,6 +110,10 @@ def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
             if max(map(sum, zip(*sizes, strict=True))) <= 17:
                 candidates.append(winograd(*sizes))
         candidates += [fft(n) for n in (8, 16, 32) if n >= 2 * max(problem.filter)]
+        if direction != "backward_filter" and 2 <= problem.filter[-1] <= 7:
+            candidates.append(gamma(8, 9 - problem.filter[-1], problem.filter[-1]))
+    if direction == "backward_filter":
+        candidates.append(winrs())
     yield from candidates
 
 

@@ -108,6 +108,17 @@ def test_dwm_does_what_is_stated(problem, direction, piece, tile):
     assert found == {kind: count for kind, count in done.items() if count}
 
 
+@pytest.mark.parametrize("text", ["omega:8:3:6", "omega:4:3:2;segments=4", "winrs"])
+def test_winrs_does_what_is_stated(text):
+    """The reference also adds the only phase of a unit stride, to zeros."""
+    problem = Problem.of((2, 13, 14, 3), (4, 3, 3, 3), padding=1)
+    found = cost(problem, parse_algorithm(text), "backward_filter")
+    done = executed(problem, text, "backward_filter")
+    done["additions"] -= math.prod(problem.w_shape)
+    assert stated(found) == {kind: count for kind, count in done.items() if count}
+    assert found.workspace % math.prod(problem.w_shape) == 0
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_direct_multiplies_as_often_as_its_macs(direction):
     problem = Problem.of((2, 9, 8, 4), (6, 3, 2, 2), stride=(2, 1), padding=1, groups=2)
@@ -154,3 +165,5 @@ def test_errors_say_what_is_possible():
             cost(problem, winolab.winograd((2,), (3,)), direction)
     with pytest.raises(ValueError, match="serves forward and backward data"):
         cost(problem, winolab.gamma(4, 2, 3), "backward_filter")
+    with pytest.raises(ValueError, match="filter gradients only"):
+        cost(problem, winolab.omega(4, 3, 2), "forward")

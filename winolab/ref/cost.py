@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref import fft, winograd
+from winolab.ref import fft, winograd, winrs
+from winolab.ref.arithmetic import arithmetic
 from winolab.ref.cuts import Cut, exchanged, reached_inputs
 from winolab.ref.decompose import decomposition
 from winolab.ref.im2col import DIRECT
 from winolab.ref.program import Program
+from winolab.ref.winrs_plan import partition
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
+WINRS = ("omega", "winrs")
+KAHAN = 4  # additions of a compensated sum for every term after the first
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,8 @@ class Cost:
 
     ``products`` are the multiplications of the element-wise products (each with an addition),
     ``transformed`` the elements of the transformed filters, data and results, all pieces at once:
-    the workspace of an algorithm that does not fuse its stages; ``compulsory`` is the traffic of
-    one that does, every tensor once.
+    the workspace of an algorithm that does not fuse its stages (WinRS does: its buckets);
+    ``compulsory`` is the traffic of one that does, every tensor once.
     """
 
     algorithm: Algorithm
@@ -155,6 +160,10 @@ def cost(problem: Problem, algorithm: Algorithm, direction: str = "forward") -> 
         ):
             transforms[i] += one * times
             memory[i] += size * times
+    if algorithm.kind in WINRS:
+        buckets = _buckets(problem, algorithm)
+        transforms[2] += Operations(additions=KAHAN * buckets)
+        memory = [0, 0, buckets]
     if algorithm.kind == "dwm":
         computed -= images * columns * problem.groups * _results(problem, algorithm, direction)
         transforms[2] += Operations(additions=computed)
@@ -192,6 +201,30 @@ def _results(problem: Problem, algorithm: Algorithm, direction: str) -> int:
     return math.prod(reached)
 
 
+def _buckets(problem: Problem, algorithm: Algorithm) -> int:
+    """Elements of WinRS's buckets beside dw itself."""
+    total = 0
+    for phase in winrs.phases(problem):
+        segments = partition(phase.problem, algorithm, arithmetic("fp32"))
+        total += (len(segments) - 1) * math.prod(phase.problem.w_shape)
+    return total
+
+
+def _segments(problem: Problem, algorithm: Algorithm, of: winograd.ProgramsOf) -> Iterator[Block]:
+    """WinRS's: a block a segment and a tap of the leading dimensions, without what is clipped."""
+    for phase in winrs.phases(problem):
+        unit = phase.problem
+        width = unit.filter[-1]
+        for segment in partition(unit, algorithm, arithmetic("fp32")):
+            tile = segment.tile
+            last = Axis(tile, -(-width // tile.n), -(-segment.size[-1] // tile.r), width)
+            for taps in product(*map(range, unit.filter[:-1])):
+                boxes = winrs.clipped(unit, segment, taps)
+                if all(map(len, boxes)):
+                    leading = (Axis(DIRECT, 1, len(box), 1) for box in boxes)
+                    yield _tiled((*leading, last), of)
+
+
 def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[Block]:
     """The blocks that ``algorithm`` computes, as its engine does."""
     if algorithm.kind == "fft":
@@ -206,6 +239,11 @@ def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[B
             axes = tuple(_cut_axis(problem, d, cut, direction) for d, cut in enumerate(piece))
             if all(axis.outputs for axis in axes):
                 yield _tiled(axes, of)
+        return
+    if algorithm.kind in WINRS:
+        if direction != "backward_filter":
+            raise ValueError(f"{algorithm} computes filter gradients only")
+        yield from _segments(problem, algorithm, of)
         return
     if direction == "backward_filter":
         outputs, taps = problem.filter, problem.output
