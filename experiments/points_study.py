@@ -111,7 +111,7 @@ def jobs_layers(full: bool) -> list[Job]:
                 labels = {"paper": PAPER, "table": "layers", "tile": LAYER, "kind": data}
                 labels["width"] = str(channels)
                 variants = (*VARIANTS[:2], *VARIANTS[3:], TYPED)
-                tiles = max(32, 64 * 64 // channels)
+                tiles = max(16, 32 * 64 // channels)
                 found.append(Job(tuple(labels.items()), case, variants, tiles, 16))
     return found
 
