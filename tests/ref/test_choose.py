@@ -5,7 +5,6 @@ import winolab
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref.arithmetic import Exact, arithmetic
 from winolab.ref.choose import choose, front, predicted
-from winolab.ref.cuts import lengths
 from winolab.ref.decompose import decomposition, resolved
 from winolab.ref.errors import noise_gain
 
@@ -123,12 +122,6 @@ def test_no_cut_has_less_noise_than_the_balanced_one(n):
                 short, longer = divmod(taps, pieces)
                 balanced = (short + 1,) * longer + (short,) * (pieces - longer)
                 assert noise[balanced] <= min(noise.values()) * (1 + 1e-12)
-
-
-def test_lengths():
-    assert lengths(7, 3) == [3, 3, 1]
-    assert lengths(7, 3, balanced=True) == [3, 2, 2]
-    assert lengths(4, 4, balanced=True) == [4]
 
 
 def test_exact_arithmetic_takes_the_cheapest():

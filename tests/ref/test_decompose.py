@@ -97,60 +97,6 @@ def test_multiplications_done_are_multiplications_stated(case):
         assert sum(run.seen) == stated.multiplications(direction)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("tile", [2, 3, 4])
-@pytest.mark.parametrize("size", range(1, 12))
-def test_count_is_the_papers_formula(size, tile, stride):
-    """∏(S + m(t − 1)) a block of t outputs: eq. 23 for t = 2, summed over phases for a stride."""
-    problem = Problem.of((1, stride * 12 + size, 1), (1, size, 1), stride=stride, padding=0)
-    outputs = problem.output[0] // 12 * 12
-    problem = Problem.of((1, (outputs - 1) * stride + size, 1), (1, size, 1), stride=stride)
-    phases = [len(range(p, size, stride)) for p in range(min(stride, size))]
-    pieces = sum(-(-s // 3) for s in phases)
-    whole = decomposition(problem, winolab.dwm(3, tile))
-    assert whole.multiplications() == outputs // tile * (size + pieces * (tile - 1))
-    assert len(whole.pieces) == pieces
-
-
-def test_five_by_five_is_the_papers_four_pieces():
-    for stride in (1, 2):
-        whole = decomposition(Problem.of((1, 7, 7, 1), (1, 5, 5, 1), stride=stride), winolab.dwm())
-        shapes = [tuple(c.tile.r for c in piece) for piece in whole.pieces]
-        assert shapes == [(3, 3), (3, 2), (2, 3), (2, 2)]
-
-
-def test_picture_of_a_large_filter():
-    whole = decomposition(Problem.of((1, 9, 9, 1), (1, 5, 4, 1)), winolab.dwm())
-    assert str(whole).splitlines() == [
-        "A A A B",
-        "A A A B",
-        "A A A B",
-        "C C C D",
-        "C C C D",
-        "",
-        "A  taps 0..2 × 0..2  F(2,3)⊗F(2,3)",
-        "B  taps 0..2 × 3  F(2,3)⊗direct",
-        "C  taps 3..4 × 0..2  F(2,2)⊗F(2,3)",
-        "D  taps 3..4 × 3  F(2,2)⊗direct",
-    ]
-
-
-def test_picture_of_phases():
-    whole = decomposition(Problem.of((1, 40, 1), (1, 7, 1), stride=2, dilation=3), winolab.dwm())
-    assert str(whole).splitlines() == [
-        "A C A C A C B",
-        "",
-        "A  taps 0..4:2  input phase 0  F(2,3)  (3 phases of the output)",
-        "B  taps 6  input phase 0  direct  (3 phases of the output)",
-        "C  taps 1..5:2  input phase 3  F(2,3)  (3 phases of the output)",
-    ]
-
-
-def test_more_pieces_than_letters_still_have_names():
-    whole = decomposition(Problem.of((1, 40, 1), (1, 30, 1)), winolab.dwm(1, 2))
-    assert str(whole).splitlines()[0].split()[25:28] == ["Z", "AA", "AB"]
-
-
 def test_text_round_trips():
     for algorithm in (winolab.dwm(), winolab.dwm((3, 2), 4), winolab.dwm(3, 2, points="best")):
         assert parse_algorithm(str(algorithm)) == algorithm
@@ -171,11 +117,6 @@ def test_errors_say_what_is_possible():
         winolab.conv_forward(np.ones((1, 9, 1)), np.ones((1, 3, 1)), algorithm="dwm:3x3:2x2")
     with pytest.raises(ValueError, match="spans 5 inputs"):
         winolab.conv_forward(np.ones((1, 4, 1)), np.ones((1, 5, 1)), algorithm="dwm:3:2")
-
-
-def test_a_stride_beyond_the_filter_reads_only_the_phases_it_needs():
-    whole = decomposition(Problem.of((1, 20, 1), (1, 2, 1), stride=4), winolab.dwm())
-    assert [c.phase for c in whole.cuts[0]] == [0, 1]
 
 
 @pytest.mark.parametrize(("n", "r"), [(2, 2), (2, 3), (4, 3)])
