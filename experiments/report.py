@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from experiments import texts, texts_dwm
+from experiments import figures, figures_winrs, texts, texts_dwm, texts_winrs
 from experiments.facts import ROOT, facts
-from experiments.figures import FIGURES
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
 
-TEXTS = texts.TEXTS | texts_dwm.TEXTS
+TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS
+FIGURES = figures.FIGURES | figures_winrs.FIGURES
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """
@@ -149,19 +149,17 @@ def _cells(cells: Sequence[Cell]) -> str:
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
+METRICS = (
+    "mare", "relative_rms", "predicted_relative_rms", "relative_bias", "max_abs", "bound_ratio",
+)  # fmt: skip
+
+
 def _measured(rows: Sequence[Row]) -> str:
     """Every variant's metrics over the table's rows, bias apart from RMS."""
     if "mare" not in rows[0]:  # counted, or measured in another metric: its cells say all
         return ""
     names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
-    metrics = (
-        "mare",
-        "relative_rms",
-        "predicted_relative_rms",
-        "relative_bias",
-        "max_abs",
-        "bound_ratio",
-    )
+    metrics = [m for m in METRICS if any(row.get(m) is not None for row in rows)]
     head = "<th>variant</th><th>data</th><th>rows</th>"
     head += "".join(f"<th>{m.replace('_', ' ')}</th>" for m in metrics)
     lines = []
@@ -169,7 +167,7 @@ def _measured(rows: Sequence[Row]) -> str:
         mine = [row for row in rows if row["variant"] == variant and row["data"] == data]
         cells = []
         for metric in metrics:
-            values = [float(row[metric]) for row in mine]
+            values = [float(row[metric]) for row in mine if row.get(metric) is not None]
             cells.append(f"<td>{number(min(values))} … {number(max(values))}</td>")
         lines.append(
             f"<tr><td>{escape(variant)}</td><td>{data}</td><td>{len(mine)}</td>"

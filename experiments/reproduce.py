@@ -23,6 +23,10 @@ from experiments import (
     lavin_gray_costs,
     points_study,
     report,
+    winrs,
+    winrs_counts,
+    winrs_grid,
+    winrs_timing,
 )
 from experiments.jobs import Row
 from experiments.report import number
@@ -46,6 +50,17 @@ TABLES = (
     im2col_winograd.TABLE3,
     im2col_winograd.FIGURE10,
     im2col_winograd.H100,
+    winrs_grid.TABLE2,
+    winrs_timing.TABLE3,
+    winrs.TABLE4,
+    winrs_counts.FIGURE2,
+    winrs_counts.FIGURE5,
+    winrs_counts.FIGURE6,
+    winrs_counts.FIGURE7,
+    winrs_grid.FIGURE9,
+    winrs.FIGURE12,
+    winrs.ZERO_MEAN,
+    winrs_timing.FRONTIER_TABLE,
     points_study.ROWS,
     points_study.LAYERS,
 )

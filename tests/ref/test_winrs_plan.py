@@ -121,7 +121,7 @@ def test_a_plan_takes_less_than_a_millisecond() -> None:
         c = 64 << int(rng.integers(0, 5))
         problems.append(layer(32 << int(rng.integers(0, 4)), o, c, f))
     plan(VGG16_2)
-    start = time.perf_counter()
+    start = time.process_time()
     for problem in problems:
         plan(problem, "rtx4090")
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0

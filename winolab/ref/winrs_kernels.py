@@ -150,16 +150,20 @@ def pair(
     pair covers the width without padding (criterion 2).
     """
     best, least = None, float("inf")
+    weight = {k: _weight(k, device) for k in (*choice, *others)}
+    slowness = {k: w / k.tile.r for k, w in weight.items()}
     for first in choice:
         r0 = first.tile.r
         for second in others:
+            if len(choice) > 1 and slowness[second] < slowness[first]:
+                continue  # the faster one takes the bulk
             units = width // r0
             while units and (width - units * r0) % second.tile.r:
                 units -= 1
             if not units:
                 continue
             rest = (width - units * r0) // second.tile.r
-            time = units * _weight(first, device) + rest * _weight(second, device)
+            time = units * weight[first] + rest * weight[second]
             if time < least:
                 least = time
                 best = Pair(first, units, second if rest else None, rest)
