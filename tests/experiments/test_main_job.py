@@ -1,0 +1,167 @@
+"""The main job's parts: sampled outputs, tallies, rows, cells; and its command."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments import im2col_winograd, lavin_gray, points_study
+from experiments.facts import ROOT
+from experiments.jobs import Job, run
+from experiments.outputs import MOMENTS, Outputs, Tally, Variant
+from experiments.tables import interval, select, stored, within
+from winolab.measure import DATA, FULL, Case
+from winolab.ref import convolution
+from winolab.ref.errors import compare
+
+SMALL = Case("gamma:8:6:3@paper", "2x7x12x8", "4x3x3", "1", data="u12", sample=FULL)
+VARIANTS = (
+    Variant("exact", "published"),
+    Variant("typed", "published", digits=7),
+    Variant("best", points="best"),
+    Variant("direct", "direct"),
+    Variant("tf32", "direct", precision="tf32"),
+)
+
+
+def test_a_tally_of_pieces_is_the_comparison_of_the_whole() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(1, 2, (5, 40)) * rng.choice([-1, 1], (5, 40))
+    y = truth + rng.normal(0, 1e-6, truth.shape)
+    tally = Tally()
+    for part in range(5):
+        tally.add(y[part], truth[part])
+    whole, metrics = compare(y, truth), tally.metrics()
+    for name in ("mare", "relative_rms", "max_abs", "max_relative", "mse", "bias", "relative_bias"):
+        assert abs(metrics[name] / getattr(whole, name) - 1) <= 1e-9
+    assert metrics["samples"] == tally.histogram.sum() == truth.size
+
+
+def test_nan_stays_nan_in_a_tally() -> None:
+    tally = Tally()
+    tally.add(np.array([1.0, np.nan]), np.array([1.0, 1.0]))
+    tally.add(np.array([1.0]), np.array([1.0]))
+    assert all(math.isnan(v) for k, v in tally.metrics().items() if k != "samples")
+
+
+def test_all_outputs_are_the_layer_and_their_truth_is_the_convolution() -> None:
+    outputs = Outputs(SMALL, 4, 2)
+    y = convolution.forward(outputs.x, outputs.w, outputs.problem)
+    truths = {v: truth for v, _, truth in outputs.run(VARIANTS)}
+    for truth in truths.values():
+        assert truth.size == y.size
+        np.testing.assert_allclose(np.sort(truth.ravel()), np.sort(y.ravel()), rtol=1e-13)
+
+
+def test_direct_variants_are_thinned_at_the_same_positions() -> None:
+    outputs = Outputs(SMALL, 4, 2)
+    thin = (VARIANTS[0], replace(VARIANTS[3], thin=5))
+    (_, _, every), (_, _, some) = outputs.run(thin)
+    np.testing.assert_array_equal(some, every[::5])
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_errors_keep_to_their_bounds_and_near_their_predictions(data: str) -> None:
+    """Padding, which predictions leave out, is 0; four filters share their rounding."""
+    outputs = Outputs(replace(SMALL, input="2x14x38x32", padding="0", data=data), 16, 4)
+    tallies = {variant: Tally() for variant in VARIANTS}
+    for variant, y, truth in outputs.run(VARIANTS):
+        tallies[variant].add(y, truth)
+    for variant, tally in tallies.items():
+        checked, _, _ = outputs.bounded(variant)
+        assert checked.worst_ratio <= 1
+        expected = outputs.predicted(variant).relative_rms
+        assert 0.6 <= tally.metrics()["relative_rms"] / expected <= 1.6
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_moments_are_those_of_the_data(data: str) -> None:
+    x, _ = replace(SMALL, input="8x64x64x32", data=data).tensors()
+    values = x.astype(np.float64)
+    error = 5 / math.sqrt(values.size)  # standard errors of mean and variance, five of them
+    assert abs(values.mean() - MOMENTS[data].mean) <= error
+    assert abs(values.var() / MOMENTS[data].variance - 1) <= 5 * error
+
+
+def test_a_job_s_rows_are_the_same_wherever_it_runs() -> None:
+    job = Job((("paper", "p"), ("table", "t")), replace(SMALL, sample="96"), VARIANTS, 4, 2)
+    here, there = run([job], 1), run([job, job], 2)
+    timeless = [{k: v for k, v in row.items() if k != "seconds"} for row in here]
+    for i in (0, len(here)):
+        again = there[i : i + len(here)]
+        assert [{k: v for k, v in row.items() if k != "seconds"} for row in again] == timeless
+    assert all(Case.of_row(row) for row in here)
+    json.dumps(here, allow_nan=False)
+
+
+def test_the_paper_s_shapes_have_cases() -> None:
+    jobs = im2col_winograd.jobs_table3(False)
+    assert len(jobs) == 36 * im2col_winograd.SEEDS
+    for job in jobs:
+        shape = dict(job.labels)["shape"]
+        assert "x".join(map(str, job.case.problem.y_shape)) == shape
+    assert len(lavin_gray.jobs(False)) == 15
+    for job in lavin_gray.jobs(True):
+        assert job.case.sample == FULL
+
+
+def test_an_interval_covers_the_mean() -> None:
+    rng = np.random.default_rng(1)
+    held = [low <= 0 <= high for _, low, high in (interval(rng.normal(size=4)) for _ in range(500))]
+    assert 430 <= sum(held) <= 470  # 450 expected, 3 standard deviations of 6.7
+    assert interval([2.0]) == (2.0, 2.0, 2.0)
+    assert within(1.2, 0.25) is True
+    assert within(None, 0.25) is None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lavin_gray.TABLE4,
+        im2col_winograd.TABLE3,
+        im2col_winograd.FIGURE10,
+        im2col_winograd.H100,
+        points_study.ROWS,
+        points_study.LAYERS,
+    ],
+    ids=lambda table: table.key,
+)
+def test_committed_rows_hold_what_the_report_says(table) -> None:
+    """No error above its bound, intervals enclose, verdicts as recorded."""
+    rows = select(stored(table.paper), table=table.name)
+    assert rows
+    assert all(row["bound_ratio"] <= 1 for row in rows if "bound_ratio" in row)
+    cells = table.cells(rows)
+    assert cells
+    assert all(cell.low <= cell.ours <= cell.high for cell in cells)
+
+
+def test_every_kernel_s_entry_of_table_3_agrees() -> None:
+    """Γ8 within 15 %, Γ16 with typed constants within 25 %, all 36 of them."""
+    cells = im2col_winograd.cells_table3(select(stored("im2col_winograd_2024"), table="table3"))
+    judged = [c for c in cells if c.agrees is not None and not c.column.startswith("CuGEMM")]
+    assert len(judged) == 36
+    assert all(c.agrees for c in judged)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fft_2013"], "unknown paper 'fft_2013'; expected one of"),
+        (["im2col_winograd_2024", "table9"], "im2col_winograd_2024 has no 'table9' here"),
+    ],
+)
+def test_what_is_not_there_is_named(arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.reproduce", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
