@@ -113,7 +113,10 @@ def test_the_paper_s_shapes_have_cases() -> None:
 
 def test_an_interval_covers_the_mean() -> None:
     rng = np.random.default_rng(1)
-    held = [low <= 0 <= high for _, low, high in (interval(rng.normal(size=4)) for _ in range(500))]
+    held = [
+        low <= 0 <= high
+        for _, low, high in (interval(rng.normal(size=4).tolist()) for _ in range(500))
+    ]
     assert 430 <= sum(held) <= 470  # 450 expected, 3 standard deviations of 6.7
     assert interval([2.0]) == (2.0, 2.0, 2.0)
     assert within(1.2, 0.25) is True
