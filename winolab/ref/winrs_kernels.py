@@ -7,8 +7,8 @@ from functools import cached_property, lru_cache
 
 from winolab.device import Device
 from winolab.nouns import Algorithm, Tile
+from winolab.ref.errors import noise_gain
 from winolab.ref.im2col import DIRECT
-from winolab.ref.transforms import transforms
 from winolab.ref.winograd import programs_of
 
 # WinRS, Figure 6; Ω2(1,1) is direct convolution. The figure's "Ω8(2,6)" cannot be: n + r − 1 = 7.
@@ -94,18 +94,10 @@ class Kernel:
 
 @lru_cache(maxsize=256)
 def error_ratio(tile: Tile, points: str = "best") -> float:
-    """Predicted relative RMS error on zero-mean data over direct convolution's: √(noise gain).
-
-    The noise gain of F(n, r) is (1/(n·r)) Σ_o Σ_j AT[o,j]²·‖G[j]‖²·‖BT[j]‖².
-    """
+    """Predicted relative RMS error on zero-mean data over direct convolution's: √(noise gain)."""
     if tile == DIRECT:
         return 1.0
-    t = transforms(tile.n, tile.r, points)
-    gain = sum(
-        sum(row[j] ** 2 for row in t.AT) * sum(v * v for v in t.G[j]) * sum(v * v for v in t.BT[j])
-        for j in range(t.alpha)
-    )
-    return float(gain / (t.n * t.r)) ** 0.5
+    return noise_gain(Algorithm("omega", (tile,), points)) ** 0.5
 
 
 def kernels(width: int, precision: str, points: str, admissible: bool = True) -> tuple[Kernel, ...]:

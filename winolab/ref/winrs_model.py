@@ -26,7 +26,7 @@ def seconds(problem: Problem, segments: Sequence[Segment], device: Device) -> fl
     """
     inputs, outputs = problem.in_channels // problem.groups, problem.out_channels // problem.groups
     kinds = Counter((s.kernel, s.size) for s in segments)
-    work = 0.0
+    work = longest = 0.0
     blocks = 0
     steps = -(-problem.batch // STEP)
     for (kernel, size), count in kinds.items():
@@ -36,10 +36,12 @@ def seconds(problem: Problem, segments: Sequence[Segment], device: Device) -> fl
         *leading, width = size
         units = math.prod(leading) * width // kernel.tile.r
         cycles = units * steps * kernel.step_cycles(device) + BLOCK_CYCLES
-        work += count * each * cycles / FILLED[kernel.resident]
+        cycles /= FILLED[kernel.resident]
+        work += count * each * cycles
+        longest = max(longest, cycles)
         blocks += count * each
     rounds = -(-blocks // device.multiprocessors)
-    compute = rounds * work / max(1, blocks) / device.clock
+    compute = max(longest, rounds * work / max(1, blocks)) / device.clock
     narrow = segments[0].kernel.precision == "fp16"
     weights = math.prod(problem.w_shape)
     moved = (2 if narrow else 4) * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
