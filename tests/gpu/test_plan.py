@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from winolab.device import H100
+from winolab.gpu.plan import DIRECTIONS, ROWS, VARIANTS, Correlation, Variant, plan
+from winolab.nouns import Problem, Tile, direct, gamma, winograd
+from winolab.ref import convolution
+
+GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
+GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
+
+
+def correlate(c: Correlation, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """What the kernels compute for one group, in integers: x (N, D, H, W, C), w (M, d, h, w, C)."""
+    y = np.zeros((c.batch, *c.output, c.out_channels), dtype=x.dtype)
+    for tap in np.ndindex(*c.filter):
+        for at in np.ndindex(*c.output):
+            place = [o + t - p for o, t, p in zip(at, tap, c.padding, strict=True)]
+            if all(0 <= i < size for i, size in zip(place, c.input, strict=True)):
+                y[(slice(None), *at)] += x[(slice(None), *place)] @ w[(slice(None), *tap)].T
+    return y
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
+    st.integers(0, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_both_directions_are_the_correlation_that_runs(sizes, padding, seed) -> None:
+    rng = np.random.default_rng(seed)
+    filter_ = tuple(r for _, r in sizes)
+    problem = Problem.of((2, *(n + r - 1 for n, r in sizes), 3), (2, *filter_, 3), padding=padding)
+    w = rng.integers(-4, 5, problem.w_shape)
+    ones = (1,) * (3 - len(sizes))
+    for direction, shape, oracle in (
+        ("forward", problem.x_shape, convolution.forward),
+        ("backward_data", problem.y_shape, convolution.backward_data),
+    ):
+        x = rng.integers(-4, 5, shape)
+        c = Correlation.of(problem, direction)
+        taps = w.reshape(w.shape[0], *ones, *filter_, w.shape[-1])
+        if c.rotated:
+            taps = np.flip(taps, (1, 2, 3)).swapaxes(0, 4)
+        got = correlate(c, x.reshape(2, *ones, *shape[1:]), taps)
+        expected = oracle(x.astype(float), w.astype(float), problem)
+        assert np.array_equal(got.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("alpha", VARIANTS)
+def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
+    for v in VARIANTS[alpha]:
+        assert v.shared_memory(alpha) <= H100.shared_memory
+        lane_m, lane_tiles = v.lane(alpha)
+        states = max(1, alpha // 8)
+        assert lane_m % 4 == 0
+        assert lane_tiles % 4 == 0
+        assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
+        assert lane_m % (4 * v.passes) == 0
+        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 65536
+
+
+@pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
+def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
+    lanes = v.kc // v.cpt
+    for rows in (1, *ROWS):
+        if v.bt // rows < 4:
+            continue
+        for share in (1, 2, 3, 5, 9):
+            stride = replace(v, rows=rows, share=share).v_stride
+            assert stride % 4 == 0
+            thread = np.arange(32)
+            banks = (thread % lanes * v.cpt * stride + thread // lanes) % 32
+            assert len(set(banks)) == 32
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("alpha", "n", "r"), GAMMAS)
+def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
+    for height, width, channels, out_channels in ((24, 3 * n, 64, 128), (7, 2 * n + 1, 13, 37)):
+        problem = Problem.of(
+            (5, height + r - 1, width + r - 1, channels), (out_channels, r, r, channels)
+        )
+        p = plan(problem, direction, H100, gamma(alpha, n, r))
+        c = p.correlation
+        assert p.tile == Tile(n, r)
+        assert p.shared_memory <= H100.shared_memory
+        assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
+        columns = p.variant.bt // p.variant.rows
+        assert p.items * p.variant.bn * p.variant.rows * columns >= (
+            p.columns * c.output[1] * c.out_channels
+        )
+        assert p.chunks * p.variant.kc >= c.channels
+        assert p.outer[1] % p.variant.share == 0
+        assert p.grid % p.variant.split == 0
+        assert p.grid <= H100.multiprocessors
+        assert p.variant.xvec == (1 if c.channels % p.variant.cpt else p.variant.cpt)
+        assert str(p).startswith(direction)
+        assert 0 < p.predicted < 1
+
+
+def test_the_planner_takes_the_papers_kernels() -> None:
+    for hw, channels, r, kernel in (
+        (48, 128, 3, "Γ8(6,3)"),
+        (64, 128, 5, "Γ8(4,5)"),
+        (64, 128, 9, "Γ16(8,9)"),
+        (64, 128, 1, "Γ1(1,1)"),
+    ):
+        problem = Problem.of((64, hw, hw, channels), (channels, r, r, channels), padding=r // 2)
+        assert plan(problem, "forward", H100).kernel == kernel
+
+
+def test_a_small_output_splits_its_summation() -> None:
+    problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
+    p = plan(problem, "forward", H100)
+    assert p.variant.split > 1
+    assert p.grid > p.items
+
+
+def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
+    problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
+    assert plan(problem, "forward", H100, aligned=False).variant.xvec == 1
+    assert plan(problem, "forward", H100, aligned=False).variant.yvec == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "algorithm", "message"),
+    [
+        ({"stride": 2}, None, "stride 1 and dilation 1"),
+        ({"dilation": 2}, None, "stride 1 and dilation 1"),
+        ({}, gamma(8, 4, 5), "5 taps; the filter is 3 wide"),
+        ({}, gamma(6, 4, 3), "have alpha 1, 4, 8, 16"),
+        ({}, winograd((4, 4), (3, 3)), "gamma and direct"),
+    ],
+)
+def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -> None:
+    problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8), **arguments)
+    with pytest.raises(ValueError, match=message):
+        plan(problem, "forward", H100, algorithm)
+
+
+def test_older_gpus_are_refused() -> None:
+    ampere = replace(H100, name="A100", compute_capability=(8, 0))
+    problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
+    with pytest.raises(ValueError, match=r"capability 8\.0"):
+        plan(problem, "forward", ampere)
+
+
+def test_plans_are_values() -> None:
+    problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
+    assert plan(problem, "forward", H100, direct()) == plan(problem, "forward", H100, direct())
+    assert plan(problem, "forward", H100) is plan(problem, "forward", H100)

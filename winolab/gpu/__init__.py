@@ -1,0 +1,1 @@
+"""The CUDA engine: plan, emit, launch. ``plan`` and ``emit`` need neither a GPU nor CuPy."""
