@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
 from experiments import figures, figures_winrs, texts, texts_dwm, texts_winrs
-from experiments.facts import ROOT, facts
+from experiments.facts import ROOT, facts, papers
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
 
@@ -27,6 +28,7 @@ table { border-collapse: collapse; font-size: .875rem; margin: 1rem 0; }
 th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 1px solid #999; font-weight: 600; } td { border-bottom: 1px solid #eee; }
 th:nth-child(-n+2), td:nth-child(-n+2), td.note, th.note { text-align: left; }
+td.note { white-space: normal; min-width: 14rem; }
 td.yes { color: #1a7f37; } td.no { color: #b42318; font-weight: 600; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
 figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .6rem; }
@@ -57,10 +59,16 @@ def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path = REPORT) -
 
 
 def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
-    row = next(row for _, rows in results for row in rows)
+    every = [row for _, rows in results for row in rows]
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    parts = [f"winolab {row['winolab']}", f"commit {row['commit']}", f"NumPy {row['numpy']}"]
-    parts += [f"Python {row['python']}", str(row["device"]), made]
+    parts = [
+        f"{name} {', '.join(dict.fromkeys(str(row[key]) for row in every))}"
+        for name, key in (
+            ("winolab", "winolab"), ("commit", "commit"), ("NumPy", "numpy"),
+            ("Python", "python"), ("on", "device"),
+        )
+    ]  # fmt: skip
+    parts.append(f"written {made}")
     return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
 
 
@@ -69,7 +77,7 @@ def _introduction() -> str:
 report that error for their kernels. Here each figure stands beside one that is computed from
 the algorithm's exact matrices alone: the same layers, the same distribution of data, every
 operation rounded as the hardware rounds it, in the order in which the kernel makes it. No GPU is
-involved, and no figure is fitted.</p>
+involved; where a constant was fitted to a paper, the section says so.</p>
 <dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
 zero-mean data outputs near zero make it meaningless.</dd>
 <dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
@@ -94,11 +102,15 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
 
 
 def _where(table: Table) -> str:
-    name = table.name.replace("table", "Table ").replace("figure", "Figure ")
-    if table.paper == "points":
-        return f"points, {name}"
+    name = table.name.replace("_", " ")
+    for word in ("table", "figure", "equation"):
+        name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
+    if table.paper not in papers():
+        return f"{table.paper}, {name}"
     paper = facts(table.paper)["paper"]
-    return f"{paper['authors'].split(',')[0]} et al. {paper['year']}, {name}"
+    names = [author.split(". ")[-1].strip() for author in paper["authors"].split(",")]
+    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{who} {paper['year']}, {name}"
 
 
 def _anchor(table: Table) -> str:
@@ -139,12 +151,14 @@ def _cells(cells: Sequence[Cell]) -> str:
     ]
     shown = [(name, of) for name, of in columns if any(of(c) for c in cells)]
     head = "".join(f"<th>{name}</th>" for name, _ in shown)
-    head += '<th>agrees</th><th class="note"></th>'
+    judged = any(c.agrees is not None for c in cells)
+    head += ("<th>agrees</th>" if judged else "") + '<th class="note"></th>'
     lines = []
     for cell in cells:
         values = "".join(f"<td>{of(cell)}</td>" for _, of in shown)
         verdict = {True: '<td class="yes">yes</td>', False: '<td class="no">no</td>'}
         agrees = "<td></td>" if cell.agrees is None else verdict[bool(cell.agrees)]
+        agrees = agrees if judged else ""
         lines.append(f'<tr>{values}{agrees}<td class="note">{escape(cell.note)}</td></tr>')
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 

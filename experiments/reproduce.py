@@ -30,7 +30,7 @@ from experiments import (
 )
 from experiments.jobs import Row
 from experiments.report import number
-from experiments.tables import Cell, Table, store
+from experiments.tables import Cell, Table, select, store, stored
 from winolab.environment import cores
 
 TABLES = (
@@ -146,7 +146,10 @@ def main(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
 ) -> None:
-    """Regenerate tables, print them beside the papers' numbers, and write results/report.html."""
+    """Regenerate tables, print them beside the papers' numbers, and write results/report.html.
+
+    The report also has the tables that are not regenerated, from the rows kept of them.
+    """
     console = Console(stderr=as_json)
     if not console.is_terminal:
         console = Console(stderr=as_json, width=WIDTH)
@@ -171,7 +174,9 @@ def main(
                 print(json.dumps({"paper": found.paper, "table": found.name, **_fields(cell)}))
         else:
             console.print(shown(found, cells), "")
-    path = report.write(results)
+    path = report.write(
+        [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
+    )
     seconds = time.perf_counter() - started
     console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
 
