@@ -34,7 +34,7 @@ def _table4(cells: Sequence[Cell]) -> list[str]:
         "What disagrees are the Winograd columns of the two layers with 512 channels, where the "
         "paper's errors stop growing with the channels. With partial sums of 256 channels, which "
         f"changes no other layer, {ratios(blocks)}.",
-        "Direct convolution's maxima lie nine to ten standard deviations out: an error grows with "
+        "Direct convolution's maxima lie some ten standard deviations out: an error grows with "
         "the partial sums it was made on, so that the largest outputs carry the largest errors and "
         "the tail is exponential rather than normal. A maximum over a sample therefore says little "
         "without its size.",
