@@ -16,6 +16,7 @@ from winolab.nouns import (
 )
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.decompose import decomposition
+from winolab.ref.search import best_points
 from winolab.ref.transforms import Transforms, transforms
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Tile",
     "Transforms",
     "arithmetic",
+    "best_points",
     "conv_backward_data",
     "conv_backward_filter",
     "conv_forward",
