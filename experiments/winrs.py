@@ -107,6 +107,7 @@ WITHOUT = {
     "one segment": {"segments": 1},
     "plain sum of buckets": {"compensated": False},
     "no scaling": {"scaling": None},
+    "scaling by powers of two": {"scaling": "power_of_two"},
     "FP32 sums": {"precision": f"fp16,{FP32_SUMS}"},
 }
 LENGTHS = (
