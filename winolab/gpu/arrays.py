@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from winolab.gpu import launch
@@ -114,8 +116,7 @@ class Torch:
 
     def stream(self, array: Any) -> AbstractContextManager:
         torch = _torch()
-        pointer = torch.cuda.current_stream(array.device).cuda_stream
-        return launch.cupy().cuda.ExternalStream(pointer)
+        return _stream(torch.cuda.current_stream(array.device).cuda_stream)
 
     def channels_last(self, array: Any) -> Any:
         return array.movedim(1, -1)
@@ -140,6 +141,25 @@ class Torch:
 
     def like(self, result: Any, given: Any) -> Any:
         return result.contiguous() if given.is_contiguous() else result
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """A stream's address, behind the protocol by which libraries exchange streams."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+@lru_cache(maxsize=64)
+def _stream(address: int) -> Any:
+    """CuPy's view of a stream; from CuPy 14 on ExternalStream is deprecated."""
+    cuda = launch.cupy().cuda
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_Handle(address))
+    return cuda.ExternalStream(address)
 
 
 def _torch() -> Any:

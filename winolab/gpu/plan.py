@@ -22,6 +22,7 @@ ARCHITECTURE = (9, 0)  # the bulk copies and register reallocation of kernels/pi
 # per state, an item has a prologue and an epilogue (cycles).
 OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, 6000
 LAUNCH_SECONDS = 6e-6
+CLUSTER_SHARE = 0.88
 
 
 @dataclass(frozen=True)
@@ -339,7 +340,9 @@ def _plan(
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
     outer = math.prod(correlation.filter) // tile.r
     chunks = -(-correlation.channels // variant.kc)
-    slots = max(1, device.multiprocessors // variant.split)
+    # Clusters of 4 and more leave multiprocessors of a GPC idle that do not make up another one.
+    usable = device.multiprocessors * (CLUSTER_SHARE if variant.split > 2 else 1)
+    slots = max(1, int(usable / variant.split))
     grid = variant.split * max(1, min(items, slots))
     workspace = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
