@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from experiments import bench_dwm, im2col_winograd
+from experiments import bench_dwm, bench_winrs, im2col_winograd
 from experiments.facts import ROOT
 from experiments.outputs import Outputs
 from winolab.environment import provenance
@@ -202,6 +202,7 @@ def main(
         "direct": lambda: direct(rounds),
         "simulated": lambda: simulated(rounds),
         "dwm": lambda: bench_dwm.rates(interleaved, rounds),
+        "winrs": lambda: bench_winrs.planning(interleaved, rounds),
     }
     where = provenance()
     rows = [row | where for measure in parts.values() for row in measure()]
