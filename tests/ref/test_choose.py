@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,7 @@ def test_the_front_has_no_choice_that_another_beats():
     assert gains[-1] == 1
 
 
-def partitions(taps, pieces, most):
+def partitions(taps: int, pieces: int, most: int) -> Iterator[tuple[int, ...]]:
     if not pieces:
         if not taps:
             yield ()

@@ -1,5 +1,6 @@
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def cases(draw, most=6):
 @given(cases())
 def test_every_direction_is_direct_convolution(case):
     x, w, keywords, algorithm = case
-    run = dict(keywords, precision="exact")
+    run: dict[str, Any] = dict(keywords, precision="exact")
     y = winolab.conv_forward(x, w, **run)
     assert np.array_equal(winolab.conv_forward(x, w, algorithm=algorithm, **run), y)
     dy = np.arange(y.size).reshape(y.shape) % 7 - 3
@@ -59,7 +60,7 @@ def test_every_direction_is_direct_convolution(case):
 def test_gradients_are_adjoint(case):
     """⟨y, dy⟩ = ⟨x, dx⟩ = ⟨w, dw⟩, exactly, with no oracle."""
     x, w, keywords, algorithm = case
-    run = dict(keywords, precision="exact", algorithm=algorithm)
+    run: dict[str, Any] = dict(keywords, precision="exact", algorithm=algorithm)
     y = winolab.conv_forward(x, w, **run)
     dy = np.arange(y.size).reshape(y.shape) % 5 - 2
     product = (y * dy).sum()
@@ -125,7 +126,7 @@ def test_gradients_of_one_tile_are_equation_6(n, r):
     t = winolab.transforms(n, r, "paper")
     AT, G, BT = (np.array(m, dtype=object) for m in (t.AT, t.G, t.BT))
     d, g, dy = (np.arange(1, 1 + size) ** 2 % 11 - 4 for size in (n + r - 1, r, n))
-    run = {"precision": "exact", "algorithm": winolab.dwm(r, n)}
+    run: dict[str, Any] = {"precision": "exact", "algorithm": winolab.dwm(r, n)}
     x, w, y = d.reshape(1, -1, 1), g.reshape(1, -1, 1), dy.reshape(1, -1, 1)
     dx = winolab.conv_backward_data(y, w, x.shape, **run)
     assert (dx.ravel() == BT.T.dot(G.dot(g) * AT.T.dot(dy))).all()
