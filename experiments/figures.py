@@ -184,6 +184,7 @@ def rows_gain(rows: Sequence[Row]) -> Figure:
     """A panel a kind of data: error over that of the best points, every tile."""
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     figure, panels = _panels(2, 3, (11, 6.4))
+    panels.pop().set_axis_off()
     cells = points_study.cells_rows(rows)
     order = [v.name for v in points_study.VARIANTS] + [points_study.TYPED.name]
     order.remove(points_study.BEST)

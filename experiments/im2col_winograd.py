@@ -168,7 +168,7 @@ def jobs_figure10(full: bool) -> list[Job]:
             continue
         for shape in column["shapes"][: len(FIGURE_CHANNELS)]:
             for seed in range(1 if full else 2):
-                case = case_of(column, shape, full, seed, 512 * n * 8)
+                case = case_of(column, shape, full, seed, 256 * n * 8)
                 labels = {
                     "paper": PAPER,
                     "table": "figure10",
@@ -177,7 +177,7 @@ def jobs_figure10(full: bool) -> list[Job]:
                 }
                 variants = (TYPED, EXACT, BEST, DIRECT, TF32)
                 found.append(
-                    Job(tuple(labels.items()), case, variants, 512, 8, "relative", histogram=True)
+                    Job(tuple(labels.items()), case, variants, 256, 8, "relative", histogram=True)
                 )
     return found
 

@@ -11,12 +11,13 @@ from experiments.im2col_winograd import DIGITS
 from experiments.jobs import Job, Row
 from experiments.outputs import Variant
 from experiments.tables import Cell, Table, interval, select
-from winolab.measure import DATA, FULL, Case
+from winolab.measure import FULL, Case
 
 PAPER = "points"
 TILES = ("gamma:8:6:3", "gamma:8:4:5", "gamma:16:10:7", "gamma:16:8:9")
 ROW_SEEDS = 10
-LAYER_SEEDS = 3
+KINDS = ("u12", "u11", "normal", "relu", "wide")
+LAYER_SEEDS = 2
 CHANNELS = (64, 128, 256, 512)
 LAYER = "gamma:16:8:9"
 # The least gain asked of the default points at α = 16, on a row over 64 channels.
@@ -38,7 +39,7 @@ def jobs_rows(full: bool) -> list[Job]:
     found = []
     for text in TILES:
         _, alpha, n, r = text.split(":")
-        for data in DATA:
+        for data in KINDS:
             for seed in range(ROW_SEEDS):
                 case = Case(
                     f"{text}@paper", f"4x{8 * int(n) + int(r) - 1}x64", f"16x{r}",
@@ -59,7 +60,7 @@ def cells_rows(rows: Sequence[Row]) -> list[Cell]:
     """How many times less the best points lose than each other way, seed by seed."""
     found = []
     for text in TILES:
-        for data in DATA:
+        for data in KINDS:
             mine = select(rows, tile=text, kind=data)
             if mine:
                 found += _gains(text, data, mine)

@@ -176,7 +176,7 @@ TEXTS = {
         "The papers on α = 16 interpolate at 0, ±1, ±2, ±½, ±3, ±⅓, ±4, ±¼ and infinity.",
         "F(n, r) on rows over 64 channels, all outputs, ten seeds, for the papers' and for the "
         "best points known, in the published order of operations and in winolab's, on data that "
-        "are positive (u12, u01), zero-mean (u11, normal), after ReLU (relu) and of wide exponents "
+        "are positive (u12), zero-mean (u11, normal), after ReLU (relu) and of wide exponents "
         "(wide). Positive data are judged by the mean relative error, others by the relative RMS.",
         "ours: error over that of the best points with the same data; low and high: 90 % interval.",
         _rows,
