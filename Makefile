@@ -1,6 +1,6 @@
 # Every target does its own set-up: Python 3.11 to 3.13 with venv, and make, are all that a machine needs.
 #   make reproduce          the papers' tables beside our numbers, and results/report.html
-#   make reproduce FULL=1   every output computed, none sampled
+#   make reproduce ALL=1    the tables that take minutes too; FULL=1: every output, none sampled
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .PHONY: reproduce test lint types notebooks bench wheel clean
 
 reproduce: $(VENV)/.has-experiments
-	$(BIN)/winolab reproduce $(if $(FULL),--full)
+	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
 
 test: $(VENV)/.has-dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)

@@ -65,9 +65,25 @@ TABLES = (
     points_study.LAYERS,
 )
 
+# Tables that take minutes: regenerated where their paper is named, or with --all.
+LONG = (
+    dwm.TABLE1,
+    dwm.TABLE2,
+    dwm.TABLE7,
+    frontier.FRONTIER,
+    winrs.TABLE4,
+    winrs.FIGURE12,
+    winrs.ZERO_MEAN,
+)
 
-def chosen(paper: str | None, table: str | None) -> list[Table]:
-    """The tables of that paper and name. Raises ValueError naming those there are."""
+
+def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:
+    """The tables of that paper and name; without a name and ``every``, all but the LONG ones.
+
+    Raises ValueError naming the papers and tables there are.
+    """
+    if paper is None and not every:
+        return [t for t in TABLES if t not in LONG]
     papers = list(dict.fromkeys(t.paper for t in TABLES))
     if paper is not None and paper not in papers:
         raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers)}")
@@ -142,6 +158,7 @@ def main(
     paper: Annotated[str | None, typer.Argument(help="A paper, as --list names it.")] = None,
     table: Annotated[str | None, typer.Argument(help="One of its tables.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name papers and tables.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
     full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
@@ -154,7 +171,7 @@ def main(
     if not console.is_terminal:
         console = Console(stderr=as_json, width=WIDTH)
     try:
-        tables = chosen(paper, table)
+        tables = chosen(paper, table, every or list_)
     except ValueError as error:
         print(f"winolab: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -178,6 +195,9 @@ def main(
         [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
     )
     seconds = time.perf_counter() - started
+    if paper is None and not every:
+        names = ", ".join(t.key for t in LONG)
+        console.print(f"In the report from kept rows (--all regenerates them): {names}")
     console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
 
 

@@ -233,6 +233,7 @@ def reproduce(
     list_: Annotated[
         bool, typer.Option("--list", help="Name the papers and their tables.")
     ] = False,
+    every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Compute all outputs, no sample.")] = False,
     workers: Annotated[
         int | None,
@@ -245,7 +246,7 @@ def reproduce(
     Needs the checkout (papers/ and experiments/ are not in the wheel) and the extra "experiments".
     """
     root = environment.experiments()
-    flags = {"--list": list_, "--full": full, "--json": as_json}
+    flags = {"--list": list_, "--all": every, "--full": full, "--json": as_json}
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []

@@ -15,6 +15,7 @@ from experiments import im2col_winograd, lavin_gray, points_study
 from experiments.facts import ROOT
 from experiments.jobs import Job, run
 from experiments.outputs import MOMENTS, Outputs, Tally, Variant
+from experiments.reproduce import LONG, chosen
 from experiments.tables import interval, select, stored, within
 from winolab.measure import DATA, FULL, Case
 from winolab.ref import convolution
@@ -168,3 +169,10 @@ def test_what_is_not_there_is_named(arguments: list[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_main_job_leaves_out_only_the_long_tables() -> None:
+    main, every = chosen(None, None, every=False), chosen(None, None)
+    assert set(every) - set(main) == set(LONG)
+    for table in LONG:
+        assert chosen(table.paper, table.name, every=False) == [table]
