@@ -9,7 +9,7 @@ TILES = st.builds(Tile, st.integers(1, 16), st.integers(1, 16))
 
 
 def test_figure_7_of_im2col_winograd():
-    """Filter width 3: Γ8(6,3) takes the largest part 6 divides, Γ4(2,3) the next, direct the rest."""
+    """Width 3: Γ8(6,3) takes the largest part 6 divides, Γ4(2,3) the next, direct the rest."""
     cut = [(s.start, s.outputs, str(s.tile)) for s in segments(23, Tile(6, 3))]
     assert cut == [(0, 18, "F(6,3)"), (18, 4, "F(2,3)"), (22, 1, "F(1,1)")]
 
