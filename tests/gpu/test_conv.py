@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.gpu import conv, launch
-from winolab.gpu.plan import DIRECTIONS, VARIANTS
+from winolab.gpu.plan import DIRECTIONS, VARIANTS, plan
 from winolab.nouns import Algorithm, Problem, direct, gamma, parse_algorithm
 from winolab.ref.errors import noise_gain
 
@@ -73,7 +73,8 @@ def check(direction, problem, algorithm: Algorithm | None, variant=None, seed=0)
     error = float(cp.sqrt(cp.mean((out - expected) ** 2) / cp.mean(expected**2)))
     # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
-    gain = noise_gain(algorithm or gamma(8, 6, 3))
+    tile = plan(problem, direction, launch.device(0), algorithm).tile
+    gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
     assert error <= 3 * 0.30 * 2**-24 * math.sqrt((terms + 32) * gain)
 
 

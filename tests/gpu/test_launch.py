@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from winolab.gpu import launch, nvrtc
+from winolab.gpu.emit import _kernel
 from winolab.gpu.launch import FILTER_PARAMS, PARAMS
 
 
@@ -21,16 +22,11 @@ def c_fields(struct: str, source: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("struct", "file", "dtype"),
+    ("struct", "file", "fields"),
     [("Params", "gamma", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
 )
-def test_parameters_lie_as_the_kernels_read_them(struct, file, dtype) -> None:
-    from winolab.gpu.emit import _kernel
-
-    assert c_fields(struct, _kernel(file)) == list(dtype.names)
-    assert dtype.itemsize % 8 == 0
-    for name in dtype.names:
-        assert dtype.fields[name][1] % dtype.fields[name][0].itemsize == 0
+def test_parameters_lie_as_the_kernels_read_them(struct, file, fields) -> None:
+    assert c_fields(struct, _kernel(file)) == [name for name, _ in fields]
 
 
 def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:

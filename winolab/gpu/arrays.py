@@ -6,7 +6,7 @@ import importlib
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from winolab.gpu import launch
@@ -162,6 +162,7 @@ def _stream(address: int) -> Any:
     return cuda.ExternalStream(address)
 
 
+@cache
 def _torch() -> Any:
     return importlib.import_module("torch")
 

@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -26,27 +27,30 @@ from winolab.nouns import Tile
 
 log = logging.getLogger("winolab.gpu")
 
-POINTER, LONG, INT = np.uint64, np.int64, np.int32
+POINTER, LONG, INT = "Q", "q", "i"  # as struct packs them
+Field = tuple[str, str]
 # The kernels' parameter structs, field for field.
-FILTER_PARAMS = np.dtype(
-    [("w", POINTER), ("u", POINTER)]
-    + [(f"{name}_stride", LONG) for name in ("m", "c", "depth", "row", "width")]
-    + [(n, INT) for n in ("out_channels", "channels", "taps", "taps_height", "taps_width")]
-    + [("chunks", INT)],
-    align=True,
-)
-PARAMS = np.dtype(
-    [("x", POINTER), ("u", POINTER), ("y", POINTER)]
-    + [(n, LONG) for n in ("x_batch", "x_depth", "x_row", "y_batch", "y_depth", "y_row")]
-    + [("x_pixel", INT), ("y_pixel", INT)]
-    + [
+FILTER_PARAMS: list[Field] = [
+    *((name, POINTER) for name in ("w", "u")),
+    *((f"{name}_stride", LONG) for name in ("m", "c", "depth", "row", "width")),
+    *((name, INT) for name in ("out_channels", "channels")),
+    *((name, INT) for name in ("taps", "taps_height", "taps_width", "chunks")),
+]
+PARAMS: list[Field] = [
+    *((name, POINTER) for name in ("x", "u", "y")),
+    *((f"{array}_{name}", LONG) for array in "xy" for name in ("batch", "depth", "row")),
+    *((name, INT) for name in ("x_pixel", "y_pixel")),
+    *(
         (f"{what}{dimension}", INT)
         for what in ("", "out_", "pad_", "taps_")
         for dimension in ("depth", "height", "width")
-    ]
-    + [(n, INT) for n in ("channels", "out_channels", "tiles_width", "columns")]
-    + [(n, INT) for n in ("chunks", "blocks_m", "blocks_row", "items")],
-    align=True,
+    ),
+    *((name, INT) for name in ("channels", "out_channels", "tiles_width", "columns")),
+    *((name, INT) for name in ("chunks", "blocks_m", "blocks_row", "items")),
+]
+# Trailing "0q" pads to the alignment of the widest field, as C does.
+FILTER_PACKER, PACKER = (
+    Struct("@" + "".join(kind for _, kind in fields) + "0q") for fields in (FILTER_PARAMS, PARAMS)
 )
 FILTER_M, FILTER_C = 32, 8
 
@@ -125,7 +129,8 @@ def run_filter(plan: Plan, group: int, w: FilterView, u: int, index: int) -> Non
         taps = [-s for s in taps]
         m_stride, c_stride = c_stride, m_stride
     depth, height, width = plan.outer
-    params = np.array(
+    params = _packed(
+        FILTER_PACKER,
         (
             address,
             u,
@@ -139,7 +144,6 @@ def run_filter(plan: Plan, group: int, w: FilterView, u: int, index: int) -> Non
             width,
             plan.chunks,
         ),
-        FILTER_PARAMS,
     )
     kernels = load(plan.tile, plan.points, v, index)
     grid = (
@@ -154,7 +158,8 @@ def run(plan: Plan, group: int, x: View, u: int, y: View, index: int) -> None:
     """Launch the main kernel for ``group`` on CuPy's current stream."""
     c = plan.correlation
     x, y = x.offset(group * c.channels), y.offset(group * c.out_channels)
-    params = np.array(
+    params = _packed(
+        PACKER,
         (
             x.address,
             u,
@@ -176,7 +181,6 @@ def run(plan: Plan, group: int, x: View, u: int, y: View, index: int) -> None:
             plan.blocks_row,
             plan.items,
         ),
-        PARAMS,
     )
     kernels = load(plan.tile, plan.points, plan.variant, index)
     kernels.gamma((plan.grid,), (THREADS,), (params,), shared_mem=plan.shared_memory)
@@ -208,6 +212,11 @@ def load(tile: Tile, points: str, variant: Variant, index: int) -> Kernels:
             gamma = module.get_function("winolab_gamma")
         gamma.max_dynamic_shared_size_bytes = variant.shared_memory(tile.alpha)
         return Kernels(module.get_function("winolab_filter"), gamma)
+
+
+def _packed(packer: Struct, values: tuple[int, ...]) -> np.ndarray:
+    """A struct as CuPy passes one by value: an array of one element without fields."""
+    return np.frombuffer(packer.pack(*values), f"V{packer.size}")
 
 
 def cubin(source: str, arch: str, title: str) -> Path:
