@@ -18,8 +18,9 @@ from experiments.winrs_accuracy import (
 )
 from experiments.winrs_grid import BATCHES, CHANNELS, PAPER, Layer
 from winolab.nouns import Tile
+from winolab.ref.errors import ADMISSIBLE
 from winolab.ref.im2col import DIRECT
-from winolab.ref.winrs_kernels import ADMISSIBLE, TILES
+from winolab.ref.winrs_kernels import TILES
 
 Row = dict[str, Any]
 

@@ -55,7 +55,8 @@ def conv_forward(
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
     of the kernels. ``out`` receives the result; ``out_dtype`` is the result's type where there is
     no ``out``, by default x's, or object for "exact" and "mp". ``workspace_limit`` (bytes) and
-    ``deterministic`` bind the kernels: the reference takes no workspace and repeats every bit.
+    ``deterministic`` bind the kernels: the reference takes no workspace and repeats every bit, and
+    so do the present kernels, which take no limit.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
@@ -186,6 +187,12 @@ def _run_kernels(direction: str, named: dict[str, Any], problem: Problem, option
         raise ValueError(
             f"{direction} has no CUDA kernel yet; copy the arrays to NumPy to run the reference"
         )
+    for name in ("out_dtype", "workspace_limit"):
+        if getattr(options, name) is not None:
+            raise ValueError(
+                f"{name} is not served by the CUDA kernels, which return float32 and take the "
+                "transformed filter as workspace; leave it out"
+            )
     algorithm = options.algorithm
     return compute(
         *named.values(),

@@ -10,7 +10,8 @@ import pytest
 
 from winolab.device import DATASHEETS
 from winolab.nouns import Problem, Tile
-from winolab.ref.winrs_kernels import Kernel, Pair, error_ratio, kernels, pair
+from winolab.ref.errors import error_ratio
+from winolab.ref.winrs_kernels import Kernel, Pair, kernels, pair
 from winolab.ref.winrs_plan import plan, segment_blocks
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from winolab.device import Device
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.errors import ADMISSIBLE, error_ratio
 
 DIRECTIONS = ("forward", "backward_data")
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
@@ -166,7 +167,7 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(32, 32, 3, 2, 1, 2),
     ),
 }
-# Filter widths for which the planner takes each alpha by itself: Im2col-Winograd's kernels.
+# Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 SPLITS = (1, 2, 4, 8)
 ROWS = (2, 4, 8, 16)
@@ -250,8 +251,10 @@ def plan(
     """The fastest predicted Plan for ``direction`` of ``problem``.
 
     ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
-    planner choose the tile, with the best points. ``aligned`` says whether the arrays allow vector
-    loads. ``variant`` fixes the block shape. Raises ValueError where nothing can run, and says why.
+    planner choose the tile, with the best points, among those whose predicted error is at most
+    ADMISSIBLE times direct's: α = 16 has to be asked for. ``aligned`` says whether the arrays
+    allow vector loads. ``variant`` fixes the block shape. Raises ValueError where nothing can run,
+    and says why.
     """
     if device.compute_capability < ARCHITECTURE:
         major, minor = device.compute_capability
@@ -278,8 +281,8 @@ def plan(
 def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
     width = correlation.filter[2]
     if algorithm is None:
-        alphas = (a for a in (4, 8, 16) if width in WIDTHS[a])
-        return (Tile(1, 1), *(Tile(a - width + 1, width) for a in alphas))
+        tiles = (Tile(a - r + 1, r) for a in WIDTHS for r in WIDTHS[a] if width % r == 0)
+        return (Tile(1, 1), *(t for t in tiles if error_ratio(t) <= ADMISSIBLE))
     if algorithm.kind == "direct":
         return (Tile(1, 1),)
     if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.nouns import Algorithm
+from winolab.nouns import Algorithm, Tile
 from winolab.ref.bounds import bound
 from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.roundings import matrix_of
@@ -131,3 +132,13 @@ def noise_gain(algorithm: Algorithm) -> float:
         states = (at**2).sum(axis=0) * (g**2).sum(axis=1) * (bt**2).sum(axis=1)
         gain *= float(states.sum()) / (tile.n * tile.r)
     return gain
+
+
+# A kernel that the planners may choose unasked loses at most this many times direct's error.
+ADMISSIBLE = 10.0
+
+
+@lru_cache(maxsize=256)
+def error_ratio(tile: Tile, points: str = "best") -> float:
+    """Predicted relative RMS error on zero-mean data over direct convolution's: √(noise gain)."""
+    return noise_gain(Algorithm("gamma", (tile,), points)) ** 0.5

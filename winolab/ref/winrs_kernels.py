@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 from winolab.device import Device
 from winolab.nouns import Algorithm, Tile
-from winolab.ref.errors import noise_gain
+from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.im2col import DIRECT
 from winolab.ref.winograd import programs_of
 
@@ -29,8 +29,6 @@ BLOCKS = {
 }
 STEP = 8  # images of one step of the main loop: BK
 THREADS = 256
-# Times direct's predicted relative RMS error on zero-mean data that a kernel may have.
-ADMISSIBLE = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,6 @@ class Kernel:
         """Multiply-adds of direct convolution a cycle and multiprocessor: a pair's weights."""
         bn, bm = self.block
         return STEP * bn * bm * self.tile.n * self.tile.r / self.step_cycles(device)
-
-
-@lru_cache(maxsize=256)
-def error_ratio(tile: Tile, points: str = "best") -> float:
-    """Predicted relative RMS error on zero-mean data over direct convolution's: √(noise gain)."""
-    if tile == DIRECT:
-        return 1.0
-    return noise_gain(Algorithm("omega", (tile,), points)) ** 0.5
 
 
 def kernels(width: int, precision: str, points: str, admissible: bool = True) -> tuple[Kernel, ...]:
