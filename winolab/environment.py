@@ -67,7 +67,12 @@ def experiments() -> Path:
 
 @cache
 def commit() -> str | None:
-    """The checkout's commit, with "+" where files differ from it; None outside a checkout."""
+    """The checkout's commit, with "+" where files differ from it; None outside a checkout.
+
+    WINOLAB_COMMIT names it on a machine that has the files without their history.
+    """
+    if named := os.environ.get("WINOLAB_COMMIT"):
+        return named
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
