@@ -1,14 +1,19 @@
 """The README's numbers, written from rows: ``python -m experiments.readme``.
 
-Between the two marks of README.md stand the tables that the committed rows give and how many of
-each table's numbers agree with the paper's. A test fails where the README says anything else.
+Between the two marks of README.md stand how many of each table's numbers agree with the paper's,
+and what the kernels reach, from the committed rows. A test fails where the README says anything
+else.
 """
 
 from __future__ import annotations
 
-from experiments.facts import ROOT, facts
+import json
+
+from experiments.facts import ROOT
+from experiments.report import cited
 from experiments.reproduce import TABLES
-from experiments.tables import stored
+from experiments.tables import RESULTS, stored
+from winolab.nouns import parse_algorithm
 
 README = ROOT / "README.md"
 MARKS = "<!-- rows -->\n", "<!-- /rows -->"
@@ -25,8 +30,39 @@ def generated() -> str:
         if judged:
             agreed = sum(bool(cell.agrees) for cell in judged)
             count = f"{agreed} of {len(judged)} agree"
-            lines.append(f"| {_paper(table.paper)}{table.title} | {count} | {table.tolerance} |")
-    return "\n".join([*lines, ""])
+            lines.append(f"| {cited(table)}: {table.title} | {count} | {table.tolerance} |")
+    return "\n".join([*lines, "", *_kernels(), ""])
+
+
+def _kernels() -> list[str]:
+    """Throughput of the FP32 kernels on the shapes of the published kernels' measurements."""
+    rows = [json.loads(line) for line in (RESULTS / "throughput.jsonl").read_text().splitlines()]
+    chosen = [
+        row
+        for row in rows
+        if (row["layers"], row["direction"], row["l2"]) == ("dragon", "forward", "cold")
+    ]
+    top, device = chosen[0]["sgemm_tflops"], chosen[0]["device"]
+    lines = [
+        f"FP32 kernels on an {device}, effective TFLOPS with cold L2 and the filter transform "
+        f"counted, median of {chosen[0]['rounds']} interleaved rounds; PyTorch without TF32, "
+        f"cudnn.benchmark on, its faster layout; SGEMM {top:.1f} in the same run "
+        "(`python -m experiments.throughput`):",
+        "",
+        "| kernel | input | ours | of Φ·SGEMM | PyTorch | relative RMS error |",
+        "|---|---|---|---|---|---|",
+    ]
+    for ours in (row for row in chosen if row["method"] == "winolab"):
+        same = [row for row in chosen if row["input"] == ours["input"]]
+        same = [row["tflops"] for row in same if row["filter"] == ours["filter"]
+                and row["method"].startswith("torch")]  # fmt: skip
+        (tile,) = parse_algorithm(ours["algorithm"]).tiles
+        share = ours["tflops"] / (tile.n * tile.r / tile.alpha * top)
+        lines.append(
+            f"| {ours['algorithm']} | {ours['input']} | {ours['tflops']:.1f} | {share:.2f} "
+            f"| {max(same):.1f} | {ours['relative_rms_u11']:.1e} |"
+        )
+    return lines
 
 
 def written(text: str) -> str:
@@ -34,14 +70,6 @@ def written(text: str) -> str:
     before, rest = text.split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     return before + MARKS[0] + generated() + MARKS[1] + after
-
-
-def _paper(key: str) -> str:
-    try:
-        paper = facts(key)["paper"]
-    except ValueError:
-        return ""
-    return f"{paper.get('authors', paper['title']).split(',')[0]} {paper['year']}: "
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
         judged = [c for c in cells[table.key] if c.agrees is not None]
         agreed = sum(bool(c.agrees) for c in judged)
         rows.append(
-            f'<tr><td><a href="#{_anchor(table)}">{escape(_where(table))}</a></td>'
+            f'<tr><td><a href="#{_anchor(table)}">{escape(cited(table))}</a></td>'
             f"<td>{escape(table.title)}</td><td>{agreed} of {len(judged)}</td>"
             f'<td class="note">{escape(table.tolerance)}</td></tr>'
         )
@@ -101,7 +101,8 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
     return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
 
 
-def _where(table: Table) -> str:
+def cited(table: Table) -> str:
+    """The table as a reader would cite it: "Lavin & Gray 2016, Table 4"."""
     name = table.name.replace("_", " ")
     for word in ("table", "figure", "equation"):
         name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
@@ -119,7 +120,7 @@ def _anchor(table: Table) -> str:
 
 def _section(table: Table, rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     text = TEXTS[table.key]
-    parts = [f'<h2 id="{_anchor(table)}">{escape(f"{_where(table)}: {table.title}")}</h2>']
+    parts = [f'<h2 id="{_anchor(table)}">{escape(f"{cited(table)}: {table.title}")}</h2>']
     parts += [f"<p><b>What was reported.</b> {escape(text.did)}</p>"]
     parts += [f"<p><b>What is done here.</b> {escape(text.do)}</p>"]
     found = "".join(f"<li>{escape(line)}</li>" for line in text.found(cells))
