@@ -18,7 +18,7 @@ from rich.progress import track
 
 from winolab.nouns import MAX_ALPHA
 from winolab.ref.points import INFINITY, show
-from winolab.ref.program import is_dyadic
+from winolab.ref.schedule import is_dyadic
 from winolab.ref.search import Scored, best_points
 from winolab.ref.transforms import transforms
 

@@ -107,9 +107,7 @@ def winograd(n: Sequence[int], r: Sequence[int], *, points="best", scaling=None)
 
 def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=None) -> Algorithm:
     """Γα(n,r) of Im2col-Winograd (section 4.1): ``gamma(8, 6, 3)``."""
-    tile = Tile(n, r)
-    if tile.alpha != alpha:
-        raise ValueError(f"gamma({alpha}, {n}, {r}): alpha must be n + r - 1 = {tile.alpha}")
+    tile = _tile("gamma", alpha, n, r)
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 
@@ -121,10 +119,15 @@ def omega(
     dy is cut into about ``segments`` parts, by default one; what r leaves of its width goes to the
     fastest kernel that ends it. Raises ValueError where alpha is not n + r − 1.
     """
+    tile = _tile("omega", alpha, n, r)
+    return Algorithm("omega", (tile,), points, scaling, segments=_positive(segments))
+
+
+def _tile(kind: str, alpha: int, n: int, r: int) -> Tile:
     tile = Tile(n, r)
     if tile.alpha != alpha:
-        raise ValueError(f"omega({alpha}, {n}, {r}): alpha must be n + r - 1 = {tile.alpha}")
-    return Algorithm("omega", (tile,), points, scaling, segments=_positive(segments))
+        raise ValueError(f"{kind}({alpha}, {n}, {r}): alpha must be n + r - 1 = {tile.alpha}")
+    return tile
 
 
 def winrs(

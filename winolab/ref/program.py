@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from winolab.ref.schedule import Op, Output, rowwise, schedules
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.schedule import Op, Output, is_dyadic, rowwise, schedules
 
 
 @dataclass(frozen=True)
@@ -204,11 +205,6 @@ def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -
     return best
 
 
-def is_dyadic(q: Fraction) -> bool:
-    """Whether q is an integer over a power of two, as binary floating point holds."""
-    return q.denominator & (q.denominator - 1) == 0
-
-
 def is_power_of_two(q: Fraction) -> bool:
     """Whether |q| is a power of two, so that multiplying by it rounds nothing."""
     return is_dyadic(q) and abs(q.numerator) & (abs(q.numerator) - 1) == 0
@@ -216,6 +212,4 @@ def is_power_of_two(q: Fraction) -> bool:
 
 def _hexadecimal(q: Fraction) -> str:
     """The FP32 constant nearest to q, in hexadecimal: rounded once, printed exactly."""
-    from winolab.ref.arithmetic import arithmetic
-
     return f"{float(arithmetic('fp32').constant(q)).hex()}f"

@@ -245,9 +245,14 @@ def _normalised(form: Form) -> tuple[Form, Fraction]:
 
 def _size(constants: list[Fraction]) -> tuple[int, int]:
     """How many constants binary floating point cannot hold, then the bits of all of them."""
-    inexact = sum(q.denominator & (q.denominator - 1) != 0 for q in constants)
+    inexact = sum(not is_dyadic(q) for q in constants)
     return inexact, sum(q.numerator.bit_length() + q.denominator.bit_length() for q in constants)
 
 
 def _has_unit(form: Form) -> bool:
     return any(abs(c) == 1 for c in form.values())
+
+
+def is_dyadic(q: Fraction) -> bool:
+    """Whether q is an integer over a power of two, as binary floating point holds."""
+    return q.denominator & (q.denominator - 1) == 0
