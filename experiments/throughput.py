@@ -17,7 +17,8 @@ import typer
 from experiments.facts import ROOT
 from winolab.environment import provenance
 from winolab.gpu import conv, launch
-from winolab.gpu.launch import FilterView, View
+from winolab.gpu.gamma import GammaPlan
+from winolab.gpu.launch import View
 from winolab.gpu.plan import Plan, plan
 from winolab.gpu.timing import Times, interleave
 from winolab.nouns import Algorithm, Problem, gamma
@@ -105,21 +106,19 @@ def measure(layer: Layer, direction: str, torch: Any) -> Iterator[dict[str, Any]
 
 def prepared(chosen: Plan, x: Any, w: Any, y: Any, torch: Any) -> Callable[[], None]:
     """The main kernel alone, its filter transformed once."""
+    assert isinstance(chosen, GammaPlan)
+    title = f"{chosen.kernel} {chosen.variant}"
+    kernels = launch.load(chosen.source(), title, chosen.shared(), 0)
     u = torch.empty(chosen.workspace, dtype=torch.uint8, device="cuda")
-    launch.run_filter(chosen, 0, FilterView(w.data_ptr(), _five(w)), u.data_ptr(), 0)
-    views = [View(a.data_ptr(), _four(a)) for a in (x, y)]
+    a, b, out = (View(t.data_ptr(), strides(t)) for t in (x, w, y))
+    chosen.transform_filter(kernels, 0, b, u.data_ptr())
     torch.cuda.synchronize()
-    return lambda: launch.run(chosen, 0, views[0], u.data_ptr(), views[1], 0)
+    return lambda: chosen.correlate(kernels, 0, a, u.data_ptr(), out)
 
 
-def _four(a: Any) -> tuple[int, int, int, int]:
-    batch, height, width, _ = a.stride()
-    return batch, 0, height, width
-
-
-def _five(w: Any) -> tuple[int, int, int, int, int]:
-    m, height, width, c = w.stride()
-    return m, 0, height, width, c
+def strides(a: Any) -> tuple[int, ...]:
+    first, height, width, last = a.stride()
+    return first, 0, height, width, last
 
 
 def library(direction: str, problem: Problem, x: Any, w: Any, order: Any, torch: Any) -> Any:

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.gpu import conv, launch
-from winolab.gpu.plan import DIRECTIONS, VARIANTS, plan
+from winolab.gpu.gamma import GammaPlan
+from winolab.gpu.gamma_blocks import VARIANTS
+from winolab.gpu.plan import CORRELATIONS, plan
 from winolab.nouns import Algorithm, Problem, direct, gamma, parse_algorithm
 from winolab.ref.errors import noise_gain
 
@@ -73,12 +75,14 @@ def check(direction, problem, algorithm: Algorithm | None, variant=None, seed=0)
     error = float(cp.sqrt(cp.mean((out - expected) ** 2) / cp.mean(expected**2)))
     # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
-    tile = plan(problem, direction, launch.device(0), algorithm).tile
+    chosen = plan(problem, direction, launch.device(0), algorithm)
+    assert isinstance(chosen, GammaPlan)
+    tile = chosen.tile
     gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
     assert error <= 3 * 0.30 * 2**-24 * math.sqrt((terms + 32) * gain)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", CORRELATIONS)
 @pytest.mark.parametrize("text", GAMMAS)
 def test_every_kernel_with_whole_odd_and_few_channels(text, direction) -> None:
     alpha, n, r = map(int, text.split(":"))
@@ -93,7 +97,7 @@ def test_every_kernel_with_whole_odd_and_few_channels(text, direction) -> None:
         check(direction, problem, gamma(alpha, n, r))
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", CORRELATIONS)
 @pytest.mark.parametrize("alpha", VARIANTS)
 def test_every_block_shape(alpha, direction) -> None:
     n, r = {1: (1, 1), 4: (2, 3), 8: (6, 3), 16: (8, 9)}[alpha]
@@ -134,7 +138,7 @@ def test_random_problems(outer, text, sizes, groups, data) -> None:
         padding=padding,
         groups=groups,
     )
-    direction = data.draw(st.sampled_from(DIRECTIONS))
+    direction = data.draw(st.sampled_from(CORRELATIONS))
     check(direction, problem, algorithm or None, seed=data.draw(st.integers(0, 99)))
 
 

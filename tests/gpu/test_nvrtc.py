@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from winolab.gpu.emit import emit
+from winolab.gpu.gamma import source
+from winolab.gpu.gamma_blocks import VARIANTS
 from winolab.gpu.nvrtc import CompileError, architecture, compile_cubin
-from winolab.gpu.plan import VARIANTS
 from winolab.nouns import Tile
 
 # One tile an alpha: the block shapes are what the assembler may fail to fit into registers.
@@ -23,7 +23,7 @@ CASES = [
 
 @pytest.mark.parametrize(("tile", "variant"), CASES, ids=lambda v: str(v).replace(" ", "_"))
 def test_kernels_compile_without_spills(tile, variant) -> None:
-    compiled = compile_cubin(emit(tile, "best", variant), architecture((9, 0)))
+    compiled = compile_cubin(source(tile, "best", variant), architecture((9, 0)))
     assert compiled.cubin.startswith(b"\x7fELF")
     for name in ("winolab_gamma", "winolab_filter"):
         assert compiled.resources[name].spills == 0, (name, compiled.resources[name])

@@ -8,12 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.device import H100
-from winolab.gpu.plan import DIRECTIONS, ROWS, VARIANTS, Correlation, Variant, plan
-from winolab.nouns import Problem, Tile, direct, gamma, winograd
+from winolab.gpu.plan import Correlation, plan
+from winolab.nouns import Problem, direct, gamma, winograd
 from winolab.ref import convolution
-
-GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
-GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
 
 
 def correlate(c: Correlation, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -53,58 +50,6 @@ def test_both_directions_are_the_correlation_that_runs(sizes, padding, seed) -> 
         assert np.array_equal(got.reshape(expected.shape), expected)
 
 
-@pytest.mark.parametrize("alpha", VARIANTS)
-def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
-    for v in VARIANTS[alpha]:
-        assert v.shared_memory(alpha) <= H100.shared_memory
-        lane_m, lane_tiles = v.lane(alpha)
-        states = max(1, alpha // 8)
-        assert lane_m % 4 == 0
-        assert lane_tiles % 4 == 0
-        assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
-        assert lane_m % (4 * v.passes) == 0
-        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 65536
-
-
-@pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
-def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
-    lanes = v.kc // v.cpt
-    for rows in (1, *ROWS):
-        if v.bt // rows < 4:
-            continue
-        for share in (1, 2, 3, 5, 9):
-            stride = replace(v, rows=rows, share=share).v_stride
-            assert stride % 4 == 0
-            thread = np.arange(32)
-            banks = (thread % lanes * v.cpt * stride + thread // lanes) % 32
-            assert len(set(banks)) == 32
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize(("alpha", "n", "r"), GAMMAS)
-def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
-    for height, width, channels, out_channels in ((24, 3 * n, 64, 128), (7, 2 * n + 1, 13, 37)):
-        problem = Problem.of(
-            (5, height + r - 1, width + r - 1, channels), (out_channels, r, r, channels)
-        )
-        p = plan(problem, direction, H100, gamma(alpha, n, r))
-        c = p.correlation
-        assert p.tile == Tile(n, r)
-        assert p.shared_memory <= H100.shared_memory
-        assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
-        columns = p.variant.bt // p.variant.rows
-        assert p.items * p.variant.bn * p.variant.rows * columns >= (
-            p.columns * c.output[1] * c.out_channels
-        )
-        assert p.chunks * p.variant.kc >= c.channels
-        assert p.outer[1] % p.variant.share == 0
-        assert p.grid % p.variant.split == 0
-        assert p.grid <= H100.multiprocessors
-        assert p.variant.xvec == (1 if c.channels % p.variant.cpt else p.variant.cpt)
-        assert str(p).startswith(direction)
-        assert 0 < p.predicted < 1
-
-
 def test_the_planner_takes_the_papers_kernels() -> None:
     for hw, channels, r, kernel in (
         (48, 128, 3, "Γ8(6,3)"),
@@ -114,19 +59,6 @@ def test_the_planner_takes_the_papers_kernels() -> None:
     ):
         problem = Problem.of((64, hw, hw, channels), (channels, r, r, channels), padding=r // 2)
         assert plan(problem, "forward", H100).kernel == kernel
-
-
-def test_a_small_output_splits_its_summation() -> None:
-    problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
-    p = plan(problem, "forward", H100)
-    assert p.variant.split > 1
-    assert p.grid > p.items
-
-
-def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
-    problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
-    assert plan(problem, "forward", H100, aligned=False).variant.xvec == 1
-    assert plan(problem, "forward", H100, aligned=False).variant.yvec == 1
 
 
 @pytest.mark.parametrize(

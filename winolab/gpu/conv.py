@@ -8,8 +8,8 @@ from typing import Any
 
 from winolab.gpu import launch
 from winolab.gpu.arrays import Library, library_of
-from winolab.gpu.launch import FilterView, View
-from winolab.gpu.plan import Plan, Variant, plan
+from winolab.gpu.launch import View
+from winolab.gpu.plan import plan, three
 from winolab.nouns import Algorithm, Problem
 
 __all__ = ["conv_backward_data", "conv_forward"]
@@ -24,7 +24,7 @@ def conv_forward(
     algorithm: Algorithm | None = None,
     precision: str | None = None,
     out: Any = None,
-    variant: Variant | None = None,
+    variant: Any = None,
 ) -> Any:
     """y = x ⋆ w on the GPU that holds x and w, on the caller's current stream.
 
@@ -44,7 +44,7 @@ def conv_backward_data(
     algorithm: Algorithm | None = None,
     precision: str | None = None,
     out: Any = None,
-    variant: Variant | None = None,
+    variant: Any = None,
 ) -> Any:
     """dx, the gradient with respect to x; arguments and errors are those of ``conv_forward``."""
     return _run("backward_data", dy, w, problem, layout, algorithm, precision, out, variant)
@@ -90,40 +90,28 @@ def _run(direction, x, w, problem, layout, algorithm, precision, out, variant) -
 
 
 def _launch(direction, problem, algorithm, variant, library, index, x, w, y) -> None:
-    x_view, y_view = _view(library, x), _view(library, y)
-    chosen = _plan(direction, problem, algorithm, variant, index, x_view, y_view)
-    if chosen.correlation.empty:
-        return
-    if chosen.correlation.channels == 0:
-        y[...] = 0
-        return
-    strides = library.strides(w)
-    filter_view = FilterView(library.address(w), (strides[0], *_pad(strides[1:-1]), strides[-1]))
-    u = library.workspace(chosen.workspace, x)
-    for group in range(problem.groups):
-        launch.run_filter(chosen, group, filter_view, library.address(u), index)
-        launch.run(chosen, group, x_view, library.address(u), y_view, index)
-
-
-def _plan(direction, problem, algorithm, variant, index, x: View, y: View) -> Plan:
-    """The plan for arrays that lie like these: vector accesses only where they are aligned."""
+    a, b, out = _view(library, x, 4), _view(library, w, 5), _view(library, y, 4)
     aligned = all(
-        view.address % 16 == 0 and all(s % 4 == 0 for s in view.strides) for view in (x, y)
+        view.address % 16 == 0 and all(s % 4 == 0 for s in view.strides) for view in (a, out)
     )
-    return plan(
+    chosen = plan(
         problem, direction, launch.device(index), algorithm, aligned=aligned, variant=variant
     )
+    if 0 in y.shape:
+        return
+    if 0 in (*x.shape, *w.shape):
+        y[...] = 0
+        return
+    workspace = library.workspace(chosen.workspace, x)
+    title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+    kernels = launch.load(chosen.source(), title, chosen.shared(), index)
+    chosen.launch(kernels, a, b, out, library.address(workspace), index)
 
 
-def _view(library: Library, array: Any) -> View:
-    batch, *spatial, _ = library.strides(array)
-    depth, height, width = _pad(tuple(spatial))
-    return View(library.address(array), (batch, depth, height, width))
-
-
-def _pad(spatial: tuple[int, ...]) -> tuple[int, int, int]:
-    depth, height, width = (0,) * (3 - len(spatial)) + tuple(spatial)
-    return depth, height, width
+def _view(library: Library, array: Any, kept: int) -> View:
+    """The array's address and its first ``kept`` strides, three of them spatial."""
+    first, *spatial, last = library.strides(array)
+    return View(library.address(array), (first, *three(tuple(spatial), 0), last)[:kept])
 
 
 @contextmanager

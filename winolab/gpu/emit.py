@@ -1,31 +1,34 @@
-"""CUDA source: a variant's constants, transforms printed from exact programs, the skeleton."""
+"""CUDA source of a family's kernels: constants, transforms printed from exact programs, files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from winolab.gpu.plan import Variant
-from winolab.nouns import Tile
-from winolab.ref.transforms import transforms
+from winolab.ref.program import Program
 
 
-@lru_cache(maxsize=256)
-def emit(tile: Tile, points: str, variant: Variant) -> str:
-    """The translation unit of one variant of Γα(n,r): ``winolab_filter`` and ``winolab_gamma``."""
-    programs = transforms(tile.n, tile.r, points).programs
-    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **variant.constants()}
+def unit(
+    title: str,
+    constants: Mapping[str, int],
+    programs: Mapping[str, Program],
+    kernels: Sequence[str],
+) -> str:
+    """One translation unit: what ``kernels``, names of files in kernels/, need stands before them.
+
+    ``programs`` become device functions of the names that they are given.
+    """
     parts = [
-        f"// F({tile.n},{tile.r}), points {points}, {variant}",
+        f"// {title}",
         "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items()),
-        programs.G.cuda("transform_filter"),
-        programs.BT.cuda("transform_input"),
-        programs.AT.cuda("transform_output"),
-        *(_kernel(name) for name in ("pipeline", "filter", "gamma")),
+        *(program.cuda(name) for name, program in programs.items()),
+        *map(kernel, kernels),
     ]
     return "\n\n".join(parts)
 
 
-@lru_cache(maxsize=8)
-def _kernel(name: str) -> str:
+@lru_cache(maxsize=32)
+def kernel(name: str) -> str:
+    """The text of kernels/``name``.cuh."""
     return files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()

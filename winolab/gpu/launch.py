@@ -1,4 +1,4 @@
-"""Loads a Plan's kernels and launches them on the caller's stream, through CuPy.
+"""Loads a plan's kernels and launches them on CuPy's current stream.
 
 Compiled code is kept in memory per device and on disk per source; ``WINOLAB_CACHE`` moves the
 folder, ``WINOLAB_DUMP`` names one that receives plan, source and resource use of what is loaded.
@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,61 +22,53 @@ import numpy as np
 
 from winolab.device import Device
 from winolab.gpu import nvrtc
-from winolab.gpu.emit import emit
-from winolab.gpu.plan import THREADS, Plan, Variant
-from winolab.nouns import Tile
 
 log = logging.getLogger("winolab.gpu")
 
-POINTER, LONG, INT = "Q", "q", "i"  # as struct packs them
-Field = tuple[str, str]
-# The kernels' parameter structs, field for field.
-FILTER_PARAMS: list[Field] = [
-    *((name, POINTER) for name in ("w", "u")),
-    *((f"{name}_stride", LONG) for name in ("m", "c", "depth", "row", "width")),
-    *((name, INT) for name in ("out_channels", "channels")),
-    *((name, INT) for name in ("taps", "taps_height", "taps_width", "chunks")),
-]
-PARAMS: list[Field] = [
-    *((name, POINTER) for name in ("x", "u", "y")),
-    *((f"{array}_{name}", LONG) for array in "xy" for name in ("batch", "depth", "row")),
-    *((name, INT) for name in ("x_pixel", "y_pixel")),
-    *(
-        (f"{what}{dimension}", INT)
-        for what in ("", "out_", "pad_", "taps_")
-        for dimension in ("depth", "height", "width")
-    ),
-    *((name, INT) for name in ("channels", "out_channels", "tiles_width", "columns")),
-    *((name, INT) for name in ("chunks", "blocks_m", "blocks_row", "items")),
-]
-# Trailing "0q" pads to the alignment of the widest field, as C does.
-FILTER_PACKER, PACKER = (
-    Struct("@" + "".join(kind for _, kind in fields) + "0q") for fields in (FILTER_PARAMS, PARAMS)
-)
-FILTER_M, FILTER_C = 32, 8
+POINTER, LONG, INT, FLOAT = "Q", "q", "i", "f"  # as struct packs them
+
+
+class Layout:
+    """A kernel's parameter struct: its fields in order, laid out as C does."""
+
+    def __init__(self, *fields: tuple[str, str]) -> None:
+        """``fields`` are (names separated by blanks, their kind)."""
+        self.fields = tuple((name, kind) for names, kind in fields for name in names.split())
+        # Trailing "0q" pads to the alignment of the widest field.
+        self._struct = Struct("@" + "".join(kind for _, kind in self.fields) + "0q")
+
+    def pack(self, *values: float) -> bytes:
+        """The struct in memory."""
+        return self._struct.pack(*values)
 
 
 @dataclass(frozen=True)
 class View:
-    """A channels-last array in device memory: address, and strides in elements.
+    """An array in device memory: address, and strides in elements, three spatial dimensions.
 
-    ``strides`` are those of (batch, depth, height, width); channels are contiguous.
+    x, y and their gradients are (batch, depth, height, width) with channels contiguous; w and dw
+    are (OC, depth, height, width, IC). Dimensions that the problem lacks come first, with stride 0.
     """
 
     address: int
-    strides: tuple[int, int, int, int]
-
-    def offset(self, elements: int) -> View:
-        """The view that begins ``elements`` further on."""
-        return View(self.address + 4 * elements, self.strides)
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class FilterView:
-    """A filter in device memory: address, and strides of (OC, depth, height, width, IC)."""
+class Kernel:
+    """A kernel loaded on one device, with its dynamic shared memory in bytes."""
 
-    address: int
-    strides: tuple[int, int, int, int, int]
+    function: Any
+    shared: int
+
+    def __call__(self, grid: tuple[int, int, int], threads: int, params: bytes) -> None:
+        """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
+        # CuPy passes an array of one element without fields by value.
+        value = np.frombuffer(params, f"V{len(params)}")
+        self.function(grid, (threads,), (value,), shared_mem=self.shared)
+
+
+Kernels = Mapping[str, Kernel]
 
 
 @cache
@@ -117,106 +110,37 @@ def device(index: int) -> Device:
     )
 
 
-def run_filter(plan: Plan, group: int, w: FilterView, u: int, index: int) -> None:
-    """Transform the filter of ``group`` into the workspace at address ``u``."""
-    c, v = plan.correlation, plan.variant
-    m_stride, *taps, c_stride = w.strides
-    m_total = c.channels if c.rotated else c.out_channels
-    address = w.address + 4 * group * m_total * m_stride
-    if c.rotated:
-        last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
-        address += 4 * last
-        taps = [-s for s in taps]
-        m_stride, c_stride = c_stride, m_stride
-    depth, height, width = plan.outer
-    params = _packed(
-        FILTER_PACKER,
-        (
-            address,
-            u,
-            m_stride,
-            c_stride,
-            *taps,
-            c.out_channels,
-            c.channels,
-            depth * height * width,
-            height,
-            width,
-            plan.chunks,
-        ),
-    )
-    kernels = load(plan.tile, plan.points, v, index)
-    grid = (
-        plan.blocks_m * v.bn // FILTER_M,
-        plan.chunks * v.kc // FILTER_C,
-        depth * height * width,
-    )
-    kernels.filter(grid, (FILTER_M * FILTER_C,), (params,))
-
-
-def run(plan: Plan, group: int, x: View, u: int, y: View, index: int) -> None:
-    """Launch the main kernel for ``group`` on CuPy's current stream."""
-    c = plan.correlation
-    x, y = x.offset(group * c.channels), y.offset(group * c.out_channels)
-    params = _packed(
-        PACKER,
-        (
-            x.address,
-            u,
-            y.address,
-            *x.strides[:3],
-            *y.strides[:3],
-            x.strides[3],
-            y.strides[3],
-            *c.input,
-            *c.output,
-            *c.padding,
-            *plan.outer,
-            c.channels,
-            c.out_channels,
-            plan.tiles_width,
-            plan.columns,
-            plan.chunks,
-            plan.blocks_m,
-            plan.blocks_row,
-            plan.items,
-        ),
-    )
-    kernels = load(plan.tile, plan.points, plan.variant, index)
-    kernels.gamma((plan.grid,), (THREADS,), (params,), shared_mem=plan.shared_memory)
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """A variant's two kernels, loaded on one device."""
-
-    filter: Any
-    gamma: Any
-
-
 @cache
-def load(tile: Tile, points: str, variant: Variant, index: int) -> Kernels:
-    """The kernels of a variant on device ``index``, compiled where the disk cache has none."""
+def _loaded(source: str, title: str, names: tuple[tuple[str, int], ...], index: int) -> Kernels:
     cp = cupy()
-    source = emit(tile, points, variant)
     arch = nvrtc.architecture(device(index).compute_capability)
-    path = cubin(source, arch, f"Γ{tile.alpha}({tile.n},{tile.r}) {variant}")
+    path = cubin(source, arch, title)
     with cp.cuda.Device(index):
         try:
-            module = cp.RawModule(path=str(path))
-            gamma = module.get_function("winolab_gamma")
+            return _kernels(path, names)
         except cp.cuda.driver.CUDADriverError:
             path.unlink()  # a broken cache: compile once more
-            path = cubin(source, arch, f"Γ{tile.alpha}({tile.n},{tile.r}) {variant}")
-            module = cp.RawModule(path=str(path))
-            gamma = module.get_function("winolab_gamma")
-        gamma.max_dynamic_shared_size_bytes = variant.shared_memory(tile.alpha)
-        return Kernels(module.get_function("winolab_filter"), gamma)
+            return _kernels(cubin(source, arch, title), names)
 
 
-def _packed(packer: Struct, values: tuple[int, ...]) -> np.ndarray:
-    """A struct as CuPy passes one by value: an array of one element without fields."""
-    return np.frombuffer(packer.pack(*values), f"V{packer.size}")
+def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Kernels:
+    module = cupy().RawModule(path=str(path))
+    kernels = {}
+    for name, shared in names:
+        function = module.get_function(name)
+        if shared:
+            function.max_dynamic_shared_size_bytes = shared
+        kernels[name] = Kernel(function, shared)
+    return kernels
+
+
+def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Kernels:
+    """The kernels of a translation unit on device ``index``, compiled where no cache has them.
+
+    ``shared`` names them, with the bytes of dynamic shared memory of each; ``title`` is what the
+    log calls them.
+    """
+    return _loaded(source, title, tuple(shared.items()), index)
 
 
 def cubin(source: str, arch: str, title: str) -> Path:

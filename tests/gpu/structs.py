@@ -1,0 +1,20 @@
+"""Parameter structs as the CUDA sources declare them."""
+
+from __future__ import annotations
+
+from winolab.gpu.launch import FLOAT, INT, LONG, POINTER
+
+
+def c_fields(struct: str, source: str) -> tuple[tuple[str, str], ...]:
+    """Names and kinds of the fields of a C struct, in order, as a Layout has them."""
+    body = source.split(f"struct {struct} {{")[1].split("};")[0]
+    lines = [line.split("//")[0].strip() for line in body.splitlines()]
+    fields: list[tuple[str, str]] = []
+    for statement in " ".join(lines).split(";"):
+        words = statement.replace("*", " * ").split()
+        kind = POINTER if "*" in words else LONG if "long" in words else INT
+        kind = FLOAT if kind == INT and "float" in words else kind
+        types = ("const", "float", "int", "long", "unsigned", "void", "*")
+        names = " ".join(word for word in words if word not in types)
+        fields += [(name.strip(), kind) for name in names.split(",") if name.strip()]
+    return tuple(fields)

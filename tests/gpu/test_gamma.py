@@ -1,0 +1,115 @@
+"""Γ on FFMA: plans of every shape, source, and parameters as the kernels read them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from tests.gpu.structs import c_fields
+from winolab.device import H100
+from winolab.gpu.emit import kernel
+from winolab.gpu.gamma import FILTER_PARAMS, PARAMS, GammaPlan, plans, source
+from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant
+from winolab.gpu.plan import CORRELATIONS
+from winolab.nouns import Algorithm, Problem, Tile, gamma
+from winolab.ref.transforms import transforms
+
+GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
+GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
+
+
+def best(
+    problem: Problem, direction="forward", algorithm: Algorithm | None = None, aligned=True
+) -> GammaPlan:
+    found = plans(problem, direction, H100, algorithm, "fp32", aligned=aligned)
+    return min(found, key=lambda p: p.predicted)
+
+
+@pytest.mark.parametrize("alpha", VARIANTS)
+def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
+    for v in VARIANTS[alpha]:
+        assert v.shared_memory(alpha) <= H100.shared_memory
+        lane_m, lane_tiles = v.lane(alpha)
+        states = max(1, alpha // 8)
+        assert lane_m % 4 == 0
+        assert lane_tiles % 4 == 0
+        assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
+        assert lane_m % (4 * v.passes) == 0
+        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 65536
+
+
+@pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
+def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
+    lanes = v.kc // v.cpt
+    for rows in (1, *ROWS):
+        if v.bt // rows < 4:
+            continue
+        for share in (1, 2, 3, 5, 9):
+            stride = replace(v, rows=rows, share=share).v_stride
+            assert stride % 4 == 0
+            thread = np.arange(32)
+            banks = (thread % lanes * v.cpt * stride + thread // lanes) % 32
+            assert len(set(banks)) == 32
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(("alpha", "n", "r"), GAMMAS)
+def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
+    for height, width, channels, out_channels in ((24, 3 * n, 64, 128), (7, 2 * n + 1, 13, 37)):
+        problem = Problem.of(
+            (5, height + r - 1, width + r - 1, channels), (out_channels, r, r, channels)
+        )
+        p = best(problem, direction, gamma(alpha, n, r))
+        c = p.correlation
+        assert p.tile == Tile(n, r)
+        assert p.shared()["winolab_gamma"] <= H100.shared_memory
+        assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
+        columns = p.variant.bt // p.variant.rows
+        assert p.items * p.variant.bn * p.variant.rows * columns >= (
+            p.columns * c.output[1] * c.out_channels
+        )
+        assert p.chunks * p.variant.kc >= c.channels
+        assert p.outer[1] % p.variant.share == 0
+        assert p.grid % p.variant.split == 0
+        assert p.grid <= H100.multiprocessors
+        assert p.variant.xvec == (1 if c.channels % p.variant.cpt else p.variant.cpt)
+        assert str(p).startswith(direction)
+        assert 0 < p.predicted < 1
+
+
+def test_a_small_output_splits_its_summation() -> None:
+    problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
+    p = best(problem)
+    assert p.variant.split > 1
+    assert p.grid > p.items
+
+
+def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
+    problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
+    assert best(problem, aligned=False).variant.xvec == 1
+    assert best(problem, aligned=False).variant.yvec == 1
+
+
+@pytest.mark.parametrize(
+    ("struct", "file", "layout"),
+    [("Params", "gamma", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
+)
+def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
+    assert c_fields(struct, kernel(file)) == layout.fields
+
+
+def test_the_source_holds_the_variant_and_the_exact_programs() -> None:
+    variant = VARIANTS[8][0]
+    text = source(Tile(6, 3), "best", variant)
+    for field in fields(Variant):
+        assert f"constexpr int {field.name.upper()} = {getattr(variant, field.name)};" in text
+    programs = transforms(6, 3).programs
+    for program, name in ((programs.G, "filter"), (programs.BT, "input"), (programs.AT, "output")):
+        assert program.cuda(f"transform_{name}") in text
+
+
+def test_points_change_the_source() -> None:
+    variant = VARIANTS[16][0]
+    assert source(Tile(8, 9), "best", variant) != source(Tile(8, 9), "paper", variant)

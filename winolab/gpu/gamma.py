@@ -1,0 +1,306 @@
+"""Γα(n,r) and implicit GEMM in FP32 on FFMA units: plans, source and launch.
+
+Forward and backward data of any shape; wider filters run in pieces of r taps. One launch transforms
+the filter of a group into the workspace, the next one does everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from winolab.device import Device
+from winolab.gpu.emit import unit
+from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.plan import Correlation
+from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.ref.transforms import transforms
+
+THREADS = 384  # of a block: 8 consumer and 4 producer warps
+ARCHITECTURE = (9, 0)  # the bulk copies and register reallocation of kernels/pipeline.cuh
+# Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
+WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
+# Fitted to the rows of experiments/results/throughput.jsonl: an FFMA's issue slots beyond the first
+# grow with the operands loaded for it, a transformed tile and channel takes issue slots and latency
+# per state, an item has a prologue and an epilogue (cycles).
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, 6000
+LAUNCH_SECONDS = 6e-6
+CLUSTER_SHARE = 0.88
+
+# The kernels' parameter structs, field for field.
+FILTER_PARAMS = Layout(
+    ("w u", POINTER),
+    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
+    ("out_channels channels taps taps_height taps_width chunks", INT),
+)
+PARAMS = Layout(
+    ("x u y", POINTER),
+    ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
+    ("x_pixel y_pixel", INT),
+    ("depth height width out_depth out_height out_width", INT),
+    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
+    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items", INT),
+)
+FILTER_M, FILTER_C = 32, 8  # output × input channels of a block of the filter transform
+
+
+@dataclass(frozen=True)
+class GammaPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation
+    tile: Tile
+    points: str
+    variant: Variant
+    device: Device
+    grid: int  # blocks
+    items: int  # blocks' worth of work: the grid walks over them
+    tiles_width: int
+    blocks_row: int
+    workspace: int  # bytes: the transformed filter of one group
+    predicted: float  # seconds, filter transform included
+    precision: str = "fp32"
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
+
+    @property
+    def outer(self) -> tuple[int, int, int]:
+        """Taps that are summed directly, per dimension."""
+        depth, height, width = self.correlation.filter
+        return depth, height, width // self.tile.r
+
+    @property
+    def chunks(self) -> int:
+        """Stages of KC channels."""
+        return -(-self.correlation.channels // self.variant.kc)
+
+    @property
+    def blocks_m(self) -> int:
+        """Blocks of BN output channels."""
+        return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def columns(self) -> int:
+        """Tile columns: of all images and depths, one for every n outputs of the width."""
+        return self.correlation.batch * self.correlation.output[0] * self.tiles_width
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        shared = v.shared_memory(self.tile.alpha)
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} fp32, points {self.points}",
+                f"block      {v.bn} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
+                f"{v.kc} channels a stage",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_filter`` and ``winolab_gamma``."""
+        return source(self.tile, self.points, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_filter": 0,
+            "winolab_gamma": self.variant.shared_memory(self.tile.alpha),
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        for group in range(self.correlation.groups):
+            self.transform_filter(kernels, group, b, workspace)
+            self.correlate(kernels, group, a, workspace, out)
+
+    def transform_filter(self, kernels: Kernels, group: int, w: View, u: int) -> None:
+        """Transform the filter of ``group`` into the workspace at address ``u``."""
+        c, v = self.correlation, self.variant
+        m_stride, *taps, c_stride = w.strides
+        m_total = c.channels if c.rotated else c.out_channels
+        address = w.address + 4 * group * m_total * m_stride
+        if c.rotated:
+            last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
+            address += 4 * last
+            taps = [-s for s in taps]
+            m_stride, c_stride = c_stride, m_stride
+        depth, height, width = self.outer
+        params = FILTER_PARAMS.pack(
+            address,
+            u,
+            m_stride,
+            c_stride,
+            *taps,
+            c.out_channels,
+            c.channels,
+            depth * height * width,
+            height,
+            width,
+            self.chunks,
+        )
+        grid = (
+            self.blocks_m * v.bn // FILTER_M,
+            self.chunks * v.kc // FILTER_C,
+            depth * height * width,
+        )
+        kernels["winolab_filter"](grid, FILTER_M * FILTER_C, params)
+
+    def correlate(self, kernels: Kernels, group: int, x: View, u: int, y: View) -> None:
+        """Launch the main kernel for ``group``, its filter transformed at ``u``."""
+        c = self.correlation
+        params = PARAMS.pack(
+            x.address + 4 * group * c.channels,
+            u,
+            y.address + 4 * group * c.out_channels,
+            *x.strides[:3],
+            *y.strides[:3],
+            x.strides[3],
+            y.strides[3],
+            *c.input,
+            *c.output,
+            *c.padding,
+            *self.outer,
+            c.channels,
+            c.out_channels,
+            self.tiles_width,
+            self.columns,
+            self.chunks,
+            self.blocks_m,
+            self.blocks_row,
+            self.items,
+        )
+        kernels["winolab_gamma"]((self.grid, 1, 1), THREADS, params)
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, variant: Variant) -> str:
+    """The translation unit of one variant of Γα(n,r): ``winolab_filter`` and ``winolab_gamma``."""
+    programs = transforms(tile.n, tile.r, points).programs
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {variant}",
+        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **variant.constants()},
+        {
+            "transform_filter": programs.G,
+            "transform_input": programs.BT,
+            "transform_output": programs.AT,
+        },
+        ("pipeline", "filter", "gamma"),
+    )
+
+
+def plans(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    precision: str,
+    *,
+    aligned: bool,
+    variant: Variant | None = None,
+    workspace_limit: int | None = None,
+) -> Iterator[GammaPlan]:
+    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    if device.compute_capability < ARCHITECTURE:
+        major, minor = device.compute_capability
+        raise ValueError(
+            f"{device.name} has compute capability {major}.{minor}; the kernels need "
+            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]} or later"
+        )
+    correlation = Correlation.of(problem, direction)
+    points = algorithm.points if algorithm else "best"
+    shapes = [
+        (tile, shape)
+        for tile in _tiles(correlation, algorithm)
+        for shape in variants(tile, correlation, device, aligned, variant)
+    ]
+    if not shapes:
+        raise ValueError(
+            f"no block of {algorithm or 'any kernel'} fits the {device.shared_memory} B of shared "
+            f"memory of {device.name}"
+        )
+    for tile, shape in shapes:
+        yield _plan(problem, direction, correlation, tile, points, shape, device)
+
+
+def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
+    width = correlation.filter[2]
+    if algorithm is None:
+        tiles = (Tile(a - r + 1, r) for a in WIDTHS for r in WIDTHS[a] if width % r == 0)
+        return (Tile(1, 1), *(t for t in tiles if error_ratio(t) <= ADMISSIBLE))
+    if algorithm.kind == "direct":
+        return (Tile(1, 1),)
+    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
+        raise ValueError(
+            f"the CUDA kernels run gamma and direct algorithms without options, not {algorithm}"
+        )
+    (tile,) = algorithm.tiles
+    if tile.alpha not in VARIANTS:
+        alphas = ", ".join(map(str, sorted(VARIANTS)))
+        raise ValueError(f"{algorithm}: the CUDA kernels have alpha {alphas}")
+    if width % tile.r:
+        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+    return (tile,)
+
+
+def _plan(
+    problem: Problem,
+    direction: str,
+    correlation: Correlation,
+    tile: Tile,
+    points: str,
+    variant: Variant,
+    device: Device,
+) -> GammaPlan:
+    alpha = tile.alpha
+    depth, height, width = correlation.output
+    tiles_width = -(-width // tile.n)
+    rows, share = variant.rows, variant.share
+    blocks_m = -(-correlation.out_channels // variant.bn)
+    blocks_row = -(-height // rows)
+    columns = variant.bt // rows
+    items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
+    outer = math.prod(correlation.filter) // tile.r
+    chunks = -(-correlation.channels // variant.kc)
+    # Clusters of 4 and more leave multiprocessors of a GPC idle that do not make up another one.
+    usable = device.multiprocessors * (CLUSTER_SHARE if variant.split > 2 else 1)
+    slots = max(1, int(usable / variant.split))
+    grid = variant.split * max(1, min(items, slots))
+    workspace = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
+
+    lane_m, lane_tiles = variant.lane(alpha)
+    overhead = 1 + OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
+    step = variant.kc * alpha * variant.bn * variant.bt / 128 * overhead
+    step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
+    cycles = -(-outer * chunks // variant.split) * step + ITEM_CYCLES * (1 + (variant.split > 1))
+    seconds = -(-items // slots) * cycles / device.clock
+    seconds += workspace / 1e12 + LAUNCH_SECONDS
+    return GammaPlan(
+        direction,
+        problem,
+        correlation,
+        tile,
+        points,
+        variant,
+        device,
+        grid,
+        items,
+        tiles_width,
+        blocks_row,
+        workspace,
+        seconds * correlation.groups,
+    )

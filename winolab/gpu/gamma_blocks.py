@@ -1,0 +1,111 @@
+"""Block shapes of the Γ kernels: the policies of kernels/gamma.cuh, and which of them can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+
+from winolab.device import Device
+from winolab.gpu.plan import Correlation
+from winolab.nouns import Tile
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma.cuh, by its names."""
+
+    bn: int  # output channels of a block
+    bt: int  # tiles of a block: rows × columns
+    u_stages: int
+    v_stages: int
+    passes: int  # over the staging memory of the epilogue
+    cpt: int  # channels that a producer thread transforms at once
+    rows: int = 1  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    kc: int = 8  # channels of a stage
+    split: int = 1  # blocks of a cluster that share a summation
+    xvec: int = 4  # floats of a load of x; 1 where channels or addresses are not aligned
+    yvec: int = 2  # floats of a store of y
+    consumer_registers: int = 200
+    producer_registers: int = 104
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    @property
+    def v_stride(self) -> int:
+        """Floats between the channels of V: see kernels/gamma.cuh."""
+        tiles = (self.rows + self.share - 1) * (self.bt // self.rows)
+        lanes, step = self.kc // self.cpt, 4 * self.cpt
+        apart = -(-(32 // lanes) // step) * step % 32
+        stride = -(-tiles // 4) * 4
+        while self.cpt * stride % 32 != apart:
+            stride += 4
+        return stride
+
+    def lane(self, alpha: int) -> tuple[int, int]:
+        """Output channels × tiles of a consumer lane, in each of its warp's states."""
+        return self.bn // 8, self.bt * min(alpha, 8) // 32
+
+    def shared_memory(self, alpha: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
+        floats += alpha * self.bt * self.bn // self.passes
+        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages)
+
+    def __str__(self) -> str:
+        names = ("rows", "share", "split", "xvec", "yvec")
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name in names and getattr(self, f.name) != f.default
+        ]
+        stages = f"{self.u_stages}+{self.v_stages}"
+        return " ".join([f"{self.bn}x{self.bt}x{self.kc} stages={stages}", *changed])
+
+
+# Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
+# threads; blocks of half that serve small problems. Alpha 1 is the implicit GEMM.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (Variant(128, 256, 4, 4, 2, 4), Variant(64, 256, 4, 4, 1, 4)),
+    4: (
+        Variant(128, 64, 4, 3, 2, 4),
+        Variant(64, 128, 4, 3, 2, 4),
+        Variant(64, 64, 4, 3, 1, 4),
+    ),
+    8: (Variant(128, 32, 4, 2, 2, 4), Variant(64, 64, 4, 2, 2, 4), Variant(64, 32, 4, 3, 1, 4)),
+    16: (
+        Variant(64, 32, 3, 2, 2, 2),
+        Variant(32, 32, 3, 2, 1, 2),
+    ),
+}
+SPLITS = (1, 2, 4, 8)
+ROWS = (2, 4, 8, 16)
+
+
+def variants(
+    tile: Tile,
+    correlation: Correlation,
+    device: Device,
+    aligned: bool,
+    variant: Variant | None,
+) -> Iterator[Variant]:
+    """Every block shape that can run, or ``variant`` as these arrays allow it."""
+    height = correlation.filter[1]
+    for shape in (variant,) if variant else VARIANTS[tile.alpha]:
+        shape = replace(
+            shape,
+            xvec=shape.cpt if aligned and correlation.channels % shape.cpt == 0 else 1,
+            yvec=2 if aligned and correlation.out_channels % 2 == 0 else 1,
+        )
+        if variant:
+            shapes = [shape]
+        else:
+            shared = [r for r in ROWS if height > 1 and shape.bt // r >= 4]
+            shapes = [shape, *(replace(shape, rows=r, share=height) for r in shared)]
+        for s in shapes:
+            while s.shared_memory(tile.alpha) > device.shared_memory and s.u_stages > 2:
+                s = replace(s, u_stages=s.u_stages - 1)
+            if s.shared_memory(tile.alpha) <= device.shared_memory:
+                yield from (replace(s, split=n) for n in ((s.split,) if variant else SPLITS))
