@@ -35,6 +35,6 @@ def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:
 def test_structs_are_laid_out_as_c_does() -> None:
     layout = launch.Layout(("n", launch.INT), ("x y", launch.POINTER), ("f", launch.FLOAT))
     assert layout.fields == (("n", "i"), ("x", "Q"), ("y", "Q"), ("f", "f"))
-    data = layout.pack(1, 2, 3, 0.5)
+    data = layout.pack(1, 2, 3, 0.5).data
     assert len(data) == 32  # 4 bytes before the pointers, 4 behind the float
     assert data[8:24] == (2).to_bytes(8, "little") + (3).to_bytes(8, "little")

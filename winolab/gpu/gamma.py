@@ -63,7 +63,7 @@ class GammaPlan:
     items: int  # blocks' worth of work: the grid walks over them
     tiles_width: int
     blocks_row: int
-    workspace: int  # bytes: the transformed filter of one group
+    workspace: int  # bytes: the transformed filter
     predicted: float  # seconds, filter transform included
     precision: str = "fp32"
 
@@ -124,9 +124,27 @@ class GammaPlan:
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
+        self.prepare(kernels, b, workspace, index)
+        self.run(kernels, a, workspace, out, 0, index)
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of the transformed filter, all groups: the whole workspace."""
+        return self.workspace
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
-            self.transform_filter(kernels, group, b, workspace)
-            self.correlate(kernels, group, a, workspace, out)
+            self.transform_filter(kernels, group, b, prepared + group * size)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with a transformed filter."""
+        size = self.workspace // self.correlation.groups
+        for group in range(self.correlation.groups):
+            self.correlate(kernels, group, a, prepared + group * size, out)
 
     def transform_filter(self, kernels: Kernels, group: int, w: View, u: int) -> None:
         """Transform the filter of ``group`` into the workspace at address ``u``."""
@@ -213,8 +231,11 @@ def plans(
     aligned: bool,
     variant: Variant | None = None,
     workspace_limit: int | None = None,
+    out_dtype: str = "float32",
 ) -> Iterator[GammaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    if variant is not None and not isinstance(variant, Variant):
+        return
     if device.compute_capability < ARCHITECTURE:
         major, minor = device.compute_capability
         raise ValueError(
@@ -280,7 +301,7 @@ def _plan(
     usable = device.multiprocessors * (CLUSTER_SHARE if variant.split > 2 else 1)
     slots = max(1, int(usable / variant.split))
     grid = variant.split * max(1, min(items, slots))
-    workspace = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
+    transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
     lane_m, lane_tiles = variant.lane(alpha)
     overhead = 1 + OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
@@ -288,7 +309,7 @@ def _plan(
     step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
     cycles = -(-outer * chunks // variant.split) * step + ITEM_CYCLES * (1 + (variant.split > 1))
     seconds = -(-items // slots) * cycles / device.clock
-    seconds += workspace / 1e12 + LAUNCH_SECONDS
+    seconds += transformed / 1e12 + LAUNCH_SECONDS
     return GammaPlan(
         direction,
         problem,
@@ -301,6 +322,6 @@ def _plan(
         items,
         tiles_width,
         blocks_row,
-        workspace,
+        transformed * correlation.groups,
         seconds * correlation.groups,
     )

@@ -37,9 +37,18 @@ class Layout:
         # Trailing "0q" pads to the alignment of the widest field.
         self._struct = Struct("@" + "".join(kind for _, kind in self.fields) + "0q")
 
-    def pack(self, *values: float) -> bytes:
-        """The struct in memory."""
-        return self._struct.pack(*values)
+    def pack(self, *values: float) -> Params:
+        """The struct with these values."""
+        return Params(self, values, self._struct.pack(*values))
+
+
+@dataclass(frozen=True)
+class Params:
+    """A parameter struct: its values in order, and its memory."""
+
+    layout: Layout
+    values: tuple[float, ...]
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -61,10 +70,10 @@ class Kernel:
     function: Any
     shared: int
 
-    def __call__(self, grid: tuple[int, int, int], threads: int, params: bytes) -> None:
+    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
         # CuPy passes an array of one element without fields by value.
-        value = np.frombuffer(params, f"V{len(params)}")
+        value = np.frombuffer(params.data, f"V{len(params.data)}")
         self.function(grid, (threads,), (value,), shared_mem=self.shared)
 
 

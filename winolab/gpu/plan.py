@@ -124,13 +124,7 @@ class Correlation:
         """
         if direction not in CORRELATIONS:
             raise ValueError(f"direction {direction!r}; expected one of {', '.join(CORRELATIONS)}")
-        if not problem.unit:
-            raise ValueError(
-                f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-                f"dilation {problem.dilation}; NumPy arrays run on the reference, which has both"
-            )
-        if problem.ndim > 3:
-            raise ValueError(f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3")
+        check(problem)
         pad = tuple(lo for lo, _ in problem.padding)
         channels, out_channels = problem.in_channels, problem.out_channels
         input_, output = problem.input, problem.output
@@ -166,6 +160,20 @@ class Correlation:
             * math.prod(self.filter)
             * self.channels
             * self.out_channels
+        )
+
+
+def check(problem: Problem) -> None:
+    """Raise ValueError for strides, dilation and dimensions that only the reference serves."""
+    if not problem.unit:
+        raise ValueError(
+            f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
+            f"dilation {problem.dilation}; NumPy arrays run on the reference, which has both"
+        )
+    if problem.ndim > 3:
+        raise ValueError(
+            f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "
+            "on the reference, which has any number"
         )
 
 
