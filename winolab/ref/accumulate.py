@@ -41,17 +41,21 @@ class Accumulation:
     tensor_core: `block` exact products and the accumulator are aligned to the largest magnitude
         among them, truncated to the accumulator's precision plus `extra_bits`, added exactly, and
         the result is rounded as `rounding` says, overflow to infinity (Fasi, Higham, Mikaitis &
-        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330).
+        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With an
+        `interval`, so many products are summed from zero, then added to an outer accumulator
+        outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022).
     unspecified: any order (FP64 only: NumPy's own matrix product).
 
-    Text form: kind, then block, extra bits and rounding where the kind has them, joined by colons:
-    "sequential", "two_level:32", "tensor_core:8:1:truncate".
+    Text form: kind, then block, extra bits, rounding and interval where the kind has them, joined
+    by colons: "sequential", "two_level:32", "tensor_core:8:1:truncate",
+    "tensor_core:16:2:truncate:48".
     """
 
     kind: str
     block: int = 0
     extra_bits: int = 0
     rounding: str = "nearest"
+    interval: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -72,30 +76,37 @@ class Accumulation:
                 f"{self.extra_bits} extra bits, chunk {self.block}: expected 0 to 16 bits and a "
                 "tensor core chunk of at most 4096."
             )
+        if self.interval and (self.kind != "tensor_core" or self.interval % self.block):
+            raise ValueError(
+                f"{self.kind} accumulation with interval {self.interval}: expected a tensor_core "
+                "and a multiple of its block."
+            )
 
     @classmethod
     def parse(cls, text: str) -> Accumulation:
         """Read the text form. Raises ValueError."""
         kind, *rest = text.split(":")
-        names = {"two_level": 1, "tensor_core": 3}
-        if kind in KINDS and len(rest) != names.get(kind, 0):
+        names = {"two_level": (1,), "tensor_core": (3, 4)}
+        if kind in KINDS and len(rest) not in names.get(kind, (0,)):
             raise ValueError(
                 f"accumulation {text!r}: expected 'sequential', 'pairwise', 'kahan', "
-                "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate'."
+                "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate[:INTERVAL]'."
             )
         try:
             block, extra_bits = (int(v) for v in (*rest[:2], "0", "0")[:2])
+            interval = int(rest[3]) if len(rest) == 4 else 0
         except ValueError:
             raise ValueError(
-                f"accumulation {text!r}: block and extra bits must be integers."
+                f"accumulation {text!r}: block, extra bits and interval must be integers."
             ) from None
-        return cls(kind, block, extra_bits, *rest[2:])
+        return cls(kind, block, extra_bits, *rest[2:3], interval=interval)
 
     def __str__(self) -> str:
         if self.kind == "two_level":
             return f"two_level:{self.block}"
         if self.kind == "tensor_core":
-            return f"tensor_core:{self.block}:{self.extra_bits}:{self.rounding}"
+            outside = f":{self.interval}" if self.interval else ""
+            return f"tensor_core:{self.block}:{self.extra_bits}:{self.rounding}{outside}"
         return self.kind
 
 
@@ -200,6 +211,15 @@ ORDERS: dict[str, Callable[[Array, Array, Array, MultiplyAdd, int], None]] = {
 
 
 def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
+    inner = np.empty_like(acc)
+    step = order.interval or len(a)
+    for start in range(0, len(a), step):
+        inner.fill(0)
+        _chunks(a[start : start + step], b[start : start + step], inner, order, fmt)
+        acc[...] = fmt.round(acc + inner)
+
+
+def _chunks(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
     chunk = order.block
     products = np.empty((min(chunk, len(a)), *acc.shape))
     sizes = np.empty_like(products)

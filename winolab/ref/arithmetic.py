@@ -7,7 +7,7 @@ narrower (every value of TF32, BF16, FP16 and FP8 is an FP32 value).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.ref import accumulate as sums
+from winolab.ref import split
 from winolab.ref.accumulate import Accumulation
 from winolab.ref.eft import fma64
 from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
+from winolab.ref.split import Scale
 
 __all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic"]
 
@@ -29,7 +31,9 @@ class Float(Arithmetic):
 
     storage: inputs are rounded to it. transform: format of add, sub, mul, fma and of constants.
     product: operands of a matrix product are rounded to it. accumulate: format of its sums, in the
-    order that accumulation gives. fma: whether a multiplication and an addition round once.
+    order that accumulation gives. fused: whether a multiplication and an addition round once.
+    parts: numbers of the product format that an operand is split into, and scale: how the tensors
+    are scaled for them (winolab.ref.split).
 
     Accumulating in fp64 is NumPy's own matrix product, of unspecified order.
     """
@@ -40,8 +44,12 @@ class Float(Arithmetic):
     accumulate: Format
     accumulation: Accumulation
     fused: bool = True
+    parts: int = 1
+    scale: Scale | None = None
 
     def __post_init__(self) -> None:
+        if not 1 <= self.parts <= 3:
+            raise ValueError(f"{self.parts} parts: expected 1 to 3.")
         wide = self.accumulate.precision == 53
         if wide != (self.accumulation.kind == "unspecified"):
             raise ValueError(
@@ -124,8 +132,20 @@ class Float(Arithmetic):
                 return wide.astype(np.float32).astype(self.dtype, copy=False)
             return self.transform.round(wide).astype(self.dtype)
 
+    def of_data(self, a: Carrier, b: Carrier) -> Float:
+        return replace(self, scale=self.scale.of_data(a, b)) if self.scale else self
+
+    def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
+        return self.scale.exponents(gains) if self.scale else (0, 0)
+
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        a, b = (self.product.round(np.asarray(v, np.float64)) for v in (a, b))
+        a, b = (np.asarray(v, np.float64) for v in (a, b))
+        if self.parts > 1:
+            with np.errstate(invalid="ignore"):  # infinity leaves no rest
+                group = max(1, self.accumulation.block)
+                a, b = split.expanded(a, b, self.product, self.parts, group)
+        else:
+            a, b = self.product.round(a), self.product.round(b)
         if self.accumulate.precision == 53:
             with np.errstate(all="ignore"):
                 y = np.matmul(a, b)
@@ -152,13 +172,19 @@ PRESETS = {
     "tf32": _preset("fp32", "tf32", "fp32", "tensor_core:8:1:truncate"),
     "bf16": _preset("bf16", "bf16", "fp32", "tensor_core:8:1:truncate"),
     "fp16": _preset("fp16", "fp16", "fp32", "tensor_core:8:1:truncate"),
-}
+    "fp32_split": replace(
+        _preset("fp32", "fp16", "fp32", "tensor_core:16:2:truncate:48"),
+        parts=2, scale=Scale("absmax"),
+    ),
+}  # fmt: skip
 ACCEPTED = ["exact", "mp:BITS", *PRESETS]
 
 
 def _field_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "none"
     return value.name if isinstance(value, Format) else str(value)
 
 
@@ -177,6 +203,12 @@ def _mixed(text: str) -> Float:
             if value not in ("yes", "no"):
                 raise ValueError(f"{change!r}: expected fused=yes or fused=no.")
             values[key] = value == "yes"
+        elif key == "scale":
+            values[key] = Scale.parse(value)
+        elif key == "parts":
+            if not value.isdecimal():
+                raise ValueError(f"{change!r}: expected an integer number of parts.")
+            values[key] = int(value)
         else:
             values[key] = format_named(value)
     return Float(**values)
@@ -185,10 +217,11 @@ def _mixed(text: str) -> Float:
 def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     """The arithmetic that a text names.
 
-    "exact"; "mp:200" (200 bits); "fp64", "fp32", "tf32", "bf16", "fp16"; or one of the last five
-    with fields of Float changed: "fp32,storage=fp16" (the FP16 column of Lavin & Gray 2016,
-    table 4: 16-bit data, 32-bit arithmetic), "fp32,accumulation=two_level:32",
-    "fp32,fused=no". An Arithmetic is returned as it is. Raises ValueError, TypeError.
+    "exact"; "mp:200" (200 bits); "fp64", "fp32", "tf32", "bf16", "fp16", "fp32_split"; or one of
+    the last six with fields of Float changed: "fp32,storage=fp16" (the FP16 column of Lavin & Gray
+    2016, table 4: 16-bit data, 32-bit arithmetic), "fp32,accumulation=two_level:32",
+    "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". An Arithmetic is returned as it
+    is. Raises ValueError, TypeError.
     """
     if isinstance(spec, Arithmetic):
         return spec

@@ -62,6 +62,7 @@ def forward(
     Aggregation adds the pieces' outputs in the transform format, in the order of ``pieces``.
     """
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
+    arithmetic = arithmetic.of_data(x, w)
     algorithm = resolved(problem, algorithm, arithmetic)
     for piece in pieces_of(problem, algorithm).pieces:
         box = Region(tuple(_segment(len(c.outputs), c.tile, c.direct) for c in piece))
@@ -88,6 +89,7 @@ def backward_data(
     as many multiplications. A stride spreads no zeros into dy.
     """
     dx = arithmetic.asarray(np.zeros(problem.x_shape, dtype=np.int64))
+    arithmetic = arithmetic.of_data(dy, w)
     algorithm = resolved(problem, algorithm, arithmetic, "backward_data")
     for piece in pieces_of(problem, algorithm).pieces:
         reached = [reached_inputs(problem, d, c) for d, c in enumerate(piece)]
@@ -121,6 +123,7 @@ def backward_filter(
     of F(n, r) with AT and G in each other's place.
     """
     dw = arithmetic.asarray(np.zeros(problem.w_shape, dtype=np.int64))
+    arithmetic = arithmetic.of_data(x, dy)
     algorithm = resolved(problem, algorithm, arithmetic, "backward_filter")
     of = programs or programs_of(algorithm)
     for piece in pieces_of(problem, algorithm).pieces:

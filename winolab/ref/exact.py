@@ -48,6 +48,14 @@ class Arithmetic(ABC):
         accumulation's order, and the result is rounded to the transform format.
         """
 
+    def of_data(self, a: Carrier, b: Carrier) -> Arithmetic:
+        """This arithmetic with what it has to know of the two tensors of a convolution."""
+        return self
+
+    def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
+        """Of the powers of two by which the tensors are scaled; ``gains``: see Scale.exponents."""
+        return 0, 0
+
     def add(self, a: Any, b: Any) -> Any:
         """a + b."""
         return a + b

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -90,6 +91,13 @@ class Fourier(Engine):
         return np.ascontiguousarray(y).reshape(math.prod(y.shape[:-1]), channels)
 
     @property
+    def gains(self) -> tuple[Fraction, Fraction]:
+        """Largest sums: of all inputs and of all taps, doubled where parts are added."""
+        doubled = Fraction(1 if self.products == 4 else 2)
+        taps = math.prod(s.tile.r for s in self.region.segments)
+        return doubled * math.prod(self._lengths), doubled * taps
+
+    @property
     def _lengths(self) -> list[int]:
         return [s.tile.alpha for s in self.region.segments]
 
@@ -138,6 +146,7 @@ def backward_filter(
     """dw (OC, *filter, IC/groups): pieces of dy as filters, summed over pieces and images."""
     tiles = windows(problem, algorithm, "backward_filter")
     adjoint = filter_adjoint(problem)
+    arithmetic = arithmetic.of_data(x, dy)
     parts = [
         _run(
             x[..., i].swapaxes(0, -1),
@@ -165,6 +174,7 @@ def _run(
             f"{algorithm} cannot run in {arithmetic.name}: its transforms are scipy.fft's, in fp32 "
             "or fp64; use another algorithm or transform=fp32"
         )
+    arithmetic = arithmetic.of_data(x, w)
     boxes = [
         Region(box)
         for box in product(*(masked(o, t) for o, t in zip(problem.output, tiles, strict=True)))

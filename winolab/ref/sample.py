@@ -54,6 +54,7 @@ def forward(
     if problem.groups != 1:
         raise ValueError(f"a sample needs groups = 1, not {problem.groups}; sample one group")
     of = programs or programs_of(algorithm)
+    arithmetic = arithmetic.of_data(x, w)
     positions, values = [], []
     for region, ids in sample.tiles:
         engine = Engine(problem, region, tuple(of(s.tile) for s in region.segments), arithmetic)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from winolab.nouns import Problem
 from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.im2col import Segment
+from winolab.ref.program import Program
+from winolab.ref.split import halves
 from winolab.ref.transforms import Programs
 
 # Gathered input elements a block: bounds the memory, and amortises NumPy's call overhead.
@@ -63,6 +66,7 @@ class Engine:
             some = ids[first : first + step]
             batch, *at = np.unravel_index(some, (self.problem.batch, *self.region.tiles))
             values = self._outputs(u, self._patches(rows, batch, at))
+            values = self._scaled(values, *halves(sum(self.exponents)))
             positions = self._positions(batch, at)
             inside = positions >= 0
             yield (positions, values) if inside.all() else (positions[inside], values[inside])
@@ -70,6 +74,23 @@ class Engine:
     @cached_property
     def _ndim(self) -> int:
         return self.problem.ndim
+
+    @property
+    def gains(self) -> tuple[Fraction, Fraction]:
+        """Largest absolute row sums of the transforms of the input and of the filter."""
+        of_x, of_w = ([gain(getattr(p, name)) for p in self.programs] for name in ("BT", "G"))
+        return math.prod(of_x, start=Fraction(1)), math.prod(of_w, start=Fraction(1))
+
+    @cached_property
+    def exponents(self) -> tuple[int, int]:
+        """Of the powers of two that scale the input and the filter."""
+        return self.arithmetic.exponents(self.gains)
+
+    def _scaled(self, x: np.ndarray, *exponents: int) -> np.ndarray:
+        for e in exponents:
+            if e:
+                x = self.arithmetic.mul(self.arithmetic.constant(Fraction(2) ** e), x)
+        return x
 
     def _filters(self, w: np.ndarray) -> np.ndarray:
         """G along every dimension of the pieces of w: (α0, α1, …, K, OC)."""
@@ -93,6 +114,7 @@ class Engine:
         cut = np.pad(w, [*fill, (0, 0)]).reshape(len(w), *sizes, self.problem.in_channels)
         order = (*range(2, 2 * d + 2, 2), *range(1, 2 * d + 1, 2), 2 * d + 1, 0)
         u = self.arithmetic.asarray(np.ascontiguousarray(cut.transpose(order)))
+        u = self._scaled(u, self.exponents[1])
         depth = math.prod(pieces) * self.problem.in_channels
         return u.reshape(*u.shape[:d], depth, len(w))
 
@@ -114,7 +136,7 @@ class Engine:
         patches = np.take(rows, index, axis=0)
         if outside.any():
             patches[np.broadcast_to(outside, index.shape)] = 0
-        return self.arithmetic.asarray(patches)
+        return self._scaled(self.arithmetic.asarray(patches), self.exponents[0])
 
     def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """AT [U · (BT v)], the outputs (n0·n1·…·P, OC)."""
@@ -141,6 +163,12 @@ class Engine:
             inside = inside & (output < size)
             flat = flat * size + output
         return np.where(inside, flat, -1).ravel()
+
+
+@lru_cache(maxsize=256)
+def gain(program: Program) -> Fraction:
+    """The largest absolute row sum of the program's matrix: what it enlarges a vector by."""
+    return max(sum(map(abs, row), start=Fraction(0)) for row in program.exact())
 
 
 def _along(values: np.ndarray, axis: int, axes: int) -> np.ndarray:

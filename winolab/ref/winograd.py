@@ -132,6 +132,7 @@ def backward_filter(
         )
     if algorithm.kind == "winograd" and not problem.unit:
         regions(problem, algorithm)
+    arithmetic = arithmetic.of_data(x, dy)
     adjoint = filter_adjoint(problem)
     tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
     cuts = [masked(size, tile) for size, tile in zip(adjoint.output, tiles, strict=True)]
@@ -218,6 +219,7 @@ def compute(
     arithmetic: Arithmetic,
 ) -> np.ndarray:
     """Every output y (N, *output, OC) of the boxes, groups one after the other."""
+    arithmetic = arithmetic.of_data(x, w)
 
     def engine(group: Problem, box: Region) -> Engine:
         return Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic)

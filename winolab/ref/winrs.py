@@ -94,6 +94,7 @@ def backward_filter(
     Raises ValueError where no kernel of ``algorithm`` fits the filter's width, saying what would.
     """
     of = programs or programs_of(algorithm)
+    arithmetic = arithmetic.of_data(x, dy)
     dw = arithmetic.asarray(np.zeros(problem.w_shape, dtype=np.int64))
     for phase in phases(problem):
         segments = partition(phase.problem, algorithm, arithmetic)
@@ -134,6 +135,7 @@ def run(
     Buckets are kept in the transform format, or rounded to the storage format of ``stored``, and
     summed by Kahan's compensated sum, or plainly.
     """
+    arithmetic = arithmetic.of_data(x, dy)
     parts = []
     for i, o in group_slices(problem):
         images, gradients = x[..., i].swapaxes(0, -1), dy[..., o].swapaxes(0, -1)
