@@ -181,6 +181,6 @@ def _run(
     ]
 
     def engine(group: Problem, box: Region) -> Fourier:
-        return Fourier(group, box, (), arithmetic, algorithm.products)
+        return Fourier(group, box, (), arithmetic, products=algorithm.products)
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)

@@ -13,6 +13,7 @@ import numpy as np
 from winolab.nouns import Problem
 from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.im2col import Segment
+from winolab.ref.order import Order
 from winolab.ref.program import Program
 from winolab.ref.split import halves
 from winolab.ref.transforms import Programs
@@ -42,13 +43,15 @@ class Engine:
     """Evaluates tiles of a region of a problem (one group) in an arithmetic.
 
     Along each dimension stand a tile F(n, r) and its ``programs``; arrays put the dimensions of
-    the states (α0, α1, …) first, so that a transform runs along a leading axis.
+    the states (α0, α1, …) first, so that a transform runs along a leading axis. Products are summed
+    in the order pieces, then channels, or in a kernel's own ``order``.
     """
 
     problem: Problem
     region: Region
     programs: tuple[Programs, ...]
     arithmetic: Arithmetic
+    order: Order | None = None
 
     def blocks(
         self, x: np.ndarray, w: np.ndarray, ids: np.ndarray
@@ -146,7 +149,12 @@ class Engine:
         states, tiles, channels = v.shape[:d], v.shape[d], u.shape[-1]
         count = math.prod(states)
         depth = u.shape[-2]
-        m = run.matmul(v.reshape(count, tiles, depth), u.reshape(count, depth, channels))
+        v, u = v.reshape(count, tiles, depth), u.reshape(count, depth, channels)
+        if self.order is None:
+            m = run.matmul(v, u)
+        else:
+            pieces = self.region.pieces(self.problem)
+            m = self.order.matmul(v, u, pieces, self.problem.in_channels, run)
         m = m.reshape(*states, tiles, channels)
         for axis, programs in enumerate(self.programs):
             m = programs.AT.evaluate(m, run, axis)

@@ -22,6 +22,7 @@ import numpy as np
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.im2col import DIRECT, masked, segments
+from winolab.ref.order import Order
 from winolab.ref.program import program
 from winolab.ref.tiles import Engine, Region
 from winolab.ref.transforms import Programs, transforms
@@ -29,9 +30,12 @@ from winolab.ref.transforms import Programs, transforms
 ProgramsOf = Callable[[Tile], Programs]
 
 
-def regions(problem: Problem, algorithm: Algorithm) -> tuple[Region, ...]:
+def regions(
+    problem: Problem, algorithm: Algorithm, order: Order | None = None
+) -> tuple[Region, ...]:
     """The boxes of outputs that ``algorithm`` computes; together they cover each output once.
 
+    In a kernel's ``order`` a tile of Γ that reaches beyond the edge is masked, not replaced.
     Raises ValueError where the algorithm cannot serve the problem, saying what would.
     """
     if algorithm.kind != "direct" and not problem.unit:
@@ -42,9 +46,11 @@ def regions(problem: Problem, algorithm: Algorithm) -> tuple[Region, ...]:
     if algorithm.kind == "direct":
         cuts = [masked(size, DIRECT) for size in problem.output]
     elif algorithm.kind == "gamma":
-        _fits(problem.filter[-1], algorithm.tiles[0], problem.ndim - 1, algorithm)
+        if order is None or problem.filter[-1] % algorithm.tiles[0].r:
+            _fits(problem.filter[-1], algorithm.tiles[0], problem.ndim - 1, algorithm)
         cuts = [masked(size, DIRECT) for size in problem.output[:-1]]
-        cuts.append(segments(problem.output[-1], algorithm.tiles[0]))
+        cover = segments if order is None else masked
+        cuts.append(cover(problem.output[-1], algorithm.tiles[0]))
     elif algorithm.kind == "winograd":
         if len(algorithm.tiles) != problem.ndim:
             raise ValueError(
@@ -86,10 +92,15 @@ def forward(
     algorithm: Algorithm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
+    order: Order | None = None,
 ) -> np.ndarray:
-    """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers."""
-    boxes = regions(problem, algorithm)
-    return compute(x, w, problem, boxes, programs or programs_of(algorithm), arithmetic)
+    """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers.
+
+    With a kernel's ``order`` every bit is the kernel's, in the kernel's arithmetic; filters wider
+    than the tile's r then run in pieces.
+    """
+    boxes = regions(problem, algorithm, order)
+    return compute(x, w, problem, boxes, programs or programs_of(algorithm), arithmetic, order)
 
 
 def backward_data(
@@ -99,16 +110,17 @@ def backward_data(
     algorithm: Algorithm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
+    order: Order | None = None,
 ) -> np.ndarray:
     """dx (N, *input, IC) of dy (N, *output, OC) and w: the forward algorithm on rotated filters.
 
     A stride is undone by zeros between the elements of dy, which only direct convolution accepts.
     """
     if algorithm.kind != "direct":
-        regions(problem, algorithm)
+        regions(problem, algorithm, order)
     adjoint, dy, w = data_adjoint(problem, dy, w)
-    boxes = regions(adjoint, algorithm)
-    return compute(dy, w, adjoint, boxes, programs or programs_of(algorithm), arithmetic)
+    boxes = regions(adjoint, algorithm, order)
+    return compute(dy, w, adjoint, boxes, programs or programs_of(algorithm), arithmetic, order)
 
 
 def backward_filter(
@@ -217,12 +229,13 @@ def compute(
     boxes: Sequence[Region],
     programs: ProgramsOf,
     arithmetic: Arithmetic,
+    order: Order | None = None,
 ) -> np.ndarray:
     """Every output y (N, *output, OC) of the boxes, groups one after the other."""
     arithmetic = arithmetic.of_data(x, w)
 
     def engine(group: Problem, box: Region) -> Engine:
-        return Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic)
+        return Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic, order)
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)
 

@@ -1,0 +1,75 @@
+"""The order in which a kernel sums its products, so that the reference repeats every bit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from winolab.ref.arithmetic import Arithmetic
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Of the Γ and implicit-GEMM kernels: depth tap, group of `share` rows of the filter, piece of
+    its width, chunk of `chunk` channels, row of the group, channel.
+
+    The loop down to the chunks is cut into `split` equal parts, each summed from zero; the parts
+    are added in order. Within one, `fold` steps of the loop, where it is not 0, are summed from
+    zero and added to a second accumulator.
+    """
+
+    chunk: int
+    share: int = 1
+    split: int = 1
+    fold: int = 0
+
+    def parts(self, pieces: Sequence[int], channels: int) -> list[list[Indices]]:
+        """Per part and fold, the places of its products in the order pieces, then channels.
+
+        ``pieces``: of the filter's dimensions, up to three. Raises ValueError where `share` does
+        not divide the height.
+        """
+        depth, height, width = (1,) * (3 - len(pieces)) + tuple(pieces)
+        if height % self.share:
+            raise ValueError(f"share={self.share} does not divide a filter {height} high")
+        chunks = -(-channels // self.chunk)
+        places = np.full((depth, height, width, chunks * self.chunk), -1, dtype=np.intp)
+        places[..., :channels] = np.arange(depth * height * width * channels).reshape(
+            depth, height, width, channels
+        )
+        loops = places.reshape(depth, -1, self.share, width, chunks, self.chunk)
+        steps = loops.transpose(0, 1, 3, 4, 2, 5).reshape(-1, self.share * self.chunk)
+        ends = [len(steps) * rank // self.split for rank in range(self.split + 1)]
+        return [
+            [_inside(steps[start : min(start + (self.fold or end), end)]) for start in starts]
+            for begin, end in pairwise(ends)
+            for starts in [range(begin, end, self.fold or max(1, end - begin))]
+        ]
+
+    def matmul(
+        self, a: NDArray, b: NDArray, pieces: Sequence[int], channels: int, run: Arithmetic
+    ) -> NDArray:
+        """a (…, M, K) @ b (…, K, N) in this order."""
+        totals = []
+        for part in self.parts(pieces, channels):
+            sums = [run.matmul(a[..., i], b[..., i, :]) for i in part]
+            totals.append(_sum(sums, run) if sums else run.matmul(a[..., :0], b[..., :0, :]))
+        return _sum(totals, run)
+
+
+def _inside(steps: Indices) -> Indices:
+    places = steps.ravel()
+    return places[places >= 0]
+
+
+def _sum(terms: list[NDArray], run: Arithmetic) -> NDArray:
+    total, *rest = terms
+    for term in rest:
+        total = run.add(total, term)
+    return total
