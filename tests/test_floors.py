@@ -13,12 +13,16 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = sorted((ROOT / "winolab").rglob("*.py"))
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 GPU = {"cupy", "cupy_backends", "torch"}
-WITH_CUPY = {"arrays.py", "conv.py", "cudnn.py", "launch.py", "timing.py"}  # of winolab/gpu
+WITH_CUPY = {  # of winolab/gpu
+    *("arrays.py", "compare.py", "contenders.py", "conv.py", "cudnn.py", "launch.py", "oracle.py"),
+    "timing.py",
+}
 FLOORS = (
-    {"problem", "nouns", "device"},
+    {"problem", "nouns", "device", "layers"},
     {"ref"},
     {"gpu"},
-    {"conv", "costs", "environment", "measure", "plans", "sweep", "render", "tables", "cli"},
+    {"conv", "costs", "environment", "measure", "plans", "sweep", "render", "tables"},
+    {"bench", "cli"},
 )
 
 

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from winolab import costs, environment, plans, render, sweep, tables
+from winolab import bench, costs, environment, plans, render, sweep, tables
 from winolab.ref.search import best_points
 from winolab.ref.transforms import transforms as build_transforms
 
@@ -281,6 +281,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 costs.register(app)
+bench.register(app)
 
 
 def _values(text: str, keep: str = r"(?!)") -> list[str]:

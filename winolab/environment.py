@@ -106,6 +106,15 @@ def gpus() -> list[dict[str, str]]:
     return [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
 
 
+def clocks() -> dict[str, int]:
+    """MHz of the first GPU's multiprocessors and memory as they run now; nothing without one."""
+    fields = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem"}
+    query = f"--query-gpu={','.join(fields.values())}"
+    text = _output("nvidia-smi", query, "--format=csv,noheader,nounits") or ""
+    values = text.partition("\n")[0].split(", ")
+    return dict(zip(fields, map(int, values), strict=True)) if text else {}
+
+
 def compilers() -> dict[str, str | None]:
     """The release of nvcc on the path, and of NVRTC where CuPy brings one; None where missing."""
     text = _output("nvcc", "--version") or ""

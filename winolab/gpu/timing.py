@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from winolab.gpu import launch
 
+# Several times any L2 cache, and long enough to write (0.2 ms) to queue a call meanwhile.
+FLUSH = 512 << 20  # bytes
+
 
 @dataclass(frozen=True)
 class Times:
@@ -26,12 +29,14 @@ def interleave(
     repeat: int = 1,
     flush: int = 0,
     warmup: int = 2,
+    warm: bool = False,
 ) -> dict[str, Times]:
     """Times of every call, one measurement each in turn, ``rounds`` times over.
 
     A measurement is the mean of ``repeat`` calls in a row, between CUDA events on the current
     stream. What precedes it keeps the GPU busy while the host queues it: an untimed call, or, for
-    times with a cold L2 cache, ``flush`` bytes written (more than the cache holds).
+    times with a cold L2 cache, ``flush`` bytes written (more than the cache holds), or, with
+    ``warm``, both, for calls shorter than their launch.
     """
     cp = launch.cupy()
     scratch = cp.empty(flush, cp.uint8) if flush else None
@@ -41,10 +46,10 @@ def interleave(
     events: dict[str, list] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            if scratch is None:
-                call()
-            else:
+            if scratch is not None:
                 scratch.fill(1)
+            if scratch is None or warm:
+                call()
             start, stop = cp.cuda.Event(), cp.cuda.Event()
             start.record()
             for _ in range(repeat):

@@ -1,0 +1,105 @@
+"""The command ``bench`` as far as it goes without a GPU, and the layers it knows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from rich.console import Console
+
+from winolab import bench
+from winolab.layers import LAYERS, TABLE3, Layer, grid, parse_layer
+from winolab.nouns import gamma
+
+MACHINE = {
+    "device": "a GPU", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0", "sgemm_tflops": 50.0,
+}  # fmt: skip
+
+
+def row(method: str, products: str, tflops: float, **more) -> dict:
+    case = {"layer": "32x56x56x64:64x3x3", "direction": "forward", "precision": "fp32"}
+    names = {"method": method, "kernel": "K", "products": products, "tflops": tflops}
+    return {**MACHINE, **case, **names, "relative_rms_u11": 1e-6, **more}
+
+
+ROWS = [
+    row("winolab", "fp32", 100, chosen=False),
+    row("winolab", "fp32_split", 200, chosen=True, relative_rms_u11=5e-7),
+    row("cudnn", "fp32", 20, frugal=True),
+    row("cudnn", "fp32", 25, frugal=True),
+    row("cudnn", "fp32", 50, frugal=False),
+    row("cudnn", "tf32 allowed", 150, frugal=True),
+    row("torch", "tf32", 160),
+    row("torch", "fp32", 30),
+    {**row("cudnn", "fp32", 0), "method": "refused", "reasons": {}},
+]
+del ROWS[-1]["tflops"]
+
+
+def test_the_fastest_of_each_kind_stands_in_the_table() -> None:
+    found = {name: one and one["tflops"] for name, one in bench.columns(ROWS).items()}
+    assert found == {
+        "ours": 200, "FFMA": 100, "cuDNN frugal": 25, "cuDNN any": 50, "PyTorch": 30, "TF32": 160,
+    }  # fmt: skip
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(bench.table(ROWS))
+    text = capture.get()
+    for expected in ("200.0", "8.00", "4.00", "5.0e-07", "SGEMM 50.0", "a GPU"):
+        assert expected in text
+    assert "ours 200.0" in bench.line(ROWS)
+
+
+def test_a_case_that_nobody_of_ours_runs_has_a_line() -> None:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(bench.table([one for one in ROWS if one["method"] != "winolab"]))
+    assert "none" in capture.get()
+
+
+def test_layers_by_list_and_by_shape() -> None:
+    assert [name for name, _ in bench.named("resnet,4x8x8x16:32x3x3")] == ["resnet"] * 4 + ["given"]
+    layer = parse_layer("4x8x9x16:32x3x3")
+    assert layer == Layer(4, (8, 9), 16, 32, 3)
+    assert layer.problem.y_shape == (4, 8, 9, 32)
+    assert str(layer) == "4x8x9x16:32x3x3"
+    with pytest.raises(ValueError, match="expected N x OH x OW x IC"):
+        parse_layer("drago")
+    with pytest.raises(ValueError, match="square"):
+        parse_layer("4x8x9x16:32x3x5")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_outputs_and_symmetric_padding(name: str) -> None:
+    for layer in LAYERS[name]:
+        problem = layer.problem
+        assert problem.output == layer.output
+        assert all(low == high == layer.taps // 2 for low, high in problem.padding)
+        alpha, n, r = layer.kernel or (0, 0, 0)
+        assert layer.algorithm == gamma(alpha, n, r)
+        assert r == layer.taps
+
+
+def test_the_grid_has_ten_shapes_a_kernel_at_equal_work() -> None:
+    for kernel in TABLE3:
+        mine = [layer.problem.macs for layer in grid() if layer.kernel == kernel]
+        assert len(mine) == 10
+        assert max(mine) / math.fsum(mine) * 10 < 1.08
+    widths = {layer.output[1] % layer.kernel[1] == 0 for layer in LAYERS["table3"] if layer.kernel}
+    assert widths == {True}
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="direction 'sideways'; expected forward"):
+        bench.command("resnet", direction="sideways")
+    with pytest.raises(ValueError, match="precision 'fp8'; expected fp32"):
+        bench.command("resnet", precision="fp8")
+
+
+def test_without_a_gpu_it_says_so(monkeypatch) -> None:
+    def missing():
+        raise RuntimeError("no GPU: CuPy counts 0 CUDA devices")
+
+    monkeypatch.setattr(bench.launch, "cupy", missing)
+    with pytest.raises(ValueError, match="no GPU"):
+        bench.command("resnet")

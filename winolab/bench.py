@@ -1,0 +1,221 @@
+"""The command ``winolab bench``: the kernels beside cuDNN and PyTorch on the GPU at hand."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from winolab import environment
+from winolab.gpu import compare, cudnn, launch
+from winolab.gpu.compare import Effort
+from winolab.gpu.contenders import GROUPS
+from winolab.gpu.plan import DIRECTIONS
+from winolab.layers import LAYERS, Layer, parse_layer
+
+Row = dict[str, Any]
+LEGEND = (
+    "Effective TFLOPS: 2·N·OC·OH·OW·FH·FW·IC over the median time with a cold L2 cache, filter "
+    "transform included. cuDNN frugal: fastest algorithm whose workspace does not grow with the "
+    "data; any: fastest of all; both without TF32. error: relative RMS on U[-1, 1) of the kernel "
+    "named, against FP64."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command(name="bench")(command)
+
+
+def command(
+    layers: Annotated[
+        str,
+        typer.Option(
+            help=f"With commas: {', '.join(LAYERS)}, or outputs and filters as 128x96x96x64:64x3x3."
+        ),
+    ] = "dragon",
+    direction: Annotated[
+        str, typer.Option(help=f"With commas: {', '.join(DIRECTIONS)}.")
+    ] = "forward",
+    precision: Annotated[
+        str, typer.Option(help=f"Of the arrays, with commas: {', '.join(GROUPS)}.")
+    ] = "fp32",
+    out: Annotated[Path | None, typer.Option(help="File that rows are added to.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
+    """Time these kernels beside every algorithm of cuDNN and PyTorch, with their errors.
+
+    For example:
+
+    ```
+    winolab bench --layers resnet --direction forward,backward_data
+    winolab bench --layers 32x56x56x64:64x3x3 --precision fp32,fp16
+    ```
+    """
+    cases = [
+        (name, layer, way, group)
+        for name, layer in named(layers)
+        for way in _known("direction", direction, DIRECTIONS)
+        for group in _known("precision", precision, tuple(GROUPS))
+    ]
+    ready()
+    rows = []
+    for found in measured(cases, Effort()):
+        rows += found
+        if out:
+            with out.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in found)
+        if not as_json:
+            print(line(found), file=sys.stderr, flush=True)
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
+
+
+Case = tuple[str, Layer, str, str]
+
+
+def named(text: str) -> list[tuple[str, Layer]]:
+    """Layers by list or by shape, each with the name of its list ("given" for a shape)."""
+    found = []
+    for name in text.split(","):
+        if name in LAYERS:
+            found += [(name, layer) for layer in LAYERS[name]]
+        else:
+            found.append(("given", parse_layer(name)))
+    return found
+
+
+def ready() -> None:
+    """Raise ValueError where this machine cannot compare: no GPU, no CuPy, no cuDNN."""
+    try:
+        launch.cupy()
+        cudnn.library()
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def context() -> Row:
+    """What every row says of the machine, read while its clocks are up."""
+    cp, runtime = launch.cupy(), launch.cupy().cuda.runtime
+    top = compare.sgemm()
+    gpus = environment.gpus()
+    torch = importlib.import_module("torch").__version__ if find_spec("torch") else None
+    return {
+        "commit": environment.commit(),
+        "device": launch.device(0).name,
+        "driver": gpus[0]["driver_version"] if gpus else None,
+        "cuda": f"{runtime.runtimeGetVersion() // 1000}.{runtime.runtimeGetVersion() % 1000 // 10}",
+        "cudnn": cudnn.version(),
+        "cupy": cp.__version__,
+        "torch": torch,
+        **environment.clocks(),
+        "sgemm_tflops": round(top, 2),
+    }
+
+
+def measured(cases: Sequence[Case], effort: Effort, seconds: float = 1e9) -> Iterator[list[Row]]:
+    """The rows of each case, in order, until ``seconds`` are over; what is left is left out."""
+    machine, end = context(), time.monotonic() + seconds
+    for name, layer, direction, group in cases:
+        if time.monotonic() > end:
+            return
+        started = time.monotonic()
+        algorithm = None if direction == "backward_filter" else layer.algorithm
+        rows = compare.compare(direction, layer.problem, group, algorithm, effort)
+        compare.free()
+        took = round(time.monotonic() - started, 2)
+        labels = {"layers": name, "layer": str(layer), "kernel_of": kernel_name(layer)}
+        yield [{**machine, **labels, "took_s": took, **row} for row in rows]
+
+
+def kernel_name(layer: Layer) -> str | None:
+    """Γα(n,r) of the list that the layer is from."""
+    return f"Γ{layer.kernel[0]}({layer.kernel[1]},{layer.kernel[2]})" if layer.kernel else None
+
+
+def best(rows: Sequence[Row], **wanted: Any) -> Row | None:
+    """The fastest of the rows with these values, or None."""
+    mine = [
+        row for row in rows if "tflops" in row and all(row.get(k) == v for k, v in wanted.items())
+    ]
+    return max(mine, key=lambda row: row["tflops"], default=None)
+
+
+def columns(rows: Sequence[Row]) -> dict[str, Row | None]:
+    """Who stands in a case's line of the table; cuDNN in FP32 means FMA."""
+    group = rows[0]["precision"]
+    strict: Row = {"method": "cudnn", "products": group}
+    found = {
+        "ours": best(rows, method="winolab", chosen=True) or best(rows, method="winolab"),
+        "FFMA" if group == "fp32" else "fastest": best(rows, method="winolab", products=group),
+        "cuDNN frugal": best(rows, **strict, frugal=True),
+        "cuDNN any": best(rows, **strict),
+        "PyTorch": best(rows, method="torch", products=group),
+    }
+    if group == "fp32":
+        found["TF32"] = best([r for r in rows if "tf32" in r.get("products", "")])
+    return found
+
+
+def line(rows: Sequence[Row]) -> str:
+    """A case in one line, as it is measured."""
+    parts = [
+        f"{name} {row['tflops']:.1f}" for name, row in columns(rows).items() if row is not None
+    ]
+    row = rows[0]
+    return f"{row['layer']} {row['direction']} {row['precision']}: {', '.join(parts)}"
+
+
+def table(rows: Sequence[Row]) -> RenderableType:
+    """A line a case."""
+    cases: dict[tuple, list[Row]] = {}
+    for row in rows:
+        cases.setdefault((row["layer"], row["direction"], row["precision"]), []).append(row)
+    names = list(dict.fromkeys(name for mine in cases.values() for name in columns(mine)))
+    grid = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("layer", "direction", "arrays", "kernel"):
+        grid.add_column(title, no_wrap=True)
+    for title in (*names, "/ frugal", "/ any", "error"):
+        grid.add_column(title, justify="right", no_wrap=True)
+    for case, mine in cases.items():
+        found = columns(mine)
+        ours = found["ours"]
+        kernel = f"{ours['kernel']} {ours['products']}" if ours else "none"
+        cells = [_tflops(found.get(name)) for name in names]
+        ratios = [_ratio(ours, found[name]) for name in ("cuDNN frugal", "cuDNN any")]
+        error = f"{float(ours['relative_rms_u11']):.1e}" if ours else ""
+        grid.add_row(*case, kernel, *cells, *ratios, error)
+    first = rows[0]
+    title = (
+        f"{first['device']}, driver {first['driver']}, CUDA {first['cuda']}, cuDNN "
+        f"{first['cudnn']}, SGEMM {first['sgemm_tflops']} TFLOPS"
+    )
+    return Group(Text(title), Text(), grid, Text(), Text(LEGEND, style="dim"))
+
+
+def _tflops(row: Row | None) -> str:
+    return f"{row['tflops']:.1f}" if row else ""
+
+
+def _ratio(ours: Row | None, theirs: Row | None) -> str:
+    return f"{ours['tflops'] / theirs['tflops']:.2f}" if ours and theirs else ""
+
+
+def _known(name: str, text: str, known: Sequence[str]) -> list[str]:
+    values = text.split(",")
+    for value in values:
+        if value not in known:
+            raise ValueError(f"{name} {value!r}; expected {', '.join(known)}")
+    return values

@@ -1,0 +1,218 @@
+"""Everybody who can compute a case, timed side by side, with their errors against FP64."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from winolab.gpu import launch, oracle
+from winolab.gpu.contenders import Arrays, Contender, frameworks, judges, ours
+from winolab.gpu.timing import FLUSH, Times, interleave
+from winolab.nouns import Algorithm, Problem
+
+Row = dict[str, Any]
+# Who is this many times slower than the fastest of its kind is timed once, not in every round.
+HOPELESS = 1.25
+SPARE = 1 << 30  # bytes of device memory left alone
+SAMPLE = 4e9  # FLOP of the images that errors are measured on
+SGEMM = 8192
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much time a case gets."""
+
+    rounds: int = 7
+    torch: bool = True
+    cudnn_errors: bool = True
+    maths: tuple[str, ...] = ("fma", "default")
+
+
+def compare(
+    direction: str,
+    problem: Problem,
+    group: str = "fp32",
+    algorithm: Algorithm | None = None,
+    effort: Effort = Effort(),
+) -> list[Row]:
+    """One row a contender, on GPU 0, and one that lists what cuDNN refused.
+
+    A row's times are quartiles in microseconds, ``cold_us`` with the L2 cache overwritten before a
+    call and ``warm_us`` right after another call; ``rounds`` is 1 for who was hopelessly slow.
+    ``tflops`` are direct convolution's FLOP over the cold median. ``relative_rms_u11`` is the error
+    on U[-1, 1), ``mare_u12`` on U[1, 2) or, WinRS's data for filter gradients, ``mare_u01`` on
+    U[0, 1), against FP64 sums of the same rounded data.
+    """
+    contenders, refused = _contenders(direction, problem, group, algorithm, effort)
+    arrays = Arrays(direction, problem, group)
+    contenders, too_large = _that_fit(contenders)
+    workspace = launch.cupy().empty(max((c.workspace or 0 for c in contenders), default=0), "uint8")
+    arrays.fill(-1, 1)
+    calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
+    failed = {name: text for name, call in calls.items() if (text := _failure(call))}
+    contenders = [c for c in contenders if c.name not in failed]
+    calls = {c.name: calls[c.name] for c in contenders}
+    times = _times(contenders, calls, effort)
+    errors = _errors(direction, problem, arrays, contenders, calls, effort)
+    common = {
+        "input": "x".join(map(str, problem.x_shape)),
+        "filter": "x".join(map(str, problem.w_shape)),
+        "padding": "x".join(str(low) for low, _ in problem.padding),
+        "direction": direction,
+        "precision": group,
+    }
+    rows = [
+        {
+            **common,
+            **c.labels,
+            "layout": c.order,
+            "workspace": c.workspace,
+            **_speed(problem, *times[c.name]),
+            **errors.get(c.name, {}),
+        }
+        for c in contenders
+    ]
+    reasons = {**refused, **too_large, **failed}
+    if reasons:
+        rows.append({**common, "method": "refused", "reasons": reasons})
+    return rows
+
+
+def _contenders(direction, problem, group, algorithm, effort: Effort):
+    found = list(ours(direction, problem, group, algorithm))
+    refused: dict[str, str] = {}
+    for judge in judges(direction, problem, group, maths=effort.maths):
+        if isinstance(judge, Contender):
+            found.append(judge)
+        else:
+            name, _, status = str(judge).partition(": ")
+            refused[name] = status
+    if effort.torch:
+        found += frameworks(direction, problem, group)
+    return found, refused
+
+
+def _that_fit(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+    """Those whose workspace device memory has, and a sentence on each of the others."""
+    cp = launch.cupy()
+    cp.get_default_memory_pool().free_all_blocks()
+    free = cp.cuda.Device().mem_info[0] - SPARE
+    large = {
+        c.name: f"workspace of {c.workspace >> 20} MiB, {free >> 20} MiB free"
+        for c in contenders
+        if c.workspace and c.workspace > free
+    }
+    return [c for c in contenders if c.name not in large], large
+
+
+def _failure(call: Callable[[], Any]) -> str:
+    """Why a first call fails: cuDNN's status, or memory; "" where it does not."""
+    try:
+        call()
+        launch.cupy().cuda.get_current_stream().synchronize()
+    except (ValueError, RuntimeError, MemoryError) as error:
+        if "illegal" in str(error):  # the device is lost: nothing after it means anything
+            raise
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def _times(
+    contenders: Sequence[Contender], calls: dict[str, Callable[[], Any]], effort: Effort
+) -> dict[str, tuple[Times, Times]]:
+    """Cold and warm times: one round for all, the others for the fastest of each kind."""
+    found: dict[str, tuple[Times, Times]] = {}
+    if not calls:
+        return found
+    first = interleave(calls, rounds=1, flush=FLUSH, warmup=0)
+    for name, once in first.items():
+        found[name] = once, once
+    best: dict[Any, float] = {}
+    for c in contenders:
+        best[_kind(c)] = min(best.get(_kind(c), float("inf")), first[c.name].median)
+    serious = {
+        c.name: calls[c.name]
+        for c in contenders
+        if c.labels["method"] == "winolab" or first[c.name].median <= HOPELESS * best[_kind(c)]
+    }
+    cold = interleave(serious, rounds=effort.rounds, flush=FLUSH, warmup=0)
+    warm = interleave(serious, rounds=effort.rounds, flush=FLUSH, warmup=0, warm=True)
+    return found | {name: (cold[name], warm[name]) for name in serious}
+
+
+def _kind(contender: Contender) -> tuple:
+    """Whom a contender is the fastest among."""
+    labels = contender.labels
+    return labels["method"], labels["products"], labels.get("frugal")
+
+
+def _errors(direction, problem, arrays: Arrays, contenders, calls, effort) -> dict[str, Row]:
+    """Both errors of everybody, on as many images as SAMPLE allows (a filter's gradient: all)."""
+    chosen = [c for c in contenders if effort.cudnn_errors or c.labels["method"] == "winolab"]
+    found: dict[str, Row] = {c.name: {} for c in chosen}
+    if not chosen:
+        return found
+    gradient = direction == "backward_filter"
+    least = min(problem.batch, int(SAMPLE * problem.batch / max(1, 2 * problem.macs)))
+    few = replace(problem, batch=problem.batch if gradient else max(1, least))
+    for metric, measure, low, high in (
+        ("mare_u01", oracle.mean_relative, 0, 1)
+        if gradient
+        else ("mare_u12", oracle.mean_relative, 1, 2),
+        ("relative_rms_u11", oracle.relative_rms, -1, 1),
+    ):
+        arrays.fill(low, high, scale=_scale(arrays.group, gradient))
+        first, second = (arrays.values(a) for a in arrays.operands["NHWC"])
+        exact = oracle.fp64(direction, few, first[: few.batch], second)
+        for c in chosen:
+            arrays.poison()
+            returned = calls[c.name]()
+            result = arrays.result(c.order) if returned is None else _numbers(returned)
+            error = measure(result[: len(exact)], exact)
+            found[c.name][metric] = error if math.isfinite(error) else str(error)
+    return found
+
+
+def _scale(group: str, gradient: bool) -> float:
+    """Of the second operand, so that no sum leaves FP16's range; gradients have WinRS's 0.01."""
+    if group == "fp32":
+        return 1.0
+    return 0.01 if gradient else 2.0**-6
+
+
+def _numbers(tensor: Any) -> Any:
+    """A torch result as a CuPy array, channels last."""
+    cp = launch.cupy()
+    return cp.moveaxis(cp.from_dlpack(tensor.detach().float()), 1, -1)
+
+
+def _speed(problem: Problem, cold: Times, warm: Times) -> Row:
+    return {
+        "cold_us": _microseconds(cold),
+        "warm_us": _microseconds(warm),
+        "rounds": cold.rounds,
+        "tflops": round(2 * problem.macs / cold.median / 1e12, 2),
+    }
+
+
+def _microseconds(times: Times) -> list[float]:
+    return [round(t * 1e6, 2) for t in (times.low, times.median, times.high)]
+
+
+def sgemm(size: int = SGEMM) -> float:
+    """TFLOPS of a square FP32 matrix product by cuBLAS, without TF32."""
+    cp = launch.cupy()
+    a, b = (cp.random.default_rng(i).random((size, size), dtype="float32") - 0.5 for i in range(2))
+    out = cp.empty_like(a)
+    times = interleave({"sgemm": lambda: cp.matmul(a, b, out=out)}, rounds=5)
+    return 2 * size**3 / times["sgemm"].median / 1e12
+
+
+def free() -> None:
+    """Give memory that earlier cases used back to the device."""
+    launch.cupy().get_default_memory_pool().free_all_blocks()
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()

@@ -1,0 +1,273 @@
+"""Who takes part in a comparison: this package's kernels, cuDNN's algorithms, PyTorch's conv2d.
+
+All compute the same problem from the same data. A group of precisions shares its arrays' type:
+"fp32" (FFMA and split products, TF32 beside them), "fp16" and "bf16".
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from winolab.gpu import cudnn, launch
+from winolab.gpu.launch import View
+from winolab.gpu.plan import FAMILIES, Plan, plan, three
+from winolab.nouns import Algorithm, Problem
+
+GROUPS = {"fp32": ("fp32", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
+ORDERS = ("NHWC", "NCHW")
+
+
+def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """Channels-last shapes of the two operands and the result."""
+    x, w, y = problem.x_shape, problem.w_shape, problem.y_shape
+    return {
+        "forward": (x, w, y),
+        "backward_data": (y, w, x),
+        "backward_filter": (x, y, w),
+    }[direction]
+
+
+class Arrays:
+    """Operands and result of one case on the current device, in both memory orders.
+
+    BF16 numbers are kept as their bits, int16. The two orders share the result's memory.
+    """
+
+    def __init__(self, direction: str, problem: Problem, group: str) -> None:
+        cp = launch.cupy()
+        self.shapes, self.group = shapes(direction, problem), group
+        dtype = {"fp32": "float32", "fp16": "float16", "bf16": "int16"}[group]
+        *operands, result = self.shapes
+        self.operands = {
+            order: [cp.empty(_ordered(shape, order), dtype) for shape in operands]
+            for order in ORDERS
+        }
+        buffer = cp.empty(result, dtype)
+        self.results = {order: buffer.reshape(_ordered(result, order)) for order in ORDERS}
+
+    def fill(self, low: float, high: float, seed: int = 0, scale: float = 1.0) -> None:
+        """Operands uniform on [low, high), the second times ``scale``, rounded to their type."""
+        cp = launch.cupy()
+        rng = cp.random.default_rng(seed)
+        for i, shape in enumerate(self.shapes[:2]):
+            values = rng.random(shape, dtype="float32")
+            values *= high - low
+            values += low
+            values *= scale if i else 1.0
+            last = _bits(values) if self.group == "bf16" else values
+            self.operands["NHWC"][i][...] = last
+            self.operands["NCHW"][i][...] = cp.moveaxis(last, -1, 1)
+
+    def poison(self) -> None:
+        """Fill the result with NaN, whatever its type."""
+        self.results["NHWC"].view("uint8").fill(255)
+
+    def values(self, array: Any) -> Any:
+        """An array of this type as numbers."""
+        return _wide(array) if self.group == "bf16" else array
+
+    def result(self, order: str) -> Any:
+        """The result's numbers, channels last."""
+        found = self.results[order]
+        return self.values(found if order == "NHWC" else launch.cupy().moveaxis(found, 1, -1))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to compute the case: ``run`` writes the arrays' result of ``order``, or returns it.
+
+    ``labels`` is what a row says of it; ``workspace`` is None where nobody knows it.
+    """
+
+    name: str
+    order: str
+    workspace: int | None
+    labels: dict[str, Any] = field(compare=False)
+    run: Callable[[Arrays, int], Any] = field(compare=False)
+
+    def call(self, arrays: Arrays, workspace: int) -> Callable[[], Any]:
+        """The call with its arrays and the address of its workspace."""
+        return lambda: self.run(arrays, workspace)
+
+
+def ours(
+    direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
+) -> Iterator[Contender]:
+    """The fastest predicted plan of each family and precision, as named and as the planner likes.
+
+    ``chosen`` in a label marks what ``conv_*`` itself would run.
+    """
+    device = launch.device(index)
+    operands = shapes(direction, problem)
+    aligned = all(shape[-1] % 4 == 0 for shape in operands)
+    try:
+        preferred = plan(problem, direction, device, None, group, aligned=aligned)
+    except ValueError:
+        preferred = None
+    seen = set()
+    for family in FAMILIES:
+        if direction not in family.directions:
+            continue
+        for precision in family.precisions:
+            if precision not in GROUPS[group]:
+                continue
+            for wanted in (algorithm, None) if algorithm else (None,):
+                try:
+                    found = list(
+                        family.plans(problem, direction, device, wanted, precision, aligned=aligned)
+                    )
+                except ValueError:
+                    continue
+                if not found:
+                    continue
+                best = min(found, key=lambda p: p.predicted)
+                if best not in seen:
+                    seen.add(best)
+                    yield _ours(best, operands, best == preferred, index)
+
+
+def _ours(chosen: Plan, operands: tuple, preferred: bool, index: int) -> Contender:
+    filter_at = 2 if chosen.direction == "backward_filter" else 1
+    views = [_strides(shape, 5 if i == filter_at else 4) for i, shape in enumerate(operands)]
+
+    @cache
+    def kernels():
+        title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+        return launch.load(chosen.source(), title, chosen.shared(), index)
+
+    def run(arrays: Arrays, workspace: int) -> None:
+        a, b = arrays.operands["NHWC"]
+        addresses = (a.data.ptr, b.data.ptr, arrays.results["NHWC"].data.ptr)
+        a, b, out = (View(at, strides) for at, strides in zip(addresses, views, strict=True))
+        chosen.launch(kernels(), a, b, out, workspace, index)
+
+    labels = {
+        "method": "winolab",
+        "kernel": chosen.kernel,
+        "products": chosen.precision,
+        "points": chosen.points,
+        "plan": str(chosen.variant),
+        "predicted_us": round(chosen.predicted * 1e6, 2),
+        "chosen": preferred,
+    }
+    name = f"winolab {chosen.kernel} {chosen.precision} {chosen.points} {chosen.variant}"
+    return Contender(name, "NHWC", chosen.workspace, labels, run)
+
+
+def _strides(shape: tuple[int, ...], kept: int) -> tuple[int, ...]:
+    steps = [1]
+    for size in shape[:0:-1]:
+        steps.insert(0, steps[0] * size)
+    first, *spatial, last = steps
+    return (first, *three(tuple(spatial), 0), last)[:kept]
+
+
+def judges(
+    direction: str, problem: Problem, group: str, index: int = 0, **choice: tuple[str, ...]
+) -> Iterator[Contender | cudnn.Unsupported]:
+    """Every algorithm of cuDNN, or why it does not run; ``choice`` as of cudnn.forced."""
+    for forced in cudnn.forced(direction, problem, group, **choice):
+        try:
+            call = cudnn.Call(forced, index)
+        except cudnn.Unsupported as error:
+            yield error
+            continue
+        labels = {
+            "method": "cudnn",
+            "kernel": forced.algorithm,
+            "products": "tf32 allowed" if (group, forced.math) == ("fp32", "default") else group,
+            "math": forced.math,
+            "frugal": forced.frugal,
+        }
+        yield Contender(str(forced), forced.layout, call.workspace, labels, _forced(call))
+
+
+def _forced(call: cudnn.Call) -> Callable[[Arrays, int], None]:
+    order = call.forced.layout
+
+    def run(arrays: Arrays, workspace: int) -> None:
+        a, b = arrays.operands[order]
+        call(a.data.ptr, b.data.ptr, arrays.results[order].data.ptr, workspace)
+
+    return run
+
+
+def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contender]:
+    """PyTorch's convolution in benchmark mode, channels last and first; in FP32 without and with
+    TF32. Nothing without torch or for problems that it pads differently."""
+    even = all(low == high for low, high in problem.padding)
+    if find_spec("torch") is None or problem.ndim != 2 or not even:
+        return
+    for tf32 in (False, True) if group == "fp32" else (False,):
+        for order in ORDERS:
+            products = "tf32" if tf32 else group
+            labels = {"method": "torch", "kernel": "conv2d", "products": products}
+            name = f"torch conv2d {order} {products}"
+            run = _framework(direction, problem, group, order, tf32)
+            yield Contender(name, order, None, labels, run)
+
+
+def _framework(direction, problem, group, order, tf32) -> Callable[[Arrays, int], Any]:
+    torch = importlib.import_module("torch")
+    options = [list(v) for v in (problem.stride, [low for low, _ in problem.padding])]
+    options += [list(problem.dilation), False, [0] * problem.ndim, problem.groups]
+    backward = torch.ops.aten.convolution_backward
+    views: dict[int, list] = {}
+
+    def run(arrays: Arrays, workspace: int) -> Any:
+        if id(arrays) not in views:
+            views[id(arrays)] = [_tensor(torch, a, order, group) for a in arrays.operands[order]]
+        a, b = views[id(arrays)]
+        with _mode(torch, tf32):
+            if direction == "forward":
+                return torch.ops.aten.convolution(a, b, None, *options)
+            like = torch.empty(1, device=a.device, dtype=a.dtype)
+            if direction == "backward_data":
+                x = like.expand(problem.batch, problem.in_channels, *problem.input)
+                mask = [True, False, False]
+                return backward(a, x, b, None, *options, mask)[0]
+            taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
+            return backward(b, a, like.expand(taps), None, *options, [False, True, False])[1]
+
+    return run
+
+
+@contextmanager
+def _mode(torch: Any, tf32: bool) -> Iterator[None]:
+    backend = torch.backends.cudnn
+    before = backend.allow_tf32, backend.benchmark
+    backend.allow_tf32, backend.benchmark = tf32, True
+    try:
+        yield
+    finally:
+        backend.allow_tf32, backend.benchmark = before
+
+
+def _tensor(torch: Any, array: Any, order: str, group: str) -> Any:
+    """The array as torch's NCHW tensor; channels-last memory for NHWC."""
+    tensor = torch.from_dlpack(array)
+    if group == "bf16":
+        tensor = tensor.view(torch.bfloat16)
+    return tensor.movedim(-1, 1) if order == "NHWC" else tensor
+
+
+def _ordered(shape: tuple[int, ...], order: str) -> tuple[int, ...]:
+    return shape if order == "NHWC" else (shape[0], shape[-1], *shape[1:-1])
+
+
+def _bits(values: Any) -> Any:
+    """FP32 to BF16 bits, to nearest even."""
+    bits = values.view("uint32")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("uint16").view("int16")
+
+
+def _wide(bits: Any) -> Any:
+    return (launch.cupy().ascontiguousarray(bits).view("uint16").astype("uint32") << 16).view(
+        "float32"
+    )
