@@ -1,0 +1,277 @@
+"""Ωα(n,r), filter gradients in FP32 on FFMA units: plans, source and launch (WinRS, sections 4, 5).
+
+One launch computes every segment's share of the sum; a second one adds the shares up. The segments
+are ranges of the flat summation axis (kernels/units.cuh), so that every number of them balances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+
+from winolab.device import Device
+from winolab.gpu.emit import unit
+from winolab.gpu.launch import Kernels, View
+from winolab.gpu.omega_plan import PARAMS, Gradient, Segments, Timing, choose, reduce, tiles
+from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.transforms import transforms
+from winolab.ref.winrs_kernels import TILES
+
+THREADS = 384  # of a block: 8 consumer and 4 producer warps
+ARCHITECTURE = (9, 0)  # the register reallocation of kernels/pipeline.cuh
+# Units after which a sum is put aside: with 2048, sequential sums on U[0, 1] have a MARE of 5e-7 at
+# alpha 8 and 7e-7 at 16 (simulated), and it grows with the square root; an output transform takes
+# as long as 20 units.
+FOLD = 2048
+# Cycles, fitted to the rows of experiments/results/throughput.jsonl (family "omega").
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 1.3, 8000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/omega.cuh, by its names."""
+
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block
+    kc: int  # units of a stage
+    ci: int  # input channels that a producer thread transforms at once
+    co: int  # output channels that a producer thread transforms at once
+    stages: int
+    passes: int  # over the staging memory of the epilogue
+    wrap: int = 0  # whether units run from one row of dy into the next
+    vector: int = 1  # whether channels are loaded ci and co at once
+    dwvec: int = 2  # floats of a store of dw
+    consumer_registers: int = 192
+    producer_registers: int = 128
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    def lane(self, alpha: int) -> tuple[int, int]:
+        """Input × output channels of a consumer lane, in each of its warp's states."""
+        return self.bi // 8, self.bo * min(alpha, 8) // 32
+
+    def shared_memory(self, alpha: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        stage = self.kc * (self.bi + self.bo)
+        return 4 * alpha * (self.stages * stage + self.bo * self.bi // self.passes) + (
+            16 * self.stages
+        )
+
+    def __str__(self) -> str:
+        names = ("wrap", "vector", "dwvec")
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name in names and getattr(self, f.name) != f.default
+        ]
+        return " ".join([f"{self.bi}x{self.bo}x{self.kc} stages={self.stages}", *changed])
+
+
+# Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
+# threads; smaller blocks serve few channels.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (Variant(128, 256, 8, 4, 4, 6, 2), Variant(64, 256, 8, 4, 4, 6, 1)),
+    4: (Variant(128, 64, 8, 4, 4, 5, 2), Variant(64, 64, 8, 4, 4, 6, 1)),
+    8: (
+        Variant(64, 64, 8, 4, 4, 4, 2),
+        Variant(64, 32, 8, 4, 2, 4, 1),
+        Variant(32, 64, 8, 2, 4, 4, 1),
+        Variant(32, 32, 8, 2, 2, 6, 1),
+    ),
+    16: (Variant(64, 32, 4, 2, 1, 6, 2), Variant(32, 32, 4, 1, 1, 6, 1)),
+}
+
+
+@dataclass(frozen=True)
+class OmegaPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    problem: Problem
+    gradient: Gradient
+    tile: Tile
+    points: str
+    variant: Variant
+    device: Device
+    pitch: int  # positions of a row of dy on the summation axis
+    segments: int
+    blocks: int  # of a segment
+    grid: int  # blocks launched: they walk over those of all segments
+    workspace: int  # bytes: the buckets of the segments after the first
+    predicted: float  # seconds, the sum of the buckets included
+    direction: str = "backward_filter"
+    precision: str = "fp32"
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        alpha = 2 if self.tile.alpha == 1 else self.tile.alpha
+        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        shared = v.shared_memory(self.tile.alpha)
+        items = self.blocks * self.segments
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} fp32, points {self.points}",
+                f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {THREADS} threads, {items} items in "
+                f"{self.segments} segments",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega`` and ``winolab_reduce``."""
+        return source(self.tile, self.points, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_omega": self.variant.shared_memory(self.tile.alpha),
+            "winolab_reduce": 0,
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        params = PARAMS.pack(
+            a.address,
+            b.address,
+            out.address,
+            workspace,
+            *a.strides[:3],
+            *b.strides[:3],
+            *out.strides,
+            a.strides[3],
+            b.strides[3],
+            g.batch,
+            *g.input,
+            *g.output,
+            *g.padding,
+            *g.filter,
+            g.channels,
+            g.out_channels,
+            g.groups,
+            -(-g.channels // v.bi),
+            -(-g.out_channels // v.bo),
+            -(-g.filter[2] // self.tile.n),
+            self.segments,
+            self.pitch,
+            FOLD // v.kc,
+            self.blocks * self.segments,
+        )
+        kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)
+        if self.segments > 1:
+            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments - 1)
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, variant: Variant) -> str:
+    """The translation unit of one variant of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
+    programs = transforms(tile.n, tile.r, points).programs
+    sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1}
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {variant}",
+        {**sizes, **variant.constants()},
+        {
+            "transform_filter": programs.G,
+            "transform_input": programs.BT,
+            "transform_output": programs.AT,
+        },
+        ("pipeline", "fp32", "units", "omega", "reduce"),
+    )
+
+
+def plans(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    precision: str,
+    *,
+    aligned: bool,
+    variant: Variant | None = None,
+    workspace_limit: int | None = None,
+    out_dtype: str = "float32",
+) -> Iterator[OmegaPlan]:
+    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    if variant is not None and not isinstance(variant, Variant):
+        return
+    if device.compute_capability < ARCHITECTURE:
+        major, minor = device.compute_capability
+        raise ValueError(
+            f"{device.name} has compute capability {major}.{minor}; the kernels need "
+            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]} or later"
+        )
+    gradient = Gradient.of(problem)
+    points = algorithm.points if algorithm else "best"
+    count = algorithm.segments if algorithm else None
+    for tile in tiles(gradient, algorithm, TILES["fp32"], points):
+        for shape in (variant,) if variant else VARIANTS[tile.alpha]:
+            for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
+                if pitch is None or (variant and bool(variant.wrap) != (pitch % tile.r > 0)):
+                    continue
+                made = replace(
+                    shape,
+                    wrap=int(pitch % tile.r > 0),
+                    vector=int(_whole(aligned, gradient.channels, shape.ci)
+                               and _whole(aligned, gradient.out_channels, shape.co)),
+                    dwvec=2 if _whole(aligned, gradient.channels, 2) else 1,
+                )  # fmt: skip
+                yield _plan(
+                    problem, gradient, tile, points, made, device, pitch, workspace_limit, count
+                )
+
+
+def _whole(aligned: bool, channels: int, vector: int) -> bool:
+    return aligned and channels % vector == 0
+
+
+def _plan(
+    problem: Problem,
+    gradient: Gradient,
+    tile: Tile,
+    points: str,
+    variant: Variant,
+    device: Device,
+    pitch: int,
+    limit: int | None,
+    count: int | None,
+) -> OmegaPlan:
+    g, v = gradient, variant
+    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
+    blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
+    lane_i, lane_o = v.lane(tile.alpha)
+    cycles = tile.alpha * v.bi * v.bo / 128 * (1 + OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o))
+    programs = transforms(tile.n, tile.r, points).programs
+    instructions = [
+        p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)
+    ]
+    cycles += TRANSFORM_SLOTS * (v.bo * instructions[0] + v.bi * instructions[1]) / 128
+    timing = Timing(
+        blocks, device.multiprocessors, cycles / device.clock, ITEM_CYCLES / device.clock, v.kc
+    )
+    segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
+    return OmegaPlan(
+        problem,
+        gradient,
+        tile,
+        points,
+        variant,
+        device,
+        pitch,
+        segments.count,
+        blocks,
+        min(device.multiprocessors, blocks * segments.count),
+        segments.workspace,
+        segments.seconds,
+    )
