@@ -1,0 +1,232 @@
+"""CUDA sources compiled for the CPU and launched there: see host/engine.hpp.
+
+The compiler comes with the package ziglang of the dev extra; without it, the system's c++ serves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from winolab.gpu.emit import kernel
+from winolab.gpu.launch import Params, View
+from winolab.gpu.plan import three
+
+HEADERS = Path(__file__).with_name("host")
+REPLACED = ("pipeline", "tensor")  # of kernels/: inline PTX, for which host/ has C++
+FLAGS = [
+    *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-g0", "-w"),
+    *(
+        "-ffp-contract=off",
+        "-fno-strict-aliasing",
+        "-fno-exceptions",
+        "-fno-rtti",
+        "-fno-threadsafe-statics",
+    ),
+    "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
+    "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero",
+    # no run-time library: host/main.hpp has what the checks call
+    *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib++"),
+]
+MESSAGE = 2048
+
+
+class HostError(RuntimeError):
+    """What a kernel did wrong, or the compiler's complaint."""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The command of a C++ compiler. Raises HostError that says what to install."""
+    native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+    if find_spec("ziglang"):
+        return (sys.executable, "-m", "ziglang", "cc", native)
+    for name in ("c++", "g++", "clang++"):
+        if found := shutil.which(name):
+            return (found, native)
+    raise HostError("no C++ compiler: pip install ziglang, or a system c++")
+
+
+def translate(source: str) -> str:
+    """``source`` as C++: kernels of inline PTX replaced, shared memory found at run time."""
+    for name in REPLACED:
+        if files("winolab.gpu").joinpath("kernels", f"{name}.cuh").is_file():
+            source = source.replace(kernel(name), "")
+    source = re.sub(r"^#include <cuda.*$", "", source, flags=re.MULTILINE)
+    source = re.sub(r"asm volatile\(\"fence.mbarrier_init[^;]*;[^;]*;", "", source)
+    # Unrolling is for registers; here it would only make the compiler slower.
+    source = re.sub(r"^\s*#pragma unroll.*$", "", source, flags=re.MULTILINE)
+    source = re.sub(
+        r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)\[\];",
+        r"\1* const \2 = reinterpret_cast<\1*>(host::now->block->shared());",
+        source,
+    )
+    source = re.sub(
+        r"(?<![\w])__shared__\s+(?:__align__\(\w+\)\s*)?([\w ]+?)\s+(\w+)((?:\[[^\]]+\])*);",
+        r"using shared_\2 = \1\3; shared_\2& \2 = host::static_shared<shared_\2>(__COUNTER__);",
+        source,
+    )
+    entries, table = [], []
+    for name, cluster, threads in _kernels(source):
+        entries.append(f"static void enter_{name}(void** a) {{ host::call({name}, a); }}")
+        table.append(f'{{"{name}", enter_{name}, {{{cluster}}}, {threads}}}')
+    names = ['#include "cuda.hpp"', *(f'#include "{n}.hpp"' for n in REPLACED if _header(n))]
+    return "\n".join(
+        [
+            *names,
+            '#line 1 "kernel"',
+            source,
+            *entries,
+            "static const host::Kernel host_kernels[] = {" + ", ".join(table) + "};",
+            '#include "main.hpp"',
+        ]
+    )
+
+
+def _header(name: str) -> bool:
+    return (HEADERS / f"{name}.hpp").is_file()
+
+
+def _kernels(source: str) -> list[tuple[str, str, str]]:
+    """Name, cluster and most threads of every kernel, as expressions of the source."""
+    found = []
+    for match in re.finditer(
+        r"\b__global__\b(.*?)\b(?!__)(\w+)\s*\(\s*(?:const|[\w ]+\**)", source, re.DOTALL
+    ):
+        attributes, name = match.groups()
+        if ";" in attributes:
+            continue
+        cluster = _argument("__cluster_dims__", attributes) or "1"
+        threads = (_argument("__launch_bounds__", attributes) or "1024").split(",")[0]
+        found.append((name, cluster, threads))
+    return found
+
+
+def _argument(name: str, text: str) -> str | None:
+    match = re.search(name + r"\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
+    return match and match.group(1)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel on the CPU that is called as one that ``winolab.gpu.launch`` loaded."""
+
+    library: ctypes.CDLL
+    index: int
+    name: str
+    shared: int  # bytes
+    seed: int  # other than 0: threads run in another order
+
+    def __call__(self, grid: Sequence[int], threads: int, params: Params) -> None:
+        """Raises HostError with what went wrong."""
+        values = ctypes.create_string_buffer(params.data, len(params.data))
+        message = ctypes.create_string_buffer(MESSAGE)
+        failed = self.library.host_launch(
+            self.index,
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(threads, 1, 1),
+            ctypes.c_size_t(self.shared),
+            (ctypes.c_void_p * 1)(ctypes.addressof(values)),
+            ctypes.c_uint64(self.seed),
+            message,
+            ctypes.c_size_t(MESSAGE),
+        )
+        if failed:
+            raise HostError(f"{self.name}: {message.value.decode(errors='replace')}")
+
+
+def load(source: str, shared: Mapping[str, int], seed: int = 0) -> dict[str, Kernel]:
+    """The kernels of a CUDA source by name, as ``winolab.gpu.launch.load`` has them."""
+    library = ctypes.CDLL(str(build(translate(source))))
+    indices = {name: index for index, (name, *_) in enumerate(_kernels(source))}
+    return {n: Kernel(library, indices[n], n, size, seed) for n, size in shared.items()}
+
+
+def execute(
+    plan: Any, a: np.ndarray, b: np.ndarray, *, seed: int = 0, dtype: str = "float32"
+) -> np.ndarray:
+    """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN.
+
+    Every array lies between zones of NaN; HostError where one of them was written to.
+    """
+    p = plan.problem
+    shape = {"forward": p.y_shape, "backward_data": p.x_shape, "backward_filter": p.w_shape}
+    guarded_a, guarded_b = Guarded.of(a), Guarded.of(b)
+    out = Guarded(shape[plan.direction], dtype)
+    workspace = Guarded((plan.workspace,), "uint8")
+    kernels: Any = load(plan.source(), plan.shared(), seed)
+    views = [
+        View(g.array.ctypes.data, _strides(g.array, 5 if g.array.shape == p.w_shape else 4))
+        for g in (guarded_a, guarded_b, out)
+    ]
+    plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
+    for name, guarded in {"a": guarded_a, "b": guarded_b, "out": out, "w": workspace}.items():
+        guarded.check(name)
+    return out.array
+
+
+class Guarded:
+    """An array of NaN between zones of NaN; in bytes, all are 255."""
+
+    ZONE = 4096
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        memory = np.full(size + 3 * self.ZONE, 0xFF, "uint8")
+        first = self.ZONE + -(memory.ctypes.data + self.ZONE) % 256
+        self.outside = memory[:first], memory[first + size :]
+        self.array = memory[first : first + size].view(dtype).reshape(shape)
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Guarded:
+        """A copy of ``array``."""
+        guarded = cls(array.shape, array.dtype.name)
+        guarded.array[...] = array
+        return guarded
+
+    def check(self, name: str) -> None:
+        """Raises HostError where the zones were written to."""
+        if not all((zone == 0xFF).all() for zone in self.outside):
+            raise HostError(f"the zones around {name} were written to")
+
+
+def _strides(array: np.ndarray, kept: int) -> tuple[int, ...]:
+    first, *spatial, last = (s // array.itemsize for s in array.strides)
+    return (first, *three(tuple(spatial), 0), last)[:kept]
+
+
+def build(source: str, flags: tuple[str, ...] = ()) -> Path:
+    """The shared library of a translated source, compiled unless it was before."""
+    headers = "".join(p.read_text() for p in sorted(HEADERS.glob("*.hpp")))
+    command = [*compiler(), *FLAGS, *flags, f"-I{HEADERS}"]
+    key = hashlib.sha256("\0".join([source, headers, *command]).encode()).hexdigest()[:24]
+    folder = Path(os.environ.get("WINOLAB_CACHE") or Path(tempfile.gettempdir()) / "winolab-host")
+    library = folder / f"{key}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        text, made = Path(scratch) / "kernel.cpp", Path(scratch) / "kernel.so"
+        text.write_text(source)
+        run = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
+        if run.returncode:
+            raise HostError(f"{' '.join(command)} could not compile:\n{run.stderr[-6000:]}")
+        made.replace(library)
+    return library
