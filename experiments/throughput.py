@@ -1,233 +1,138 @@
-"""How fast the CUDA kernels are beside PyTorch's and cuDNN's, in one run: ``python -m
-experiments.throughput [--layers NAME]``. Rows are added to experiments/results/throughput.jsonl.
+"""How fast and how exact the CUDA kernels are beside cuDNN's and PyTorch's, in one run.
 
-Effective TFLOPS are 2·N·OC·OH·OW·FH·FW·IC / time, whatever is multiplied. The filter transform is
-counted unless a row says "prepared". Rounds are interleaved; a row has the median and quartiles.
+``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
+experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order; a case whose
+rows are there does not run again. What a row says, ``winolab.gpu.compare.compare`` says.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from experiments.facts import ROOT
-from winolab.environment import provenance
-from winolab.gpu import conv, launch
-from winolab.gpu.gamma import GammaPlan
-from winolab.gpu.launch import View
-from winolab.gpu.plan import Plan, plan
-from winolab.gpu.timing import Times, interleave
-from winolab.nouns import Algorithm, Problem, gamma
+from experiments.throughput_cases import LISTS, Case, cases
+from winolab import bench
+from winolab.gpu import launch, nvrtc
+from winolab.gpu.compare import compare, free
+from winolab.gpu.contenders import candidates
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
-FLUSH = 256 << 20  # bytes, several times the L2 cache
-SGEMM = 8192
-
-# (alpha, n, r), batch, output height and width, channels in and out.
-Layer = tuple[tuple[int, int, int], int, tuple[int, int], int, int]
-
-
-def square(kernel: tuple[int, int, int], batch: int, sizes: dict[int, int]) -> list[Layer]:
-    """Layers of outputs hw × hw with as many channels in as out."""
-    return [(kernel, batch, (hw, hw), c, c) for hw, c in sizes.items()]
-
-
-LAYERS: dict[str, list[Layer]] = {
-    # the shapes of the published kernels' measurements
-    "dragon": [
-        *square((8, 6, 3), 128, {96: 64, 48: 128, 24: 256, 12: 512}),
-        *square((8, 4, 5), 64, {128: 64, 64: 128, 32: 256}),
-        *square((16, 8, 9), 32, {128: 64, 64: 128, 32: 256}),
-    ],
-    "resnet": square((8, 6, 3), 32, {56: 64, 28: 128, 14: 256, 7: 512}),
-    "odd": [
-        ((8, 6, 3), 32, (48, 48), 63, 65),
-        ((8, 6, 3), 32, (47, 47), 127, 129),
-        ((8, 4, 5), 32, (31, 31), 99, 101),
-        ((16, 8, 9), 16, (61, 61), 61, 67),
-    ],
-    # Im2col-Winograd, Table 3, one column a kernel, and smaller and larger outputs at equal work
-    "grid": [
-        *square((8, 7, 2), 128, {112: 64, 56: 128, 28: 256, 14: 512}),
-        *square((8, 5, 4), 128, {80: 64, 40: 128, 20: 256, 10: 512}),
-        *square((8, 6, 3), 128, {96: 64, 48: 128, 24: 256, 12: 512}),
-        *square((8, 4, 5), 64, {128: 64, 64: 128, 32: 256, 16: 512}),
-        *square((8, 3, 6), 64, {96: 64, 48: 128, 24: 256, 12: 512}),
-        *square((8, 2, 7), 32, {128: 64, 64: 128, 32: 256, 16: 512}),
-        *square((16, 10, 7), 32, {80: 64, 40: 128, 20: 256, 10: 512}),
-        *square((16, 9, 8), 32, {144: 64, 72: 128, 36: 256, 18: 512}),
-        *square((16, 8, 9), 32, {128: 64, 64: 128, 32: 256, 16: 512}),
-    ],
-}
-
-
-def problem_of(layer: Layer) -> Problem:
-    """The layer's problem: r × r filters, ⌊r/2⌋ padding in front, its output as stated."""
-    (_, _, r), batch, output, channels, out_channels = layer
-    pads = [(r // 2, r - 1 - r // 2)] * 2
-    return Problem.of((batch, *output, channels), (out_channels, r, r, channels), padding=pads)
-
-
-def measure(layer: Layer, direction: str, torch: Any) -> Iterator[dict[str, Any]]:
-    """Rows of one layer: its kernel, cold and warm, with the filter prepared, and cuDNN's."""
-    problem, algorithm = problem_of(layer), gamma(*layer[0])
-    chosen = plan(problem, direction, launch.device(0), algorithm)
-    x_shape, y_shape = problem.x_shape, problem.y_shape
-    if direction == "backward_data":
-        x_shape, y_shape = y_shape, x_shape
-    x = torch.rand(x_shape, device="cuda") * 2 - 1
-    w = torch.rand(problem.w_shape, device="cuda") * 2 - 1
-    y = torch.empty(y_shape, device="cuda")
-    run = conv.conv_forward if direction == "forward" else conv.conv_backward_data
-    calls: dict[str, Callable[[], Any]] = {
-        "winolab": lambda: run(x, w, problem=problem, algorithm=algorithm, out=y),
-        "winolab prepared": prepared(chosen, x, w, y, torch),
-    }
-    for memory, order in (("NHWC", torch.channels_last), ("NCHW", torch.contiguous_format)):
-        calls[f"torch {memory}"] = library(direction, problem, x, w, order, torch)
-    common = {
-        "input": "x".join(map(str, problem.x_shape)),
-        "filter": "x".join(map(str, problem.w_shape)),
-        "direction": direction,
-        "algorithm": str(algorithm),
-        "plan": str(chosen.variant),
-        "predicted_us": chosen.predicted * 1e6,
-        "workspace": chosen.workspace,
-        **errors(layer, direction, algorithm, torch),
-    }
-    for l2, flush in (("cold", FLUSH), ("warm", 0)):
-        for method, times in interleave(calls, rounds=7, flush=flush).items():
-            yield {**common, "method": method, "l2": l2, **speed(problem, times)}
-
-
-def prepared(chosen: Plan, x: Any, w: Any, y: Any, torch: Any) -> Callable[[], None]:
-    """The main kernel alone, its filter transformed once."""
-    assert isinstance(chosen, GammaPlan)
-    title = f"{chosen.kernel} {chosen.variant}"
-    kernels = launch.load(chosen.source(), title, chosen.shared(), 0)
-    u = torch.empty(chosen.workspace, dtype=torch.uint8, device="cuda")
-    a, b, out = (View(t.data_ptr(), strides(t)) for t in (x, w, y))
-    chosen.transform_filter(kernels, 0, b, u.data_ptr())
-    torch.cuda.synchronize()
-    return lambda: chosen.correlate(kernels, 0, a, u.data_ptr(), out)
-
-
-def strides(a: Any) -> tuple[int, ...]:
-    first, height, width, last = a.stride()
-    return first, 0, height, width, last
-
-
-def library(direction: str, problem: Problem, x: Any, w: Any, order: Any, torch: Any) -> Any:
-    """PyTorch's convolution in FP32 without TF32, cuDNN's fastest algorithm by its benchmark."""
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
-    pads = [lo for lo, _ in problem.padding]
-    if any(lo != hi for lo, hi in problem.padding):  # cuDNN pads evenly: one column more
-        pads = [max(pair) for pair in problem.padding]
-    a, b = (t.movedim(-1, 1).contiguous(memory_format=order) for t in (x, w))
-    if direction == "forward":
-        return lambda: torch.nn.functional.conv2d(a, b, padding=pads)
-    shape = (problem.batch, problem.in_channels, *problem.input)
-    if any(lo != hi for lo, hi in problem.padding):
-        a = torch.nn.functional.pad(a, (0, 1, 0, 1)).contiguous(memory_format=order)
-    return lambda: torch.nn.grad.conv2d_input(shape, b, a, padding=pads)
-
-
-def errors(layer: Layer, direction: str, algorithm: Algorithm, torch: Any) -> dict[str, float]:
-    """Relative RMS on U[-1, 1) and MARE on U[1, 2) of one image, against FP64."""
-    kernel, _, output, channels, out_channels = layer
-    problem = problem_of((kernel, 1, output, channels, out_channels))
-    forward = direction == "forward"
-    shape = problem.x_shape if forward else problem.y_shape
-    run = conv.conv_forward if forward else conv.conv_backward_data
-    generator = torch.Generator("cuda").manual_seed(0)
-    found = {}
-    for name, scale, shift in (("relative_rms_u11", 2, -1), ("mare_u12", 1, 1)):
-        x, w = (
-            torch.rand(s, device="cuda", generator=generator) * scale + shift
-            for s in (shape, problem.w_shape)
-        )
-        y = run(x, w, problem=problem, algorithm=algorithm).double()
-        pads = [edge for pair in reversed(problem.padding) for edge in pair]
-        a, b = (t.double().movedim(-1, 1) for t in (x, w))
-        if forward:
-            exact = torch.nn.functional.conv2d(torch.nn.functional.pad(a, pads), b)
-        else:
-            exact = torch.nn.functional.conv_transpose2d(a, b)
-            (top, _), (left, _) = problem.padding
-            height, width = problem.input
-            exact = exact[:, :, top : top + height, left : left + width]
-        error, exact = y - exact.movedim(1, -1), exact.movedim(1, -1)
-        relative = (
-            (error.abs() / exact.abs()).mean()
-            if name.startswith("mare")
-            else (error.square().mean() / exact.square().mean()).sqrt()
-        )
-        found[name] = float(relative)
-    return found
-
-
-def speed(problem: Problem, times: Times) -> dict[str, float]:
-    """Microseconds and effective TFLOPS."""
-    return {
-        "low_us": times.low * 1e6,
-        "median_us": times.median * 1e6,
-        "high_us": times.high * 1e6,
-        "rounds": times.rounds,
-        "tflops": 2 * problem.macs / times.median / 1e12,
-    }
-
-
-def sgemm(torch: Any) -> float:
-    """TFLOPS of a square FP32 matrix product without TF32."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    a, b = (torch.randn(SGEMM, SGEMM, device="cuda") for _ in range(2))
-    times = interleave({"sgemm": lambda: torch.mm(a, b)}, rounds=5)
-    return 2 * SGEMM**3 / times["sgemm"].median / 1e12
+PATIENCE = 40  # seconds that a case may take before the run is given up
 
 
 def main(
-    layers: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(LAYERS)}.")] = "dragon",
-    directions: Annotated[str, typer.Option(help="Comma-separated.")] = "forward,backward_data",
-    output: Annotated[str, typer.Option(help="File that rows are added to.")] = str(RESULTS),
+    lists: Annotated[str, typer.Option(help=f"With commas: {', '.join(LISTS)}.")] = "",
+    seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
+    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+    compile_only: Annotated[
+        bool, typer.Option("--compile", help="Fill the cache of kernels, on all cores, and stop.")
+    ] = False,
 ) -> None:
-    """Measure the named layers on this GPU and print what was found."""
-    torch = importlib.import_module("torch")
-    device = launch.device(0)
-    top = sgemm(torch)
-    context = {
-        **provenance(),
-        "device": device.name,
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),
-        "torch": torch.__version__,
-        "sgemm_tflops": top,
+    """Measure what is not yet in the file on this GPU."""
+    end = time.monotonic() + seconds
+    bench.ready()
+    todo = list(cases(lists))
+    if compile_only:
+        print(f"{compile_all(todo)} kernels compiled", flush=True)
+        return
+    done = {tuple(row["case"]) for row in stored(output)}
+    machine = bench.context()
+    with output.open("a") as file:
+        for case in todo:
+            if case.key in done:
+                continue
+            if time.monotonic() > end:
+                break
+            rows = measured(case, file)
+            labels = {
+                "list": case.list,
+                "case": case.key,
+                "kernel_of": bench.kernel_name(case.layer),
+            }
+            file.writelines(json.dumps({**labels, **row, **machine}) + "\n" for row in rows)
+            file.flush()
+            print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
+
+
+def measured(case: Case, file) -> list[bench.Row]:
+    """The case's rows; one that says why where it fails, also where it never comes back."""
+    started = time.monotonic()
+
+    def give_up() -> None:
+        file.write(json.dumps(_failed(case, f"no result in {PATIENCE} s")) + "\n")
+        file.flush()
+        os._exit(3)
+
+    watch = threading.Timer(PATIENCE, give_up)
+    watch.start()
+    try:
+        algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
+        rows = compare(case.direction, case.layer.problem, case.group, algorithm, case.effort)
+        free()
+    except Exception as error:
+        if "illegal" in str(error) or "launch failure" in str(error):  # the device is lost
+            file.write(json.dumps(_failed(case, str(error))) + "\n")
+            file.flush()
+            os._exit(3)
+        rows = [_failed(case, f"{type(error).__name__}: {error}")]
+    finally:
+        watch.cancel()
+    took = round(time.monotonic() - started, 2)
+    return [{**row, "took_s": took} for row in rows]
+
+
+def _failed(case: Case, reason: str) -> bench.Row:
+    return {
+        "list": case.list,
+        "case": case.key,
+        "method": "failed",
+        "direction": case.direction,
+        "precision": case.group,
+        "reason": reason,
     }
-    with open(output, "a") as file:
-        for name in layers.split(","):
-            for layer in LAYERS[name]:
-                for direction in directions.split(","):
-                    rows = [
-                        {**context, "layers": name, **row}
-                        for row in measure(layer, direction, torch)
-                    ]
-                    file.writelines(json.dumps(row) + "\n" for row in rows)
-                    file.flush()
-                    (alpha, n, r), *_ = layer
-                    cold = {row["method"]: row for row in rows if row["l2"] == "cold"}
-                    best = cold["winolab"]["tflops"]
-                    limit = best / (n * r / alpha * top)
-                    others = " ".join(f"{m} {row['tflops']:.1f}" for m, row in cold.items())
-                    first = rows[0]
-                    typer.echo(
-                        f"{direction:13s} {first['algorithm']} {first['input']} {first['filter']}: "
-                        f"{others}; /(Φ·SGEMM) {limit:.3f} rms {first['relative_rms_u11']:.1e} "
-                        f"mare {first['mare_u12']:.1e}"
-                    )
+
+
+def summary(case: Case, rows: Sequence[bench.Row]) -> str:
+    """A line on a case."""
+    if rows[0]["method"] == "failed":
+        return f"{case.list} {' '.join(case.key)}: {rows[0]['reason']}"
+    return f"{case.list} {bench.line([{'layer': str(case.layer), **row} for row in rows])}"
+
+
+def compile_all(todo: Sequence[Case]) -> int:
+    """Compile every kernel of these cases into the disk cache, on all cores."""
+    arch = nvrtc.architecture(launch.device(0).compute_capability)
+    sources: dict[str, str] = {}
+    for case in todo:
+        algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
+        for found in candidates(case.direction, case.layer.problem, case.group, algorithm):
+            sources[found.source()] = f"{found.kernel} {found.precision} {found.variant}"
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return sum(pool.map(_compiled, sources, [arch] * len(sources), sources.values()))
+
+
+def _compiled(source: str, arch: str, title: str) -> int:
+    try:
+        launch.cubin(source, arch, title)
+    except (RuntimeError, ValueError) as error:
+        print(f"{title}: {error}", flush=True)
+        return 0
+    return 1
+
+
+def stored(path: Path = RESULTS) -> list[bench.Row]:
+    """The rows of a file, none where there is none."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 if __name__ == "__main__":

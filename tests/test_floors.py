@@ -13,10 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = sorted((ROOT / "winolab").rglob("*.py"))
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 GPU = {"cupy", "cupy_backends", "torch"}
-WITH_CUPY = {  # of winolab/gpu
-    *("arrays.py", "compare.py", "contenders.py", "conv.py", "cudnn.py", "launch.py", "oracle.py"),
-    "timing.py",
-}
+WITH_CUPY = {"arrays.py", "conv.py", "launch.py", "timing.py"}  # of winolab/gpu
 FLOORS = (
     {"problem", "nouns", "device", "layers"},
     {"ref"},

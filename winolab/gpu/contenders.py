@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from importlib.util import find_spec
 from typing import Any
 
@@ -96,40 +97,39 @@ class Contender:
         return lambda: self.run(arrays, workspace)
 
 
+def candidates(
+    direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
+) -> dict[Plan, bool]:
+    """The fastest predicted plan of each family and precision, as named and as the planner likes.
+
+    True stands at the plan that ``conv_*`` itself would run.
+    """
+    device = launch.device(index)
+    aligned = all(shape[-1] % 4 == 0 for shape in shapes(direction, problem))
+    found: dict[Plan, bool] = {}
+    for family, wanted in product(FAMILIES, (algorithm, None) if algorithm else (None,)):
+        for precision in GROUPS[group]:
+            if direction not in family.directions or precision not in family.precisions:
+                continue
+            try:
+                plans = list(
+                    family.plans(problem, direction, device, wanted, precision, aligned=aligned)
+                )
+            except ValueError:  # the family has no kernel for this case
+                continue
+            if plans:
+                found[min(plans, key=lambda p: p.predicted)] = False
+    with suppress(ValueError):
+        found[plan(problem, direction, device, None, group, aligned=aligned)] = True
+    return found
+
+
 def ours(
     direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
 ) -> Iterator[Contender]:
-    """The fastest predicted plan of each family and precision, as named and as the planner likes.
-
-    ``chosen`` in a label marks what ``conv_*`` itself would run.
-    """
-    device = launch.device(index)
-    operands = shapes(direction, problem)
-    aligned = all(shape[-1] % 4 == 0 for shape in operands)
-    try:
-        preferred = plan(problem, direction, device, None, group, aligned=aligned)
-    except ValueError:
-        preferred = None
-    seen = set()
-    for family in FAMILIES:
-        if direction not in family.directions:
-            continue
-        for precision in family.precisions:
-            if precision not in GROUPS[group]:
-                continue
-            for wanted in (algorithm, None) if algorithm else (None,):
-                try:
-                    found = list(
-                        family.plans(problem, direction, device, wanted, precision, aligned=aligned)
-                    )
-                except ValueError:
-                    continue
-                if not found:
-                    continue
-                best = min(found, key=lambda p: p.predicted)
-                if best not in seen:
-                    seen.add(best)
-                    yield _ours(best, operands, best == preferred, index)
+    """This package's kernels; ``chosen`` in a label marks what ``conv_*`` itself would run."""
+    for candidate, chosen in candidates(direction, problem, group, algorithm, index).items():
+        yield _ours(candidate, shapes(direction, problem), chosen, index)
 
 
 def _ours(chosen: Plan, operands: tuple, preferred: bool, index: int) -> Contender:

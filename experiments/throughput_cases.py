@@ -1,0 +1,86 @@
+"""What is measured on a GPU, in the order in which a run's time is spent on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from experiments.winrs_grid import FILTERS
+from experiments.winrs_grid import grid as winrs_grid
+from winolab.gpu.compare import Effort
+from winolab.layers import LAYERS, Layer
+
+BOTH = ("forward", "backward_data")
+GRADIENT = ("backward_filter",)
+# WinRS's grid has 1,117 layers: so many of each filter size are drawn, of at most so much work,
+# that a run of all of cuDNN's algorithms fits a few minutes.
+SEED, DRAWN, GFLOP = 2025, 3, 600
+
+
+def winrs_sample() -> list[Layer]:
+    """Layers drawn from WinRS's grid, the same ones every time."""
+    found: list[Layer] = []
+    for taps in FILTERS:
+        mine = [g for g in winrs_grid() if g.taps == taps and 2 * g.problem.macs <= GFLOP * 1e9]
+        drawn = random.Random(SEED + taps).sample(mine, DRAWN)
+        found += [
+            Layer(g.batch, (g.output, g.output), g.channels, g.channels, g.taps) for g in drawn
+        ]
+    return found
+
+
+LISTS = {**LAYERS, "winrs": winrs_sample()}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison; ``list`` is the first list that has the layer."""
+
+    list: str
+    layer: Layer
+    direction: str
+    group: str
+    effort: Effort
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return str(self.layer), self.direction, self.group
+
+
+FULL, BRIEF = Effort(), Effort(rounds=3, torch=False, cudnn_errors=False)
+PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
+    ("dragon", BOTH, ("fp32",), FULL),
+    ("resnet", BOTH, ("fp32",), FULL),
+    ("winrs", GRADIENT, ("fp32",), Effort(rounds=3)),
+    ("dragon", BOTH, ("fp16",), FULL),
+    ("resnet1", BOTH, ("fp32",), FULL),
+    ("odd", BOTH, ("fp32",), FULL),
+    ("table3", ("forward",), ("fp32",), BRIEF),
+    ("winrs", GRADIENT, ("fp16",), Effort(rounds=3)),
+    ("dragon", GRADIENT, ("fp32", "fp16"), FULL),
+    ("resnet", (*BOTH, *GRADIENT), ("fp16",), FULL),
+    ("resnet", GRADIENT, ("fp32",), FULL),
+    ("grid", ("forward",), ("fp32",), BRIEF),
+    ("dragon", (*BOTH, *GRADIENT), ("bf16",), FULL),
+    ("grid", ("backward_data",), ("fp32",), BRIEF),
+    ("grid", ("forward",), ("fp16",), BRIEF),
+    ("winrs", GRADIENT, ("bf16",), Effort(rounds=3)),
+]
+
+
+def cases(lists: str = "") -> Iterator[Case]:
+    """Every case once, those of the named lists (with commas) or all."""
+    wanted = lists.split(",") if lists else list(LISTS)
+    for name in wanted:
+        if name not in LISTS:
+            raise ValueError(f"list {name!r}; expected {', '.join(LISTS)}")
+    seen = set()
+    for name, directions, groups, effort in PLAN:
+        for direction in directions:
+            for group in groups:
+                for layer in LISTS[name] if name in wanted else ():
+                    case = Case(name, layer, direction, group, effort)
+                    if case.key not in seen:
+                        seen.add(case.key)
+                        yield case
