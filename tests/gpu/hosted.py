@@ -33,13 +33,7 @@ HEADERS = Path(__file__).with_name("host")
 REPLACED = ("pipeline", "tensor")  # of kernels/: inline PTX, for which host/ has C++
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-g0", "-w"),
-    *(
-        "-ffp-contract=off",
-        "-fno-strict-aliasing",
-        "-fno-exceptions",
-        "-fno-rtti",
-        "-fno-threadsafe-statics",
-    ),
+    *("-ffp-contract=off", "-fno-strict-aliasing"),
     "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
     "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero",
     # no run-time library: host/main.hpp has what the checks call

@@ -29,6 +29,8 @@ struct Dim3 {
   unsigned size() const { return x * y * z; }
 };
 
+[[noreturn]] void fail(const char* format, ...);
+
 // What a fiber waits for: another count, or a count whose last bit is not `value`.
 struct Waiting {
   const unsigned* count = nullptr;
@@ -44,15 +46,43 @@ struct Meeting {
   unsigned arrived = 0, expected = 0, passed = 0;
 };
 
-// A thread's asynchronous copies, in groups (cp.async).
-constexpr int LATER = 64;
+// What a thread has started and not waited for, in groups as cp.async and wgmma have them. It is
+// done when it is waited for: as late as possible.
+template <class One, int MOST>
 struct Later {
-  struct One {
-    void* to;
-    const void* from;  // nullptr: zeros
-    int bytes, group;
-  } copies[LATER];
+  One list[MOST];
   int count = 0, group = 0;
+
+  One& add() {
+    if (count == MOST) fail("more than %d asynchronous operations of a thread", MOST);
+    list[count].group = group;
+    return list[count++];
+  }
+  // Calls `run` of all but the last `pending` committed groups, and of what is not committed.
+  template <class F>
+  void finish(int pending, F run) {
+    int kept = 0;
+    for (int i = 0; i < count; ++i) {
+      if (list[i].group + pending >= group) list[kept++] = list[i];
+      else run(list[i]);
+    }
+    count = kept;
+  }
+};
+
+struct ThreadCopy {
+  void* to;
+  const void* from;  // nullptr: zeros
+  int bytes, group;
+};
+
+// A wgmma: d (64 × n) = A B + (accumulate ? d : 0); this thread's registers, descriptors.
+struct Product {
+  float* d;
+  unsigned registers[4];
+  unsigned long long a, b;
+  int n, group;
+  bool bf16, a_registers, a_mn, b_mn, accumulate;
 };
 
 struct Block;
@@ -62,7 +92,8 @@ struct Fiber {
   int index;  // within the block
   bool started = false, done = false;
   Waiting waiting;
-  Later later;
+  Later<ThreadCopy, 64> copies;
+  Later<Product, 96> products;
   jmp_buf at;
   char* stack;
 };

@@ -20,11 +20,11 @@ inline void prepare(Block& b, Dim3 index, unsigned rank, size_t dynamic_bytes) {
   }
   for (unsigned t = 0; t < size.size(); ++t) {
     Fiber& f = b.fibers[t];
-    char* stack = f.stack;
-    f = Fiber();
-    f.stack = stack;
     f.block = &b;
     f.index = t;
+    f.started = f.done = false;
+    f.waiting = Waiting();
+    f.copies.count = f.copies.group = f.products.count = f.products.group = 0;
     f.thread = {t % size.x, t / size.x % size.y, t / size.x / size.y};
   }
 }

@@ -108,21 +108,15 @@ void copy_async(void* shared, const void* global, bool inside) {
   shared_address((const char*)shared + BYTES - 1);
   if ((uintptr_t)shared % BYTES || (inside && (uintptr_t)global % BYTES))
     host::fail("a copy of %d bytes that is not aligned", BYTES);
-  host::Later& later = host::now->later;
-  if (later.count == host::LATER) host::fail("more than %d copies under way", host::LATER);
-  later.copies[later.count++] = {shared, inside ? global : nullptr, BYTES, later.group};
+  host::ThreadCopy& copy = host::now->copies.add();
+  copy.to = shared, copy.from = inside ? global : nullptr, copy.bytes = BYTES;
   memset(shared, host::POISON, BYTES);
 }
-inline void copy_async_commit() { ++host::now->later.group; }
+inline void copy_async_commit() { ++host::now->copies.group; }
 template <int PENDING>
 void copy_async_wait() {
-  host::Later& later = host::now->later;
-  int kept = 0;
-  for (int i = 0; i < later.count; ++i) {
-    const host::Later::One& c = later.copies[i];
-    if (c.group + PENDING >= later.group) later.copies[kept++] = c;
-    else if (c.from) memcpy(c.to, c.from, c.bytes);
-    else memset(c.to, 0, c.bytes);
-  }
-  later.count = kept;
+  host::now->copies.finish(PENDING, [](const host::ThreadCopy& copy) {
+    if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
+    else memset(copy.to, 0, copy.bytes);
+  });
 }
