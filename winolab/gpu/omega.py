@@ -253,9 +253,7 @@ def _plan(
     lane_i, lane_o = v.lane(tile.alpha)
     cycles = tile.alpha * v.bi * v.bo / 128 * (1 + OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o))
     programs = transforms(tile.n, tile.r, points).programs
-    instructions = [
-        p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)
-    ]
+    instructions = [p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)]
     cycles += TRANSFORM_SLOTS * (v.bo * instructions[0] + v.bi * instructions[1]) / 128
     timing = Timing(
         blocks, device.multiprocessors, cycles / device.clock, ITEM_CYCLES / device.clock, v.kc

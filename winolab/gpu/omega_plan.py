@@ -121,9 +121,9 @@ class Timing:
 
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
-        length = -(-(-(-units // segments)) // self.step) * self.step
+        steps = -(-units // (segments * self.step))
         waves = -(-self.blocks * segments // self.slots)
-        return waves * (length * self.unit + self.item) + LAUNCH_SECONDS
+        return waves * (steps * self.step * self.unit + self.item) + LAUNCH_SECONDS
 
 
 @dataclass(frozen=True)
