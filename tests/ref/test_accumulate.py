@@ -22,6 +22,7 @@ ORDERS = [
     "tensor_core:4:0:truncate",
     "tensor_core:8:1:truncate",
     "tensor_core:5:2:nearest",
+    "tensor_core:4:2:truncate:8",
 ]
 
 
@@ -65,6 +66,12 @@ class Oracle:
         return total
 
     def tensor_core(self, a, b):
+        total, step = Fraction(0), self.order.interval or len(a)
+        for i in range(0, len(a), step):
+            total = self.round(total + self.chunks(a[i : i + step], b[i : i + step]))
+        return total
+
+    def chunks(self, a, b):
         total = Fraction(0)
         for i in range(0, len(a), self.order.block):
             pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)

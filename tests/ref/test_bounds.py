@@ -42,6 +42,11 @@ PRECISIONS = [
     "fp16,transform=fp16,accumulate=fp16,accumulation=sequential",
     "bf16,transform=bf16,accumulate=bf16,accumulation=pairwise",
     "tf32,accumulate=fp64,accumulation=unspecified",
+    "fp32_split",
+    "fp32_split,accumulation=tensor_core:16:2:truncate:192",
+    "fp32_split,scale=none",
+    "fp32_split,scale=4:-3,accumulation=sequential",
+    "fp32_split,product=bf16,parts=3",
 ]
 ALGORITHMS = {
     1: ["direct", "winograd:4:3", "winograd:3:4@wincnn", "gamma:8:6:3", "gamma:16:8:9@paper"],

@@ -26,6 +26,8 @@ there is no bound. L adds up, on the longest path,
 **Underflow.** η/2 of each product enters a linear recurrence over the same programs, with the
 largest magnitudes met in place of each output's own.
 
+**Scaling** by powers of two moves underflow alone: what it adds is found among the scaled numbers.
+
 **Overflow.** Where a magnitude times exp(L) exceeds a format's largest number there is no bound.
 
 **FP64.** M is itself computed in FP64, so it is multiplied by exp(L) with u = 2^-53; an oracle of
@@ -48,7 +50,11 @@ from winolab.ref import winograd
 from winolab.ref.arithmetic import Arithmetic, Exact, Float, arithmetic
 from winolab.ref.formats import FORMATS
 from winolab.ref.roundings import Cost, depth_of, tiling
+from winolab.ref.tiles import gains
 from winolab.ref.winograd import ProgramsOf
+
+# What scaling the result back, in two products, may lose below FP32's normal numbers.
+LEAST = 2 * FORMATS["fp32"].smallest_subnormal
 
 RUNS = {
     "forward": winograd.forward,
@@ -92,14 +98,20 @@ def bound(
     stored = all(_is_stored(v, run) for v in (a, b))
     fp64 = arithmetic("fp64,fused=no")
     growth = floor = wide = oracle = 0.0
+    run, of = run.of_data(a, b), programs or winograd.programs_of(algorithm)
+    scales = set()
     for tiles, depth in {(tuple(s.tile for s in x.segments), depth_of(layer, x)) for x in boxes}:
         cost = Cost.of(tiles, depth, algorithm, run, programs)
         growth = max(growth, cost.growth + (0.0 if stored else cost.storage))
-        floor = max(floor, cost.underflow(magnitude.operands, stored))
+        scale = run.exponents(gains([of(tile) for tile in tiles]))
+        scales.add(scale)
+        operands = [math.ldexp(v, e) for v, e in zip(magnitude.operands, scale, strict=True)]
+        least = math.ldexp(cost.underflow((operands[0], operands[1]), stored), -sum(scale))
+        floor = max(floor, least + (LEAST if any(scale) else 0.0))
         wide = max(wide, Cost.of(tiles, depth, algorithm, fp64, programs).roundings)
         products = depth * math.prod(tile.r for tile in tiles)
         oracle = max(oracle, (products + 4) * FORMATS["fp64"].unit_roundoff)
-    if growth >= 1 or magnitude.overflows(run, math.exp(growth)):
+    if growth >= 1 or any(magnitude.overflows(run, math.exp(growth), s) for s in scales):
         return np.full(size.shape, np.inf)
     with np.errstate(all="ignore"):
         total = math.exp(wide) * ((math.expm1(growth) + oracle) * size + math.exp(growth) * floor)
@@ -159,15 +171,20 @@ class Magnitude(Arithmetic):
         self.summed = max(self.summed, _peak(y))
         return y
 
-    def overflows(self, run: Arithmetic, factor: float) -> bool:
-        """Whether a magnitude times the factor may exceed what a format of the arithmetic holds."""
+    def overflows(self, run: Arithmetic, factor: float, scale: tuple[int, int]) -> bool:
+        """Whether a magnitude times the factor may exceed what a format of the arithmetic holds.
+
+        ``scale``: exponents of the powers of two by which the tensors are scaled.
+        """
         if not isinstance(run, Float):
             return False
+        operands = [math.ldexp(v, e) for v, e in zip(self.operands, scale, strict=True)]
+        results = max(self.transformed, self.summed)
         peaks = (
             (self.stored, run.storage),
-            (max(self.transformed, self.summed), run.transform),
-            (max(self.operands), run.product),
-            (self.summed, run.accumulate),
+            (max(results, math.ldexp(results, sum(scale))), run.transform),
+            (max(operands), run.product),
+            (math.ldexp(self.summed, sum(scale)), run.accumulate),
         )
         return not all(peak * factor <= fmt.max for peak, fmt in peaks)
 

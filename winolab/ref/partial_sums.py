@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from winolab.ref.arithmetic import Float
+from winolab.ref.split import products
 
 Array = NDArray[np.float64]
 # Equally probable points of the normal distribution, over which exponents are averaged, and the
@@ -60,58 +61,73 @@ def _lengths(count: float) -> tuple[Array, float]:
     return (np.arange(some) + 0.5) * count / some + 0.5, count / some
 
 
-def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array]:
-    """(variance, mean) of the error of a sum of ``depth`` products, elementwise.
+def _once(run: Float, length: float, terms: Products) -> Array:
+    return rounding(run.accumulate.unit_roundoff, length, terms.mean, terms.variance)
 
+
+def _sequence(run: Float, count: float, terms: Products, step: float = 1.0) -> Array:
+    """Of adding ``count`` sums of ``step`` products one after the other."""
+    lengths, each = _lengths(count)
+    zero = np.zeros_like(terms.mean)
+    return sum((_once(run, step * k, terms) for k in lengths), zero) * each
+
+
+def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:
+    """(variance, mean, shrinkage) of the error of a sum of ``depth`` products, elementwise.
+
+    Shrinkage, beside the variance and relative to the sum's: truncation makes every sum smaller in
+    proportion, so that the states' errors add up to a smaller output and not to noise.
     NumPy's unspecified order is taken for sequential, which it is in blocks at most.
     """
-    mean, variance = terms.mean, terms.variance
-    order, u = run.accumulation, run.accumulate.unit_roundoff
-
-    def once(length: float) -> Array:
-        return rounding(u, length, mean, variance)
-
-    def sequence(count: float, step: float = 1.0) -> Array:
-        lengths, each = _lengths(count)
-        return sum((once(step * k) for k in lengths), np.zeros_like(mean)) * each
-
-    zero = np.zeros_like(mean)
+    order = run.accumulation
+    zero = np.zeros_like(terms.mean)
     if order.kind == "tensor_core":
-        return _tensor_core(run, depth, terms)
+        if not order.interval:
+            return _tensor_core(run, depth, terms)
+        block = min(order.interval / products(run.parts), depth)
+        noise, bias, shrinkage = _tensor_core(run, block, terms)
+        outside = zero
+        if depth > block:
+            outside = _sequence(run, depth / block, terms, block) - _once(run, block, terms)
+        return noise * depth / block + outside, bias * depth / block, shrinkage
     part = terms.nonzero  # adding 0 rounds nothing; a sum of several is hardly ever 0
-    total = zero if run.fused else depth * part * once(1)
+    total = zero if run.fused else depth * part * _once(run, 1, terms)
     if order.kind == "two_level":
         block = min(order.block, depth)
         blocks = depth / block
-        total = total + blocks * part * sequence(block)
+        total = total + blocks * part * _sequence(run, block, terms)
         if blocks > 1:
-            total = total + sequence(blocks, block) - once(block)
+            total = total + _sequence(run, blocks, terms, block) - _once(run, block, terms)
     elif order.kind == "pairwise":
         levels = np.arange(1, int(np.log2(depth)) + 1)
-        total = depth * part * once(1)
-        total = total + sum((depth / 2.0**i * once(2.0**i) for i in levels), zero)
+        total = depth * part * _once(run, 1, terms)
+        total = total + sum((depth / 2.0**i * _once(run, 2.0**i, terms) for i in levels), zero)
         if np.log2(depth) % 1:
-            total = total + once(depth)
+            total = total + _once(run, depth, terms)
     elif order.kind == "kahan":
-        total = total + depth * part * once(1) + once(depth)
+        total = total + depth * part * _once(run, 1, terms) + _once(run, depth, terms)
     else:
-        total = total + part * sequence(depth)
-    return total, zero
+        total = total + part * _sequence(run, depth, terms)
+    return total, zero, zero
 
 
-def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Array]:
-    """Truncated alignment and the final rounding of each chunk.
+def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:
+    """`sum_errors` of truncated alignment and the final rounding of each chunk.
 
     What truncating a sum of last place l to a spacing q drops is uniform over 0, l, …, q − l: mean
     (q − l)/2, mean square (q − l)(2q − l)/6. Of a product a·b of integers with a = 2^i·odd it is
     uniform over the multiples of 2^i; averaged over i with chance 2^-(i+1), and q = 2^m l: mean
     (2^m − 1)/2 − m/4, mean square (2·4^m − 3/2 (m + 1) 2^m − 1/2)/6, over l and l².
+
+    Products with a low part are small and of either sign: aligned to a sum of products of high
+    parts, each loses up to q of its magnitude, and every chunk of them rounds the sum once more.
     """
     order, fmt = run.accumulation, run.accumulate
     mean, variance, last = terms.mean, terms.variance, terms.last
     chunk = min(order.block, depth)
     lengths, each = _lengths(depth / chunk)
     fine = 2.0 ** (1 - fmt.precision - order.extra_bits)
+    corrections = products(run.parts) - 1  # chunks of them
     finest = np.sort(last, axis=-1)[..., [len(NODES) // round(chunk + 1)]]  # of a chunk
     total, bias = np.zeros_like(mean), np.zeros_like(mean)
     slope = np.zeros_like(mean)
@@ -128,6 +144,15 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
         loss = -terms.sign * dropped.mean(axis=-1)
         bias += each * chunk * terms.nonzero * loss
         total += each * chunk * terms.nonzero * (square.mean(axis=-1) - loss**2)
+        spacing = np.abs(before) * 2.0 ** (1 - fmt.precision)
+        if j > 1 and corrections:
+            lost = (spacing - q) / 2 * (order.rounding == "truncate")
+            square = (spacing - q) * (2 * spacing - q) / 6
+            total += each * corrections * chunk * terms.nonzero * (q**2 / 3).mean(axis=-1)
+            total += each * corrections * (square - lost**2).mean(axis=-1)
+            bias -= each * corrections * (np.sign(before) * lost).mean(axis=-1)
+            towards = (lost / np.maximum(1.44 * np.abs(before), 1e-300)).mean(axis=-1)
+            slope += corrections * towards / len(lengths)
         spacing = np.abs(after) * 2.0 ** (1 - fmt.precision)
         q = np.minimum(np.maximum(q, finest), spacing)
         if order.rounding == "nearest":
@@ -142,4 +167,4 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
         slope += (lost / np.maximum(1.44 * np.abs(after), 1e-300)).mean(axis=-1) / len(lengths)
     chunks = depth / chunk
     paths = chunks * (chunks + 1) * (2 * chunks + 1) / 6  # Var Σ_j S_j / Var of one chunk
-    return total + slope**2 * paths * chunk * variance, bias
+    return total, bias, slope**2 * paths / chunks

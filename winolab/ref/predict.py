@@ -35,6 +35,7 @@ from winolab.ref.arithmetic import Arithmetic, Exact, Float
 from winolab.ref.forms import Axis, bilinear
 from winolab.ref.partial_sums import Products, last_places, rounding, sum_errors
 from winolab.ref.roundings import Unit, Units, depth_of, tiling
+from winolab.ref.split import dropped_square, left_square
 from winolab.ref.tiles import Region
 from winolab.ref.winograd import ProgramsOf, programs_of
 
@@ -262,15 +263,17 @@ class _Tile:
     def _operands(self) -> Array:
         """Operands rounded to the product format; inputs and taps as stored may be exact."""
         run = self.run
-        square = self.units.product.relative**2
-        if not isinstance(run, Float) or not square:
+        if not isinstance(run, Float) or not self.units.product.relative:
             return np.zeros(())
-        stored = Unit.of(run.product, run.storage).relative == 0
-        total = 2 * CONSTANT * self._single([axis.state for axis in self.axes])
+        # three times: over the squares of the binades, of which CONSTANT and roundoff are a third
+        square = 3 * left_square(run.product, run.parts, run.transform.precision)
+        stored = run.parts == 1 and Unit.of(run.product, run.storage).relative == 0
+        states = self._single([axis.state for axis in self.axes])
+        total = 2 * CONSTANT * states
         for name, data in (("kept_g", self.b), ("kept_bt", self.a)):
             kept = self._single([getattr(axis, name) for axis in self.axes])
             total = total + ((0 if stored else data.roundoff) - CONSTANT) * kept
-        return square * total
+        return square * total + 9 * CONSTANT**2 * dropped_square(run.product, run.parts) * states
 
     @property
     def bias(self) -> Array:
@@ -300,16 +303,18 @@ class _Tile:
         if isinstance(self.run, Float):
             last = last_places((u, su), (v, sv), self.run.product.precision)
             terms = Products(mean, variance, signs[0] * signs[1], nonzero, last)
-            noise, bias = sum_errors(self.run, self.depth, terms)
+            noise, bias, shrinkage = sum_errors(self.run, self.depth, terms)
             once = self.units.result
         else:  # mpmath: exact, then rounded
-            noise, bias, once = np.zeros_like(mean), np.zeros_like(mean), self.units.transform
+            noise, bias, shrinkage = (np.zeros_like(mean) for _ in range(3))
+            once = self.units.transform
         second = self.depth * variance + (self.depth * mean) ** 2
         noise = noise + CONSTANT * once.relative**2 * second
         for axis in self.axes:  # the leading dimension goes, its outputs come last
             noise = np.tensordot(noise, axis.at**2, axes=(0, 1))
             bias = np.tensordot(bias, axis.at, axes=(0, 1))
-        return noise, bias
+        smaller = float(shrinkage.mean()) * (self.power - self.mean**2)
+        return noise + smaller, bias
 
     @cached_property
     def constants(self) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref import winograd
+from winolab.ref import split, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, Mp
 from winolab.ref.formats import Format
 from winolab.ref.im2col import DIRECT, masked
@@ -116,8 +116,8 @@ class Units:
         return cls(
             Unit.of(run.storage),
             Unit.of(run.transform),
-            Unit.of(run.product, run.storage, run.transform),
-            Unit.of(run.product, run.storage),
+            operand_unit(run, run.storage, run.transform),
+            operand_unit(run, run.storage),
             Unit.of(run.transform, run.accumulate),
             run.fused,
             lambda k: accumulation_unit(run, k),
@@ -130,6 +130,14 @@ def rounded_constant(run: Arithmetic, q: Fraction) -> Fraction:
     return Fraction(run.transform.round_fraction(q)) if isinstance(run, Float) else q
 
 
+def operand_unit(run: Float, *held: Format) -> Unit:
+    """Rounding an operand of these formats to the product format, or splitting it into parts."""
+    if run.parts == 1:
+        return Unit.of(run.product, *held)
+    precision = max(fmt.precision for fmt in held)
+    return Unit(split.left(run.product, run.parts, precision), run.product.smallest_subnormal / 2)
+
+
 def accumulation_unit(run: Float, k: int) -> Unit:
     """Bound of the error of a sum of k products, relative to the sum of their magnitudes.
 
@@ -140,10 +148,25 @@ def accumulation_unit(run: Float, k: int) -> Unit:
     tensor_core with chunk c and g extra bits: aligning to the largest magnitude loses less than
     2^(1−g) u of it for each of the c addends that are not the largest (c + 1 where products have
     more bits than are kept), then one rounding, for each of ⌈k/c⌉ chunks. The spacing is never
-    below η 2^-g.
+    below η 2^-g. With an interval, a product goes through the chunks of one, then through the
+    additions of all that follow, of u each.
+
+    Operands of n parts of unit roundoff v bring n(n + 1)/2 products, whose magnitudes sum to
+    (1 + n v)² of the product's at most, and leave products out (`split.dropped`).
     """
     if k == 0:
         return Unit()
+    if run.parts > 1:
+        n, v = run.parts, run.product.unit_roundoff
+        group = max(1, run.accumulation.block)
+        unit = _sum_unit(run, -(-k // group) * group * split.products(n))
+        grown = (1 + n * v) ** 2 * unit.relative
+        return Unit(grown + split.dropped(run.product, n), unit.absolute)
+    return _sum_unit(run, k)
+
+
+def _sum_unit(run: Float, k: int) -> Unit:
+    """`accumulation_unit` of k products as they are."""
     order, fmt = run.accumulation, run.accumulate
     u, eta = fmt.unit_roundoff, fmt.smallest_subnormal
     if order.kind == "tensor_core":
@@ -152,7 +175,9 @@ def accumulation_unit(run: Float, k: int) -> Unit:
         aligned = (c if whole else c + 1) * 2 * u * fine
         rounded = 2 * u if order.rounding == "truncate" else u
         chunks = -(-k // order.block)
-        growth = chunks * (math.log1p(aligned) + math.log1p(rounded))
+        inside = min(chunks, order.interval // order.block) if order.interval else chunks
+        growth = inside * (math.log1p(aligned) + math.log1p(rounded))
+        growth += (-(-chunks // inside) - 1) * math.log1p(u)
         return Unit(math.expm1(growth), chunks * ((c + 1) * fine + 1) * eta)
     if order.kind == "kahan":
         product = 0.0 if run.fused else u
@@ -247,6 +272,7 @@ class Cost:
     units: Units
     operands: tuple[Unit, ...]  # rounded filters and inputs, as they are multiplied
     stages: tuple[tuple[Stage, ...], ...]  # AT, G, BT; per dimension
+    scaled: bool
 
     @property
     def growth(self) -> float:
@@ -278,7 +304,10 @@ class Cost:
         roundings += sum(unit.growth for unit in operands)
         roundings += units.sums(depth).growth + units.result.growth
         typed = sum(s.typed for part in stages for s in part)
-        return cls(2 * units.storage.growth, roundings, typed, depth, units, operands, stages)
+        scaled = isinstance(run, Float) and run.scale is not None
+        return cls(
+            2 * units.storage.growth, roundings, typed, depth, units, operands, stages, scaled
+        )
 
     def underflow(self, operands: tuple[float, float], stored: bool) -> float:
         """What underflow adds to an output at most, before growth.
@@ -292,7 +321,7 @@ class Cost:
                 floor = stage.gain * floor + stage.floor
             return floor
 
-        start = 0.0 if stored else self.units.storage.absolute
+        start = 0.0 if stored and not self.scaled else self.units.storage.absolute
         u, v = (
             through(stages, start) + unit.absolute
             for stages, unit in zip((g, bt), self.operands, strict=True)

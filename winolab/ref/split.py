@@ -113,6 +113,50 @@ def split(x: Array, fmt: Format, parts: int) -> list[Array]:
     return found
 
 
+def products(parts: int) -> int:
+    """Products of parts that are summed for one product."""
+    return parts * (parts + 1) // 2
+
+
+def left(fmt: Format, parts: int, precision: int) -> float:
+    """Bound of |v − Σ parts| / |v| for a v of ``precision`` bits, where nothing underflows.
+
+    With 2^e ≤ |v| the first rest is at most 2^(e−p); below that, its binade is lower by one more,
+    so that n parts leave at most 2^(e − np − n + 1): nothing, if v has no bits there.
+    """
+    bits = parts * fmt.precision + parts - 1
+    return 2.0**-bits if bits < precision else 0.0
+
+
+def left_square(fmt: Format, parts: int, precision: int) -> float:
+    """E[(v − Σ parts)²] / 2^2e of numbers of ``precision`` random bits in one binade 2^e.
+
+    The last rest but one is uniform below 2^(e − (n−1)(p+1) + 1): in its j-th binade from above,
+    with chance 2^-j, rounded to a spacing of S, from multiples of U = 2^(e − precision + 1). Ties
+    to even give (S² + 2U²)/12.
+    """
+    if parts == 1:
+        return fmt.unit_roundoff**2 / 3
+    unit = 2.0 ** (1 - precision)
+    top = 2.0 ** (1 - fmt.precision - (parts - 1) * (fmt.precision + 1) + 1)
+    spacings = [top / 2**j for j in range(1, 64) if top / 2**j > unit]
+    return sum(0.5 ** (j + 1) * (s * s + 2 * unit * unit) / 12 for j, s in enumerate(spacings))
+
+
+def dropped(fmt: Format, parts: int) -> float:
+    """Bound of the products of parts that are not summed, relative to the product."""
+    return (products(parts) - parts) * fmt.unit_roundoff**parts
+
+
+def dropped_square(fmt: Format, parts: int) -> float:
+    """Their expected square, relative to the squares of both operands' binades.
+
+    lo² is 2^-2p/3 on average, and the third part's 2^-4p/21 (`left_square`).
+    """
+    squares = (fmt.unit_roundoff**2 / 3, fmt.unit_roundoff**4 / 21)
+    return sum(squares[i - 1] * squares[parts - i - 1] for i in range(1, parts))
+
+
 def expanded(a: Array, b: Array, fmt: Format, parts: int, group: int) -> tuple[Array, Array]:
     """(…, M, P·K) and (…, P·K, N): the operands whose product sums all products of parts.
 

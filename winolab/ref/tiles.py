@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -81,8 +81,7 @@ class Engine:
     @property
     def gains(self) -> tuple[Fraction, Fraction]:
         """Largest absolute row sums of the transforms of the input and of the filter."""
-        of_x, of_w = ([gain(getattr(p, name)) for p in self.programs] for name in ("BT", "G"))
-        return math.prod(of_x, start=Fraction(1)), math.prod(of_w, start=Fraction(1))
+        return gains(self.programs)
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
@@ -171,6 +170,12 @@ class Engine:
             inside = inside & (output < size)
             flat = flat * size + output
         return np.where(inside, flat, -1).ravel()
+
+
+def gains(programs: Sequence[Programs]) -> tuple[Fraction, Fraction]:
+    """Largest absolute row sums of nested transforms, of the input and of the filter."""
+    of_x, of_w = ([gain(getattr(p, name)) for p in programs] for name in ("BT", "G"))
+    return math.prod(of_x, start=Fraction(1)), math.prod(of_w, start=Fraction(1))
 
 
 @lru_cache(maxsize=256)
