@@ -1,0 +1,245 @@
+// Ωα(n, r) on wgmma: every state s and filter tap (depth, row, piece of N columns) is a product
+// M[s] = Σ_k U[s][k] ⊗ V[s][k + shift] of what omega_transform.cuh wrote, over the positions k whose
+// rows of dy and x both exist. A block computes BM output channels × BN channels of one state, tap
+// and segment of the sum: bulk copies bring stages of KS positions, GROUPS warpgroups multiply.
+// FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS positions the partial sum is
+// added to the FP32 accumulators outside the Tensor Core, which truncates, times the two scales.
+
+struct GemmParams {
+  const unsigned short* u;
+  const unsigned short* v;
+  const float* u_scale;
+  const float* v_scale;
+  float* m;  // [segment][state][tap of the slice][outputs, padded][channels, padded]
+  long long u_positions, v_positions;
+  int u_blocks, v_blocks;  // of 64 channels
+  int tiles_m, tiles_n, taps, first_tap, taps_height, pieces, segments;
+  int pitch, depths, rows, out_depths, out_rows;
+  int depth_shift, row_shift;  // x row of dy row 0 and filter row 0 in this chunk
+  int accumulate;              // m holds sums of earlier chunks
+};
+
+constexpr int BM = 64 * GROUPS_M, GROUPS_N = GROUPS / GROUPS_M;
+constexpr int WN = BN / GROUPS_N;  // columns of a warpgroup
+constexpr int PART_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a partial sum
+constexpr int BLOCK = KS * 64;                             // values of 64 channels of a stage
+constexpr int THREADS = 128 * (GROUPS + 1);
+// One warpgroup only starts copies: its registers go to those that multiply.
+constexpr int PRODUCER_REGISTERS = 24;
+constexpr int SPARED = (512 / RESIDENT - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = SPARED < 240 ? SPARED : 240;
+static_assert(GROUPS % GROUPS_M == 0 && WN % 64 == 0 && KS % 16 == 0, "tile shape");
+
+struct Shared {
+  unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
+  unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
+  unsigned long long full[STAGES], empty[STAGES];
+};
+
+// What a block works on, and where its positions begin.
+struct Item {
+  int tile_n, tile_m, tap, state, segment, piece, steps_depth, length, begin, end;
+  long long u, v;              // first positions in the first depth
+  long long u_depth, v_depth;  // positions of a depth
+  __device__ __forceinline__ Item(const GemmParams& p, int index) {
+    tile_n = index % p.tiles_n;
+    index /= p.tiles_n;
+    tile_m = index % p.tiles_m;
+    index /= p.tiles_m;
+    tap = index % p.taps;
+    index /= p.taps;
+    state = index % ALPHA;
+    segment = index / ALPHA;
+    int at = p.first_tap + tap;
+    piece = at % p.pieces;
+    at /= p.pieces;
+    const int row_shift = at % p.taps_height + p.row_shift;
+    const int depth_shift = at / p.taps_height + p.depth_shift;
+    const int row = max(0, -row_shift), row_end = min(p.out_rows, p.rows - row_shift);
+    const int depth = max(0, -depth_shift), depth_end = min(p.out_depths, p.depths - depth_shift);
+    length = max(0, row_end - row) * p.pitch;
+    steps_depth = (length + KS - 1) / KS;
+    const long long steps = (long long)max(0, depth_end - depth) * steps_depth;
+    begin = (int)(steps * segment / p.segments);
+    end = (int)(steps * (segment + 1) / p.segments);
+    u_depth = (long long)p.out_rows * p.pitch;
+    v_depth = (long long)p.rows * p.pitch;
+    u = depth * u_depth + row * p.pitch;
+    v = (depth + depth_shift) * v_depth + (row + row_shift) * p.pitch;
+  }
+  // Positions of a step: its offset in the depth, and how many.
+  __device__ __forceinline__ int offset(int step) const { return step % steps_depth * KS; }
+  __device__ __forceinline__ int count(int step) const { return min(KS, length - offset(step)); }
+  __device__ __forceinline__ long long u_at(int step) const {
+    return u + step / steps_depth * u_depth + offset(step);
+  }
+  __device__ __forceinline__ long long v_at(int step) const {
+    return v + step / steps_depth * v_depth + offset(step);
+  }
+};
+
+struct Pipe {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+};
+
+__device__ __forceinline__ void bring(unsigned short* shared, const unsigned short* global,
+                                      int bytes, unsigned long long* barrier) {
+  bulk_copy(reinterpret_cast<float*>(shared), reinterpret_cast<const float*>(global), bytes,
+            barrier);
+}
+
+// One thread starts the bulk copies.
+__device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, const Item& item) {
+  const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
+  const unsigned short* u =
+      p.u + ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
+  const unsigned short* v =
+      p.v + (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
+             item.tile_n * (BN / 64)) * v_stride;
+  Pipe pipe;
+  for (int step = item.begin; step < item.end; ++step) {
+    const int bytes = item.count(step) * 128;
+    const unsigned short* u_from = u + item.u_at(step) * 64;
+    const unsigned short* v_from = v + item.v_at(step) * 64;
+    barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
+    barrier_arrive_expect(&shared.full[pipe.stage], bytes * PARTS * (BM + BN) / 64);
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+#pragma unroll
+      for (int b = 0; b < BM / 64; ++b)
+        bring(shared.u[pipe.stage][part][b], u_from + (part * ALPHA * p.u_blocks + b) * u_stride,
+              bytes, &shared.full[pipe.stage]);
+#pragma unroll
+      for (int b = 0; b < BN / 64; ++b)
+        bring(shared.v[pipe.stage][part][b], v_from + (part * ALPHA * p.v_blocks + b) * v_stride,
+              bytes, &shared.full[pipe.stage]);
+    }
+    pipe.advance();
+  }
+}
+
+__device__ __forceinline__ void release(unsigned long long* barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
+
+__device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, const Item& item) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group_m = group % GROUPS_M, group_n = group / GROUPS_M;
+  const int row = item.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
+  const int column = item.tile_n * BN + group_n * WN + lane % 4 * 2;
+  const int padded = p.tiles_n * BN;
+  float* m = p.m + (((long long)item.segment * ALPHA + item.state) * p.taps + item.tap) *
+                       ((long long)p.tiles_m * BM * padded) +
+             (long long)row * padded + column;
+  float acc[WN / 2];
+#pragma unroll
+  for (int i = 0; i < WN / 2; i += 2) {
+    float2 pair = make_float2(0.0f, 0.0f);
+    if (p.accumulate)
+      pair = *reinterpret_cast<const float2*>(m + i / 2 % 2 * 8 * padded + i / 4 * 8);
+    acc[i] = pair.x, acc[i + 1] = pair.y;
+  }
+  Pipe pipe;
+  if constexpr (PARTS == 1) {
+    int last = -1;
+    for (int step = item.begin; step < item.end; ++step) {
+      const unsigned long long a =
+          matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
+      const unsigned long long b = matrix_descriptor(
+          shared.v[pipe.stage][0][group_n * (WN / 64)], BLOCK * 2, 1024, Swizzle::B128);
+      const int count = item.count(step);
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+      wgmma_pin(acc);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < KS; k += 16)
+        if (k < count)
+          wgmma<WN, BF16, true, true>(acc, descriptor_offset(a, k * 128),
+                                      descriptor_offset(b, k * 128), true);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (last >= 0) release(&shared.empty[last]);
+      last = pipe.stage;
+      pipe.advance();
+    }
+    wgmma_wait<0>();
+    wgmma_pin(acc);
+  } else {
+    const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
+    const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + group_m) * u_blocks_k;
+    const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks +
+                                        item.tile_n * (BN / 64) + group_n * (WN / 64)) * v_blocks_k;
+    for (int step = item.begin; step < item.end; ++step) {
+      const long long ku = item.u_at(step) / KS, kv = item.v_at(step) / KS;
+      float scale[WN / 64];
+#pragma unroll
+      for (int b = 0; b < WN / 64; ++b)
+        scale[b] = __fmul_rn(__ldg(u_scale + ku), __ldg(v_scale + b * v_blocks_k + kv));
+      const unsigned long long high_a =
+          matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
+      const unsigned long long low_a =
+          descriptor_offset(high_a, BM / 64 * BLOCK * 2);
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+#pragma unroll
+      for (int part = 0; part < WN / PART_N; ++part) {
+        const unsigned long long high_b = matrix_descriptor(
+            shared.v[pipe.stage][0][group_n * (WN / 64) + part * (PART_N / 64)], BLOCK * 2, 1024,
+            Swizzle::B128);
+        const unsigned long long low_b = descriptor_offset(high_b, BN / 64 * BLOCK * 2);
+        float sum[PART_N / 2];
+        wgmma_pin(sum);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < KS; k += 16) {
+          const int at = k * 128;
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(low_a, at),
+                                          descriptor_offset(high_b, at), k > 0);
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                          descriptor_offset(low_b, at), true);
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                          descriptor_offset(high_b, at), true);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_pin(sum);
+        if (part == WN / PART_N - 1) release(&shared.empty[pipe.stage]);
+#pragma unroll
+        for (int i = 0; i < PART_N / 2; ++i)
+          acc[part * (PART_N / 2) + i] =
+              __fmaf_rn(sum[i], scale[part * (PART_N / 64) + i / 32], acc[part * (PART_N / 2) + i]);
+      }
+      pipe.advance();
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < WN / 2; i += 2)
+    *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * padded + i / 4 * 8) =
+        make_float2(acc[i], acc[i + 1]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    winolab_omega_products(const __grid_constant__ GemmParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(&shared.full[s], 1);
+      barrier_init(&shared.empty[s], GROUPS * 4);
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  const Item item(p, blockIdx.x);
+  if (threadIdx.x < 128 * GROUPS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared, item);
+  } else {
+    registers_shrink<PRODUCER_REGISTERS>();
+    if (threadIdx.x == 128 * GROUPS) produce(p, shared, item);
+  }
+}
