@@ -73,7 +73,8 @@ def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
         assert lane_i % (4 * v.passes) == 0
         assert lane_o % 4 == 0
         assert lane_i * lane_o * max(1, alpha // 8) <= 128  # accumulators of a thread
-        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 65536
+        # setmaxnreg waits for ever for what the launch, 168 a thread, did not allocate
+        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 384 * 168
 
 
 @pytest.mark.parametrize("tile", OMEGAS, ids=str)
@@ -101,7 +102,7 @@ def test_a_plan_covers_its_problem(tile) -> None:
 def test_few_blocks_are_filled_up_by_segments() -> None:
     for batch, size, channels in ((1, 224, 64), (2, 56, 64), (32, 224, 64), (1, 28, 256)):
         problem = Problem.of((batch, size, size, channels), (channels, 3, 3, channels), padding=1)
-        assert best(problem).grid >= 0.9 * H100.multiprocessors
+        assert best(problem).grid >= 0.7 * H100.multiprocessors
 
 
 def test_a_limit_bounds_the_workspace_and_none_below_zero_is_met() -> None:
@@ -141,7 +142,7 @@ def test_what_no_kernel_computes_is_refused() -> None:
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
     with pytest.raises(ValueError, match="must be a multiple"):
         every(problem, named(8, 5, 4))
-    with pytest.raises(ValueError, match="the CUDA kernels are omega:4:3:2"):
+    with pytest.raises(ValueError, match="the CUDA kernels are omega:4:2:3, 4:3:2"):
         every(problem, named(6, 3, 4))
     with pytest.raises(ValueError, match="not gamma:8:6:3"):
         every(problem, gamma(8, 6, 3))
@@ -172,6 +173,11 @@ def test_the_source_holds_the_variant_and_the_exact_programs() -> None:
         assert program.cuda(f"transform_{name}") in text
 
 
+def view(array, kept: int) -> launch.View:
+    first, *spatial, last = (s // array.itemsize for s in array.strides)
+    return launch.View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
+
+
 def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
     """Every element written and right, nothing beside it touched, twice the same bits."""
     cp = launch.cupy()
@@ -183,12 +189,8 @@ def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
         memory = cp.full(math.prod(problem.w_shape) + 2 * GUARD, cp.nan, "float32")
         buckets = cp.full(p.workspace // 4 + 2 * GUARD, cp.nan, "float32")
         dw = memory[GUARD:-GUARD].reshape(problem.w_shape)
-        views = [
-            launch.View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
-            for array, kept in ((x, 4), (dy, 4), (dw, 5))
-            for first, *spatial, last in [[s // 4 for s in array.strides]]
-        ]
-        p.launch(kernels, *views, buckets[GUARD:].data.ptr, 0)
+        a, b, out = view(x, 4), view(dy, 4), view(dw, 5)
+        p.launch(kernels, a, b, out, buckets[GUARD:].data.ptr, 0)
         for zone in (memory[:GUARD], memory[-GUARD:], buckets[:GUARD], buckets[-GUARD:]):
             assert bool(cp.isnan(zone).all())
         results.append(dw)

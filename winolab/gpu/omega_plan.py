@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from winolab.gpu.launch import INT, LONG, POINTER, Kernel, Layout, View
+from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, View
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
@@ -221,7 +221,7 @@ def tiles(
     yield tile
 
 
-def reduce(kernel: Kernel, gradient: Gradient, dw: View, buckets: int, count: int) -> None:
+def reduce(kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int) -> None:
     """Launch the sum of ``count`` buckets at address ``buckets`` into dw."""
     params = REDUCE_PARAMS.pack(
         buckets,

@@ -38,20 +38,32 @@ struct Pipe {
   }
 };
 
-// C channels of one column, of which ``channels`` exist; zeros elsewhere.
+// C channels of one column.
 template <int C>
-__device__ __forceinline__ void load(float (&d)[C], const float* from, int channels) {
+__device__ __forceinline__ void load(float (&d)[C], const float* from) {
   if constexpr (VECTOR && C == 4) {
-    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (channels > 0) v = __ldg(reinterpret_cast<const float4*>(from));
+    const float4 v = __ldg(reinterpret_cast<const float4*>(from));
     d[0] = v.x, d[1] = v.y, d[2] = v.z, d[3] = v.w;
   } else if constexpr (VECTOR && C == 2) {
-    float2 v = make_float2(0.0f, 0.0f);
-    if (channels > 0) v = __ldg(reinterpret_cast<const float2*>(from));
+    const float2 v = __ldg(reinterpret_cast<const float2*>(from));
     d[0] = v.x, d[1] = v.y;
   } else {
 #pragma unroll
-    for (int c = 0; c < C; ++c) d[c] = c < channels ? __ldg(from + c) : 0.0f;
+    for (int c = 0; c < C; ++c) d[c] = __ldg(from + c);
+  }
+}
+
+// C channels of one column, of which ``channels`` exist; zeros elsewhere.
+template <int C>
+__device__ __forceinline__ void load_some(float (&d)[C], const float* from, int channels) {
+#pragma unroll
+  for (int c = 0; c < C; ++c) d[c] = 0.0f;
+  if constexpr (VECTOR) {
+    if (channels > 0) load<C>(d, from);
+  } else {
+#pragma unroll
+    for (int c = 0; c < C; ++c)
+      if (c < channels) d[c] = __ldg(from + c);
   }
 }
 
@@ -65,7 +77,7 @@ __device__ __forceinline__ void store(float* to, const float (&d)[C]) {
     *to = d[0];
 }
 
-// COLUMNS columns of a tile from ``unit`` on: of x from ``shift`` columns on, or of dy.
+// A unit's columns, of x or of dy. Most units lie inside their rows and need no masks.
 template <bool X, int COLUMNS, int C>
 __device__ __forceinline__ void load_tile(float (&d)[COLUMNS][C], const Map& map, int unit,
                                           int channels) {
@@ -74,26 +86,28 @@ __device__ __forceinline__ void load_tile(float (&d)[COLUMNS][C], const Map& map
   const int index = map.pitch.divide(unit * R, column);
   const int width = X ? p.width : p.out_width, pixel = X ? p.x_pixel : p.dy_pixel;
   const int first = column + (X ? map.item.tap_width - p.pad_width : 0);
+  const int left = WRAP ? p.pitch - column : COLUMNS;  // columns that remain in the row
   const bool inside = unit < map.item.end;
   const Row row = map.row(index);
   const float* from = (X ? row.x : row.dy) + (long long)first * pixel;
+  if (inside && channels >= C && first >= 0 && first + COLUMNS <= width && COLUMNS <= left) {
+#pragma unroll
+    for (int i = 0; i < COLUMNS; ++i) load<C>(d[i], from + i * pixel);
+    return;
+  }
+  const float* next = from;
+  bool next_inside = false;
   if constexpr (WRAP) {
     const Row next_row = map.row(index + 1);
-    const float* next = (X ? next_row.x : next_row.dy) + (long long)(first - p.pitch) * pixel;
-    const int left = p.pitch - column;  // columns that remain in the row
-    const bool next_inside = inside && index + 1 < map.all;
+    next = (X ? next_row.x : next_row.dy) + (long long)(first - p.pitch) * pixel;
+    next_inside = inside && index + 1 < map.all;
+  }
 #pragma unroll
-    for (int i = 0; i < COLUMNS; ++i) {
-      const bool here = i < left;
-      const bool exists = (unsigned)(first + i - (here ? 0 : p.pitch)) < (unsigned)width;
-      load<C>(d[i], (here ? from : next) + i * pixel,
-              exists && (here ? inside : next_inside) ? channels : 0);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < COLUMNS; ++i)
-      load<C>(d[i], from + i * pixel,
-              inside && (unsigned)(first + i) < (unsigned)width ? channels : 0);
+  for (int i = 0; i < COLUMNS; ++i) {
+    const bool here = i < left;
+    const bool exists = (unsigned)(first + i - (here ? 0 : p.pitch)) < (unsigned)width;
+    load_some<C>(d[i], (here ? from : next) + i * pixel,
+                 exists && (here ? inside : next_inside) ? channels : 0);
   }
 }
 
