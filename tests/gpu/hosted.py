@@ -32,13 +32,15 @@ from winolab.gpu.plan import three
 HEADERS = Path(__file__).with_name("host")
 REPLACED = ("pipeline", "tensor")  # of kernels/: inline PTX, for which host/ has C++
 FLAGS = [
-    *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-g0", "-w"),
+    *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
     "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
     "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero",
     # no run-time library: host/main.hpp has what the checks call
-    *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdlib++"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
 ]
+# host/count.hpp has what this check calls, once an access: none may be a vector of several
+COUNT = ("-fsanitize=thread", "-DHOST_COUNT", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
 
 
@@ -77,10 +79,14 @@ def translate(source: str) -> str:
         r"using shared_\2 = \1\3; shared_\2& \2 = host::static_shared<shared_\2>(__COUNTER__);",
         source,
     )
+    fields = shared_members(source)
+    members = ", ".join(f'{{"{n}", offsetof(Shared, {n}), sizeof(Shared::{n})}}' for n in fields)
     entries, table = [], []
     for name, cluster, threads in _kernels(source):
         entries.append(f"static void enter_{name}(void** a) {{ host::call({name}, a); }}")
-        table.append(f'{{"{name}", enter_{name}, {{{cluster}}}, {threads}}}')
+        table.append(
+            f'{{"{name}", enter_{name}, {{{cluster}}}, {threads}, host_members, {len(fields)}}}'
+        )
     names = ['#include "cuda.hpp"', *(f'#include "{n}.hpp"' for n in REPLACED if _header(n))]
     return "\n".join(
         [
@@ -88,10 +94,22 @@ def translate(source: str) -> str:
             '#line 1 "kernel"',
             source,
             *entries,
+            f"static const host::Member host_members[] = {{{members or '{}'}}};",
             "static const host::Kernel host_kernels[] = {" + ", ".join(table) + "};",
             '#include "main.hpp"',
         ]
     )
+
+
+def shared_members(source: str) -> list[str]:
+    """Names of the fields of ``struct Shared``, in order; none where there is no such struct."""
+    found = re.search(r"struct Shared \{(.*?)\n\};", source, re.DOTALL)
+    text = re.sub(r"//.*", "", found.group(1)) if found else ""
+    names = []
+    for statement in text.split(";"):
+        declared = re.sub(r"\[[^\]]*\]", "", re.sub(r"alignas\([^)]*\)", "", statement))
+        names += [part.split()[-1] for part in declared.split(",") if part.split()]
+    return names
 
 
 def _header(name: str) -> bool:
@@ -146,15 +164,60 @@ class Kernel:
             raise HostError(f"{self.name}: {message.value.decode(errors='replace')}")
 
 
-def load(source: str, shared: Mapping[str, int], seed: int = 0) -> dict[str, Kernel]:
+def load(
+    source: str, shared: Mapping[str, int], seed: int = 0, flags: tuple[str, ...] = ()
+) -> dict[str, Kernel]:
     """The kernels of a CUDA source by name, as ``winolab.gpu.launch.load`` has them."""
-    library = ctypes.CDLL(str(build(translate(source))))
+    library = ctypes.CDLL(str(build(translate(source), flags)))
     indices = {name: index for index, (name, *_) in enumerate(_kernels(source))}
     return {n: Kernel(library, indices[n], n, size, seed) for n, size in shared.items()}
 
 
+@dataclass(frozen=True)
+class Requests:
+    """What a kernel's warp asks of one array of its struct Shared: see host/count.hpp."""
+
+    member: str  # "static" for what is in no struct
+    warp: int
+    write: bool
+    bytes: int  # of a lane
+    requests: int
+    phases: int
+    wavefronts: int  # phases, where there is no conflict
+
+
+def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests]]:
+    """Shared-memory requests of a plan's kernels, by kernel, summed over blocks."""
+    kernels = load(plan.source(), plan.shared(), flags=COUNT)
+    names = [*shared_members(plan.source()), "static"]
+    found = {}
+
+    def counting(kernel: Kernel):
+        def call(*arguments: Any) -> None:
+            kernel(*arguments)
+            raw = np.zeros((4096, 5), "int64")
+            count = kernel.library.host_requests(ctypes.c_void_p(raw.ctypes.data), len(raw))
+            found[kernel.name] = [
+                Requests(names[m], int(w), bool(write), int(size), *map(int, rest))
+                for (m, w, write, size), rest in zip(
+                    raw[:count, :2].copy().view("int32"), raw[:count, 2:], strict=True
+                )
+            ]
+
+        return call
+
+    execute(plan, a, b, kernels={name: counting(k) for name, k in kernels.items()})
+    return found
+
+
 def execute(
-    plan: Any, a: np.ndarray, b: np.ndarray, *, seed: int = 0, dtype: str = "float32"
+    plan: Any,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    seed: int = 0,
+    dtype: str = "float32",
+    kernels: Any = None,
 ) -> np.ndarray:
     """The result of a plan's kernels for channels-last arrays, a workspace and output of NaN.
 
@@ -165,7 +228,7 @@ def execute(
     guarded_a, guarded_b = Guarded.of(a), Guarded.of(b)
     out = Guarded(shape[plan.direction], dtype)
     workspace = Guarded((plan.workspace,), "uint8")
-    kernels: Any = load(plan.source(), plan.shared(), seed)
+    kernels = kernels or load(plan.source(), plan.shared(), seed)
     views = [
         View(g.array.ctypes.data, _strides(g.array, 5 if g.array.shape == p.w_shape else 4))
         for g in (guarded_a, guarded_b, out)
@@ -217,10 +280,15 @@ def build(source: str, flags: tuple[str, ...] = ()) -> Path:
         return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        text, made = Path(scratch) / "kernel.cpp", Path(scratch) / "kernel.so"
+        text, objects, made = (Path(scratch) / f"kernel.{kind}" for kind in ("cpp", "o", "so"))
         text.write_text(source)
-        run = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
-        if run.returncode:
-            raise HostError(f"{' '.join(command)} could not compile:\n{run.stderr[-6000:]}")
+        _run([*command, "-c", str(text), "-o", str(objects)])
+        _run([*compiler(), "-shared", str(objects), "-o", str(made)])
         made.replace(library)
     return library
+
+
+def _run(command: list[str]) -> None:
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode:
+        raise HostError(f"{' '.join(command)} failed:\n{run.stderr[-6000:]}")

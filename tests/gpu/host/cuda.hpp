@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <math.h>
 
+#include "count.hpp"
 #include "engine.hpp"
 
 #define __global__

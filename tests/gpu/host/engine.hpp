@@ -90,6 +90,7 @@ struct Fiber {
   Block* block;
   Dim3 thread;
   int index;  // within the block
+  unsigned met = 0;  // how often
   bool started = false, done = false;
   Waiting waiting;
   Later<ThreadCopy, 64> copies;
@@ -124,13 +125,17 @@ struct Copy {
   void (*arrived)(Copy&);
   void* barrier;
   Copy* next;
+  char value[8];  // of a store
 };
 
+struct Member;  // of a kernel's struct Shared
 struct Kernel {
   const char* name;
   void (*entry)(void** arguments);
   Dim3 cluster;
   unsigned max_threads;
+  const Member* members;
+  int member_count;
 };
 
 struct Machine {
@@ -203,6 +208,7 @@ inline void meet(Meeting& m, unsigned expected, const char* what) {
     fail("%s of %u threads, but %u threads that came before count %u", what, expected, m.arrived,
          m.expected);
   m.expected = expected;
+  ++now->met;
   const unsigned passed = m.passed;
   if (++m.arrived >= expected) pass(m);
   wait({&m.passed, passed, false, what, &m});

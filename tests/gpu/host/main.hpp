@@ -23,6 +23,7 @@ inline void prepare(Block& b, Dim3 index, unsigned rank, size_t dynamic_bytes) {
     f.block = &b;
     f.index = t;
     f.started = f.done = false;
+    f.met = 0;
     f.waiting = Waiting();
     f.copies.count = f.copies.group = f.products.count = f.products.group = 0;
     f.thread = {t % size.x, t / size.x % size.y, t / size.x / size.y};
@@ -59,6 +60,7 @@ inline void launch(const Kernel& kernel, size_t dynamic_bytes) {
     for (unsigned t = 0; t < threads; ++t)
       m.blocks[b].fibers[t].stack = m.stacks + ((size_t)b * threads + t) * STACK;
   }
+  count_begin(kernel.members, kernel.member_count);
   for (unsigned i = 0; i < m.grid.size(); i += m.cluster) {
     for (unsigned b = 0; b < m.cluster; ++b) {
       const unsigned at = i + b;
@@ -69,12 +71,14 @@ inline void launch(const Kernel& kernel, size_t dynamic_bytes) {
     m.barriers = 0;
     m.cluster_live = threads * m.cluster;
     run_cluster();
+    count_cluster();
     for (unsigned b = 0; b < m.cluster; ++b) check_guards(m.blocks[b]);
   }
 }
 
 inline void clean_up() {
   Machine& m = machine;
+  count_end();
   while (m.copies) {
     Copy* copy = m.copies;
     m.copies = copy->next;
@@ -126,3 +130,11 @@ extern "C" int host_launch(int kernel, const unsigned* grid, const unsigned* blo
   host::clean_up();
   return failed;
 }
+
+#ifdef HOST_COUNT
+extern "C" int host_requests(host::Requests* to, int most) {
+  const int count = host::report_count < most ? host::report_count : most;
+  memcpy(to, host::reports, count * sizeof *to);
+  return count;
+}
+#endif

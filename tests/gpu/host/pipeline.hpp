@@ -14,6 +14,7 @@ constexpr unsigned BARRIERS = 4096;
 inline Barrier barriers[BARRIERS];
 
 inline Barrier& barrier(const void* word) {
+  const Quiet quiet;
   uint64_t value;
   memcpy(&value, word, 8);
   const uint64_t index = value ^ MAGIC;
@@ -41,29 +42,41 @@ inline void bytes_arrived(Copy& copy) {
 }
 }  // namespace host
 
-// Of this block's shared memory: rank in the cluster, offset. 1024 as on Hopper, never 0.
+// Of shared memory of this block or, by a pointer into another of the cluster, of that one: rank,
+// offset. 1024 as on Hopper, never 0.
 inline unsigned shared_address(const void* pointer) {
-  const ptrdiff_t offset = (const char*)pointer - host::now->block->shared();
-  if (offset < 0 || (size_t)offset >= host::now->block->bytes)
-    host::fail("an address outside this block's shared memory");
-  return host::now->block->rank << 24 | (unsigned)(offset + 1024);
+  for (unsigned rank = 0; rank < host::machine.cluster; ++rank) {
+    const host::Block& block = host::machine.blocks[rank];
+    const ptrdiff_t offset = (const char*)pointer - block.shared();
+    if (offset < 0 || (size_t)offset >= block.bytes) continue;
+    if (!block.live) host::fail("shared memory of block %u, which has ended", rank);
+    return rank << 24 | (unsigned)(offset + 1024);
+  }
+  host::fail("an address outside shared memory");
+}
+
+inline unsigned own_address(const void* pointer) {
+  const unsigned address = shared_address(pointer);
+  if (address >> 24 != host::now->block->rank) host::fail("an address in another block");
+  return address;
 }
 
 inline void barrier_init(unsigned long long* barrier, int arrivals) {
-  shared_address(barrier);
+  own_address(barrier);
   unsigned& count = host::machine.barriers;
   if (count == host::BARRIERS) host::fail("more than %u mbarriers", count);
   host::barriers[count] = {(unsigned)arrivals, (unsigned)arrivals, 0, 0};
+  const host::Quiet quiet;
   *barrier = host::MAGIC | count++;
 }
 
 inline void barrier_arrive(unsigned long long* barrier) {
-  shared_address(barrier);
+  own_address(barrier);
   host::arrive(host::barrier(barrier), 0);
 }
 
 inline void barrier_arrive_expect(unsigned long long* barrier, int bytes) {
-  shared_address(barrier);
+  own_address(barrier);
   host::arrive(host::barrier(barrier), bytes);
 }
 
@@ -73,13 +86,13 @@ inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
 }
 
 inline void bulk_copy(float* shared, const float* global, int bytes, unsigned long long* barrier) {
-  shared_address(shared);
-  shared_address((const char*)shared + bytes - 1);
+  own_address(shared);
+  own_address((const char*)shared + bytes - 1);
   if (bytes % 16 || (uintptr_t)shared % 16 || (uintptr_t)global % 16)
     host::fail("a bulk copy of %d bytes that is not 16-byte aligned", bytes);
   host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
-  *copy = {(char*)shared, (const char*)global,   (size_t)bytes, host::bytes_arrived,
-           barrier,       host::machine.copies};
+  *copy = {(char*)shared, (const char*)global, (size_t)bytes, host::bytes_arrived, barrier};
+  copy->next = host::machine.copies;
   host::machine.copies = copy;
   memset(shared, host::POISON, bytes);  // until it has arrived
 }
@@ -88,7 +101,7 @@ template <int REGISTERS>
 void registers_grow() {}
 template <int REGISTERS>
 void registers_shrink() {}
-inline void barrier_init_fence() {}
+inline void barriers_ready() {}
 
 template <int THREADS>
 void consumers_sync() {
@@ -105,7 +118,7 @@ inline float cluster_load(const float* pointer, int rank) { return *host::in_blo
 template <int BYTES>
 void copy_async(void* shared, const void* global, bool inside) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "what cp.async copies");
-  shared_address((const char*)shared + BYTES - 1);
+  own_address((const char*)shared + BYTES - 1);
   if ((uintptr_t)shared % BYTES || (inside && (uintptr_t)global % BYTES))
     host::fail("a copy of %d bytes that is not aligned", BYTES);
   host::ThreadCopy& copy = host::now->copies.add();
@@ -119,4 +132,27 @@ void copy_async_wait() {
     if (copy.from) memcpy(copy.to, copy.from, copy.bytes);
     else memset(copy.to, 0, copy.bytes);
   });
+}
+
+template <class T>
+T* cluster_pointer(T* pointer, int rank) {
+  return host::in_block(pointer, rank);
+}
+inline void barrier_arrive_cluster(unsigned long long* barrier) {
+  shared_address(barrier);
+  host::arrive(host::barrier(barrier), 0);
+}
+inline void barrier_release_cluster(unsigned long long* barrier) { barrier_arrive_cluster(barrier); }
+inline void barrier_acquire_cluster(unsigned long long* barrier, unsigned parity) {
+  barrier_wait(barrier, parity);
+}
+inline void store_async(void* shared, uint2 v, unsigned long long* barrier) {
+  if (shared_address(shared) >> 24 != shared_address(barrier) >> 24 || (uintptr_t)shared % 8)
+    host::fail("st.async and its barrier in different blocks, or not aligned");
+  host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
+  *copy = {(char*)shared, copy->value, sizeof v, host::bytes_arrived, barrier};
+  memcpy(copy->value, &v, sizeof v);
+  copy->next = host::machine.copies;
+  host::machine.copies = copy;
+  memset(shared, host::POISON, sizeof v);  // until it has arrived
 }

@@ -88,6 +88,7 @@ inline float element(unsigned long long descriptor, bool mn_major, int mn, int k
   }
   const Block& b = *now->block;
   if (at < GUARD || at - GUARD + 2 > b.bytes) fail("wgmma reads outside shared memory");
+  const Quiet quiet;
   unsigned short value;
   memcpy(&value, b.shared() + at - GUARD, 2);
   return widen(value, bf16);
@@ -135,6 +136,7 @@ Product& start_product(float (&d)[N / 2], unsigned long long b, bool accumulate)
 template <class T, class F>
 void with_lanes(const T& mine, const char* what, F take) {
   exchange(~0u, (uint64_t)&mine, what, [&](uint64_t* slot, unsigned lane) {
+    const Quiet quiet;
     take([=](int other) -> const T& { return *(const T*)slot[other]; }, (int)lane);
     return 0;
   });
@@ -147,7 +149,8 @@ struct Row {
   unsigned short* row;
   unsigned r[4];
 };
-inline Row matrix_row(const void* shared) {
+inline Row matrix_row(const void* shared, bool write) {
+  touch(shared, 16, write, write ? "store_matrices" : "load_matrices");
   shared_address((const char*)shared + 15);
   if ((uintptr_t)shared % 16) fail("a matrix row that is not 16-byte aligned");
   return {(unsigned short*)shared, {}};
@@ -216,7 +219,7 @@ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 
 template <bool TRANSPOSED = false>
 void load_matrices(unsigned (&r)[4], const void* shared) {
-  host::with_lanes(host::matrix_row(shared), "load_matrices", [&](auto of, int lane) {
+  host::with_lanes(host::matrix_row(shared, false), "load_matrices", [&](auto of, int lane) {
     const int g = lane / 4, q = lane % 4;
     for (int m = 0; m < 4; ++m) {
       unsigned pair[2];
@@ -229,7 +232,7 @@ void load_matrices(unsigned (&r)[4], const void* shared) {
 
 template <bool TRANSPOSED = false>
 void store_matrices(void* shared, const unsigned (&r)[4]) {
-  host::Row mine = host::matrix_row(shared);
+  host::Row mine = host::matrix_row(shared, true);
   memcpy(mine.r, r, sizeof mine.r);
   host::with_lanes(mine, "store_matrices", [&](auto of, int lane) {
     const int g = lane / 4, q = lane % 4;
