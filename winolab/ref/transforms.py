@@ -15,7 +15,7 @@ from winolab.ref.points import INFINITY, Point, as_points
 from winolab.ref.program import Program, program
 
 Matrix = tuple[tuple[Fraction, ...], ...]
-SCALINGS = ("power_of_two", "l1")
+SCALINGS = ("power_of_two", "filter", "l1")
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,10 @@ def transforms(
 
     ``points``: None or "best" (the best known), "paper", "wincnn", a text such as "0,1,-1,inf" or
     a sequence of exact numbers. ``scaling``: None (integers of the monic polynomials, fractions in
-    G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS eq. 7) or
-    "power_of_two" (the same, to the nearest power of two: exact in binary floating point).
+    G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS eq. 7),
+    "power_of_two" (the same, to the nearest power of two: exact in binary floating point) or
+    "filter" (so for G alone: its rows' sizes differ by more than BT's, which matters where both
+    are kept in few exponents, as in fp32_split).
 
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
     for points that are not exact.
@@ -146,8 +148,10 @@ def _scaled(AT_columns, G, BT, scaling: str):
     columns, rows_G, rows_BT = [], [], []
     for a, g, b in zip(AT_columns, G, BT, strict=True):
         s, t = (sum(map(abs, row), Fraction(0)) for row in (g, b))
-        if scaling == "power_of_two":
+        if scaling != "l1":
             s, t = _nearest_power_of_two(s), _nearest_power_of_two(t)
+        if scaling == "filter":
+            t = Fraction(1)
         columns.append([v * s * t for v in a])
         rows_G.append([v / s for v in g])
         rows_BT.append([v / t for v in b])
