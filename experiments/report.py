@@ -9,13 +9,21 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from experiments import figures, figures_winrs, texts, texts_dwm, texts_winrs
+from experiments import (
+    figures,
+    figures_winrs,
+    gpu_figures,
+    texts,
+    texts_dwm,
+    texts_gpu,
+    texts_winrs,
+)
 from experiments.facts import ROOT, facts, papers
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
 
-TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS
-FIGURES = figures.FIGURES | figures_winrs.FIGURES
+TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS | texts_gpu.TEXTS
+FIGURES = figures.FIGURES | figures_winrs.FIGURES | gpu_figures.FIGURES
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """
@@ -62,7 +70,7 @@ def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
     every = [row for _, rows in results for row in rows]
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [
-        f"{name} {', '.join(dict.fromkeys(str(row[key]) for row in every))}"
+        f"{name} {', '.join(dict.fromkeys(str(row[key]) for row in every if row.get(key)))}"
         for name, key in (
             ("winolab", "winolab"), ("commit", "commit"), ("NumPy", "numpy"),
             ("Python", "python"), ("on", "device"),
@@ -171,7 +179,9 @@ METRICS = (
 
 def _measured(rows: Sequence[Row]) -> str:
     """Every variant's metrics over the table's rows, bias apart from RMS."""
-    if "mare" not in rows[0]:  # counted, or measured in another metric: its cells say all
+    if (
+        "mare" not in rows[0] or "variant" not in rows[0]
+    ):  # counted, or measured in another metric: its cells say all
         return ""
     names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
     metrics = [m for m in METRICS if any(row.get(m) is not None for row in rows)]

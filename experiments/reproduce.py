@@ -17,6 +17,7 @@ from experiments import (
     dwm,
     dwm_costs,
     frontier,
+    gpu_targets,
     im2col_winograd,
     jobs,
     lavin_gray,
@@ -191,9 +192,8 @@ def main(
                 print(json.dumps({"paper": found.paper, "table": found.name, **_fields(cell)}))
         else:
             console.print(shown(found, cells), "")
-    path = report.write(
-        [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
-    )
+    kept = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
+    path = report.write([*kept, *gpu_targets.results()])
     seconds = time.perf_counter() - started
     if paper is None and not every:
         names = ", ".join(t.key for t in LONG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,8 +109,3 @@ LAYERS: dict[str, list[Layer]] = {
     "table3": grid(TABLE3_CHANNELS),
     "grid": grid(),
 }
-
-
-def geometric_mean(values: list[float]) -> float:
-    """Of positive numbers; NaN of none."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan

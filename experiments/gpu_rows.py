@@ -1,0 +1,154 @@
+"""The rows that were measured on a GPU, by case, and who was the fastest of each kind in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import geometric_mean
+from typing import Any
+
+from experiments.tables import RESULTS
+from winolab.layers import Layer, parse_layer
+
+Row = dict[str, Any]
+
+
+def stored(name: str = "throughput") -> list[Row]:
+    """The rows of a file of experiments/results, none where there is none."""
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One case: a layer, a direction, a precision of the arrays, and everybody who ran it."""
+
+    list: str
+    layer: Layer
+    kernel_of: str | None
+    direction: str
+    group: str
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.layer)
+
+    def fastest(self, accept: Callable[[Row], bool]) -> Row | None:
+        """The fastest row that is accepted, or None."""
+        return max(filter(accept, self.rows), key=lambda row: row["tflops"], default=None)
+
+    @cached_property
+    def ffma(self) -> Row | None:
+        """Ours on FFMA, the kernel that the list names where it names one."""
+        return self.fastest(
+            lambda r: (
+                r["method"] == "winolab"
+                and r["products"] == "fp32"
+                and self.kernel_of in (None, r["kernel"])
+            )
+        )
+
+    @cached_property
+    def split(self) -> Row | None:
+        """Ours with products of split parts on Tensor Cores."""
+        return self.fastest(lambda r: r["method"] == "winolab" and r["products"] == "fp32_split")
+
+    @cached_property
+    def ours(self) -> Row | None:
+        """What ``conv_*`` picks by itself."""
+        return self.fastest(lambda r: r["method"] == "winolab" and r["chosen"])
+
+    @cached_property
+    def ours_any(self) -> Row | None:
+        """The fastest of ours, whatever its error."""
+        return self.fastest(lambda r: r["method"] == "winolab")
+
+    def cudnn(self, *kernels: str, **labels: Any) -> Row | None:
+        """cuDNN's fastest of these algorithms (all, where none is named), TF32 forbidden."""
+        wanted = {"method": "cudnn", "products": self.group, **labels}
+        return self.fastest(
+            lambda r: (
+                all(r.get(k) == v for k, v in wanted.items())
+                and (not kernels or r["kernel"] in kernels)
+            )
+        )
+
+    @cached_property
+    def frugal(self) -> Row | None:
+        """cuDNN's fastest algorithm whose workspace does not grow with the data."""
+        return self.cudnn(frugal=True)
+
+    @cached_property
+    def any(self) -> Row | None:
+        """cuDNN's fastest algorithm of any workspace."""
+        return self.cudnn()
+
+    @cached_property
+    def tf32(self) -> Row | None:
+        """The fastest implicit GEMM with TF32, cuDNN's or PyTorch's choice."""
+        return self.fastest(
+            lambda r: r["products"] == "tf32" or (r["products"] == "tf32 allowed" and r["frugal"])
+        )
+
+    @cached_property
+    def library(self) -> Row | None:
+        """The fastest of cuDNN and PyTorch in the arrays' own precision."""
+        return self.fastest(lambda r: r["method"] != "winolab" and r["products"] == self.group)
+
+    @property
+    def sgemm(self) -> float:
+        """TFLOPS of SGEMM in the same run."""
+        return self.rows[0]["sgemm_tflops"]
+
+    @property
+    def limit(self) -> float:
+        """Φ·SGEMM of the list's kernel."""
+        alpha, n, r = kernel(self.kernel_of or "")
+        return n * r / alpha * self.sgemm
+
+
+def kernel(name: str) -> tuple[int, int, int]:
+    """α, n, r of "Γ8(6,3)" or "Ω8(3,6)"; 1, 1, 1 of anything else."""
+    if name[:1] not in "ΓΩ" or "(" not in name:
+        return 1, 1, 1
+    alpha, rest = name[1:].split("(")
+    n, r = rest.rstrip(")").split(",")
+    return int(alpha), int(n), int(r)
+
+
+def cases(rows: Iterable[Row]) -> list[Measured]:
+    """The rows by case; the last run of a case counts."""
+    grouped: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if "tflops" in row:
+            grouped.setdefault(tuple(row["case"]), []).append(row)
+    return [
+        Measured(
+            mine[0]["list"],
+            parse_layer(layer),
+            mine[0]["kernel_of"],
+            direction,
+            group,
+            tuple(mine),
+        )
+        for (layer, direction, group), mine in grouped.items()
+    ]
+
+
+def ratio(ours: Row | None, theirs: Row | None) -> float:
+    """Speed over speed; NaN where one of them is missing."""
+    return ours["tflops"] / theirs["tflops"] if ours and theirs else math.nan
+
+
+def known(values: Iterable[float]) -> list[float]:
+    """Without NaN."""
+    return [value for value in values if not math.isnan(value)]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric mean; NaN of none."""
+    return geometric_mean(values) if values else math.nan

@@ -1,0 +1,100 @@
+"""What the report says of the tables that a GPU measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.gpu_rows import Row, stored
+from experiments.tables import Cell
+from experiments.texts import Text
+
+RUN = (
+    "All that a line compares was run in one process, in interleaved rounds, on random data, with "
+    "a cold L2 cache and the filter transform counted; effective TFLOPS are direct convolution's "
+    "operations over the median time."
+)
+
+
+def machine() -> str:
+    """The GPU and its software, by the rows."""
+    rows = stored()
+    found = dict.fromkeys(_machine(row) for row in rows if "device" in row)
+    return "; ".join(found)
+
+
+def _machine(row: Row) -> str:
+    return (
+        f"{row['device']} at {row.get('sm_mhz')} MHz, driver {row['driver']}, CUDA {row['cuda']}, "
+        f"cuDNN {row['cudnn']}, SGEMM {row['sgemm_tflops']:.1f} TFLOPS, commit {row['commit']}"
+    )
+
+
+def _counted(cells: Sequence[Cell]) -> list[str]:
+    judged = [c for c in cells if c.agrees is not None]
+    if not judged:
+        return [f"{len(cells)} numbers."]
+    return [f"{sum(bool(c.agrees) for c in judged)} of {len(judged)} agree.", machine()]
+
+
+def _targets(cells: Sequence[Cell]) -> list[str]:
+    missed = [c for c in cells if c.agrees is False]
+    judged = [c for c in cells if c.agrees is not None]
+    told = [f"{sum(bool(c.agrees) for c in judged)} of {len(judged)} aims reached."]
+    told += [f"Missed: {c.where}, {c.column}: {c.ours:.3g} where {c.paper:.3g} was the aim"
+             f"{f' ({c.note})' if c.note else ''}." for c in missed]  # fmt: skip
+    return [*told, machine()]
+
+
+TEXTS = {
+    "gpu targets": Text(
+        "Aims that were set before the kernels were written.",
+        RUN,
+        "paper: the aim.",
+        _targets,
+    ),
+    "im2col_winograd_2024 table2": Text(
+        "Zhang et al. compare nine kernels with cuDNN's memory-frugal algorithms on an RTX 3060 Ti "
+        "and an RTX 4090: the least and the greatest ratio of the shapes in their Figures 8 and 9, "
+        "whose lists did not survive.",
+        f"Ten shapes a kernel at equal work: those of its Table 3, and in between. {RUN} cuDNN has "
+        "TF32 forbidden (FMA) where nothing else is said; the errors of the paper's own cuDNN "
+        "column are those of TF32. cuDNN's fused Winograd does not run on Hopper.",
+        "paper: RTX 4090.",
+        _counted,
+    ),
+    "im2col_winograd_2024 table3_kernels": Text(
+        "The mean relative errors of Table 3.",
+        "The CUDA kernels on the paper's shapes, as many images as make 20 GFLOP, U[1,2], against "
+        "FP64 on the GPU; with the papers' points, which the simulation predicts, and the best.",
+        "prediction: the simulation of the same points.",
+        _counted,
+    ),
+    "im2col_winograd_2024 figure10_kernels": Text(
+        "The distribution of Γ16's relative error and of cuDNN's GEMM's.",
+        "The same images as above, all outputs; maxima are those of the images computed.",
+        "ours: mean and maximum.",
+        _counted,
+    ),
+    "winrs_2025 table2_kernels": Text(
+        "Workspace of WinRS and of cuDNN 9.8 over the grid.",
+        "A sample of the reconstructed grid, three layers a filter size of at most 600 GFLOP, "
+        "drawn with a stated seed; what each algorithm asks for.",
+        "paper and ours: average, minimum, maximum.",
+        _counted,
+    ),
+    "winrs_2025 table3_kernels": Text(
+        "Speedups over cuDNN 9.8's GEMM class (algorithms 0, 1 and 3), FFT and non-fused Winograd.",
+        f"The sample above. {RUN} The average is geometric. FFMA and split products are FP32; in "
+        "16 bits stand what the planner picks, which is admissible, and the fastest of any error.",
+        "paper: RTX 4090.",
+        _counted,
+    ),
+    "winrs_2025 table4_kernels": Text(
+        "Mean relative errors on U[0,1], minimum and maximum over the grid.",
+        "The sample above, the whole gradient against FP64 of the same rounded data; in 16 bits "
+        "dy is scaled by 0.01, as in the paper.",
+        "ours: over the layers of the sample; cuDNN in FP32 is that without TF32, except Cu-Algo1, "
+        "which the paper has in TF32.",
+        _counted,
+    ),
+}

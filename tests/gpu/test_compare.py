@@ -1,0 +1,131 @@
+"""How a comparison is conducted, with NumPy in the GPU's place."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from winolab.gpu import compare, contenders, cudnn, launch, oracle, timing
+from winolab.gpu.contenders import Arrays, Contender
+from winolab.nouns import Problem
+
+PROBLEM = Problem.of((2, 6, 5, 3), (4, 3, 3, 3), padding=1)
+
+
+class Event:
+    """A CUDA event on the host's clock."""
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """NumPy with the little of CuPy that a comparison needs."""
+    cuda = SimpleNamespace(
+        Event=Event,
+        Device=lambda: SimpleNamespace(mem_info=(8 << 30, 8 << 30)),
+        get_elapsed_time=lambda a, b: (b.at - a.at) * 1e3,
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
+    )
+
+    class CuPy:
+        def __getattr__(self, name: str):
+            return getattr(np, name)
+
+        @staticmethod
+        def get_default_memory_pool():
+            return SimpleNamespace(free_all_blocks=lambda: None)
+
+        @staticmethod
+        def empty(shape, dtype="float64"):
+            return Buffer(np.empty(shape, dtype))
+
+    CuPy.cuda = cuda  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(launch, "cupy", CuPy)
+    monkeypatch.setattr(compare, "FLUSH", 1 << 10)
+    return CuPy
+
+
+class Buffer(np.ndarray):
+    """An array whose memory has an address where CuPy has it."""
+
+    def __new__(cls, array):
+        return array.view(cls)
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def exact(direction: str, off: float, pause: float, order: str = "NHWC"):
+    """A contender that computes in FP64 with a relative error, and takes its time."""
+
+    def run(arrays: Arrays, workspace: int) -> None:
+        time.sleep(pause)
+        first, second = (arrays.values(np.asarray(a)) for a in arrays.operands["NHWC"])
+        y = np.asarray(oracle.fp64(direction, PROBLEM, first, second)) * (1 + off)
+        arrays.results[order][...] = y if order == "NHWC" else np.moveaxis(y, -1, 1)
+
+    return run
+
+
+def labels(method: str, **more) -> dict:
+    return {"method": method, "kernel": "K", "products": "fp32", **more}
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+def test_rows_of_a_case(host, monkeypatch, direction: str) -> None:
+    def broken(arrays: Arrays, workspace: int) -> None:
+        raise cudnn.Unsupported("CUDNN_STATUS_EXECUTION_FAILED")
+
+    mine = [Contender("w", "NHWC", 8, labels("winolab", chosen=True), exact(direction, 1e-6, 0))]
+    theirs = [
+        Contender("a", "NCHW", 0, labels("cudnn", frugal=True),
+                  exact(direction, 0, 0.001, "NCHW")),
+        Contender("b", "NHWC", 0, labels("cudnn", frugal=True), exact(direction, 0, 0.02)),
+        Contender("c", "NHWC", 1 << 40, labels("cudnn", frugal=False), exact(direction, 0, 0)),
+        Contender("d", "NHWC", 0, labels("cudnn", frugal=False), broken),
+        cudnn.Unsupported("e: CUDNN_STATUS_NOT_SUPPORTED"),
+    ]  # fmt: skip
+    monkeypatch.setattr(compare, "ours", lambda *_: mine)
+    monkeypatch.setattr(compare, "judges", lambda *_, **__: theirs)
+    monkeypatch.setattr(compare, "frameworks", lambda *_: [])
+    *rows, refused = compare.compare(direction, PROBLEM, effort=compare.Effort(rounds=3))
+    assert [row["layout"] for row in rows] == ["NHWC", "NCHW", "NHWC"]
+    assert [row["rounds"] for row in rows] == [3, 3, 1]
+    assert abs(rows[0]["relative_rms_u11"] / 1e-6 - 1) < 0.1
+    assert rows[1]["relative_rms_u11"] < 1e-7
+    assert rows[0]["mare_u01" if direction == "backward_filter" else "mare_u12"] < 2e-6
+    assert set(refused["reasons"]) == {"c", "d", "e"}
+    assert "MiB free" in refused["reasons"]["c"]
+
+
+@pytest.mark.parametrize("group", ["fp16", "bf16"])
+def test_arrays_of_sixteen_bits(host, group: str) -> None:
+    arrays = Arrays("forward", PROBLEM, group)
+    arrays.fill(-1, 1)
+    last, first = (arrays.operands[order][0] for order in contenders.ORDERS)
+    assert (np.moveaxis(last, -1, 1) == first).all()
+    values = np.asarray(arrays.values(last), "float64")
+    assert 0.9 < np.abs(values).max() <= 1
+    arrays.poison()
+    assert np.isnan(arrays.result("NHWC")).all()
+    assert np.isnan(arrays.result("NCHW")).all()
+
+
+def test_bits_of_bf16_are_to_nearest_even(host) -> None:
+    values = np.array([1, 1 + 2**-8, 1 + 3 * 2**-8, -1.01], "float32")
+    assert contenders._wide(contenders._bits(values)).tolist() == [1, 1, 1 + 2**-6, -1.0078125]
+
+
+def test_a_single_round_is_its_own_quartiles(host) -> None:
+    (found,) = timing.interleave({"x": lambda: None}, rounds=1, flush=64, warm=True).values()
+    assert found.rounds == 1
+    assert found.low == found.median == found.high
