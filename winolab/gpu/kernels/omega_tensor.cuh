@@ -25,8 +25,9 @@ constexpr int PART_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a parti
 constexpr int BLOCK = KS * 64;                             // values of 64 channels of a stage
 constexpr int THREADS = 128 * (GROUPS + 1);
 // One warpgroup only starts copies: its registers go to those that multiply.
-constexpr int PRODUCER_REGISTERS = 24;
-constexpr int SPARED = (512 / RESIDENT - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
+// A block has what it was launched with; more would wait for ever.
+constexpr int PRODUCER_REGISTERS = 24, LAUNCHED = 512 / RESIDENT / (GROUPS + 1) / 8 * 8;
+constexpr int SPARED = (LAUNCHED * (GROUPS + 1) - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = SPARED < 240 ? SPARED : 240;
 static_assert(GROUPS % GROUPS_M == 0 && WN % 64 == 0 && KS % 16 == 0, "tile shape");
 
