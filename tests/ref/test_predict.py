@@ -86,6 +86,16 @@ def test_tensor_cores_within_25_percent(text, precision):
     assert 0.75 <= mare <= 1.25
 
 
+@pytest.mark.parametrize("interval", ["", ":48", ":96"])
+@pytest.mark.parametrize("text", ["direct", "gamma:8:6:3", "winograd:2x2:3x3"])
+def test_split_products_within_20_percent(text, interval):
+    precision = f"fp32_split,accumulation=tensor_core:16:2:truncate{interval}"
+    for data in ("u11", "u12"):
+        rms, mare, _ = ratios(text, precision, data, seeds=1)
+        assert 0.8 <= rms <= 1.2
+        assert data == "u11" or 0.8 <= mare <= 1.2
+
+
 def test_direct_tf32_truncates():
     shapes = ((1, 8, 12, 512), (32, 3, 3, 512))
     rms, mare, prediction = ratios("direct", "tf32", "u12", shapes=shapes)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.nouns import Algorithm, Tile
+from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.arithmetic import arithmetic
 from winolab.ref.bounds import bound
 from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.roundings import matrix_of
@@ -138,7 +139,24 @@ def noise_gain(algorithm: Algorithm) -> float:
 ADMISSIBLE = 10.0
 
 
+# Summed in the case that stands for all: 64 channels of three taps, as in the first layers.
+CHANNELS, NORMAL = 64, Moments(0.0, 1.0)
+
+
 @lru_cache(maxsize=256)
-def error_ratio(tile: Tile, points: str = "best") -> float:
-    """Predicted relative RMS error on zero-mean data over direct convolution's: √(noise gain)."""
-    return noise_gain(Algorithm("gamma", (tile,), points)) ** 0.5
+def error_ratio(tile: Tile, points: str = "best", precision: str = "fp32") -> float:
+    """Predicted relative RMS error on zero-mean data over that of direct convolution in FP32.
+
+    In fp32 it is √(noise gain), whatever the depth; in another precision, a text as `arithmetic`
+    reads it, that of sums over CHANNELS × r products against FP32's of as many. At most ADMISSIBLE
+    means FP32's accuracy. Constants: computed once.
+    """
+    if precision == "fp32":
+        return noise_gain(Algorithm("gamma", (tile,), points)) ** 0.5
+    problem = Problem.of((1, 4 * tile.n + tile.r - 1, CHANNELS), (1, tile.r, CHANNELS))
+    chosen = Algorithm("direct") if tile.alpha == 1 else Algorithm("gamma", (tile,), points)
+    own, direct = (
+        predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms
+        for algorithm, run in ((chosen, precision), (Algorithm("direct"), "fp32"))
+    )
+    return own / direct
