@@ -32,6 +32,11 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsign
       : "memory");
 }
 
+// After barrier_init, before other threads, copies or blocks of the cluster use the barriers.
+__device__ __forceinline__ void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 // Copies contiguous bytes (a multiple of 16, 16-byte aligned) and counts them off on the barrier.
 __device__ __forceinline__ void bulk_copy(float* shared, const float* global, int bytes,
                                           unsigned long long* barrier) {
@@ -77,4 +82,66 @@ __device__ __forceinline__ float cluster_load(const float* pointer, int rank) {
                : "r"(shared_address(pointer)), "r"(rank));
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote) : "memory");
   return v;
+}
+
+// Copies 16 or 4 bytes to this block's shared memory, asynchronously; zeros where not inside.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool inside) {
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(inside ? 16 : 0)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                 "l"(global), "n"(BYTES), "r"(inside ? BYTES : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until at most PENDING of this thread's committed groups of copies are unfinished.
+template <int PENDING>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Where the block of that rank in the cluster has what this block has at a shared pointer.
+template <class T>
+__device__ __forceinline__ T* cluster_pointer(T* pointer, int rank) {
+  unsigned long long remote;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(remote) : "l"(pointer), "r"(rank));
+  return reinterpret_cast<T*>(remote);
+}
+
+__device__ __forceinline__ void barrier_arrive_cluster(unsigned long long* barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+// Stores to a block of the cluster, and counts the 8 bytes off on its barrier.
+__device__ __forceinline__ void store_async(void* shared, uint2 v, unsigned long long* barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(
+          shared_address(shared)),
+      "r"(v.x), "r"(v.y), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same with release and acquire across the cluster: for plain stores to other blocks.
+__device__ __forceinline__ void barrier_release_cluster(unsigned long long* barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                   shared_address(barrier))
+               : "memory");
+}
+
+__device__ __forceinline__ void barrier_acquire_cluster(unsigned long long* barrier,
+                                                        unsigned parity) {
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
 }
