@@ -1,6 +1,12 @@
 """winolab: Winograd convolution, exact; its error before it runs; its kernels from matrices."""
 
-from winolab.conv import conv_backward_data, conv_backward_filter, conv_forward
+from winolab.conv import (
+    PreparedFilter,
+    conv_backward_data,
+    conv_backward_filter,
+    conv_forward,
+    prepare_filter,
+)
 from winolab.nouns import (
     Algorithm,
     Problem,
@@ -21,6 +27,7 @@ from winolab.ref.transforms import Transforms, transforms
 
 __all__ = [
     "Algorithm",
+    "PreparedFilter",
     "Problem",
     "Tile",
     "Transforms",
@@ -36,6 +43,7 @@ __all__ = [
     "gamma",
     "omega",
     "parse_algorithm",
+    "prepare_filter",
     "transforms",
     "winograd",
     "winrs",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from winolab.gpu import conv as kernels
+from winolab.gpu.arrays import on_gpu
+from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
@@ -54,24 +58,16 @@ def conv_forward(
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
     of the kernels. ``out`` receives the result; ``out_dtype`` is the result's type where there is
-    no ``out``, by default x's, or object for "exact" and "mp". ``workspace_limit`` (bytes) and
-    ``deterministic`` bind the kernels: the reference takes no workspace and repeats every bit, and
-    so do the present kernels, which take no limit.
+    no ``out``, by default x's, or object for "exact" and "mp". ``workspace_limit`` bounds
+    the kernels' workspace in bytes; ``deterministic`` is met by every kernel and the reference,
+    which takes no workspace.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """
-    problem = Problem.of(
-        np.shape(x),
-        np.shape(w),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-    )
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
-    return _run("forward", {"x": x, "w": w}, problem, options)
+    problem = _problem(np.shape(x), np.shape(w), stride, padding, dilation, groups, layout)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
+    return _run("forward", x, w, problem, options)
 
 
 def conv_backward_data(
@@ -95,17 +91,9 @@ def conv_backward_data(
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
-    problem = Problem.of(
-        tuple(input_shape),
-        np.shape(w),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-    )
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
-    return _run("backward_data", {"dy": dy, "w": w}, problem, options)
+    problem = _problem(tuple(input_shape), np.shape(w), stride, padding, dilation, groups, layout)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
+    return _run("backward_data", dy, w, problem, options)
 
 
 def conv_backward_filter(
@@ -130,21 +118,75 @@ def conv_backward_filter(
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
     2×2 pieces of dy. Arguments and errors are those of :func:`conv_forward`.
     """
-    problem = Problem.of(
-        np.shape(x),
-        tuple(filter_shape),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-    )
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit, deterministic)
-    return _run("backward_filter", {"x": x, "dy": dy}, problem, options)
+    problem = _problem(np.shape(x), tuple(filter_shape), stride, padding, dilation, groups, layout)
+    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
+    return _run("backward_filter", x, dy, problem, options)
 
 
-@dataclass(frozen=True)
-class _Options:
+@dataclass(frozen=True, eq=False)
+class PreparedFilter:
+    """A filter made ready by ``prepare_filter``, accepted in its place for the same problem.
+
+    On a GPU it holds device memory until it is deleted; NumPy's is the filter itself.
+    """
+
+    problem: Problem
+    direction: str
+    layout: str
+    algorithm: Algorithm | None
+    precision: Any
+    held: np.ndarray | Transformed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The filter's, in its layout."""
+        shape = self.problem.w_shape
+        return (shape[0], shape[-1], *shape[1:-1]) if self.layout == "channels_first" else shape
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it holds."""
+        if isinstance(self.held, Transformed):
+            return prepared(self.held.plan)
+        return self.held.nbytes
+
+
+def prepare_filter(
+    w: Any,
+    input_shape: Sequence[int],
+    *,
+    direction: str = "forward",
+    stride: Sizes = 1,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    layout: str = "channels_last",
+    algorithm: str | Algorithm | None = None,
+    precision: str | Arithmetic | None = None,
+    out_dtype: Any = None,
+    workspace_limit: int | None = None,
+) -> PreparedFilter:
+    """w, transformed once for ``conv_forward`` or ``conv_backward_data`` of inputs of one shape.
+
+    ``input_shape`` is x's in both directions. A CUDA array is transformed on the caller's current
+    stream, for the kernel that the planner takes; using it on another stream needs the caller's
+    synchronization. The reference transforms while it runs and keeps w. The other arguments and
+    the errors are those of :func:`conv_forward`; a call with other shapes, padding, algorithm or
+    precision than were prepared raises ValueError.
+    """
+    if direction not in ("forward", "backward_data"):
+        raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
+    problem = _problem(tuple(input_shape), np.shape(w), stride, padding, dilation, groups, layout)
+    chosen = None if algorithm is None else parse_algorithm(algorithm)
+    if on_gpu(w):
+        wishes = Wishes(layout, chosen, precision, out_dtype, workspace_limit)
+        held = kernels.transform(direction, problem, w, wishes)
+    else:
+        held = _array("w", w, precision)
+    return PreparedFilter(problem, direction, layout, chosen, precision, held)
+
+
+class _Options(NamedTuple):
     """The arguments that all three calls share beside the problem's."""
 
     layout: str
@@ -153,55 +195,66 @@ class _Options:
     out: Any
     out_dtype: Any
     workspace_limit: int | None
-    deterministic: bool
 
 
-def _run(direction: str, named: dict[str, Any], problem: Problem, options: _Options) -> Any:
-    if any(_on_gpu(value) for value in named.values()):
-        return _run_kernels(direction, named, problem, options)
-    a, b = (_array(name, value, options.precision) for name, value in named.items())
-    run = _arithmetic(options.precision, a, b)
-    first, second = (_last(array, options.layout) for array in (a, b))
-    if "dy" in named:
+def _problem(*geometry: Any) -> Problem:
+    try:
+        return _known_problem(*geometry)
+    except TypeError:  # lists have no hash
+        return _known_problem.__wrapped__(*geometry)
+
+
+@lru_cache(maxsize=1024)
+def _known_problem(x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
+    return Problem.of(
+        x_shape,
+        w_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+    )
+
+
+def _run(direction: str, a: Any, b: Any, problem: Problem, options: _Options) -> Any:
+    if isinstance(b, PreparedFilter):
+        _check_prepared(b, direction, problem, options)
+        options = options._replace(algorithm=b.algorithm, precision=b.precision)
+        b = b.held
+    layout, algorithm, precision, out, out_dtype, workspace_limit = options
+    if on_gpu(a) or on_gpu(b) or isinstance(b, Transformed):
+        wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit)
+        return kernels.convolve(direction, problem, a, b, wishes, out)
+    names = NAMES[direction]
+    a, b = (_array(name, value, precision) for name, value in zip(names, (a, b), strict=False))
+    run = _arithmetic(precision, a, b)
+    first, second = (_last(array, layout) for array in (a, b))
+    if direction != "forward":
         dy = first if direction == "backward_data" else second
         if dy.shape != problem.y_shape:
             raise ValueError(
                 f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
             )
-    result = _reference(direction, options.algorithm, run)(first, second, problem)
+    result = _reference(direction, algorithm, run)(first, second, problem)
     return _result(result, a.dtype, options)
 
 
-def _on_gpu(value: Any) -> bool:
-    """Whether the array lives on a CUDA device (2 in DLPack's numbering)."""
-    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
-        return value.__dlpack_device__()[0] == 2
-    return hasattr(value, "__cuda_array_interface__")
-
-
-def _run_kernels(direction: str, named: dict[str, Any], problem: Problem, options: _Options) -> Any:
-    from winolab.gpu import conv as gpu
-
-    compute = getattr(gpu, f"conv_{direction}", None)
-    if compute is None:
+def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, options: _Options) -> None:
+    if (w.direction, w.layout) != (direction, options.layout):
         raise ValueError(
-            f"{direction} has no CUDA kernel yet; copy the arrays to NumPy to run the reference"
+            f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "
+            f"{options.layout}"
         )
-    for name in ("out_dtype", "workspace_limit"):
-        if getattr(options, name) is not None:
-            raise ValueError(
-                f"{name} is not served by the CUDA kernels, which return float32 and take the "
-                "transformed filter as workspace; leave it out"
-            )
-    algorithm = options.algorithm
-    return compute(
-        *named.values(),
-        problem=problem,
-        layout=options.layout,
-        algorithm=None if algorithm is None else parse_algorithm(algorithm),
-        precision=options.precision,
-        out=options.out,
-    )
+    if w.problem != problem:
+        raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
+    algorithm = None if options.algorithm is None else parse_algorithm(options.algorithm)
+    for name, wanted, have in (
+        ("algorithm", algorithm, w.algorithm),
+        ("precision", options.precision, w.precision),
+    ):
+        if wanted not in (None, have):
+            raise ValueError(f"the filter is prepared with {name} {have}, not {wanted}")
 
 
 def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
@@ -225,7 +278,7 @@ def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndar
 
 def _arithmetic(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
     if precision is not None:
-        return arithmetic(precision)
+        return arithmetic("fp32" if precision == "fp32_ffma" else precision)
     dtypes = {a.dtype for a in arrays}
     if len(dtypes) > 1:
         raise TypeError(

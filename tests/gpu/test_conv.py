@@ -66,7 +66,9 @@ def check(direction, problem, algorithm: Algorithm | None, variant=None, seed=0)
     size = math.prod(y_shape)
     buffer = cp.full(size + 2 * GUARD, cp.nan, "float32")
     out = buffer[GUARD : GUARD + size].reshape(y_shape)
-    CALLS[direction](x, w, problem=problem, algorithm=algorithm, out=out, variant=variant)
+    CALLS[direction](
+        x, w, problem=problem, algorithm=algorithm, precision="fp32_ffma", out=out, variant=variant
+    )
     assert bool(cp.isnan(buffer[:GUARD]).all())
     assert bool(cp.isnan(buffer[GUARD + size :]).all())
     expected = fp64(direction, problem, x, w)
@@ -75,7 +77,7 @@ def check(direction, problem, algorithm: Algorithm | None, variant=None, seed=0)
     error = float(cp.sqrt(cp.mean((out - expected) ** 2) / cp.mean(expected**2)))
     # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
-    chosen = plan(problem, direction, launch.device(0), algorithm)
+    chosen = plan(problem, direction, launch.device(0), algorithm, "fp32_ffma")
     assert isinstance(chosen, GammaPlan)
     tile = chosen.tile
     gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
@@ -204,5 +206,5 @@ def test_wrong_arrays_are_refused() -> None:
         conv.conv_forward(x, np.zeros(problem.w_shape, "f"), problem=problem)
     with pytest.raises(ValueError, match="shape"):
         conv.conv_forward(x[:1], w, problem=problem)
-    with pytest.raises(ValueError, match="fp32"):
+    with pytest.raises(ValueError, match="takes float16 arrays"):
         conv.conv_forward(x, w, problem=problem, precision="fp16")

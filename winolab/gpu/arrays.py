@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from winolab.gpu import launch
 
+DTYPES = ("float32", "float16", "bfloat16")
+CUDA = 2  # DLPack's number of the device type
+SAME_DEVICE = nullcontext()
+
+
+class Described(NamedTuple):
+    """What a plan depends on: how an array lies. Strides in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    index: int  # of its device
+    aligned: bool  # the address is a multiple of 16
+
 
 class Library(Protocol):
-    """Array operations of one library; shapes and strides as tuples, strides in elements."""
+    """Array operations of one library, on the device that is current."""
 
     def array(self, name: str, value: Any) -> Any:
-        """``value`` as this library's float32 array on a CUDA device."""
+        """``value`` as this library's array on a CUDA device."""
         ...
 
-    def device(self, array: Any) -> int: ...
+    def describe(self, array: Any) -> Described: ...
     def address(self, array: Any) -> int: ...
-    def strides(self, array: Any) -> tuple[int, ...]: ...
-    def stream(self, array: Any) -> AbstractContextManager: ...
+    def on(self, index: int) -> AbstractContextManager:
+        """Makes a device current."""
+        ...
+
+    def stream(self, index: int) -> int:
+        """The address of the caller's current stream."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any: ...
+    def copy(self, target: Any, source: Any) -> None:
+        """Elements of ``source`` into ``target``, converted to its dtype."""
+        ...
+
+    def contiguous(self, array: Any) -> Any:
+        """A copy in order of its axes."""
+        ...
+
     def channels_last(self, array: Any) -> Any: ...
     def channels_first(self, array: Any) -> Any: ...
-    def contiguous_channels(self, array: Any) -> bool: ...
-    def with_contiguous_channels(self, array: Any) -> Any: ...
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any: ...
-    def workspace(self, size: int, like: Any) -> Any: ...
-    def like(self, result: Any, given: Any) -> Any:
-        """``result`` in the memory order of ``given``."""
-        ...
 
 
 def library_of(array: Any) -> Library:
     """The library of an array: torch where it is a tensor, CuPy for all else on a CUDA device."""
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
-        return Torch()
-    return CuPy()
+    return TORCH if torch is not None and isinstance(array, torch.Tensor) else CUPY
+
+
+def on_gpu(value: Any) -> bool:
+    """Whether the array lives on a CUDA device."""
+    if isinstance(value, np.ndarray):
+        return False
+    if hasattr(value, "is_cuda"):
+        return value.is_cuda
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA
 
 
 class CuPy:
@@ -47,51 +80,49 @@ class CuPy:
 
     def array(self, name: str, value: Any) -> Any:
         cp = launch.cupy()
-        if not isinstance(value, cp.ndarray):
-            if hasattr(value, "__cuda_array_interface__"):
-                value = cp.asarray(value)
-            elif hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == 2:
-                value = cp.from_dlpack(value)
-            else:
-                raise TypeError(f"{name} is a {type(value).__name__}; expected a CUDA array")
-        return _float32(name, value, value.dtype == cp.float32)
+        if isinstance(value, cp.ndarray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return cp.asarray(value)
+        if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == CUDA:
+            return cp.from_dlpack(value)
+        raise TypeError(f"{name} is a {type(value).__name__}; expected a CUDA array like the other")
 
-    def device(self, array: Any) -> int:
-        return array.device.id
+    def describe(self, array: Any) -> Described:
+        size = array.itemsize
+        return Described(
+            array.shape,
+            tuple([s // size for s in array.strides]),
+            array.dtype.name,
+            array.device.id,
+            array.data.ptr % 16 == 0,
+        )
 
     def address(self, array: Any) -> int:
         return array.data.ptr
 
-    def strides(self, array: Any) -> tuple[int, ...]:
-        return tuple(s // array.itemsize for s in array.strides)
+    def on(self, index: int) -> AbstractContextManager:
+        cuda = launch.cupy().cuda
+        return SAME_DEVICE if cuda.runtime.getDevice() == index else cuda.Device(index)
 
-    def stream(self, array: Any) -> AbstractContextManager:
-        return nullcontext()
+    def stream(self, index: int) -> int:
+        return launch.cupy().cuda.get_current_stream().ptr
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        cp = launch.cupy()
+        return _allocated(lambda: cp.empty(shape, _numpy(dtype)), shape, dtype)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+    def contiguous(self, array: Any) -> Any:
+        return launch.cupy().array(array, order="C")
 
     def channels_last(self, array: Any) -> Any:
         return launch.cupy().moveaxis(array, 1, -1)
 
     def channels_first(self, array: Any) -> Any:
         return launch.cupy().moveaxis(array, -1, 1)
-
-    def contiguous_channels(self, array: Any) -> bool:
-        return array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
-
-    def with_contiguous_channels(self, array: Any) -> Any:
-        if self.contiguous_channels(array):
-            return array
-        return launch.cupy().ascontiguousarray(array)
-
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        return _allocate(lambda: launch.cupy().empty(shape, "float32"), shape)
-
-    def workspace(self, size: int, like: Any) -> Any:
-        return _allocate(lambda: launch.cupy().empty(size, "uint8"), (size,))
-
-    def like(self, result: Any, given: Any) -> Any:
-        if given.flags.c_contiguous:
-            return launch.cupy().ascontiguousarray(result)
-        return result
 
 
 class Torch:
@@ -100,66 +131,51 @@ class Torch:
     def array(self, name: str, value: Any) -> Any:
         torch = _torch()
         if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} is a {type(value).__name__}; expected a torch tensor like x")
-        if value.device.type != "cuda":
+            raise TypeError(
+                f"{name} is a {type(value).__name__}; expected a torch tensor like the other"
+            )
+        if not value.is_cuda:
             raise ValueError(f"{name} is on {value.device}; expected a CUDA device")
-        return _float32(name, value.detach(), value.dtype == torch.float32)
+        return value
 
-    def device(self, array: Any) -> int:
-        return array.device.index
+    def describe(self, array: Any) -> Described:
+        return Described(
+            array.shape,
+            array.stride(),
+            _name(array.dtype),
+            array.device.index,
+            array.data_ptr() % 16 == 0,
+        )
 
     def address(self, array: Any) -> int:
         return array.data_ptr()
 
-    def strides(self, array: Any) -> tuple[int, ...]:
-        return array.stride()
+    def on(self, index: int) -> AbstractContextManager:
+        cuda = _torch().cuda
+        return SAME_DEVICE if cuda.current_device() == index else cuda.device(index)
 
-    def stream(self, array: Any) -> AbstractContextManager:
+    def stream(self, index: int) -> int:
+        return _torch().cuda.current_stream(index).cuda_stream
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         torch = _torch()
-        return _stream(torch.cuda.current_stream(array.device).cuda_stream)
+        kind = getattr(torch, dtype)
+        return _allocated(lambda: torch.empty(shape, dtype=kind, device="cuda"), shape, dtype)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)
+
+    def contiguous(self, array: Any) -> Any:
+        return array.detach().clone(memory_format=_torch().contiguous_format)
 
     def channels_last(self, array: Any) -> Any:
-        return array.movedim(1, -1)
+        return array.detach().movedim(1, -1)
 
     def channels_first(self, array: Any) -> Any:
         return array.movedim(-1, 1)
 
-    def contiguous_channels(self, array: Any) -> bool:
-        return array.shape[-1] <= 1 or array.stride(-1) == 1
 
-    def with_contiguous_channels(self, array: Any) -> Any:
-        return array if self.contiguous_channels(array) else array.contiguous()
-
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        torch = _torch()
-        return _allocate(lambda: torch.empty(shape, device=like.device), shape)
-
-    def workspace(self, size: int, like: Any) -> Any:
-        torch = _torch()
-        make = lambda: torch.empty(size, dtype=torch.uint8, device=like.device)  # noqa: E731
-        return _allocate(make, (size,))
-
-    def like(self, result: Any, given: Any) -> Any:
-        return result.contiguous() if given.is_contiguous() else result
-
-
-@dataclass(frozen=True)
-class _Handle:
-    """A stream's address, behind the protocol by which libraries exchange streams."""
-
-    address: int
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.address
-
-
-@lru_cache(maxsize=64)
-def _stream(address: int) -> Any:
-    """CuPy's view of a stream; from CuPy 14 on ExternalStream is deprecated."""
-    cuda = launch.cupy().cuda
-    if hasattr(cuda.Stream, "from_external"):
-        return cuda.Stream.from_external(_Handle(address))
-    return cuda.ExternalStream(address)
+CUPY, TORCH = CuPy(), Torch()
 
 
 @cache
@@ -167,17 +183,31 @@ def _torch() -> Any:
     return importlib.import_module("torch")
 
 
-def _float32(name: str, array: Any, right: bool) -> Any:
-    if not right:
-        raise TypeError(f"{name} has dtype {array.dtype}; the CUDA kernels compute in float32")
-    return array
+@cache
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
-def _allocate(make, shape: tuple[int, ...]) -> Any:
+@cache
+def _numpy(dtype: str) -> np.dtype:
+    """The NumPy dtype of that name; bfloat16 is ml_dtypes', which CuPy has from version 14 on."""
+    if dtype == "bfloat16":
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    return np.dtype(dtype)
+
+
+def _allocated(make: Callable[[], Any], shape: tuple[int, ...], dtype: str) -> Any:
     """What ``make`` allocates. Raises MemoryError that says how much was asked."""
     try:
         return make()
     except (RuntimeError, MemoryError) as error:
         if "out of memory" not in str(error).lower():
             raise
-        raise MemoryError(f"no device memory for an array of shape {shape}: {error}") from error
+        raise MemoryError(
+            f"no device memory for {dtype} of shape {tuple(shape)}, "
+            f"{_bytes(shape, dtype)} B: free some, or give a smaller workspace_limit ({error})"
+        ) from error
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return int(np.prod(shape, dtype=object)) * _numpy(dtype).itemsize

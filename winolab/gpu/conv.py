@@ -1,121 +1,122 @@
-"""Forward and backward data for CuPy arrays, torch CUDA tensors and what has ``__dlpack__``."""
+"""The convolutions of CuPy arrays, torch CUDA tensors and what has ``__dlpack__``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from winolab.gpu import launch
-from winolab.gpu.arrays import Library, library_of
-from winolab.gpu.launch import View
-from winolab.gpu.plan import plan, three
-from winolab.nouns import Algorithm, Problem
+from winolab.gpu.arrays import library_of
+from winolab.gpu.call import (
+    NAMES,
+    Transformed,
+    Wishes,
+    call_for,
+    load,
+    precision_of,
+    prepare_call,
+    prepared,
+    result_dtype,
+)
+from winolab.gpu.launch import Kernels
+from winolab.gpu.places import ITEMSIZE, Place, shapes
+from winolab.gpu.plan import plan
+from winolab.gpu.record import Recording, address_of
+from winolab.nouns import Problem, parse_algorithm
 
-__all__ = ["conv_backward_data", "conv_forward"]
+DEFAULTS = Wishes()
 
 
-def conv_forward(
-    x: Any,
-    w: Any,
-    *,
-    problem: Problem,
-    layout: str = "channels_last",
-    algorithm: Algorithm | None = None,
-    precision: str | None = None,
-    out: Any = None,
-    variant: Any = None,
+def convolve(
+    direction: str, problem: Problem, a: Any, b: Any, wishes: Wishes = DEFAULTS, out: Any = None
 ) -> Any:
-    """y = x ⋆ w on the GPU that holds x and w, on the caller's current stream.
+    """The result of ``direction`` on the GPU that holds a and b, on the caller's current stream.
 
-    ``x`` and ``w`` are float32, of ``problem``'s shapes in ``layout``, with any strides; y has x's
-    library and memory order. ``algorithm`` None lets the planner choose. Raises ValueError for what
-    the kernels cannot run, TypeError for other dtypes, MemoryError where memory does not suffice.
+    ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
+    float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
+    place may stand a Transformed. The result has a's library and memory order. Raises ValueError
+    for what the kernels cannot run, TypeError for other dtypes, MemoryError where memory does not
+    suffice.
     """
-    return _run("forward", x, w, problem, layout, algorithm, precision, out, variant)
+    library = library_of(a)
+    names = NAMES[direction]
+    a = library.array(names[0], a)
+    if out is not None:
+        out = library.array("out", out)
+    described = library.describe(a)
+    described_out = None if out is None else library.describe(out)
+    if isinstance(b, Transformed):
+        call = b.calls.get(key := (wishes, described, described_out))
+        if call is None:
+            call = prepare_call(direction, problem, library, wishes, described, b, described_out)
+            b.calls[key] = call
+    else:
+        b = library.array(names[1], b)
+        call = call_for(
+            direction, problem, library, wishes, described, library.describe(b), described_out
+        )
+    return call.run(a, b, out)
 
 
-def conv_backward_data(
-    dy: Any,
-    w: Any,
-    *,
-    problem: Problem,
-    layout: str = "channels_last",
-    algorithm: Algorithm | None = None,
-    precision: str | None = None,
-    out: Any = None,
-    variant: Any = None,
+def conv_forward(x: Any, w: Any, *, problem: Problem, out: Any = None, **wishes: Any) -> Any:
+    """y = x ⋆ w; ``wishes`` are the fields of Wishes, errors those of ``convolve``."""
+    return convolve("forward", problem, x, w, Wishes(**wishes), out)
+
+
+def conv_backward_data(dy: Any, w: Any, *, problem: Problem, out: Any = None, **wishes: Any) -> Any:
+    """dx, the gradient with respect to x; as ``conv_forward``."""
+    return convolve("backward_data", problem, dy, w, Wishes(**wishes), out)
+
+
+def conv_backward_filter(
+    x: Any, dy: Any, *, problem: Problem, out: Any = None, **wishes: Any
 ) -> Any:
-    """dx, the gradient with respect to x; arguments and errors are those of ``conv_forward``."""
-    return _run("backward_data", dy, w, problem, layout, algorithm, precision, out, variant)
+    """dw, the gradient with respect to w; as ``conv_forward``."""
+    return convolve("backward_filter", problem, x, dy, Wishes(**wishes), out)
 
 
-def _run(direction, x, w, problem, layout, algorithm, precision, out, variant) -> Any:
-    if precision not in (None, "fp32"):
-        raise ValueError(f"precision {precision!r}; the CUDA kernels compute in fp32")
-    library = library_of(x)
-    x, w = library.array("x" if direction == "forward" else "dy", x), library.array("w", w)
-    index = library.device(x)
-    if library.device(w) != index:
-        raise ValueError(f"arrays on devices {index} and {library.device(w)}; move one of them")
-    x_shape, y_shape = problem.x_shape, problem.y_shape
-    if direction == "backward_data":
-        x_shape, y_shape = y_shape, x_shape
-    first = layout == "channels_first"
-    x_last, w_last = (library.channels_last(a) if first else a for a in (x, w))
-    for name, array, shape in (("the input", x_last, x_shape), ("w", w_last, problem.w_shape)):
-        if tuple(array.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(array.shape)} channels last, not {shape}")
-    x_last = library.with_contiguous_channels(x_last)
+def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULTS) -> Transformed:
+    """w transformed for ``direction``, kept in device memory as long as the result lives.
 
-    with _current(library, x, index):
-        buffer = None if out is None else library.array("out", out)
-        y_last = None
-        if buffer is not None:
-            y_last = library.channels_last(buffer) if first else buffer
-            if tuple(y_last.shape) != y_shape:
-                raise ValueError(
-                    f"out has shape {tuple(y_last.shape)} channels last, not {y_shape}"
-                )
-        target = y_last
-        if target is None or not library.contiguous_channels(target):
-            target = library.empty(y_shape, x_last)
-        _launch(direction, problem, algorithm, variant, library, index, x_last, w_last, target)
-        if y_last is not None:
-            if target is not y_last:
-                y_last[...] = target
-            return out
-        y = library.channels_first(target) if first else target
-        return library.like(y, x)
+    Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is.
+    """
+    library = library_of(w)
+    w = library.array("w", w)
+    described = library.describe(w)
+    index, dtype = described.index, described.dtype
+    place = Place.of(described, wishes.layout)
+    if place.shape != problem.w_shape:
+        raise ValueError(
+            f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
+        )
+    first, _, last = shapes(direction, problem)
+    precision = precision_of(wishes.precision, "w", dtype)
+    wanted = result_dtype(direction, dtype, wishes.out_dtype, None)
+    aligned = Place.fresh(first).aligned(ITEMSIZE[dtype])
+    aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
+    with library.on(index):
+        chosen = plan(
+            problem,
+            direction,
+            launch.device(index),
+            parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
+            precision,
+            aligned=aligned,
+            variant=wishes.variant,
+            workspace_limit=wishes.workspace_limit,
+            out_dtype=wanted,
+            prepared=True,
+        )
+        memory = library.empty((prepared(chosen),), "uint8", index)
+        address = library.address(memory)
+        if not place.forward:
+            w = library.contiguous(w)
+            place = Place.of(library.describe(w), wishes.layout)
+        launch.make_current(index)
+        view = place.view(address_of(0), filter=True)
 
+        def record(kernels: Kernels) -> None:
+            cast(Any, chosen).prepare(kernels, view, address_of(1), index)
 
-def _launch(direction, problem, algorithm, variant, library, index, x, w, y) -> None:
-    a, b, out = _view(library, x, 4), _view(library, w, 5), _view(library, y, 4)
-    aligned = all(
-        view.address % 16 == 0 and all(s % 4 == 0 for s in view.strides) for view in (a, out)
-    )
-    chosen = plan(
-        problem, direction, launch.device(index), algorithm, aligned=aligned, variant=variant
-    )
-    if 0 in y.shape:
-        return
-    if 0 in (*x.shape, *w.shape):
-        y[...] = 0
-        return
-    workspace = library.workspace(chosen.workspace, x)
-    title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
-    kernels = launch.load(chosen.source(), title, chosen.shared(), index)
-    chosen.launch(kernels, a, b, out, library.address(workspace), index)
-
-
-def _view(library: Library, array: Any, kept: int) -> View:
-    """The array's address and its first ``kept`` strides, three of them spatial."""
-    first, *spatial, last = library.strides(array)
-    return View(library.address(array), (first, *three(tuple(spatial), 0), last)[:kept])
-
-
-@contextmanager
-def _current(library: Library, array: Any, index: int) -> Iterator[None]:
-    cp = launch.cupy()
-    with cp.cuda.Device(index), library.stream(array):
-        yield
+        stream = library.stream(index)
+        Recording(load(chosen, index), record).replay(stream, library.address(w), address)
+    return Transformed(chosen, dtype, index, aligned, memory, address)

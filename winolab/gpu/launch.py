@@ -6,19 +6,19 @@ folder, ``WINOLAB_DUMP`` names one that receives plan, source and resource use o
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from struct import Struct
-from typing import Any
-
-import numpy as np
+from struct import Struct, calcsize
+from typing import Any, Protocol
 
 from winolab.device import Device
 from winolab.gpu import nvrtc
@@ -35,7 +35,9 @@ class Layout:
         """``fields`` are (names separated by blanks, their kind)."""
         self.fields = tuple((name, kind) for names, kind in fields for name in names.split())
         # Trailing "0q" pads to the alignment of the widest field.
-        self._struct = Struct("@" + "".join(kind for _, kind in self.fields) + "0q")
+        kinds = "".join(kind for _, kind in self.fields)
+        self._struct = Struct(f"@{kinds}0q")
+        self.offsets = tuple(calcsize(f"@{kinds[:i]}0{kind}") for i, kind in enumerate(kinds))
 
     def pack(self, *values: float) -> Params:
         """The struct with these values."""
@@ -65,19 +67,41 @@ class View:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel loaded on one device, with its dynamic shared memory in bytes."""
+    """A kernel loaded on one device: its handle, and its dynamic shared memory in bytes.
 
-    function: Any
+    ``module`` keeps the handle valid.
+    """
+
+    name: str
+    handle: int
     shared: int
+    module: Any
 
     def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
-        # CuPy passes an array of one element without fields by value.
-        value = np.frombuffer(params.data, f"V{len(params.data)}")
-        self.function(grid, (threads,), (value,), shared_mem=self.shared)
+        buffer = ctypes.create_string_buffer(params.data, len(params.data))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        stream = cupy().cuda.get_current_stream().ptr
+        self.start(grid, threads, ctypes.addressof(pointers), stream)
+
+    def start(self, grid: tuple[int, int, int], threads: int, params: int, stream: int) -> None:
+        """Launch with the parameters that the pointer at address ``params`` leads to."""
+        launch_kernel()(self.handle, *grid, threads, 1, 1, self.shared, stream, params, 0)
 
 
-Kernels = Mapping[str, Kernel]
+class Launcher(Protocol):
+    """What a plan calls to launch a kernel: (grid, threads, parameters)."""
+
+    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params, /) -> None: ...
+
+
+Kernels = Mapping[str, Launcher]
+
+
+@cache
+def launch_kernel() -> Any:
+    """The driver's cuLaunchKernel."""
+    return cupy().cuda.driver.launchKernel
 
 
 @cache
@@ -102,6 +126,17 @@ def cupy() -> Any:
     return cupy
 
 
+_thread = threading.local()
+
+
+def make_current(index: int) -> None:
+    """Give the calling thread the device's context, which only the runtime's first call does."""
+    ready = _thread.__dict__.setdefault("ready", set())
+    if index not in ready:
+        cupy().cuda.runtime.free(0)
+        ready.add(index)
+
+
 @cache
 def device(index: int) -> Device:
     """The GPU of that index."""
@@ -120,7 +155,9 @@ def device(index: int) -> Device:
 
 
 @cache
-def _loaded(source: str, title: str, names: tuple[tuple[str, int], ...], index: int) -> Kernels:
+def _loaded(
+    source: str, title: str, names: tuple[tuple[str, int], ...], index: int
+) -> Mapping[str, Kernel]:
     cp = cupy()
     arch = nvrtc.architecture(device(index).compute_capability)
     path = cubin(source, arch, title)
@@ -132,18 +169,18 @@ def _loaded(source: str, title: str, names: tuple[tuple[str, int], ...], index: 
             return _kernels(cubin(source, arch, title), names)
 
 
-def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Kernels:
+def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Kernel]:
     module = cupy().RawModule(path=str(path))
     kernels = {}
     for name, shared in names:
         function = module.get_function(name)
         if shared:
             function.max_dynamic_shared_size_bytes = shared
-        kernels[name] = Kernel(function, shared)
+        kernels[name] = Kernel(name, function.kernel.ptr, shared, module)
     return kernels
 
 
-def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Kernels:
+def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Mapping[str, Kernel]:
     """The kernels of a translation unit on device ``index``, compiled where no cache has them.
 
     ``shared`` names them, with the bytes of dynamic shared memory of each; ``title`` is what the
@@ -152,24 +189,26 @@ def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Kern
     return _loaded(source, title, tuple(shared.items()), index)
 
 
+def dump(name: str, text: str) -> None:
+    """Write ``text`` to a file in the folder WINOLAB_DUMP, where there is one."""
+    folder = os.environ.get("WINOLAB_DUMP")
+    if folder:
+        _write(Path(folder) / name, text.encode())
+
+
 def cubin(source: str, arch: str, title: str) -> Path:
     """The file of the compiled source in the cache; written whole or not at all."""
     major, minor = nvrtc.version()
     key = hashlib.sha256(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode()).hexdigest()
     path = cache_folder() / f"{key[:32]}.cubin"
-    dump = os.environ.get("WINOLAB_DUMP")
-    if path.exists() and not dump:
+    if path.exists() and not os.environ.get("WINOLAB_DUMP"):
         return path
     log.warning("compiling %s for %s", title, arch)
     compiled = nvrtc.compile_cubin(source, arch)
     _write(path, compiled.cubin)
-    if dump:
-        stem = Path(dump) / key[:12]
-        _write(stem.with_suffix(".cu"), source.encode())
-        text = f"{title} for {arch}\n" + "".join(
-            f"{k} {r}\n" for k, r in compiled.resources.items()
-        )
-        _write(stem.with_suffix(".txt"), text.encode())
+    used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())
+    dump(f"{key[:12]}.cu", source)
+    dump(f"{key[:12]}.txt", f"{title} for {arch}\n{used}")
     return path
 
 

@@ -21,6 +21,18 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 CORRELATIONS = DIRECTIONS[:2]
+# What a caller may ask for -> precisions of families that deliver it: "fp32" is FP32's accuracy,
+# whichever unit delivers it.
+PRECISIONS = {
+    "fp32": ("fp32", "fp32_split"),
+    "fp32_ffma": ("fp32",),
+    "fp32_split": ("fp32_split",),
+    "fp16": ("fp16",),
+    "bf16": ("bf16",),
+}
+DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
+    ("fp32", "fp32_ffma", "fp32_split"), "float32"
+)
 
 
 class Plan(Protocol):
@@ -177,6 +189,59 @@ def check(problem: Problem) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What the planner chose from: plans, the fastest first, and why some families have none."""
+
+    plans: tuple[Plan, ...]
+    reasons: tuple[str, ...]
+
+
+def candidates(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None = None,
+    precision: str = "fp32",
+    *,
+    aligned: bool = True,
+    variant: Any = None,
+    workspace_limit: int | None = None,
+    out_dtype: str | None = None,
+) -> Choice:
+    """Every plan that can run, whatever its workspace; arguments are those of ``plan``."""
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction {direction!r}; expected one of {', '.join(DIRECTIONS)}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision {precision!r}; expected one of {', '.join(PRECISIONS)}")
+    check(problem)
+    found: list[Plan] = []
+    reasons: list[str] = []
+    for family in FAMILIES:
+        if direction not in family.directions:
+            continue
+        for unit in PRECISIONS[precision]:
+            if unit not in family.precisions:
+                continue
+            try:
+                found += family.plans(
+                    problem,
+                    direction,
+                    device,
+                    algorithm,
+                    unit,
+                    aligned=aligned,
+                    variant=variant,
+                    workspace_limit=workspace_limit,
+                    out_dtype=out_dtype or DTYPES[precision],
+                )
+            except ValueError as error:
+                reasons.append(str(error))
+    if not found and not reasons:
+        reasons.append(f"no CUDA kernel computes {direction} in {precision}")
+    return Choice(tuple(sorted(found, key=lambda p: p.predicted)), tuple(dict.fromkeys(reasons)))
+
+
 @lru_cache(maxsize=4096)
 def plan(
     problem: Problem,
@@ -188,36 +253,41 @@ def plan(
     aligned: bool = True,
     variant: Any = None,
     workspace_limit: int | None = None,
+    out_dtype: str | None = None,
+    prepared: bool = False,
 ) -> Plan:
     """The fastest predicted Plan for ``direction`` of ``problem``.
 
     ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
     planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
-    ``aligned`` says whether the arrays allow vector loads, ``variant`` fixes a family's block
-    shape, ``workspace_limit`` is in bytes. Raises ValueError where nothing can run, and says why.
+    ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
+    ``variant`` fixes a family's block shape, ``workspace_limit`` is in bytes, ``out_dtype`` is what
+    the result is wanted in, by default the operands'; ``prepared`` asks for a plan whose filter can
+    be transformed apart. Raises ValueError where nothing can run, and says why.
     """
-    found: list[Plan] = []
-    reasons: list[str] = []
-    for family in FAMILIES:
-        if direction not in family.directions or precision not in family.precisions:
-            continue
-        try:
-            found += family.plans(
-                problem,
-                direction,
-                device,
-                algorithm,
-                precision,
-                aligned=aligned,
-                variant=variant,
-                workspace_limit=workspace_limit,
-            )
-        except ValueError as error:
-            reasons.append(str(error))
+    choice = candidates(
+        problem,
+        direction,
+        device,
+        algorithm,
+        precision,
+        aligned=aligned,
+        variant=variant,
+        workspace_limit=workspace_limit,
+        out_dtype=out_dtype,
+    )
+    found = [p for p in choice.plans if not prepared or getattr(p, "prepared", 0)]
     if not found:
-        nothing = f"no CUDA kernel computes {direction} in {precision}"
-        raise ValueError("; ".join(reasons) or nothing)
-    return min(found, key=lambda p: p.predicted)
+        nothing = f"no kernel of {direction} in {precision} transforms its filter apart"
+        raise ValueError("; ".join(choice.reasons) or nothing)
+    for p in found:
+        if workspace_limit is None or p.workspace <= workspace_limit:
+            return p
+    least = min(found, key=lambda p: p.workspace)
+    raise ValueError(
+        f"no plan stays within a workspace of {workspace_limit} B; the smallest needs "
+        f"{least.workspace} B: {least.kernel} in {least.precision}, {least.variant}"
+    )
 
 
 def three(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:

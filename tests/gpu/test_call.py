@@ -1,0 +1,362 @@
+"""The front on the CPU: arrays that say they are on a GPU, kernels run by tests/gpu/hosted.py."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from winolab.device import H100
+from winolab.gpu import call, conv, launch
+from winolab.gpu.arrays import Described
+from winolab.gpu.places import Place
+from winolab.problem import Problem
+
+SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
+HOW: dict[str, Any] = {"padding": 1, "algorithm": "gamma:4:2:3", "precision": "fp32_ffma"}
+
+
+class Array:
+    """A NumPy array that says that it is on a CUDA device."""
+
+    is_cuda = True
+
+    def __init__(self, values: np.ndarray, index: int = 0) -> None:
+        self.values, self.index = values, index
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.values[key] = value
+
+
+class Library:
+    """Array operations, and what was asked of them."""
+
+    def __init__(self) -> None:
+        self.allocated: list[tuple[tuple[int, ...], str]] = []
+        self.copied = 0
+
+    def array(self, name: str, value: Any) -> Array:
+        return value
+
+    def describe(self, array: Array) -> Described:
+        values = array.values
+        strides = tuple(s // values.itemsize for s in values.strides)
+        aligned = values.ctypes.data % 16 == 0
+        return Described(values.shape, strides, values.dtype.name, array.index, aligned)
+
+    def address(self, array: Array) -> int:
+        return array.values.ctypes.data
+
+    def on(self, index: int) -> Any:
+        return nullcontext()
+
+    def stream(self, index: int) -> int:
+        return 7
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
+        self.allocated.append((shape, dtype))
+        memory = hosted.Guarded(shape, dtype)
+        return Array(memory.array, index)
+
+    def copy(self, target: Array, source: Array) -> None:
+        self.copied += 1
+        target.values[...] = source.values
+
+    def contiguous(self, array: Array) -> Array:
+        self.copied += 1
+        return Array(array.values.copy(order="C"), array.index)
+
+    def channels_last(self, array: Array) -> Array:
+        return Array(np.moveaxis(array.values, 1, -1), array.index)
+
+    def channels_first(self, array: Array) -> Array:
+        return Array(np.moveaxis(array.values, -1, 1), array.index)
+
+
+class HostKernel:
+    """A kernel on the CPU, started as the driver would start it."""
+
+    def __init__(self, kernel: hosted.Kernel) -> None:
+        self.kernel = kernel
+
+    def start(self, grid: tuple[int, ...], threads: int, params: int, stream: int) -> None:
+        assert stream == 7
+        message = ctypes.create_string_buffer(hosted.MESSAGE)
+        failed = self.kernel.library.host_launch(
+            self.kernel.index,
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(threads, 1, 1),
+            ctypes.c_size_t(self.kernel.shared),
+            ctypes.c_void_p(params),
+            ctypes.c_uint64(0),
+            message,
+            ctypes.c_size_t(hosted.MESSAGE),
+        )
+        assert not failed, message.value
+
+
+@pytest.fixture
+def library(monkeypatch) -> Library:
+    made = Library()
+
+    def load(source, title, shared, index):
+        return {name: HostKernel(k) for name, k in hosted.load(source, shared).items()}
+
+    monkeypatch.setattr(conv, "library_of", lambda array: made)
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(launch, "make_current", lambda index: None)
+    monkeypatch.setattr(launch, "load", load)
+    return made
+
+
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in (SHAPE, FILTER))
+    return x, w, winolab.conv_forward(x, w, padding=1, precision="fp64", out_dtype=float)
+
+
+def close(got: Array, expected: np.ndarray) -> bool:
+    return bool(np.abs(got.values - expected).max() <= 1e-5)
+
+
+def test_contiguous_arrays_take_one_result_and_one_workspace(library) -> None:
+    x, w, y = data()
+    for _ in range(2):
+        got = winolab.conv_forward(Array(x), Array(w), **HOW)
+        assert close(got, y)
+    assert not library.copied
+    (shape, dtype), (workspace, kind) = library.allocated[:2]
+    assert (shape, dtype, kind) == (y.shape, "float32", "uint8")
+    assert workspace[0] > 4 * w.size
+    assert library.allocated[2:] == library.allocated[:2]
+
+
+def test_channels_first_memory_comes_back_as_it_came(library) -> None:
+    x, w, y = data()
+    first = [np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, w)]
+    got = winolab.conv_forward(*map(Array, first), layout="channels_first", **HOW)
+    assert got.values.flags.c_contiguous
+    assert close(got, np.moveaxis(y, -1, 1))
+    library.copied = 0
+    last = [np.moveaxis(v, -1, 1) for v in (x, w)]
+    got = winolab.conv_forward(*map(Array, last), layout="channels_first", **HOW)
+    assert np.moveaxis(got.values, 1, -1).flags.c_contiguous
+    assert close(got, np.moveaxis(y, -1, 1))
+    assert not library.copied
+
+
+def test_what_lies_otherwise_is_copied(library) -> None:
+    x, w, y = data()
+    backwards = np.ascontiguousarray(x[:, ::-1])[:, ::-1]
+    spread = np.zeros((*SHAPE[:-1], 2 * SHAPE[-1]), np.float32)
+    spread[..., ::2] = x
+    for value, copies in ((backwards, 1), (spread[..., ::2], 1), (np.array(x)[:, :, :, :], 0)):
+        library.copied = 0
+        assert close(winolab.conv_forward(Array(value), Array(w), **HOW), y)
+        assert library.copied == copies
+    filters = np.ascontiguousarray(w[:, ::-1])[:, ::-1]
+    assert close(winolab.conv_forward(Array(x), Array(filters), **HOW), y)
+
+
+def test_given_outputs_are_written_in_place_or_by_way_of_another(library) -> None:
+    x, w, y = data()
+    wide = np.full((*y.shape[:-1], y.shape[-1] + 3), np.nan, np.float32)
+    for out, copies in (
+        (np.full_like(wide, np.nan)[..., 2:-1], 0),  # unaligned: other stores
+        (np.full((*reversed(y.shape),), np.nan, np.float32).T, 1),
+        (np.full(y.shape, np.nan, np.float16), 1),
+    ):
+        library.copied = 0
+        given = Array(out)
+        assert winolab.conv_forward(Array(x), Array(w), out=given, **HOW) is given
+        assert np.abs(out - y).max() <= (1e-5 if out.dtype == np.float32 else 1e-2)
+        assert library.copied == copies
+    half = winolab.conv_forward(Array(x), Array(w), out_dtype=np.float16, **HOW)
+    assert half.dtype == np.float16
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_prepared_filter_is_transformed_once(library, groups) -> None:
+    x, w, y = data()
+    if groups == 2:
+        w = w[..., :6]
+        y = winolab.conv_forward(x, w, groups=2, padding=1, precision="fp64", out_dtype=float)
+    how = {**HOW, "groups": groups}
+    prepared = winolab.prepare_filter(Array(w), SHAPE, **how)
+    assert [kind for _, kind in library.allocated] == ["uint8"]
+    assert library.allocated[0][0] == (prepared.nbytes,)
+    for _ in range(2):
+        library.allocated.clear()
+        assert close(winolab.conv_forward(Array(x), prepared, **how), y)
+        assert library.allocated == [(y.shape, "float32")]
+    unaligned = np.zeros((*SHAPE[:-1], 15), np.float32)[..., 2:14]
+    unaligned[...] = x
+    library.copied = 0
+    assert close(winolab.conv_forward(Array(unaligned), prepared, **how), y)
+    assert library.copied == 1
+
+
+def test_gradients_of_data_take_prepared_filters_too(library) -> None:
+    _, w, y = data()
+    dy = y.astype(np.float32)
+    dx = winolab.conv_backward_data(dy, w, SHAPE, padding=1, precision="fp64", out_dtype=float)
+    prepared = winolab.prepare_filter(Array(w), SHAPE, direction="backward_data", **HOW)
+    for filter_ in (Array(w), prepared):
+        got = winolab.conv_backward_data(Array(dy), filter_, SHAPE, **HOW)
+        assert np.abs(got.values - dx).max() <= 1e-4
+
+
+def test_the_reference_keeps_a_prepared_filter_as_it_is() -> None:
+    x, w, _ = data()
+    prepared = winolab.prepare_filter(w, SHAPE, padding=1, algorithm="gamma:8:6:3")
+    expected = winolab.conv_forward(x, w, padding=1, algorithm="gamma:8:6:3")
+    assert (winolab.conv_forward(x, prepared, padding=1) == expected).all()
+    assert prepared.nbytes == w.nbytes
+    for wrong, message in (
+        (lambda: winolab.conv_forward(x, prepared), "is prepared for"),
+        (
+            lambda: winolab.conv_backward_data(x, prepared, SHAPE, padding=1),
+            "prepared for forward, channels_last, not backward_data",
+        ),
+        (
+            lambda: winolab.conv_forward(x, prepared, padding=1, algorithm="direct"),
+            "prepared with algorithm gamma:8:6:3, not direct",
+        ),
+        (
+            lambda: winolab.conv_forward(x, prepared, padding=1, precision="fp16"),
+            "prepared with precision None, not fp16",
+        ),
+        (
+            lambda: winolab.prepare_filter(w, SHAPE, direction="backward_filter"),
+            "a filter serves forward and backward_data",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_sizes_of_zero_launch_nothing(library) -> None:
+    empty = winolab.conv_forward(
+        Array(np.ones((0, 5, 5, 4), "f")), Array(np.ones((3, 3, 3, 4), "f"))
+    )
+    assert empty.shape == (0, 3, 3, 3)
+    x, w = np.ones((1, 5, 5, 0), "f"), np.ones((3, 3, 3, 0), "f")
+    assert (winolab.conv_forward(Array(x), Array(w)).values == 0).all()
+    dy = np.ones((0, 3, 3, 3), "f")
+    x = np.ones((0, 5, 5, 2), "f")
+    assert (winolab.conv_backward_filter(Array(x), Array(dy), (3, 3, 3, 2)).values == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"stride": 2}, ValueError, "stride 1 and dilation 1"),
+        ({"dilation": 2}, ValueError, "NumPy arrays run on the reference"),
+        ({"out_dtype": "float64"}, TypeError, "out_dtype float64; the CUDA kernels write"),
+        ({"precision": "tf32"}, ValueError, "precision 'tf32'; the CUDA kernels have fp32"),
+        ({"precision": "fp16"}, ValueError, "fp16 takes float16 arrays; x has dtype float32"),
+        ({"workspace_limit": 100}, ValueError, r"within a workspace of 100 B; the smallest needs"),
+        ({"out": Array(np.ones((2, 3, 6, 15), "f"))}, ValueError, "y has shape"),
+        ({"out": Array(np.ones((2, 3, 6, 16), "f"), 1)}, ValueError, "on CUDA device 0 and y on 1"),
+        (
+            {"out": Array(np.ones((2, 3, 6, 16), "f")), "out_dtype": "float16"},
+            TypeError,
+            "out has dtype float32 and out_dtype is float16",
+        ),
+        ({"algorithm": "fft:16:3"}, ValueError, "the CUDA kernels run gamma and direct"),
+        ({"layout": "CHWN"}, ValueError, "CHWN is not supported"),
+    ],
+)
+def test_what_is_not_served_is_refused(library, arguments, error, message) -> None:
+    x, w, _ = data()
+    with pytest.raises(error, match=message):
+        winolab.conv_forward(Array(x), Array(w), **arguments)
+
+
+def test_arrays_that_do_not_fit_together_are_refused(library) -> None:
+    x, w, y = data()
+    for wrong, error, message in (
+        (
+            lambda: winolab.conv_forward(Array(x), Array(w, 1)),
+            ValueError,
+            "x is on CUDA device 0 and w on 1; move one of them",
+        ),
+        (
+            lambda: winolab.conv_forward(Array(x), Array(w.astype("e"))),
+            TypeError,
+            "x has dtype float32 and w float16",
+        ),
+        (
+            lambda: winolab.conv_forward(Array(x.astype("d")), Array(w.astype("d"))),
+            TypeError,
+            "x has dtype float64; the CUDA kernels read float32, float16, bfloat16",
+        ),
+        (
+            lambda: winolab.conv_backward_filter(Array(x), Array(x), FILTER, padding=1),
+            ValueError,
+            r"dy has shape \(2, 5, 8, 12\) with channels last; expected \(2, 5, 8, 16\)",
+        ),
+        (
+            lambda: winolab.conv_backward_filter(
+                Array(x), Array(y.astype("f")), FILTER, padding=1, out_dtype="float16"
+            ),
+            TypeError,
+            "dw in float16 holds at most 65504, which sums of float32 products exceed",
+        ),
+        (
+            lambda: winolab.conv_forward(
+                Array(x, 1), winolab.prepare_filter(Array(w), SHAPE, padding=1), padding=1
+            ),
+            ValueError,
+            "x is on CUDA device 1 and w on 0",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            wrong()
+
+
+def test_calls_are_kept_by_how_arrays_lie(library) -> None:
+    call.call_for.cache_clear()
+    x, w, _ = data()
+    for _ in range(3):
+        winolab.conv_forward(Array(x), Array(w), **HOW)
+    winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})
+    found = call.call_for.cache_info()
+    assert (found.misses, found.hits) == (1, 3)
+
+
+def test_places_know_what_kernels_can_read() -> None:
+    shape = (2, 3, 4, 8)
+    fresh = Place.fresh(shape)
+    assert fresh.strides == (96, 32, 8, 1)
+    assert fresh.direct
+    assert fresh.aligned(4)
+    assert fresh.aligned(2)
+    assert not Place.fresh((2, 3, 4, 6)).aligned(4)
+    assert Place.fresh((1, 1, 1, 6)).aligned(4)  # one pixel: strides do not count
+    assert not Place(shape, (96, 32, -8, 1)).direct
+    assert not Place(shape, (96, 32, 8, 2)).direct
+    assert Place((2, 3, 4, 1), (96, 32, 8, 5)).direct  # one channel
+    assert not Place(shape, (1 << 40, 1 << 38, 1 << 33, 1)).direct
+    assert fresh.view(64, filter=False).strides == (96, 0, 32, 8)
+    assert fresh.view(64, filter=True).strides == (96, 0, 32, 8, 1)
+    line = Place.fresh((2, 9, 8))
+    assert line.view(64, filter=False).strides == (72, 0, 0, 8)
+
+
+def test_a_plan_is_dumped_where_it_is_asked_for(library, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path))
+    problem = Problem.of(SHAPE, FILTER, padding=1)
+    x, w, _ = data()
+    wishes = call.Wishes(algorithm="gamma:4:2:3", precision="fp32_ffma")
+    a, b = (library.describe(Array(v)) for v in (x, w))
+    made = call.prepare_call("forward", problem, library, wishes, a, b, None)
+    (file,) = tmp_path.iterdir()
+    assert file.suffix == ".plan"
+    assert file.read_text() == f"{made.plan}\n"

@@ -1,0 +1,310 @@
+"""One convolution of arrays that lie in a certain way: planned, loaded and recorded once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from winolab.gpu import launch
+from winolab.gpu.arrays import Described, Library
+from winolab.gpu.launch import Kernels
+from winolab.gpu.places import ITEMSIZE, Place, is_contiguous, shapes
+from winolab.gpu.plan import PRECISIONS, Plan, plan
+from winolab.gpu.record import Recording, address_of
+from winolab.nouns import Algorithm, Problem, parse_algorithm
+from winolab.problem import check_layout
+
+NAMES = {
+    "forward": ("x", "w", "y"),
+    "backward_data": ("dy", "w", "dx"),
+    "backward_filter": ("x", "dy", "dw"),
+}
+PRECISION_OF = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
+
+
+class Wishes(NamedTuple):
+    """What a caller asks for beside the problem: winolab.conv_forward's arguments."""
+
+    layout: str = "channels_last"
+    algorithm: str | Algorithm | None = None
+    precision: Any = None
+    out_dtype: Any = None
+    workspace_limit: int | None = None
+    variant: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """A filter in device memory, transformed for a plan; ``memory`` keeps ``address`` valid."""
+
+    plan: Plan
+    dtype: str
+    index: int
+    aligned: bool  # as the plan takes the arrays to be
+    memory: Any
+    address: int
+    calls: dict[Any, Call] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A prepared convolution. ``copies`` says which operands are copied to be read."""
+
+    library: Library
+    index: int
+    plan: Plan | None  # None: the result has no elements, or is zero
+    first: bool  # axes are channels-first
+    copies: tuple[bool, bool]
+    shape: tuple[int, ...]  # of the result, channels last
+    dtype: str  # that the kernel writes
+    detour: bool  # the result is copied to where, or how, it is wanted
+    out_first: bool  # a new result lies channels-first
+    out_dtype: str
+    workspace: int
+    recording: Recording | None  # None: there is nothing to sum
+
+    def run(self, a: Any, b: Any, out: Any) -> Any:
+        """The result: ``out``, or a new array. ``b`` may be a Transformed."""
+        library, index = self.library, self.index
+        with library.on(index):
+            if self.copies[0]:
+                a = library.contiguous(library.channels_last(a) if self.first else a)
+            if self.copies[1]:
+                b = library.contiguous(library.channels_last(b) if self.first else b)
+            target = out
+            if out is None or self.detour:
+                target = library.empty(self.shape, self.dtype, index)
+            if self.recording:
+                memory = address = 0
+                if self.workspace:
+                    memory = library.empty((self.workspace,), "uint8", index)
+                    address = library.address(memory)
+                launch.make_current(index)
+                self.recording.replay(
+                    library.stream(index),
+                    library.address(a),
+                    b.address if isinstance(b, Transformed) else library.address(b),
+                    library.address(target),
+                    address,
+                )
+            else:
+                target[...] = 0
+            if target is out:
+                return out
+            if self.first:
+                target = library.channels_first(target)
+            return self._moved(target, out) if self.detour else target
+
+    def _moved(self, target: Any, out: Any) -> Any:
+        library = self.library
+        if out is None:
+            shape = tuple(target.shape) if self.out_first else self.shape
+            out = library.empty(shape, self.out_dtype, self.index)
+            if self.first and not self.out_first:
+                out = library.channels_first(out)
+        library.copy(out, target)
+        return out
+
+
+@lru_cache(maxsize=4096)
+def call_for(
+    direction: str,
+    problem: Problem,
+    library: Library,
+    wishes: Wishes,
+    a: Described,
+    b: Described,
+    out: Described | None,
+) -> Call:
+    """The call for arrays that lie like these. Errors are those of winolab.conv_forward."""
+    return prepare_call(direction, problem, library, wishes, a, b, out)
+
+
+def prepare_call(
+    direction: str,
+    problem: Problem,
+    library: Library,
+    wishes: Wishes,
+    a: Described,
+    b: Described | Transformed,
+    out: Described | None,
+) -> Call:
+    """Plan, load and record."""
+    transformed = b if isinstance(b, Transformed) else None
+    names = NAMES[direction]
+    given = {name: array for name, array in zip(names, (a, b, out), strict=True) if array}
+    places = _places(given, dict(zip(names, shapes(direction, problem), strict=True)), wishes)
+    dtype = _dtype(names, a.dtype, b.dtype)
+    precision = precision_of(wishes.precision, names[0], dtype)
+    wanted = result_dtype(direction, dtype, wishes.out_dtype, out)
+    size, out_size = ITEMSIZE[dtype], ITEMSIZE[wanted]
+
+    place_a, place_b = places[names[0]], places.get(names[1])
+    strict = transformed is not None and transformed.aligned
+    copies_a = not place_a.direct or (strict and not place_a.aligned(size))
+    if copies_a:
+        place_a = Place.fresh(place_a.shape)
+    copies_b = False
+    if place_b:
+        copies_b = not (place_b.direct if direction == "backward_filter" else place_b.forward)
+        if copies_b:
+            place_b = Place.fresh(place_b.shape)
+
+    empty = 0 in (*place_a.shape, *problem.w_shape, *problem.y_shape)
+    fresh = Place.fresh(shapes(direction, problem)[2])
+    place_out = places.get(names[2], fresh)
+    out_first = out is None and wishes.layout == "channels_first" and is_contiguous(a)
+    detour = out_first or not place_out.direct or (strict and not place_out.aligned(out_size))
+
+    def choose(target: Place) -> Plan | None:
+        if transformed or empty:
+            return transformed and transformed.plan
+        aligned = place_a.aligned(size) and target.aligned(out_size)
+        if place_b and direction == "backward_filter":
+            aligned = aligned and place_b.aligned(size)
+        return plan(
+            problem,
+            direction,
+            launch.device(a.index),
+            parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
+            precision,
+            aligned=aligned,
+            variant=wishes.variant,
+            workspace_limit=wishes.workspace_limit,
+            out_dtype=wanted,
+        )
+
+    chosen = choose(fresh if detour else place_out)
+    written = getattr(chosen, "out_dtype", dtype)
+    if written != wanted and not detour:
+        detour = True
+        chosen = choose(fresh)
+    if detour:
+        place_out = fresh
+
+    recording, workspace = None, 0
+    if chosen and not empty:
+        filters = [name in ("w", "dw") for name in names]
+        view_a = place_a.view(address_of(A), filter=filters[0])
+        view_b = place_b.view(address_of(B), filter=filters[1]) if place_b else None
+        view_out = place_out.view(address_of(OUT), filter=filters[2])
+        workspace = chosen.workspace - (prepared(chosen) if transformed else 0)
+
+        def record(kernels: Kernels) -> None:
+            end = (address_of(WORKSPACE), a.index)
+            if view_b:
+                chosen.launch(kernels, view_a, view_b, view_out, *end)
+            else:
+                cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
+
+        recording = Recording(load(chosen, a.index), record)
+    return Call(
+        library,
+        a.index,
+        chosen,
+        wishes.layout == "channels_first",
+        (copies_a, copies_b),
+        fresh.shape,
+        written,
+        detour,
+        out_first,
+        wanted,
+        workspace,
+        recording,
+    )
+
+
+def prepared(chosen: Plan) -> int:
+    """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
+    return getattr(chosen, "prepared", 0)
+
+
+def load(chosen: Plan, index: int) -> Mapping[str, launch.Kernel]:
+    """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
+    title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+    name = re.sub(r"[^\w]+", "-", f"{chosen.direction} {title}")
+    launch.dump(f"{name}.plan", f"{chosen}\n")
+    return launch.load(chosen.source(), title, chosen.shared(), index)
+
+
+def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -> str:
+    """The result's dtype: that of ``out``, or as wished, or the operands'.
+
+    Raises TypeError for one that the kernels do not write, or that could not hold dw.
+    """
+    wanted = dtype if wish is None else dtype_name(wish)
+    if out is not None:
+        if wish is not None and wanted != out.dtype:
+            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+        wanted = out.dtype
+    if wanted not in ITEMSIZE:
+        raise TypeError(f"out_dtype {wanted}; the CUDA kernels write {', '.join(ITEMSIZE)}")
+    if direction == "backward_filter" and wanted == "float16" != dtype:
+        raise TypeError(
+            f"dw in float16 holds at most 65504, which sums of {dtype} products exceed: ask for "
+            "out_dtype float32 or bfloat16"
+        )
+    return wanted
+
+
+def dtype_name(value: Any) -> str:
+    """The name of a dtype of NumPy, CuPy or torch, or of its name."""
+    text = str(value).removeprefix("torch.")
+    return text if text in ITEMSIZE else np.dtype(value).name
+
+
+def precision_of(wish: Any, name: str, dtype: str) -> str:
+    """The planner's precision for arrays of that dtype.
+
+    Raises TypeError for a dtype that the kernels do not read, ValueError for a precision that is
+    unknown or not that of the arrays.
+    """
+    if dtype not in PRECISION_OF:
+        raise TypeError(f"{name} has dtype {dtype}; the CUDA kernels read {', '.join(ITEMSIZE)}")
+    own = PRECISION_OF[dtype]
+    if wish is None:
+        return own
+    wanted = getattr(wish, "name", wish)
+    if wanted not in PRECISIONS:
+        raise ValueError(f"precision {wanted!r}; the CUDA kernels have {', '.join(PRECISIONS)}")
+    if wanted.partition("_")[0] != own:
+        of = next(k for k, v in PRECISION_OF.items() if v == wanted.partition("_")[0])
+        raise ValueError(f"precision {wanted} takes {of} arrays; {name} has dtype {dtype}")
+    return wanted
+
+
+def _dtype(names: tuple[str, ...], first: str, second: str) -> str:
+    if first != second:
+        raise TypeError(
+            f"{names[0]} has dtype {first} and {names[1]} {second}; convert one of them"
+        )
+    return first
+
+
+def _places(
+    given: dict[str, Any], expected: dict[str, tuple[int, ...]], wishes: Wishes
+) -> dict[str, Place]:
+    """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
+    check_layout(wishes.layout)
+    first = next(iter(given))
+    index = given[first].index
+    places = {}
+    for name, array in given.items():
+        if array.index != index:
+            raise ValueError(
+                f"{first} is on CUDA device {index} and {name} on {array.index}; move one of them"
+            )
+        if isinstance(array, Transformed):
+            continue
+        place = places[name] = Place.of(array, wishes.layout)
+        if place.shape != expected[name]:
+            raise ValueError(
+                f"{name} has shape {place.shape} with channels last; expected {expected[name]}"
+            )
+    return places

@@ -1,0 +1,67 @@
+"""A plan's launches, recorded once and replayed with other addresses.
+
+A plan packs parameters in Python; a replay writes the few device addresses into the packed structs
+and launches through the driver, which is what keeps a call's cost on the host small.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from struct import pack_into
+from threading import Lock
+from typing import Any
+
+from winolab.gpu import launch
+from winolab.gpu.launch import POINTER, Kernel, Params
+
+SHIFT = 56  # recorded addresses are number << SHIFT + offset; no device has as much memory
+
+
+def address_of(number: int) -> int:
+    """What stands for the address of array ``number`` (from 0) while a plan is recorded."""
+    return number + 1 << SHIFT
+
+
+class Recording:
+    """Launches that ``record`` made, to be replayed with addresses of its arrays."""
+
+    def __init__(
+        self, kernels: Mapping[str, Kernel], record: Callable[[launch.Kernels], None]
+    ) -> None:
+        self._launches: list[tuple[Any, ...]] = []
+        self._patches: list[tuple[Any, int, int, int]] = []
+        self._lock = Lock()  # replays share the structs
+        record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
+
+    def add(self, kernel: Kernel, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+        """One launch; a grid without blocks launches nothing."""
+        if 0 in grid:
+            return
+        buffer = ctypes.create_string_buffer(params.data, len(params.data))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        for (_, kind), offset, value in zip(
+            params.layout.fields, params.layout.offsets, params.values, strict=True
+        ):
+            if kind == POINTER and value:
+                number = int(value) + (1 << SHIFT - 1) >> SHIFT
+                self._patches.append((buffer, offset, number - 1, int(value) - (number << SHIFT)))
+        self._launches.append((kernel, grid, threads, buffer, pointers))
+
+    def replay(self, stream: int, *addresses: int) -> None:
+        """Launch everything on ``stream``, arrays lying at these addresses."""
+        with self._lock:
+            for buffer, place, number, offset in self._patches:
+                pack_into(POINTER, buffer, place, addresses[number] + offset)
+            for kernel, grid, threads, _, pointers in self._launches:
+                kernel.start(grid, threads, ctypes.addressof(pointers), stream)
+
+
+class _Recorder:
+    """Stands for a kernel while a plan is recorded."""
+
+    def __init__(self, recording: Recording, kernel: Kernel) -> None:
+        self._recording, self._kernel = recording, kernel
+
+    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+        self._recording.add(self._kernel, grid, threads, params)
