@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from winolab.nouns import Problem, parse_algorithm
+from winolab.nouns import Problem, Tile, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
-from winolab.ref.errors import QUANTILES, compare, noise_gain
+from winolab.ref.errors import ADMISSIBLE, QUANTILES, compare, error_ratio, noise_gain
 
 
 def test_metrics_are_what_they_say():
@@ -85,3 +85,11 @@ def test_zero_mean_error_grows_with_the_root_of_noise_gain(algorithm):
     expected = 0.30 * 2.0**-24 * math.sqrt(depth * noise_gain(value))
     # transforms, whose roundings do not grow with K, add to it: 15 % of direct's, 25 % of nested
     assert 0.85 * expected <= found <= 1.3 * expected
+
+
+def test_error_ratios_of_precisions():
+    """Split products on F(6,3) err less than FFMA; TF32 has not FP32's accuracy."""
+    tile = Tile(6, 3)
+    split, fp32 = error_ratio(tile, precision="fp32_split"), error_ratio(tile)
+    assert split < fp32 < ADMISSIBLE < error_ratio(tile, precision="tf32")
+    assert error_ratio(Tile(1, 1), precision="fp32_split") < 1
