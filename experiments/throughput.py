@@ -25,6 +25,7 @@ from winolab import bench
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
 from winolab.gpu.contenders import candidates
+from winolab.gpu.plan import Plan
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 40  # seconds that a case may take before the run is given up
@@ -49,7 +50,7 @@ def main(
     machine = bench.context()
     with output.open("a") as file:
         for case in todo:
-            if case.key in done:
+            if case.key in done or not kernels(case):
                 continue
             if time.monotonic() > end:
                 break
@@ -62,6 +63,12 @@ def main(
             file.writelines(json.dumps({**labels, **row, **machine}) + "\n" for row in rows)
             file.flush()
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
+
+
+def kernels(case: Case) -> dict[Plan, bool]:
+    """Our plans for a case, none where no kernel runs it."""
+    algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
+    return candidates(case.direction, case.layer.problem, case.group, algorithm)
 
 
 def measured(case: Case, file) -> list[bench.Row]:
@@ -114,8 +121,7 @@ def compile_all(todo: Sequence[Case]) -> int:
     arch = nvrtc.architecture(launch.device(0).compute_capability)
     sources: dict[str, str] = {}
     for case in todo:
-        algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
-        for found in candidates(case.direction, case.layer.problem, case.group, algorithm):
+        for found in kernels(case):
             sources[found.source()] = f"{found.kernel} {found.precision} {found.variant}"
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return sum(pool.map(_compiled, sources, [arch] * len(sources), sources.values()))

@@ -48,24 +48,32 @@ class Case:
         return str(self.layer), self.direction, self.group
 
 
-FULL, BRIEF = Effort(), Effort(rounds=3, torch=False, cudnn_errors=False)
+FULL = Effort()
+BRIEF = Effort(rounds=3, torch=False, cudnn_errors=False)
+FEW = Effort(rounds=3, torch=False)
 PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
-    ("dragon", BOTH, ("fp32",), FULL),
-    ("resnet", BOTH, ("fp32",), FULL),
-    ("winrs", GRADIENT, ("fp32",), Effort(rounds=3)),
-    ("dragon", BOTH, ("fp16",), FULL),
-    ("resnet1", BOTH, ("fp32",), FULL),
-    ("odd", BOTH, ("fp32",), FULL),
+    ("dragon", ("forward",), ("fp32",), FULL),
     ("table3", ("forward",), ("fp32",), BRIEF),
+    ("winrs", GRADIENT, ("fp32",), FEW),
+    ("resnet", ("forward",), ("fp32",), FULL),
+    ("resnet1", ("forward",), ("fp32",), FULL),
+    ("odd", ("forward",), ("fp32",), FEW),
+    ("dragon", ("backward_data",), ("fp32",), FEW),
+    ("dragon", ("forward",), ("fp16",), FULL),
     ("winrs", GRADIENT, ("fp16",), Effort(rounds=3)),
-    ("dragon", GRADIENT, ("fp32", "fp16"), FULL),
-    ("resnet", (*BOTH, *GRADIENT), ("fp16",), FULL),
-    ("resnet", GRADIENT, ("fp32",), FULL),
     ("grid", ("forward",), ("fp32",), BRIEF),
-    ("dragon", (*BOTH, *GRADIENT), ("bf16",), FULL),
+    ("resnet", ("backward_data",), ("fp32",), FEW),
+    ("odd", ("backward_data",), ("fp32",), FEW),
+    ("dragon", GRADIENT, ("fp32", "fp16"), FEW),
+    ("resnet", GRADIENT, ("fp32", "fp16"), FEW),
+    ("dragon", ("backward_data",), ("fp16",), FULL),
+    ("resnet", BOTH, ("fp16",), FULL),
+    ("table3", ("backward_data",), ("fp32",), BRIEF),
+    ("dragon", ("forward",), ("bf16",), FULL),
+    ("winrs", GRADIENT, ("bf16",), FEW),
     ("grid", ("backward_data",), ("fp32",), BRIEF),
     ("grid", ("forward",), ("fp16",), BRIEF),
-    ("winrs", GRADIENT, ("bf16",), Effort(rounds=3)),
+    ("dragon", ("backward_data",), ("bf16",), FEW),
 ]
 
 
