@@ -1,0 +1,403 @@
+"""Launches of Ωα(n,r) on Tensor Cores: FP16, BF16, and FP32 by split FP16 parts.
+
+x and dy are transformed a chunk at a time, once for all channel blocks and filter rows, into a
+workspace that the L2 cache mostly holds; one launch then runs the products of all states and taps
+as matrix products on wgmma, adding to what earlier chunks left; a last one sums the segments
+(Kahan) and applies the output transform.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+from winolab.device import Device
+from winolab.gpu.emit import unit
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.plan import three
+from winolab.nouns import Problem, Tile
+from winolab.ref.transforms import transforms
+
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
+DTYPES = {"fp32_split": "float32", "fp16": "float16", "bf16": "bfloat16"}
+SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+TRANSFORM_PARAMS = Layout(
+    *(
+        (" ".join(f"{side}_{name}" for name in names.split()), kind)
+        for side in ("x", "dy")
+        for names, kind in (
+            ("data to scale", POINTER),
+            ("batch depth row", LONG),
+            ("pixel width channels blocks depths rows", INT),
+        )
+    ),
+    ("images units pitch pad_width pieces", INT),
+)
+GEMM_PARAMS = Layout(
+    ("u v u_scale v_scale m", POINTER),
+    ("u_positions v_positions", LONG),
+    ("u_blocks v_blocks tiles_m tiles_n taps first_tap taps_height pieces segments", INT),
+    ("pitch depths rows out_depths out_rows depth_shift row_shift accumulate", INT),
+)
+FINISH_PARAMS = Layout(
+    ("m dw", POINTER),
+    ("dw_out dw_depth dw_row dw_tap", LONG),
+    ("out_channels channels padded_out padded", INT),
+    ("taps first_tap taps_height pieces taps_width segments", INT),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernels: policies of omega_tensor.cuh, by its names."""
+
+    groups: int  # warpgroups that multiply
+    groups_m: int  # of them along the output channels
+    bn: int  # channels of a block
+    ks: int  # positions of a stage
+    stages: int
+    resident: int = 1  # blocks of a multiprocessor
+    xvec: int = 2  # elements of a load; 1 where channels or addresses are not aligned
+
+    @property
+    def bm(self) -> int:
+        """Output channels of a block."""
+        return 64 * self.groups_m
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.groups + 1)
+
+    def shared_memory(self, parts: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        return self.stages * (parts * 2 * self.ks * (self.bm + self.bn) + 16)
+
+    def __str__(self) -> str:
+        return f"{self.bm}x{self.bn}x{self.ks} stages={self.stages} xvec={self.xvec}"
+
+
+# Block shapes by number of parts: 128 and 64 accumulators a thread, and what serves 64 channels.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (
+        Variant(2, 2, 256, 64, 4),
+        Variant(2, 1, 256, 64, 5),
+        Variant(2, 2, 128, 64, 6),
+        Variant(2, 2, 64, 64, 4, 2),
+        Variant(1, 1, 128, 64, 4, 2),
+        Variant(1, 1, 64, 64, 4, 3),
+    ),
+    2: (
+        Variant(2, 2, 256, 32, 4),
+        Variant(2, 1, 256, 32, 5),
+        Variant(2, 2, 128, 32, 6),
+        Variant(2, 2, 64, 32, 4, 2),
+        Variant(1, 1, 128, 32, 4, 2),
+        Variant(1, 1, 64, 32, 3, 4),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Images and rows of dy that one transform and one launch of products serve."""
+
+    image: int
+    images: int
+    row: int
+    rows: int  # of dy
+    x_row: int
+    x_rows: int
+    pitch: int  # positions of a row
+
+
+@dataclass(frozen=True)
+class OmegaTensorPlan:
+    """One filter gradient: what is computed, by which kernels, in which chunks, at what cost."""
+
+    problem: Problem
+    tile: Tile
+    points: str
+    precision: str
+    out_dtype: str
+    variant: Variant
+    device: Device
+    images: int  # of a chunk
+    rows: int  # of dy, of a chunk
+    segments: int  # of the sum over a chunk's positions
+    slice: int  # taps whose sums the workspace holds at once
+    predicted: float = 0.0  # seconds
+    direction: str = "backward_filter"
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        alpha = 2 if self.tile == Tile(1, 1) else self.tile.alpha
+        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+
+    @property
+    def parts(self) -> int:
+        """16-bit parts of an element."""
+        return 2 if self.precision == "fp32_split" else 1
+
+    @property
+    def channels(self) -> int:
+        """Input channels of a group."""
+        return self.problem.in_channels // self.problem.groups
+
+    @property
+    def out_channels(self) -> int:
+        """Output channels of a group."""
+        return self.problem.out_channels // self.problem.groups
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, int, int], ...]:
+        """Input, output, filter, padding in front, in three dimensions."""
+        p = self.problem
+        pads = tuple(lo for lo, _ in p.padding)
+        return three(p.input, 1), three(p.output, 1), three(p.filter, 1), three(pads, 0)
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of n taps of the filter's width."""
+        return -(-self.problem.filter[-1] // self.tile.n)
+
+    @property
+    def taps(self) -> int:
+        """Filter depths × rows × pieces."""
+        depth, height, _ = self.sizes[2]
+        return depth * height * self.pieces
+
+    @property
+    def units(self) -> int:
+        """Units of r outputs in a row."""
+        return -(-self.problem.output[-1] // self.tile.r)
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Blocks along output and input channels."""
+        v = self.variant
+        return -(-self.out_channels // v.bm), -(-self.channels // v.bn)
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """Output and input channels, padded to whole blocks."""
+        (m, n), v = self.tiles, self.variant
+        return m * v.bm, n * v.bn
+
+    def pitch(self, images: int) -> int:
+        """Positions of a row: a multiple of what one scale or one instruction covers."""
+        granule = self.variant.ks if self.parts == 2 else 16
+        return -(-self.units * images // granule) * granule
+
+    @cached_property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All images × blocks of rows of dy."""
+        (_, height, _), (_, out_height, _), (_, taps, _), (_, pad, _) = self.sizes
+        chunks = []
+        for image, row in product(
+            range(0, self.problem.batch, self.images), range(0, out_height, self.rows)
+        ):
+            images = min(self.images, self.problem.batch - image)
+            rows = min(self.rows, out_height - row)
+            first = min(max(0, row - pad), height)
+            last = max(first, min(height, row + rows + taps - 1 - pad))
+            chunks.append(Chunk(image, images, row, rows, first, last - first, self.pitch(images)))
+        return tuple(chunks)
+
+    def positions(self, chunk: Chunk) -> tuple[int, int]:
+        """Positions of dy and of x in a chunk."""
+        (depth, _, _), (out_depth, _, _), _, _ = self.sizes
+        return out_depth * chunk.rows * chunk.pitch, depth * chunk.x_rows * chunk.pitch
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Positions of dy and of x that the workspace holds."""
+        (depth, height, _), (out_depth, _, _), (_, taps, _), _ = self.sizes
+        pitch = self.pitch(self.images)
+        return out_depth * self.rows * pitch, depth * min(height, self.rows + taps - 1) * pitch
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of images times chunks of rows."""
+        return -(-self.problem.batch // self.images) * -(-self.sizes[1][1] // self.rows)
+
+    @cached_property
+    def regions(self) -> tuple[int, int, int, int, int, int]:
+        """Offsets of u, v, their scales and m in the workspace, and its end, in bytes."""
+        most = self.largest
+        m, n = self.padded
+        states = 2 * self.parts * self.tile.alpha
+        scale = 4 if self.parts == 2 else 0
+        sizes = (
+            states * m * most[0],
+            states * n * most[1] * self.pieces,
+            scale * (m // 64) * (most[0] // self.variant.ks),
+            scale * (n // 64) * (most[1] // self.variant.ks) * self.pieces,
+            4 * self.segments * self.tile.alpha * self.slice * m * n,
+        )
+        offsets = [0]
+        for size in sizes:
+            offsets.append(offsets[-1] + -(-size // 1024) * 1024)
+        return tuple(offsets)  # pyright: ignore[reportReturnType]
+
+    @property
+    def workspace(self) -> int:
+        """Bytes; groups follow one another in the same ones."""
+        return self.regions[-1]
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        chunk = self.chunks[0]
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, points {self.points}",
+                f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
+                f"policies   {v}",
+                f"chunks     {len(self.chunks)} of {chunk.images} images × {chunk.rows} rows",
+                f"segments   {self.segments}, {-(-self.taps // self.slice)} slices of taps",
+                f"memory     {v.shared_memory(self.parts)} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of the three kernels."""
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_omega_transform": 0,
+            "winolab_omega_products": self.variant.shared_memory(self.parts),
+            "winolab_omega_finish": 0,
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        size, out_size = SIZES[DTYPES[self.precision]], SIZES[self.out_dtype]
+        slices = [range(t, min(t + self.slice, self.taps)) for t in range(0, self.taps, self.slice)]
+        for group in range(self.problem.groups):
+            x = View(a.address + size * group * self.channels, a.strides)
+            dy = View(b.address + size * group * self.out_channels, b.strides)
+            dw = View(
+                out.address + out_size * group * self.out_channels * out.strides[0], out.strides
+            )
+            for chunk in self.chunks:  # one, where there are several slices
+                self._transform(kernels, x, dy, workspace, chunk)
+                for taps in slices:
+                    self._products(kernels, workspace, chunk, taps)
+                    if chunk is self.chunks[-1]:
+                        self._finish(kernels, dw, workspace, taps)
+
+    def _transform(self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk) -> None:
+        (depth, _, width), (out_depth, _, out_width), _, (_, _, pad) = self.sizes
+        size = SIZES[DTYPES[self.precision]]
+        u, v, u_scale, v_scale, _, _ = self.regions
+        m, n = self.padded
+        params = TRANSFORM_PARAMS.pack(
+            x.address + size * (chunk.image * x.strides[0] + chunk.x_row * x.strides[2]),
+            workspace + v,
+            workspace + v_scale,
+            *x.strides,
+            width,
+            self.channels,
+            n // 64,
+            depth,
+            chunk.x_rows,
+            dy.address + size * (chunk.image * dy.strides[0] + chunk.row * dy.strides[2]),
+            workspace + u,
+            workspace + u_scale,
+            *dy.strides,
+            out_width,
+            self.out_channels,
+            m // 64,
+            out_depth,
+            chunk.rows,
+            chunk.images,
+            self.units,
+            chunk.pitch,
+            pad,
+            self.pieces,
+        )
+        block = self.variant.ks if self.parts == 2 else 16
+        u_positions, v_positions = self.positions(chunk)
+        blocks = u_positions // block * (m // 64) + v_positions // block * (n // 64) * self.pieces
+        kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params)
+
+    def _products(self, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
+        (depth, _, _), (out_depth, _, _), (_, taps_height, _), (pad_depth, pad, _) = self.sizes
+        u, v, u_scale, v_scale, sums, _ = self.regions
+        m, n = self.padded
+        tiles_m, tiles_n = self.tiles
+        params = GEMM_PARAMS.pack(
+            *(workspace + offset for offset in (u, v, u_scale, v_scale, sums)),
+            *self.positions(chunk),
+            m // 64,
+            n // 64,
+            tiles_m,
+            tiles_n,
+            len(taps),
+            taps.start,
+            taps_height,
+            self.pieces,
+            self.segments,
+            chunk.pitch,
+            depth,
+            chunk.x_rows,
+            out_depth,
+            chunk.rows,
+            -pad_depth,
+            chunk.row - pad - chunk.x_row,
+            int(chunk is not self.chunks[0]),
+        )
+        blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
+        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
+
+    def _finish(self, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
+        _, _, (_, taps_height, taps_width), _ = self.sizes
+        params = FINISH_PARAMS.pack(
+            workspace + self.regions[4],
+            dw.address,
+            *dw.strides[:4],
+            self.out_channels,
+            self.channels,
+            *self.padded,
+            len(taps),
+            taps.start,
+            taps_height,
+            self.pieces,
+            taps_width,
+            self.segments,
+        )
+        grid = (-(-self.channels // 256), self.out_channels, len(taps))
+        kernels["winolab_omega_finish"](grid, 256, params)
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
+    """The translation unit of one variant: the transforms, the products and the finish."""
+    programs = transforms(tile.n, tile.r, points, "power_of_two").programs
+    constants = {
+        "N": tile.n,
+        "R": tile.r,
+        "ALPHA": tile.alpha,
+        "INPUT": TYPES[DTYPES[precision]],
+        "OUTPUT": TYPES[out_dtype],
+        "PARTS": 2 if precision == "fp32_split" else 1,
+        **{name.upper(): value for name, value in asdict(variant).items()},
+    }
+    return unit(
+        f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
+        constants,
+        {
+            "transform_filter": programs.G,
+            "transform_input": programs.BT,
+            "transform_output": programs.AT,
+        },
+        ("pipeline", "tensor", "omega_transform", "omega_tensor"),
+    )
