@@ -41,3 +41,22 @@ def test_an_unknown_device_is_a_value_error() -> None:
     failed = call(*VGG16_2, "--device", "rtx9999")
     assert isinstance(failed.exception, ValueError)
     assert "known are" in str(failed.exception)
+
+
+def kernels(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def test_the_kernels_plan_says_what_else_was_considered() -> None:
+    for direction in ("forward", "backward-data"):
+        text = kernels(direction, *VGG16_2, "--precision", "fp32_ffma")
+        assert text.exit_code == 0
+        assert f"{direction.replace('-', '_')} x(32, 224, 224, 64)" in text.stdout
+        assert "fastest predicted of every kernel" in text.stdout
+        assert "Γ1(1,1) fp32" in text.stdout
+
+
+def test_a_workspace_that_no_plan_has_is_an_error() -> None:
+    failed = kernels("forward", *VGG16_2, "--workspace-limit", "10")
+    assert isinstance(failed.exception, ValueError)
+    assert "no plan stays within a workspace of 10 B" in str(failed.exception)

@@ -11,8 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from winolab import environment
-from winolab.device import DATASHEETS
+from winolab.device import DATASHEETS, datasheet
+from winolab.gpu.plan import PRECISIONS, candidates
+from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
+from winolab.nouns import parse_algorithm
 from winolab.problem import Problem
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
@@ -83,6 +86,64 @@ def backward_filter(
         print(json.dumps(shown[0] if stride == 1 else shown))
     else:
         print("\n\n".join(map(str, plans)))
+
+
+Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
+Filter = Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")]
+Padding = Annotated[str, typer.Option(help="A number, one a dimension (1x2), same or valid.")]
+Gpu = Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")]
+Precision = Annotated[str, typer.Option(help=f"{', '.join(PRECISIONS)}.")]
+Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, direct.")]
+Limit = Annotated[int | None, typer.Option(metavar="BYTES", help="Plan within so many bytes.")]
+
+
+@app.command()
+def forward(
+    input: Input,
+    filter: Filter,
+    padding: Padding = "0",
+    device: Gpu = "h100",
+    precision: Precision = "fp32",
+    algorithm: Named = None,
+    workspace_limit: Limit = None,
+) -> None:
+    """The kernel that a forward call would run, and what else was considered.
+
+    For example:
+
+        winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
+    """
+    _kernels("forward", input, filter, padding, device, precision, algorithm, workspace_limit)
+
+
+@app.command("backward-data")
+def backward_data(
+    input: Input,
+    filter: Filter,
+    padding: Padding = "0",
+    device: Gpu = "h100",
+    precision: Precision = "fp32",
+    algorithm: Named = None,
+    workspace_limit: Limit = None,
+) -> None:
+    """The kernel that a gradient of the input would run, and what else was considered."""
+    _kernels("backward_data", input, filter, padding, device, precision, algorithm, workspace_limit)
+
+
+def _kernels(direction, input, filter, padding, device, precision, algorithm, limit) -> None:
+    problem = Case("direct", input, filter, padding).problem
+    wanted = None if algorithm is None else parse_algorithm(algorithm)
+    how = (problem, direction, datasheet(device), wanted, precision)
+    print(gpu_plan(*how, workspace_limit=limit))
+    choice = candidates(*how, workspace_limit=limit)
+    fastest = {}
+    for found in choice.plans:
+        fastest.setdefault((found.kernel, found.precision), found)
+    print("\nfastest predicted of every kernel")
+    for (kernel, unit), found in fastest.items():
+        print(f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace")
+    for reason in choice.reasons:
+        print(f"left out: {reason}")
 
 
 def _draw(plans: list[Plan], path: Path) -> None:
