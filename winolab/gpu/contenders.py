@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu import cudnn, launch
 from winolab.gpu.launch import View
-from winolab.gpu.plan import FAMILIES, Plan, plan, three
-from winolab.nouns import Algorithm, Problem
+from winolab.gpu.plan import DTYPES, Plan, plan, three
+from winolab.gpu.plan import candidates as choices
+from winolab.nouns import Algorithm, Problem, omega
 
-GROUPS = {"fp32": ("fp32", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
+GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
 ORDERS = ("NHWC", "NCHW")
 
 
@@ -100,27 +100,28 @@ class Contender:
 def candidates(
     direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
 ) -> dict[Plan, bool]:
-    """The fastest predicted plan of each family and precision, as named and as the planner likes.
+    """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
+    gradients that of every Ω16 too, whose error the planner does not admit.
 
     True stands at the plan that ``conv_*`` itself would run.
     """
     device = launch.device(index)
-    aligned = all(shape[-1] % 4 == 0 for shape in shapes(direction, problem))
+    aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
+                  for shape in shapes(direction, problem))  # fmt: skip
+    asked: list[Algorithm | None] = [algorithm, None] if algorithm else [None]
+    if direction == "backward_filter":
+        asked += [omega(16, n, 17 - n) for n in range(5, 10) if problem.filter[-1] % n == 0]
     found: dict[Plan, bool] = {}
-    for family, wanted in product(FAMILIES, (algorithm, None) if algorithm else (None,)):
-        for precision in GROUPS[group]:
-            if direction not in family.directions or precision not in family.precisions:
-                continue
-            try:
-                plans = list(
-                    family.plans(problem, direction, device, wanted, precision, aligned=aligned)
-                )
-            except ValueError:  # the family has no kernel for this case
-                continue
-            if plans:
-                found[min(plans, key=lambda p: p.predicted)] = False
+    for wanted in asked:
+        for unit in GROUPS[group]:
+            with suppress(ValueError):  # no kernel runs this problem
+                plans = choices(problem, direction, device, wanted, unit, aligned=aligned).plans
+                same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
+                found |= dict.fromkeys(same[:1], False)
     with suppress(ValueError):
-        found[plan(problem, direction, device, None, group, aligned=aligned)] = True
+        preferred = plan(problem, direction, device, None, group, aligned=aligned)
+        if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
+            found[preferred] = True
     return found
 
 
