@@ -66,10 +66,6 @@ class Variant:
         """Output channels of a block."""
         return 64 * self.groups_m
 
-    @property
-    def threads(self) -> int:
-        return 128 * (self.groups + 1)
-
     def shared_memory(self, parts: int) -> int:
         """Bytes of the kernel's struct Shared."""
         return self.stages * (parts * 2 * self.ks * (self.bm + self.bn) + 16)
@@ -226,8 +222,7 @@ class OmegaTensorPlan:
     @cached_property
     def regions(self) -> tuple[int, int, int, int, int, int]:
         """Offsets of u, v, their scales and m in the workspace, and its end, in bytes."""
-        most = self.largest
-        m, n = self.padded
+        most, (m, n) = self.largest, self.padded
         states = 2 * self.parts * self.tile.alpha
         scale = 4 if self.parts == 2 else 0
         sizes = (
@@ -356,7 +351,7 @@ class OmegaTensorPlan:
             int(chunk is not self.chunks[0]),
         )
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
-        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
+        kernels["winolab_omega_products"]((blocks, 1, 1), 128 * (self.variant.groups + 1), params)
 
     def _finish(self, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
         _, _, (_, taps_height, taps_width), _ = self.sizes
