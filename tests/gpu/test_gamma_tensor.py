@@ -25,7 +25,7 @@ PARAMS = Layout(
 )
 BLOCK = {"PARTS": 2, "BF16": 0, "WIDE": 1, "KC": 16, "BN": 64, "ROWS": 4, "SHARE": 3}
 BLOCK |= {"V_STAGES": 2, "PASSES": 2, "XVEC": 4, "YVEC": 4}
-BLOCK |= {"CONSUMER_REGISTERS": 208, "PRODUCER_REGISTERS": 88}
+BLOCK |= {"CONSUMER_REGISTERS": 200, "PRODUCER_REGISTERS": 104}
 
 
 @pytest.mark.parametrize(("group", "ring"), [(1, 4), (2, 3)])
