@@ -26,6 +26,11 @@ ORDERS = [
 ]
 
 
+def binade(q):
+    """The largest power of two that is at most |q|."""
+    return Fraction(2) ** (math.frexp(float(q))[1] - 1) if q else Fraction(0)
+
+
 class Oracle:
     """Dot product of two lists of Fractions, one rounding at a time."""
 
@@ -76,7 +81,8 @@ class Oracle:
         for i in range(0, len(a), self.order.block):
             pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)
             terms = [total, *(x * y for x, y in pairs)]
-            largest = max(abs(t) for t in terms)
+            pairs = zip(a[i : i + self.order.block], b[i : i + self.order.block], strict=True)
+            largest = max(abs(total), *(binade(x) * binade(y) for x, y in pairs))
             exponent = self.fmt.emin
             while Fraction(2) ** (exponent + 1) <= largest:
                 exponent += 1

@@ -38,9 +38,11 @@ class Accumulation:
     two_level: each block of `block` products summed from zero, then added to the outer accumulator.
     pairwise: products rounded, then neighbours added in a binary tree.
     kahan: compensated summation in index order.
-    tensor_core: `block` exact products and the accumulator are aligned to the largest magnitude
-        among them, truncated to the accumulator's precision plus `extra_bits`, added exactly, and
-        the result is rounded as `rounding` says, overflow to infinity (Fasi, Higham, Mikaitis &
+    tensor_core: `block` exact products and the accumulator are aligned to the largest exponent
+        among them, a product's being the sum of its factors', truncated to the accumulator's
+        precision plus `extra_bits`, added exactly, and the result is rounded as `rounding` says,
+        overflow to infinity. With chunks of 16 (m16n8k16, wgmma) or 8 (m16n8k8), 2 extra bits and
+        truncation it repeats every bit of an H100 in FP16 and BF16 (Fasi, Higham, Mikaitis &
         Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With an
         `interval`, so many products are summed from zero, then added to an outer accumulator
         outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022).
@@ -219,6 +221,10 @@ def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Forma
         acc[...] = fmt.round(acc + inner)
 
 
+def _binade(x: Array) -> Array:
+    return (x.view(np.int64) & EXPONENT_BITS).view(np.float64)
+
+
 def _chunks(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
     chunk = order.block
     products = np.empty((min(chunk, len(a)), *acc.shape))
@@ -227,10 +233,11 @@ def _chunks(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) ->
         x, y = a[start : start + chunk], b[start : start + chunk]
         p, size = products[: len(x)], sizes[: len(x)]
         np.multiply(x, y, out=p)
-        np.abs(p, out=size)
+        np.multiply(_binade(x), _binade(y), out=size)
         largest = np.maximum(size.max(axis=0), np.abs(acc))
-        binade = (largest.view(np.int64) & EXPONENT_BITS).view(np.float64)
-        spacing = np.maximum(binade, 2.0**fmt.emin) * 2.0 ** (1 - fmt.precision - order.extra_bits)
+        spacing = np.maximum(_binade(largest), 2.0**fmt.emin) * 2.0 ** (
+            1 - fmt.precision - order.extra_bits
+        )
         p /= spacing
         np.trunc(p, out=p)
         total = p.sum(axis=0)  # integers below 2**53: exact in any order

@@ -49,11 +49,15 @@ inline float truncated(double v) {
   return (float)bits<double>(bits<uint64_t>(v) & ~((1ull << 29) - 1));
 }
 
+inline double binade(double v) {
+  return bits<double>(bits<uint64_t>(v) & 0x7ff0000000000000);
+}
+
 inline float chunk(const float* a, const float* b, int n, float sum) {
   double largest = sum < 0 ? -(double)sum : sum;
   bool finite = largest < INFINITY;
   for (int i = 0; i < n; ++i) {
-    const double p = (double)a[i] * b[i], size = p < 0 ? -p : p;
+    const double size = binade(a[i]) * binade(b[i]);  // a product's exponent is its factors' sum
     finite &= size < INFINITY;
     if (size > largest) largest = size;
   }
@@ -62,8 +66,8 @@ inline float chunk(const float* a, const float* b, int n, float sum) {
     for (int i = 0; i < n; ++i) total += (double)a[i] * b[i];
     return (float)(total + sum);
   }
-  const double binade = bits<double>(bits<uint64_t>(largest) & 0x7ff0000000000000);
-  const double spacing = (binade < 0x1p-126 ? 0x1p-126 : binade) * (0x1p-23 / (1 << HOST_EXTRA_BITS));
+  const double top = binade(largest);
+  const double spacing = (top < 0x1p-126 ? 0x1p-126 : top) * (0x1p-23 / (1 << HOST_EXTRA_BITS));
   const double inverse = 1 / spacing;
   for (int i = 0; i < n; ++i) total += __builtin_trunc((double)a[i] * b[i] * inverse);
   return truncated((total + __builtin_trunc(sum * inverse)) * spacing);
