@@ -103,7 +103,7 @@ def translate(source: str) -> str:
 
 def shared_members(source: str) -> list[str]:
     """Names of the fields of ``struct Shared``, in order; none where there is no such struct."""
-    found = re.search(r"struct Shared \{(.*?)\n\};", source, re.DOTALL)
+    found = re.search(r"struct Shared \{(.*?)\n\s*\};", source, re.DOTALL)
     text = re.sub(r"//.*", "", found.group(1)) if found else ""
     names = []
     for statement in text.split(";"):

@@ -1,0 +1,118 @@
+"""The Γ kernels' own source on the CPU: the reference's bits, and no bank conflicts that cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from winolab.device import H100
+from winolab.gpu.gamma import GammaPlan
+from winolab.gpu.gamma_blocks import VARIANTS
+from winolab.gpu.plan import CORRELATIONS, plan
+from winolab.nouns import Problem, direct, gamma
+from winolab.ref import winograd
+from winolab.ref.errors import noise_gain
+from winolab.ref.order import Order
+
+KERNELS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
+KERNELS += [(16, 10, 7), (16, 9, 8), (16, 8, 9), (1, 1, 1)]
+CONSUMERS = 8  # warps, numbered first
+
+
+def check(problem: Problem, direction: str, alpha: int, n: int, r: int, **options) -> None:
+    """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
+    algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
+    p = plan(problem, direction, H100, algorithm, **options)
+    assert isinstance(p, GammaPlan)
+    rng = np.random.default_rng(0)
+    a_shape = problem.x_shape if direction == "forward" else problem.y_shape
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (a_shape, problem.w_shape))
+    y = hosted.execute(p, a, b, seed=3)
+    run, order = winolab.arithmetic("fp32"), Order(p.variant.kc, p.variant.share, p.variant.split)
+    evaluate = getattr(winograd, direction)
+    assert np.array_equal(y, evaluate(a, b, problem, algorithm, run, order=order))
+    exact = evaluate(a, b, problem, direct(), winolab.arithmetic("fp64"))
+    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
+    # transforms' own roundings and small samples are given a factor of 3.
+    gain = noise_gain(algorithm) if alpha > 1 else 1
+    terms = b.size // problem.out_channels + 32
+    error = np.sqrt(np.mean((y - exact) ** 2) / np.mean(exact**2))
+    assert error <= 3 * 0.30 * 2**-24 * np.sqrt(terms * gain)
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(("alpha", "n", "r"), KERNELS)
+def test_every_kernel(alpha, n, r, direction) -> None:
+    """As the planner runs it, and whole: rows of n outputs and a rest, odd and even channels."""
+    width = max(r, 3)
+    problem = Problem.of((2, 5, 2 * n + 3, 13), (21, 3, width - width % r, 13), padding=1)
+    check(problem, direction, alpha, n, r)
+    problem = Problem.of((1, 4, n + r - 1, 32), (36, 2, r, 32), padding=(1, 0))
+    check(problem, direction, alpha, n, r, variant=VARIANTS[alpha][0])
+
+
+@pytest.mark.parametrize(
+    ("change", "channels", "out_channels"),
+    [
+        ({"split": 2}, 76, 70),
+        ({"split": 8}, 19, 33),
+        ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
+        ({"rows": 8, "share": 1, "u_stages": 2, "split": 2}, 9, 130),
+        ({"rows": 4, "share": 3}, 12, 5),
+    ],
+)
+@pytest.mark.parametrize("alpha", VARIANTS)
+def test_every_policy(alpha, change, channels, out_channels) -> None:
+    n, r = {1: (1, 1), 4: (2, 3), 8: (6, 3), 16: (8, 9)}[alpha]
+    variant = VARIANTS[alpha][-1]
+    problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
+    check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((2, 3, 5, 17, 5), (10, 2, 2, 3, 5), {"padding": (1, 0, 2)}),
+        ((3, 40, 8), (16, 3, 8), {"padding": 3}),
+        ((2, 5, 17, 26), (22, 3, 3, 13), {"padding": 1, "groups": 2}),
+        ((1, 9, 25, 8), (8, 1, 9, 8), {"padding": (0, 4)}),
+        ((1, 2, 3, 1), (1, 1, 3, 1), {}),
+    ],
+)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_every_kind_of_problem(x, w, options, direction) -> None:
+    """One and three dimensions, groups, a filter in pieces of 3, a single output."""
+    check(Problem.of(x, w, **options), direction, 8, 6, 3)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_arrays_that_are_not_aligned(aligned) -> None:
+    problem = Problem.of((2, 5, 13, 16), (32, 3, 3, 16), padding=1)
+    check(problem, "forward", 8, 6, 3, aligned=aligned)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "variant"), [(a, v) for a, shapes in VARIANTS.items() for v in shapes], ids=str
+)
+def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
+    """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
+    n, r = {1: (1, 1), 4: (2, 3), 8: (6, 3), 16: (8, 9)}[alpha]
+    problem = Problem.of((1, 3, n + r - 1, 16), (variant.bn, 1, r, 16), padding=(1, 0))
+    algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
+    p = plan(problem, "forward", H100, algorithm, variant=variant)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
+    requests, lost = Counter(), Counter()
+    for q in hosted.requests(p, a, b)["winolab_gamma"]:
+        key = q.member, "write" if q.write else "read", q.warp < CONSUMERS
+        requests[key] += q.requests
+        lost[key] += q.wavefronts - q.phases
+    for loop in (("u", "read", True), ("v", "read", True), ("v", "write", False)):
+        assert requests[loop] > 0
+        assert lost[loop] == 0
+    assert lost["out", "write", True] == 0
