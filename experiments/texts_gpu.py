@@ -18,7 +18,7 @@ RUN = (
 def machine() -> str:
     """The GPU and its software, by the rows."""
     rows = stored()
-    found = dict.fromkeys(_machine(row) for row in rows if "device" in row)
+    found = dict.fromkeys(_machine(row) for row in rows if "driver" in row)
     return "; ".join(found)
 
 
