@@ -33,6 +33,8 @@ constexpr int TM = BN / 8, TT = BT / SHARERS / 4;                  // outputs ×
 constexpr int INNER = TM > TT ? TT : TM;
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;              // of a V stage
+// Channels in flight: scalar loads too wait for memory once, where registers allow.
+constexpr int LOADED = XVEC == 1 && ALPHA < 16 ? CPT : XVEC;
 constexpr int LPT = KC / CPT;                                      // producer lanes of a tile
 constexpr int SLOTS = PRODUCERS / LPT;                             // tiles that producers hold
 constexpr int GROUPS = (V_TILES + SLOTS - 1) / SLOTS;              // tiles of a producer thread
@@ -50,7 +52,7 @@ constexpr int U_SIZE = ALPHA * KC * BN, V_SIZE = ALPHA * KC * V_STRIDE;  // floa
 constexpr int ROW = BN / PASSES;                                   // outputs staged in a pass
 static_assert(KC % CPT == 0 && (XVEC == 1 || XVEC == CPT), "producer shape");
 static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in one row");
-static_assert(BT / SHARERS % 16 == 0 && TM % (4 * PASSES) == 0 && BT <= CONSUMERS, "tile shape");
+static_assert(BT / SHARERS % 16 == 0 && TM % (4 * PASSES) == 0 && BT % 8 == 0 && BT <= CONSUMERS, "tile shape");
 
 struct Shared {
   float u[U_STAGES][U_SIZE];  // [state][channel][output]
@@ -106,7 +108,9 @@ struct Steps {
   }
 };
 
-__device__ __forceinline__ void load_vector(float (&d)[XVEC], const float* x, bool inside) {
+// LOADED channels of one pixel, of which ``left`` are there: all or none where they come together.
+__device__ __forceinline__ void load_channels(float (&d)[LOADED], const float* x, bool inside,
+                                              int left) {
   if constexpr (XVEC == 4) {
     float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (inside) v = __ldg(reinterpret_cast<const float4*>(x));
@@ -116,7 +120,8 @@ __device__ __forceinline__ void load_vector(float (&d)[XVEC], const float* x, bo
     if (inside) v = __ldg(reinterpret_cast<const float2*>(x));
     d[0] = v.x, d[1] = v.y;
   } else {
-    d[0] = inside ? __ldg(x) : 0.0f;
+#pragma unroll
+    for (int c = 0; c < LOADED; ++c) d[c] = inside && c < left ? __ldg(x + c) : 0.0f;
   }
 }
 
@@ -167,17 +172,17 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
         const bool mine = V_TILES % SLOTS == 0 || tile < V_TILES;
         float* v = shared.v[pipe.stage] + group * CPT * V_STRIDE + tile;
 #pragma unroll 1
-        for (int part = 0; part < CPT; part += XVEC) {
-          const int channel = chunk * KC + part;
-          const unsigned mask = channel + group * CPT < p.channels ? inside[g] : 0;
-          float d[ALPHA][XVEC];
+        for (int part = 0; part < CPT; part += LOADED) {
+          const int channel = chunk * KC + part, left = p.channels - channel - group * CPT;
+          const unsigned mask = left > 0 ? inside[g] : 0;
+          float d[ALPHA][LOADED];
 #pragma unroll
           for (int i = 0; i < ALPHA; ++i)
-            load_vector(d[i], x[g] + channel + i * p.x_pixel, mask >> i & 1);
+            load_channels(d[i], x[g] + channel + i * p.x_pixel, mask >> i & 1, left);
           if (g == 0 && part == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
           if (mine) {
 #pragma unroll
-            for (int c = 0; c < XVEC; ++c) {
+            for (int c = 0; c < LOADED; ++c) {
               float column[ALPHA], state[ALPHA];
 #pragma unroll
               for (int i = 0; i < ALPHA; ++i) column[i] = d[i][c];
@@ -263,12 +268,15 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared,
       cluster_sync();
     else
       consumers_sync<CONSUMERS>();
+    // A half-warp takes 32 channels of a tile, the other half those of the tile four further on,
+    // which lies in the other banks.
 #pragma unroll 1
     for (int e = rank * CONSUMERS + threadIdx.x; e < BT * ROW / 2; e += CONSUMERS * SPLIT) {
-      const int pair = e % (ROW / 2), tile = e / (ROW / 2);
-      const int first = pair / 8 % 2 * 2;  // of the four floats that a lane staged
-      const int channel = item.block_m * BN + pass * ROW + pair / 16 * 32 + pair % 8 * 4 + first;
-      const float* staged = shared.out + tile * ROW + pair / 16 * 32 + pair % 8;
+      const int pair = e % 16, part = e / 128 % (ROW / 32);
+      const int tile = e / (4 * ROW) * 8 + e / 16 % 2 * 4 + e / 32 % 4;
+      const int first = pair / 8 * 2;  // of the four floats that a lane staged
+      const int channel = item.block_m * BN + pass * ROW + part * 32 + pair % 8 * 4 + first;
+      const float* staged = shared.out + tile * ROW + part * 32 + pair % 8;
       const int at_even = (first + tile / 4) % 4 * 8, at_odd = (first + 1 + tile / 4) % 4 * 8;
       float even[ALPHA], odd[ALPHA], y_even[N], y_odd[N];
 #pragma unroll
@@ -367,7 +375,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
       barrier_init(&shared.v_full[s], PRODUCERS / 32);
       barrier_init(&shared.v_empty[s], WARPS);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_ready();
   }
   __syncthreads();
   if (threadIdx.x < CONSUMERS) {
