@@ -28,7 +28,7 @@ from winolab.gpu.contenders import candidates
 from winolab.gpu.plan import Plan
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
-PATIENCE = 40  # seconds that a case may take before the run is given up
+PATIENCE = 20  # seconds that a case may take before the run is given up
 
 
 def main(
