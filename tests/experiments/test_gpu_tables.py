@@ -34,6 +34,7 @@ def test_no_rows_no_cells(table, rows) -> None:
 def test_fastest_of_each_kind() -> None:
     (case,) = (c for c in cases(THROUGHPUT) if c.name == "128x96x96x64:64x3x3"
                and (c.direction, c.group) == ("forward", "fp32"))  # fmt: skip
+    assert case.ffma and case.split and case.ours and case.frugal and case.any and case.tf32
     assert case.ffma["products"] == "fp32"
     assert case.split["products"] == case.ours["products"] == "fp32_split"
     assert case.frugal["kernel"] == "IMPLICIT_PRECOMP_GEMM"

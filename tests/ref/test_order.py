@@ -64,6 +64,7 @@ def test_matmul_rounds_where_the_kernel_does():
             for i in fold:
                 inner = FP32.fma(a[i : i + 1], b[i : i + 1], inner)[0]
             outer = inner if outer is None else np.float32(outer + inner)
+        assert outer is not None
         total = outer if total is None else np.float32(total + outer)
     y = order.matmul(a[None, None], b[None, :, None], pieces, channels, FP32)
     assert y[0, 0, 0] == total

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 CORRELATIONS = DIRECTIONS[:2]
-# What a caller may ask for -> precisions of families that deliver it: "fp32" is FP32's accuracy,
-# whichever unit delivers it.
+# What a caller may ask for -> precisions of families that deliver it. "fp32" does not take split
+# products by itself: nothing finds out yet that a tensor's range is too wide for them.
 PRECISIONS = {
-    "fp32": ("fp32", "fp32_split"),
+    "fp32": ("fp32",),
     "fp32_ffma": ("fp32",),
     "fp32_split": ("fp32_split",),
     "fp16": ("fp16",),
@@ -107,7 +107,11 @@ class Family:
         return import_module(f"winolab.gpu.{self.module}").plans(*arguments, **options)
 
 
-FAMILIES = (Family("gamma", CORRELATIONS, ("fp32",)),)
+FAMILIES = (
+    Family("gamma", CORRELATIONS, ("fp32",)),
+    Family("omega", ("backward_filter",), ("fp32",)),
+    Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
+)
 
 
 @dataclass(frozen=True)
