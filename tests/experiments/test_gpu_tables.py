@@ -34,7 +34,12 @@ def test_no_rows_no_cells(table, rows) -> None:
 def test_fastest_of_each_kind() -> None:
     (case,) = (c for c in cases(THROUGHPUT) if c.name == "128x96x96x64:64x3x3"
                and (c.direction, c.group) == ("forward", "fp32"))  # fmt: skip
-    assert case.ffma and case.split and case.ours and case.frugal and case.any and case.tf32
+    assert case.ffma is not None
+    assert case.split is not None
+    assert case.ours is not None
+    assert case.frugal is not None
+    assert case.any is not None
+    assert case.tf32 is not None
     assert case.ffma["products"] == "fp32"
     assert case.split["products"] == case.ours["products"] == "fp32_split"
     assert case.frugal["kernel"] == "IMPLICIT_PRECOMP_GEMM"
