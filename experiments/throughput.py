@@ -2,7 +2,7 @@
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order; a case whose
-rows are there does not run again. What a row says, ``winolab.gpu.compare.compare`` says.
+rows are there, in all the precisions that the kernels have, does not run again. What a row says, ``winolab.gpu.compare.compare`` says.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
@@ -46,11 +47,16 @@ def main(
     if compile_only:
         print(f"{compile_all(todo)} kernels compiled", flush=True)
         return
-    done = {tuple(row["case"]) for row in stored(output)}
-    machine = bench.context()
+    done: dict[tuple, set[str]] = {}
+    for row in stored(output):
+        if row["method"] in ("winolab", "failed"):
+            done.setdefault(tuple(row["case"]), set()).add(row.get("products", "failed"))
+    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="seconds")}
     with output.open("a") as file:
         for case in todo:
-            if case.key in done or not kernels(case):
+            ours = {plan.precision for plan in kernels(case)}
+            known = done.get(case.key, set())
+            if ours <= known or "failed" in known:
                 continue
             if time.monotonic() > end:
                 break

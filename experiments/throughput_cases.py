@@ -53,14 +53,14 @@ BRIEF = Effort(rounds=3, torch=False, cudnn_errors=False)
 FEW = Effort(rounds=3, torch=False)
 PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("dragon", ("forward",), ("fp32",), FULL),
-    ("table3", ("forward",), ("fp32",), BRIEF),
     ("winrs", GRADIENT, ("fp32",), FEW),
+    ("table3", ("forward",), ("fp32",), BRIEF),
+    ("winrs", GRADIENT, ("fp16",), FEW),
     ("resnet", ("forward",), ("fp32",), FULL),
     ("resnet1", ("forward",), ("fp32",), FULL),
     ("odd", ("forward",), ("fp32",), FEW),
     ("dragon", ("backward_data",), ("fp32",), FEW),
     ("dragon", ("forward",), ("fp16",), FULL),
-    ("winrs", GRADIENT, ("fp16",), Effort(rounds=3)),
     ("grid", ("forward",), ("fp32",), BRIEF),
     ("resnet", ("backward_data",), ("fp32",), FEW),
     ("odd", ("backward_data",), ("fp32",), FEW),
