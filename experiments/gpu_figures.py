@@ -76,6 +76,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
     for panel, name in zip(panels, shown, strict=True):
         mine = [row for c in every if c.name == name for row in c.rows]
         points = [row for row in mine if isinstance(row.get("relative_rms_u11"), float)]
+        points = [row for row in points if not _repeats_fp32(row)]
         for row in points:
             style: dict[str, Any] = _point(row)
             panel.plot(row["relative_rms_u11"], row["tflops"], linestyle="none", **style)
@@ -95,6 +96,11 @@ def frontier(rows: Sequence[Row]) -> Figure:
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4,
                   frameon=False)  # fmt: skip
     return figure
+
+
+def _repeats_fp32(row: Row) -> bool:
+    """TF32 was allowed and not used: the algorithm stands there as FP32 already."""
+    return row["products"] == "tf32 allowed" and row["relative_rms_u11"] < 1e-5
 
 
 PRODUCTS = {

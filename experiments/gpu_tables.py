@@ -17,7 +17,8 @@ from winolab.ref.winrs_plan import data_size
 
 IM2COL, WINRS = "im2col_winograd_2024", "winrs_2025"
 MIB = 1 << 20
-SIMULATION = 0.2  # a kernel's error lies this close to the simulation's
+SIMULATION = 0.2  # a kernel's error is at most so much above the simulation's
+ROUNDED = 0.02  # beside the paper's three digits
 GAMMA16 = 1e-6  # issue's aim for MARE of α = 16; the paper has 1e-5
 
 
@@ -101,11 +102,12 @@ def _errors(place: str, paper: float, mine: Sequence[Row], simulation) -> Iterat
         expected = sum(drawn) / len(drawn) if drawn else None
         split = row["products"] != "fp32"
         if row["points"] == "best":
-            limit = GAMMA16 if kernel(row["kernel"])[0] == 16 else paper
+            limit = GAMMA16 if kernel(row["kernel"])[0] == 16 else paper * (1 + ROUNDED)
             agrees = row["mare"] <= limit
         else:
-            close = expected and abs(row["mare"] / expected - 1) <= SIMULATION
-            agrees = bool(close) if expected and not split else None
+            agrees = None
+            if expected and not split:  # sums shared among blocks lose less than one long one
+                agrees = row["mare"] <= expected * (1 + SIMULATION)
         column = f"{row['points']} points, {'split products' if split else 'FFMA'}"
         yield cell(
             place, column, paper, row["mare"], agrees, prediction=None if split else expected
@@ -250,8 +252,8 @@ SPEED = "at least the paper's ratio on an RTX 4090"
 TABLE2 = Table(IM2COL, "table2", "Speedup over cuDNN on a GPU", none, cells_table2, SPEED)
 TABLE3 = Table(
     IM2COL, "table3_kernels", "Mean relative error of the CUDA kernels", none, cells_table3,
-    f"paper's points within {SIMULATION:.0%} of the simulation; best points: Γ8 no worse than the "
-    f"paper, Γ16 at most {GAMMA16:.0e}",
+    f"paper's points: at most {SIMULATION:.0%} above the simulation; best points: Γ8 at most "
+    f"{ROUNDED:.0%} above the paper, Γ16 at most {GAMMA16:.0e}",
 )  # fmt: skip
 FIGURE10 = Table(
     IM2COL, "figure10_kernels", "Distribution of the CUDA kernels' relative error", none,

@@ -7,13 +7,13 @@ else.
 
 from __future__ import annotations
 
-import json
-
+from experiments import gpu_targets
 from experiments.facts import ROOT
+from experiments.gpu_rows import Row, cases
+from experiments.gpu_rows import stored as stored_gpu
 from experiments.report import cited
 from experiments.reproduce import TABLES
-from experiments.tables import RESULTS, stored
-from winolab.nouns import parse_algorithm
+from experiments.tables import stored
 
 README = ROOT / "README.md"
 MARKS = "<!-- rows -->\n", "<!-- /rows -->"
@@ -22,8 +22,8 @@ MARKS = "<!-- rows -->\n", "<!-- /rows -->"
 def generated() -> str:
     """The Markdown between the marks."""
     lines = ["| table | ours beside the paper's | agreement means |", "|---|---|---|"]
-    for table in TABLES:
-        rows = [row for row in stored(table.paper) if row["table"] == table.name]
+    kept = [(t, [row for row in stored(t.paper) if row["table"] == t.name]) for t in TABLES]
+    for table, rows in [*kept, *gpu_targets.results()]:
         if not rows:
             continue
         judged = [cell for cell in table.cells(rows) if cell.agrees is not None]
@@ -35,34 +35,36 @@ def generated() -> str:
 
 
 def _kernels() -> list[str]:
-    """Throughput of the FP32 kernels on the shapes of the published kernels' measurements."""
-    rows = [json.loads(line) for line in (RESULTS / "throughput.jsonl").read_text().splitlines()]
-    chosen = [
-        row
-        for row in rows
-        if (row["layers"], row["direction"], row["l2"]) == ("dragon", "forward", "cold")
-    ]
-    top, device = chosen[0]["sgemm_tflops"], chosen[0]["device"]
+    """What the kernels reach beside cuDNN and PyTorch, forward and in FP32, and the ratios."""
+    measured = [c for c in cases(stored_gpu()) if (c.direction, c.group) == ("forward", "fp32")]
+    chosen = [c for c in measured if c.list in ("dragon", "resnet")]
+    if not chosen:
+        return []
+    row = chosen[0].rows[0]
     lines = [
-        f"FP32 kernels on an {device}, effective TFLOPS with cold L2 and the filter transform "
-        f"counted, median of {chosen[0]['rounds']} interleaved rounds; PyTorch without TF32, "
-        f"cudnn.benchmark on, its faster layout; SGEMM {top:.1f} in the same run "
-        "(`python -m experiments.throughput`):",
+        f"FP32 on an {row['device']} (driver {row['driver']}, CUDA {row['cuda']}, cuDNN "
+        f"{row['cudnn']}), forward, effective TFLOPS with a cold L2 cache and the filter transform "
+        "counted, medians of interleaved rounds in one run. cuDNN without TF32: the fastest "
+        "implicit GEMM, and the fastest algorithm of any workspace; TF32: the fastest implicit "
+        f"GEMM, cuDNN's or PyTorch's. Φ·SGEMM: {row['sgemm_tflops']:.1f} TFLOPS of SGEMM times the "
+        "multiplications saved (`python -m experiments.throughput`):",
         "",
-        "| kernel | input | ours | of Φ·SGEMM | PyTorch | relative RMS error |",
-        "|---|---|---|---|---|---|",
+        "| kernel | output : filter | FFMA | of Φ·SGEMM | split products | cuDNN GEMM | cuDNN any "
+        "| TF32 | error FFMA, split, GEMM, TF32 |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for ours in (row for row in chosen if row["method"] == "winolab"):
-        same = [row for row in chosen if row["input"] == ours["input"]]
-        same = [row["tflops"] for row in same if row["filter"] == ours["filter"]
-                and row["method"].startswith("torch")]  # fmt: skip
-        (tile,) = parse_algorithm(ours["algorithm"]).tiles
-        share = ours["tflops"] / (tile.n * tile.r / tile.alpha * top)
-        lines.append(
-            f"| {ours['algorithm']} | {ours['input']} | {ours['tflops']:.1f} | {share:.2f} "
-            f"| {max(same):.1f} | {ours['relative_rms_u11']:.1e} |"
-        )
+    for c in chosen:
+        rows = (c.ffma, c.split, c.frugal, c.tf32)
+        errors = ", ".join(f"{r['relative_rms_u11']:.1e}" if r else "–" for r in rows)
+        share = f"{c.ffma['tflops'] / c.limit:.2f}" if c.ffma else ""
+        cells = [_tflops(r) for r in (c.split, c.frugal, c.any, c.tf32)]
+        first = f"| {c.kernel_of} | {c.name} | {_tflops(c.ffma)} | {share} |"
+        lines.append(f"{first} {' | '.join(cells)} | {errors} |")
     return lines
+
+
+def _tflops(row: Row | None) -> str:
+    return f"{row['tflops']:.1f}" if row else ""
 
 
 def written(text: str) -> str:

@@ -65,7 +65,8 @@ TEXTS = {
     "im2col_winograd_2024 table3_kernels": Text(
         "The mean relative errors of Table 3.",
         "The CUDA kernels on the paper's shapes, as many images as make 20 GFLOP, U[1,2], against "
-        "FP64 on the GPU; with the papers' points, which the simulation predicts, and the best.",
+        "FP64 on the GPU; with the papers' points, which the simulation predicts, and the best. "
+        "So few images are planned as such: blocks may share a sum, which then loses less.",
         "prediction: the simulation of the same points.",
         _counted,
     ),

@@ -2,7 +2,8 @@
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order; a case whose
-rows are there, in all the precisions that the kernels have, does not run again. What a row says, ``winolab.gpu.compare.compare`` says.
+rows are there, in all the precisions that the kernels have, does not run again. What a row says,
+``winolab.gpu.compare.compare`` says.
 """
 
 from __future__ import annotations

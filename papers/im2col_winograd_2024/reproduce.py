@@ -29,7 +29,8 @@ sys.path.insert(0, str(root))
 import pandas as pd
 
 import winolab
-from experiments import figures
+from experiments import figures, gpu_figures, gpu_tables
+from experiments import gpu_rows as gpu
 from experiments import im2col_winograd as study
 from experiments.facts import table
 from experiments.outputs import Outputs, Tally, Variant
@@ -115,3 +116,36 @@ kernels = [c for c in cells if c.agrees is not None and not c.column.startswith(
 print(f"{sum(c.agrees for c in kernels)} of {len(kernels)} entries of the kernels agree")
 assert len(kernels) == 4 * len(table("im2col_winograd_2024", 3)["columns"])
 assert all(c.agrees for c in kernels)
+
+# %% [markdown]
+# ## On a GPU
+#
+# What follows was measured; the rows are kept, so that this renders without a GPU
+# (`python -m experiments.throughput` and `python -m experiments.gpu_errors` take them anew).
+# Figures 8 and 9 of the paper, for the GPU at hand:
+
+# %%
+measured = gpu.stored()
+gpu_figures.speeds(measured)
+
+# %% [markdown]
+# Table 2: the least and the greatest speedup over cuDNN, beside the paper's on an RTX 4090.
+
+# %%
+pd.DataFrame(
+    [(c.where, c.column, c.paper, c.ours, c.note) for c in gpu_tables.cells_table2(measured)],
+    columns=["kernel", "speedup", "paper", "ours", ""],
+)
+
+# %% [markdown]
+# Table 3 from the kernels. Points are kernels, lines the simulation above, crosses the paper.
+
+# %%
+errors = gpu.stored("gpu_errors")
+gpu_figures.kernel_errors(errors)
+
+# %% [markdown]
+# Figure 10 from the kernels: the distribution of Γ16's relative error beside cuDNN's.
+
+# %%
+gpu_figures.kernel_distributions(errors)

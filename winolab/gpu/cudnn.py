@@ -74,8 +74,9 @@ class Forced:
     """One algorithm of cuDNN for one problem.
 
     ``layout`` is the memory order of all three arrays, NHWC or NCHW (D in front of H in 3-D);
-    ``math`` "fma" forbids TF32, "default" allows it, "tensor" asks for Tensor Cores; ``precision`` is that of the arrays, products
-    are summed in FP32. Raises ValueError for what cuDNN's descriptors cannot say.
+    ``math`` "fma" forbids TF32, "default" allows it, "tensor" asks for Tensor Cores; ``precision``
+    is that of the arrays, products are summed in FP32. Raises ValueError for what cuDNN's
+    descriptors cannot say.
     """
 
     direction: str
