@@ -16,7 +16,7 @@ struct Params {
   const Element* x;
   const uint4* u;
   Element* y;
-  const float* scales;  // powers of two: of x, of w
+  const float* scales;  // powers of two: of x, of w, two that undo them (scale.cuh)
   long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
   int x_pixel, y_pixel;
   int depth, height, width;
@@ -257,8 +257,7 @@ __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint
 __device__ __forceinline__ void finish(const Params& p, Shared& shared, const float (&acc)[STEPS][32],
                                        const Item& item, unsigned& phase) {
   const int rank = GROUP > 1 ? cluster_rank() : 0;
-  const float unscale_x = __fdiv_rn(1.0f, __ldg(p.scales)),
-              unscale_w = __fdiv_rn(1.0f, __ldg(p.scales + 1));
+  const float unscale_first = __ldg(p.scales + 2), unscale_last = __ldg(p.scales + 3);
   const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
@@ -325,7 +324,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
           float v[4];
 #pragma unroll
           for (int c = 0; c < 4; ++c)
-            v[c] = __fmul_rn(__fmul_rn(y[c][o], unscale_x), unscale_w);
+            v[c] = __fmul_rn(__fmul_rn(y[c][o], unscale_first), unscale_last);
           store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
         }
       }
