@@ -199,9 +199,9 @@ def _gradients(rows: Sequence[Row]) -> Iterator[Cell]:
     for taps, least in (((3, 5), 1.0), ((7, 9), 1.5)):
         mine = [c for c in half if c.layer.taps in taps]
         names = " and ".join(f"{r}×{r}" for r in taps)
-        yield from over(f"gradient, FP16 {names}, admissible over cuDNN and PyTorch", mine, ours,
+        yield from over(f"gradient, FP16 {names}, admissible over cuDNN", mine, ours,
                         library, least, None)  # fmt: skip
-        yield from over(f"gradient, FP16 {names}, any error over cuDNN and PyTorch", mine,
+        yield from over(f"gradient, FP16 {names}, any error over cuDNN", mine,
                         lambda c: c.ours_any, library, least, None)  # fmt: skip
 
 

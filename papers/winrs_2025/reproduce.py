@@ -107,5 +107,28 @@ for row in table("winrs_2025", 3)["rows"]:
     print(f"{row['device']:10} {row['precision']} {taps}×{taps}: {ours:.2f}, published {published}")
 
 # %% [markdown]
+# ## On a GPU
+#
+# Measured, from kept rows, so that it renders without one: a seeded sample of the grid, three
+# layers a filter size (`python -m experiments.throughput --lists winrs`). The paper's Figures 10
+# and 11:
+
+# %%
+from experiments import gpu_figures
+from experiments.gpu_rows import stored
+
+measured = stored()
+gpu_figures.gradient_speeds(measured)
+
+# %% [markdown]
+# Workspace beside cuDNN's (Table 2, Figure 9), and errors on U[0,1] (Table 4, Figure 12).
+
+# %%
+gpu_figures.gradient_workspace(measured)
+
+# %%
+gpu_figures.gradient_errors(measured)
+
+# %% [markdown]
 # `winolab reproduce winrs_2025` regenerates Tables 2, 3 and 4 and Figures 2, 5, 6, 7, 9 and 12;
 # `winolab plan backward-filter` plans a layer for any of the papers' GPUs.
