@@ -231,12 +231,13 @@ def gradient_workspace(rows: Sequence[Row]) -> Figure:
 def gradient_errors(rows: Sequence[Row]) -> Figure:
     """WinRS's Figure 12: MARE on U[0, 1] against the accumulation length, a panel a precision."""
     groups = [g for g in ("fp32", "fp16", "bf16") if gradients(rows, g)]
-    figure, panels = _panels(1, len(groups), (3.7 * len(groups), 3.6), sharey=False)
+    figure, panels = _panels(1, len(groups), (max(8, 3.7 * len(groups)), 4.4), sharey=False)
     for panel, group in zip(panels, groups, strict=True):
         for c in gradients(rows, group):
             length = c.layer.batch * math.prod(c.layer.output)
             for row in c.rows:
-                if isinstance(row.get("mare_u01"), float):
+                repeated = row["products"] == "tf32 allowed" and not row["frugal"]
+                if isinstance(row.get("mare_u01"), float) and not repeated:
                     panel.plot(length, row["mare_u01"], linestyle="none", **_gradient_point(row))
         panel.set(title=group.upper(), xscale="log", yscale="log", xlabel="N·O_H·O_W")
     panels[0].set_ylabel("mean relative error")
@@ -244,7 +245,7 @@ def gradient_errors(rows: Sequence[Row]) -> Figure:
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5,
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4,
                   frameon=False)  # fmt: skip
     return figure
 
