@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 
-import winolab
 from tests.gpu import hosted
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
@@ -213,16 +212,3 @@ def test_on_the_device() -> None:
                 0,
             )
             assert _error(out.get(), exact) <= BOUND, plan
-
-
-@pytest.mark.gpu
-def test_by_name() -> None:
-    cupy = launch.cupy()
-    rng = np.random.default_rng(4)
-    x, w = (rng.standard_normal(s).astype("float32") for s in ((3, 14, 15, 48), (72, 3, 3, 48)))
-    problem = Problem.of(x.shape, w.shape, padding=1)
-    for _ in range(2):  # recorded, then replayed
-        y = winolab.conv_forward(
-            cupy.asarray(x), cupy.asarray(w), padding=1, precision="fp32_split"
-        )
-        assert _error(y.get(), _exact("forward", x, w, problem)) <= BOUND

@@ -109,7 +109,6 @@ class Family:
 
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
-    Family("gamma_tensor", CORRELATIONS, ("fp32_split",)),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
 )

@@ -281,7 +281,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
           const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
           if (next < KC * STATES)
             load_fragments(a[next % 2], b[next % 2], u + at * BI, v + at * BO);
-          // Serpentine, the longer side inside (2 % faster here): every FFMA reuses an operand of the one before.
+          // Serpentine, the longer side inside (2 % faster): an FFMA reuses an operand of the last.
 #pragma unroll
           for (int e = 0; e < TI * TO; ++e) {
             const int outer = e / INNER, inner = outer % 2 ? INNER - 1 - e % INNER : e % INNER;
