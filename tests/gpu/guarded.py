@@ -1,0 +1,318 @@
+"""Random problems for every kernel, each between guard zones and against FP64.
+
+Problems of one Mold share a compiled kernel. A failure says how to run it again:
+
+    python -m tests.gpu.guarded gamma gamma:8:6:3 fp32 2 17
+
+runs problem 17 of mold 2.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from importlib import import_module
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from winolab.gpu import launch, oracle
+from winolab.gpu.arrays import Described
+from winolab.gpu.places import ITEMSIZE, Place
+from winolab.gpu.plan import DTYPES, FAMILIES, Correlation
+from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.errors import Moments, predict
+from winolab.ref.formats import FORMATS
+from winolab.ref.roundings import Cost
+from winolab.ref.tiles import gains
+from winolab.ref.winograd import programs_of
+
+GUARD = 4096  # elements on each side of an array
+PATTERN = {4: 0x7FC5_1DEA, 2: 0x7FDA}  # NaN in every format of that size
+UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # of U[-1, 1)
+RUNS = {p: f"{p},accumulation=tensor_core:16:2:truncate" for p in ("fp16", "bf16")}  # of wgmma
+UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result
+# Of an output's predicted deviation: the outputs of a tile differ, and 10^8 of them are drawn.
+MOST, MEAN = 12.0, 3.0
+
+
+@dataclass(frozen=True)
+class Mold:
+    """What a kernel's source depends on, drawn from a seed that is its name."""
+
+    family: str  # module of winolab.gpu
+    algorithm: str
+    precision: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.algorithm} {self.precision} {self.number}"
+
+    @property
+    def gradient(self) -> bool:
+        """Whether the family computes filter gradients."""
+        return next(f for f in FAMILIES if f.module == self.family).directions != (
+            "forward",
+            "backward_data",
+        )
+
+    @cached_property
+    def shape(self) -> tuple[int, tuple[int, int], bool, str, Any]:
+        """Filter's height, divisors of the channels, alignment, dtype of the result, variant."""
+        rng = Random(str(self))
+        for _ in range(1000):
+            height = rng.choice([1, 2, 3, 3, 4, 5])
+            steps = rng.choice([1, 2, 4, 4, 4]), rng.choice([1, 2, 4, 4, 4])
+            aligned = rng.random() < 0.7
+            dtype = rng.choice(["float32", DTYPES[self.precision]])
+            found = self._plans(self._draw(rng, height, steps), aligned, dtype)
+            if found:
+                return height, steps, aligned, dtype, rng.choice(found).variant
+        raise AssertionError(f"{self}: no problem has a plan")
+
+    def problem(self, number: int) -> tuple[Any, bool, Random]:
+        """A plan, whether its arrays are aligned, and what draws their data."""
+        rng = Random(f"{self} {number}")
+        height, steps, aligned, dtype, variant = self.shape
+        for _ in range(1000):
+            case = self._draw(rng, height, steps)
+            found = self._plans(case, aligned, dtype, variant)
+            found = [plan for plan in found if plan.variant == variant]
+            if found:
+                return self._cut(rng.choice(found), rng), aligned, rng
+        raise AssertionError(f"{self}: no problem fits {variant}")
+
+    def _plans(
+        self, case: tuple[Problem, str, str], aligned: bool, dtype: str, variant: Any = None
+    ) -> list[Any]:
+        problem, direction, algorithm = case
+        family = import_module(f"winolab.gpu.{self.family}")
+        try:
+            return list(
+                family.plans(
+                    problem, direction, launch.device(0), parse_algorithm(algorithm),
+                    self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
+                )
+            )  # fmt: skip
+        except ValueError:
+            return []
+
+    def _draw(self, rng: Random, height: int, steps: Sequence[int]) -> tuple[Problem, str, str]:
+        algorithm = self.algorithm
+        tiles = parse_algorithm(algorithm).tiles
+        direction = "backward_filter"
+        if not self.gradient:
+            direction = rng.choice(["forward", "backward_data"])
+        elif tiles:
+            algorithm += rng.choice(["", "", ";segments=1", ";segments=3"])
+        width = rng.randint(1, 9)
+        if tiles:
+            width = rng.choice([1, 1, 1, 2]) * (tiles[0].n if self.gradient else tiles[0].r)
+        taps = [height, width]
+        if height == 1 and rng.random() < 0.5:
+            taps = [width]
+        elif rng.random() < 0.25:
+            taps = [rng.randint(1, 3), height, width]
+        groups = rng.choice([1, 1, 1, 2, 3])
+        channels, out_channels = (
+            _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
+        )
+        if direction == "backward_data":
+            channels, out_channels = out_channels, channels
+        padding = [(rng.randint(0, r), rng.randint(0, r)) for r in taps]
+        most = [5, 12, 40][-len(taps) :]
+        sizes = [
+            max(1, r - lo - hi) + rng.randint(0, size)
+            for r, (lo, hi), size in zip(taps, padding, most, strict=True)
+        ]
+        problem = Problem.of(
+            (rng.randint(1, 3), *sizes, channels * groups),
+            (out_channels * groups, *taps, channels),
+            padding=padding,
+            groups=groups,
+        )
+        return problem, direction, algorithm
+
+    def _cut(self, plan: Any, rng: Random) -> Any:
+        """The plan, where it is one in chunks, with others half of the time."""
+        if not hasattr(plan, "images") or rng.random() < 0.5:
+            return plan
+        images, rows = rng.randint(1, plan.problem.batch), rng.randint(1, plan.rows)
+        return replace(plan, images=images, rows=rows, segments=rng.randint(1, 3))
+
+
+def _channels(rng: Random, most: int, step: int) -> int:
+    """Channels divided by ``step`` and, below 4, by no more."""
+    count = rng.randint(1, max(1, most // step))
+    return step * (count if step == 4 else count | 1)
+
+
+class Zone:
+    """An array somewhere in a larger one of a known pattern: gaps, other orders, odd addresses."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: str, rng: Random, *, aligned: bool, free: bool = False
+    ) -> None:
+        """``free``: every stride may be anything; otherwise channels are contiguous."""
+        cp = launch.cupy()
+        self.dtype, size = dtype, ITEMSIZE[dtype]
+        vector = 16 // size
+        axes = list(range(len(shape)))
+        if rng.random() < 0.3:
+            axes = rng.sample(axes[: len(axes) - (not free)], len(axes) - (not free))
+            axes += [] if free else [len(shape) - 1]
+        gaps = [rng.choice([0, 0, 1, 2]) for _ in shape]
+        before = [rng.randint(0, gap) for gap in gaps]
+        if aligned and not free:
+            gaps[-1], before[-1] = -shape[-1] % vector, 0
+            if rng.random() < 0.3:
+                gaps[-1], before[-1] = gaps[-1] + vector, vector
+        within = [shape[axis] + gaps[axis] for axis in axes]
+        first = GUARD + (0 if aligned else rng.randint(0, vector - 1))
+        count = math.prod(within)
+        self.pattern = PATTERN[size]
+        self.memory = cp.full(first + count + GUARD, self.pattern, f"uint{8 * size}")
+        inside = self.memory[first : first + count].reshape(within)
+        inside = inside[tuple(slice(before[a], before[a] + shape[a]) for a in axes)]
+        self.bits = inside.transpose([axes.index(axis) for axis in range(len(shape))])
+
+    def fill(self, values: Any) -> None:
+        """Give the array these FP32 values, rounded towards zero."""
+        if self.dtype == "bfloat16":
+            self.bits[...] = (values.view("uint32") >> 16).astype("uint16")
+        else:
+            self.bits[...] = values.astype(self.dtype).view(self.bits.dtype)
+
+    @property
+    def values(self) -> Any:
+        """The array in FP64."""
+        if self.dtype == "bfloat16":
+            return (self.bits.astype("uint32") << 16).view("float32").astype("float64")
+        return launch.cupy().ascontiguousarray(self.bits).view(self.dtype).astype("float64")
+
+    def poison(self) -> None:
+        """Fill the array with the pattern."""
+        self.bits[...] = self.pattern
+
+    @property
+    def place(self) -> Place:
+        """Where it lies."""
+        strides = tuple(s // self.bits.itemsize for s in self.bits.strides)
+        address = self.bits.data.ptr
+        described = Described(self.bits.shape, strides, self.dtype, 0, address % 16 == 0)
+        return Place.of(described, "channels_last")
+
+    def view(self, *, filter: bool) -> launch.View:
+        """The array as kernels take it."""
+        return self.place.view(self.bits.data.ptr, filter=filter)
+
+
+def run(mold: Mold, number: int) -> float:
+    """One problem, twice. The largest error over the proven bound; AssertionError says what failed.
+
+    Checked: the inputs and everything around the arrays keep their bits, both results have the
+    same, every error is within the bound and in line with the prediction.
+    """
+    cp = launch.cupy()
+    plan, aligned, rng = mold.problem(number)
+    p, dtype = plan.problem, DTYPES[mold.precision]
+    wanted = mold.shape[3] if hasattr(plan, "out_dtype") else dtype
+    shapes = {
+        "forward": (p.x_shape, p.w_shape, p.y_shape),
+        "backward_data": (p.y_shape, p.w_shape, p.x_shape),
+        "backward_filter": (p.x_shape, p.y_shape, p.w_shape),
+    }[plan.direction]
+    a = Zone(shapes[0], dtype, rng, aligned=aligned)
+    b = Zone(shapes[1], dtype, rng, aligned=aligned and mold.gradient, free=not mold.gradient)
+    out = Zone(shapes[2], wanted, rng, aligned=aligned)
+    words = plan.workspace // 4
+    workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
+    draw = cp.random.default_rng(rng.getrandbits(32))
+    for zone in (a, b):
+        zone.fill(draw.random(zone.bits.shape, dtype="float32") * 2 - 1)
+    kept = [zone.memory.copy() for zone in (a, b)]
+    kernels = launch.load(plan.source(), str(plan.variant), plan.shared(), 0)
+    views = [zone.view(filter=zone is (out if mold.gradient else b)) for zone in (a, b, out)]
+
+    def check(good: Any, what: str) -> None:
+        assert bool(good), f"{what}\npython -m tests.gpu.guarded {mold} {number}\n{plan}"
+
+    results = []
+    for _ in range(2):
+        out.poison()
+        plan.launch(kernels, *views, workspace[GUARD:].data.ptr, 0)
+        results.append(out.bits.copy())
+    result = out.values
+    out.poison()
+    check((results[0] == results[1]).all(), "two runs differ")
+    for name, zone, before in zip("ab", (a, b), kept, strict=True):
+        check((zone.memory == before).all(), f"{name} or its surroundings were written to")
+    check((out.memory == out.pattern).all(), "something beside the result was written")
+    for side in (workspace[:GUARD], workspace[GUARD + words :]):
+        check((side == PATTERN[4]).all(), "something beside the workspace was written")
+
+    exact = oracle.fp64(plan.direction, p, a.values, b.values)
+    error = abs(result - exact)
+    proven, deviation = limits(plan, mold.precision, [float(abs(z.values).max()) for z in (a, b)])
+    rounding = UNIT[wanted] * (abs(exact) + proven)
+    check((error <= proven + rounding).all(), f"{float(error.max()):.2e} > {proven:.2e}, proven")
+    check(
+        (error <= MOST * deviation + 2 * rounding).all(),
+        f"{float(error.max()):.2e} > {MOST} · {deviation:.2e}, predicted",
+    )
+    rms, due = float((error**2).mean() ** 0.5), float((rounding**2).mean() ** 0.5)
+    check(rms <= MEAN * deviation + due, f"root mean square {rms:.2e} > {MEAN} · {deviation:.2e}")
+    return float((error / (proven + rounding)).max())
+
+
+def limits(plan: Any, precision: str, peaks: Sequence[float]) -> tuple[float, float]:
+    """A proven bound of every output's error (winolab.ref.bounds) and its predicted deviation.
+
+    Whatever the order of the sums: of K products, each is rounded K times at most. The magnitude
+    M = P_AT Σ (P_G |w|) ∘ (P_BT |x|) is bounded by the largest of the elements, ``peaks``.
+    """
+    p, tile = plan.problem, plan.tile
+    if plan.direction == "backward_filter":
+        depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // tile.r) + 1)
+    else:
+        c = Correlation.of(p, plan.direction)
+        depth = math.prod(c.filter) // tile.r * c.channels
+    depth = 1 << max(0, depth - 1).bit_length()
+    growth, size, floor, relative = _theory(tile, plan.points, precision, depth, *peaks)
+    return math.expm1(growth) * size + math.exp(growth) * floor, relative * math.sqrt(
+        depth * tile.r / 9
+    )
+
+
+@lru_cache(maxsize=4096)
+def _theory(
+    tile: Tile, points: str, precision: str, depth: int, *peaks: float
+) -> tuple[float, float, float, float]:
+    """Growth, size and floor of the bound, and the predicted relative error, for ``depth`` pieces.
+
+    A sum of that many products in any order is no worse than in order.
+    """
+    algorithm = Algorithm("gamma", (tile,), points) if tile.alpha > 1 else Algorithm("direct")
+    run = arithmetic(RUNS.get(precision, precision)).of_data(*(np.array([peak]) for peak in peaks))
+    programs = programs_of(algorithm)(tile)
+    g, bt = ([float(sum(row)) for row in m.path_weights()[0]] for m in (programs.G, programs.BT))
+    weights = programs.AT.path_weights()[0]
+    states = [sum(float(w) * u * v for w, u, v in zip(row, g, bt, strict=True)) for row in weights]
+    size = depth * peaks[0] * peaks[1] * max(states)
+    cost = Cost.of((tile,), depth, algorithm, run, None)
+    scale = run.exponents(gains([programs]))
+    x, w = (math.ldexp(max(v) * k, e) for v, k, e in zip((bt, g), peaks, scale, strict=True))
+    floor = math.ldexp(cost.underflow((x, w), stored=True), -sum(scale))
+    layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
+    relative = predict(UNIFORM, UNIFORM, layer, algorithm, run).relative_rms
+    return cost.growth, size, floor, relative + FORMATS["fp32"].unit_roundoff
+
+
+if __name__ == "__main__":
+    family, algorithm, precision, mold, number = sys.argv[1:]
+    print(run(Mold(family, algorithm, precision, int(mold)), int(number)))
