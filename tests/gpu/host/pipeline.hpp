@@ -125,6 +125,21 @@ void copy_async(void* shared, const void* global, bool inside) {
   copy.to = shared, copy.from = inside ? global : nullptr, copy.bytes = BYTES;
   memset(shared, host::POISON, BYTES);
 }
+// The arrival counts at once, but the barrier's phase does not end before the copies have landed.
+inline void copy_async_arrive(unsigned long long* barrier) {
+  static const char zeros[16] = {};
+  own_address(barrier);
+  host::Barrier& b = host::barrier(barrier);
+  host::now->copies.finish(-1, [&](const host::ThreadCopy& started) {
+    host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
+    const char* from = started.from ? (const char*)started.from : zeros;
+    *copy = {(char*)started.to, from, (size_t)started.bytes, host::bytes_arrived, barrier};
+    copy->next = host::machine.copies;
+    host::machine.copies = copy;
+    b.bytes += started.bytes;
+  });
+  host::arrive(b, 0);
+}
 inline void copy_async_commit() { ++host::now->copies.group; }
 template <int PENDING>
 void copy_async_wait() {

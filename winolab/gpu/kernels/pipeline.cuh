@@ -1,4 +1,5 @@
-// Shared-memory pipeline of Hopper: mbarriers, bulk copies, register reallocation, clusters.
+// Shared-memory pipeline: mbarriers and asynchronous copies of compute capability 8.0; bulk copies,
+// register reallocation and clusters of 9.0.
 // PTX ISA sections 9.7.9.25 (cp.async.bulk), 9.7.13.15 (mbarrier), 9.7.19 (setmaxnreg).
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
@@ -23,10 +24,15 @@ __device__ __forceinline__ void barrier_arrive_expect(unsigned long long* barrie
                : "memory");
 }
 
+#if __CUDA_ARCH__ >= 900
+#define MBARRIER_WAIT "mbarrier.try_wait"
+#else
+#define MBARRIER_WAIT "mbarrier.test_wait"  // does not sleep
+#endif
 __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsigned parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "again: " MBARRIER_WAIT ".parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n}" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
@@ -47,14 +53,17 @@ __device__ __forceinline__ void bulk_copy(float* shared, const float* global, in
       : "memory");
 }
 
+// REGISTERS = 0: as many as the launch gave; compute capability 8.x has no other choice.
 template <int REGISTERS>
 __device__ __forceinline__ void registers_grow() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  if constexpr (REGISTERS > 0)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
 template <int REGISTERS>
 __device__ __forceinline__ void registers_shrink() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+  if constexpr (REGISTERS > 0)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
 // Barrier 1 joins the consumer warps alone; barrier 0 is __syncthreads.
@@ -99,6 +108,12 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
 
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Arrives at the barrier once all copies that this thread has started are there.
+__device__ __forceinline__ void copy_async_arrive(unsigned long long* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
 }
 
 // Until at most PENDING of this thread's committed groups of copies are unfinished.
