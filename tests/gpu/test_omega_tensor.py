@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import cycle, product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.gpu.hosted import execute
+from winolab import conv_backward_filter
 from winolab.device import H100, datasheet
-from winolab.gpu import nvrtc
-from winolab.gpu.omega_tensor import plans
-from winolab.gpu.omega_tensor_launch import DTYPES, VARIANTS, source
-from winolab.nouns import Problem, Tile, parse_algorithm
+from winolab.gpu import launch, nvrtc, oracle
+from winolab.gpu.omega_tensor import ADMITTED, plans
+from winolab.gpu.omega_tensor_launch import DTYPES, TYPES, VARIANTS, source
+from winolab.gpu.plan import three
+from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
+from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
+
+GUARD = 4096
+# The paper's kernels and direct in every precision; what else the planner takes, in one each.
+PAPER = ("direct", "omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:7:10",
+         "omega:16:9:8")  # fmt: skip
+OTHERS = [f"omega:{t.alpha}:{t.n}:{t.r}" for t in ADMITTED if error_ratio(t) <= ADMISSIBLE]
+KERNELS = [
+    *product(PAPER, DTYPES),
+    *zip((t for t in OTHERS if t not in PAPER), cycle(DTYPES), strict=False),
+]
 
 # Twice direct's error by the predicted ratio of Ω8, and FP32's where it is split.
 BOUNDS = {"fp16": 4e-3, "fp32_split": 2e-6}
@@ -70,3 +86,162 @@ def test_other_devices_are_refused():
     problem = Problem.of((1, 8, 8, 8), (8, 3, 3, 8))
     with pytest.raises(ValueError, match="compute capability"):
         next(plans(problem, "backward_filter", datasheet("rtx4090"), None, "fp16", aligned=True))
+
+
+class Operands:
+    """Random x and dy of a precision's type: as the kernels read them, and in FP64."""
+
+    def __init__(self, problem: Problem, precision: str, seed: int, scale: float = 1.0) -> None:
+        cp = launch.cupy()
+        rng = cp.random.default_rng(seed)
+        self.stored, self.exact = [], []
+        for shape in (problem.x_shape, problem.y_shape):
+            values = (rng.random(shape, dtype="float32") * 2 - 1) * cp.float32(scale)
+            if precision == "bf16":
+                bits = values.view("uint32") >> 16
+                self.stored.append(bits.astype("uint16"))
+                self.exact.append((bits << 16).view("float32"))
+            else:
+                self.stored.append(values.astype(DTYPES[precision]))
+                self.exact.append(self.stored[-1])
+
+
+def _view(array, kept: int) -> launch.View:
+    first, *spatial, last = (s // array.itemsize for s in array.strides)
+    return launch.View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
+
+
+def _poisoned(shape: tuple[int, ...], dtype: str):
+    """Memory of NaN (all bits set) with zones around it, and the array in it."""
+    cp = launch.cupy()
+    size = math.prod(shape) * cp.dtype(dtype).itemsize
+    memory = cp.full(size + 2 * GUARD + 256, 0xFF, "uint8")
+    return memory, memory[GUARD : GUARD + size].view(dtype).reshape(shape)
+
+
+def _limit(plan, terms: int) -> float:
+    """Of the relative RMS error on zero-mean data.
+
+    16-bit transformed operands: 0.41 u each (a rounding uniform to ±u/2 of a number's binade), and
+    what the tile's noise gain makes of it; the sums' own roundings and small samples are given a
+    factor of 2. Split products: FP32's sequential sums, 0.30 u √(terms · gain), and two parts of 11
+    bits; the same factor of 3 as FP32's kernels. A result of 16 bits is rounded once more.
+    """
+    tile = plan.tile
+    gain = noise_gain(gamma(tile.alpha, tile.n, tile.r)) if tile.alpha > 1 else 1
+    unit = {"fp16": 2**-11, "bf16": 2**-8, "fp32_split": 2**-24}[plan.precision]
+    if plan.precision == "fp32_split":
+        limit = 3 * 0.30 * unit * math.sqrt((terms + 32) * gain)
+    else:
+        transformed = 2 * 0.41 * math.sqrt(2) * unit * math.sqrt(gain) if tile.alpha > 1 else 0
+        limit = transformed + 3 * 0.30 * 2**-23 * math.sqrt((terms + 32) * gain)
+    return limit + {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[plan.out_dtype]
+
+
+def _check(problem: Problem, plan, seed: int = 0, operands: Operands | None = None) -> None:
+    """Every element written and right, nothing beside it touched, twice the same bits."""
+    operands = operands or Operands(problem, plan.precision, seed)
+    x, dy = operands.stored
+    kernels = launch.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
+    stored = "uint16" if plan.out_dtype == "bfloat16" else plan.out_dtype
+    results = []
+    for _ in range(2):
+        memory, dw = _poisoned(problem.w_shape, stored)
+        scratch, workspace = _poisoned((plan.workspace,), "uint8")
+        plan.launch(kernels, _view(x, 4), _view(dy, 4), _view(dw, 5), workspace.data.ptr, 0)
+        for zones, inside in ((memory, dw), (scratch, workspace)):
+            assert bool((zones[:GUARD] == 0xFF).all())
+            assert bool((zones[GUARD + inside.nbytes :] == 0xFF).all())
+        results.append(dw)
+    assert bool((results[0].view("uint8") == results[1].view("uint8")).all())
+    dw = results[0]
+    if plan.out_dtype == "bfloat16":
+        dw = (dw.astype("uint32") << 16).view("float32")
+    exact = oracle.fp64("backward_filter", problem, *operands.exact)
+    if not bool(exact.any()):
+        assert not bool(dw.any())
+        return
+    terms = problem.batch * math.prod(problem.output)
+    assert oracle.relative_rms(dw, exact) <= _limit(plan, terms), str(plan)
+
+
+def _every(problem: Problem, text: str | None, precision: str, **options):
+    algorithm = parse_algorithm(text) if text else None
+    options = {"aligned": True, **options}
+    device = launch.device(0)
+    return list(plans(problem, "backward_filter", device, algorithm, precision, **options))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("text", "precision"), KERNELS)
+def test_every_kernel_with_whole_odd_and_few_channels(text, precision) -> None:
+    n = int(text.split(":")[2]) if text != "direct" else 1
+    last = VARIANTS[2 if precision == "fp32_split" else 1][-1]
+    for x, out_channels, taps, padding in (
+        ((4, 12, 23, 64), 64, (3, n), (1, n // 2)),
+        ((3, 9, 29, 13), 37, (2, 2 * n), (0, 2)),
+        ((2, 7, 7, 96), 130, (3, n), (2, n)),
+        ((1, 1, 60, 3), 8, (1, n), 0),
+    ):
+        problem = Problem.of(x, (out_channels, *taps, x[-1]), padding=padding)
+        (found,) = _every(problem, text, precision, variant=last)
+        _check(problem, found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", DTYPES)
+def test_every_block_shape_and_type_of_the_result(precision) -> None:
+    problem = Problem.of((3, 14, 20, 192), (320, 3, 3, 192), padding=1)
+    for text in ("omega:8:3:6", "direct"):
+        for kind in TYPES if text != "direct" else (DTYPES[precision],):
+            for found in _every(problem, text, precision, out_dtype=kind):
+                if kind == DTYPES[precision] or found.variant.bn == 64:
+                    _check(problem, found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", DTYPES)
+def test_dimensions_groups_chunks_slices_and_limits(precision) -> None:
+    layers: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
+        ((5, 40, 16), (24, 6, 16), {"padding": 3}),
+        ((2, 5, 6, 13, 20), (12, 3, 2, 5, 20), {"padding": ((1, 2), (3, 0), (4, 4))}),
+        ((2, 9, 12, 24), (18, 4, 3, 8), {"padding": (3, 2), "groups": 3}),
+        ((3, 2, 11, 8), (8, 5, 3, 8), {"padding": ((6, 4), (1, 1))}),  # rows that meet no input
+        ((1, 1, 1, 1), (1, 1, 1, 1), {}),
+    )
+    for x, w, options in layers:
+        problem = Problem.of(x, w, **options)
+        found = _every(problem, None, precision)
+        chosen = min(found, key=lambda p: p.predicted)
+        _check(problem, chosen)
+        least = min(p.workspace for p in found)
+        _check(problem, min(_every(problem, None, precision, workspace_limit=least),
+                            key=lambda p: p.predicted))  # fmt: skip
+        if chosen.taps > 1 and chosen.chunk_count == 1:
+            _check(problem, replace(chosen, slice=1, segments=3))
+        rows = max(1, chosen.rows // 2)
+        cut = replace(chosen, images=max(1, problem.batch // 2), rows=rows, slice=chosen.taps)
+        _check(problem, replace(cut, segments=2))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", DTYPES)
+def test_views_of_larger_arrays_and_an_empty_batch(precision) -> None:
+    cp = launch.cupy()
+    problem = Problem.of((3, 10, 14, 36), (20, 3, 3, 36), padding=1)
+    operands = Operands(problem, precision, 5)
+    for i, array in enumerate(operands.stored):
+        size = array.shape
+        wide = cp.zeros((size[0] + 1, size[1] + 2, size[2] + 3, size[3] + 4), array.dtype)
+        inside = wide[1:, 1:-1, 2:-1, 2:-2]
+        inside[...] = array
+        operands.stored[i] = inside
+    for found in _every(problem, "omega:8:3:6", precision)[-2:]:
+        _check(problem, found, operands=operands)
+    if precision != "bf16":
+        empty = cp.zeros((0, 10, 14, 36), DTYPES[precision])
+        dw = conv_backward_filter(
+            empty, empty[..., :20], (20, 3, 3, 36), padding=1, precision=precision
+        )
+        assert dw.shape == problem.w_shape
+        assert not bool(dw.any())
