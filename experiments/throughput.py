@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ import typer
 from experiments.facts import ROOT
 from experiments.throughput_cases import LISTS, Case, cases
 from winolab import bench
+from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
 from winolab.gpu.contenders import candidates
@@ -46,7 +47,7 @@ def main(
     bench.ready()
     todo = list(cases(lists))
     if compile_only:
-        print(f"{compile_all(todo)} kernels compiled", flush=True)
+        print(f"{compile_all(p for case in todo for p in kernels(case))} kernels", flush=True)
         return
     done: dict[tuple, set[str]] = {}
     for row in stored(output):
@@ -123,14 +124,11 @@ def summary(case: Case, rows: Sequence[bench.Row]) -> str:
     return f"{case.list} {bench.line([{'layer': str(case.layer), **row} for row in rows])}"
 
 
-def compile_all(todo: Sequence[Case]) -> int:
-    """Compile every kernel of these cases into the disk cache, on all cores."""
+def compile_all(plans: Iterable[Plan]) -> int:
+    """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
     arch = nvrtc.architecture(launch.device(0).compute_capability)
-    sources: dict[str, str] = {}
-    for case in todo:
-        for found in kernels(case):
-            sources[found.source()] = f"{found.kernel} {found.precision} {found.variant}"
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+    sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.variant}" for plan in plans}
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
         return sum(pool.map(_compiled, sources, [arch] * len(sources), sources.values()))
 
 

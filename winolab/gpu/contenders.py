@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu import cudnn, launch
-from winolab.gpu.launch import View
+from winolab.gpu.launch import Kernels, View
 from winolab.gpu.plan import DTYPES, Plan, plan, three
 from winolab.gpu.plan import candidates as choices
 from winolab.nouns import Algorithm, Problem, omega
@@ -130,23 +130,33 @@ def ours(
 ) -> Iterator[Contender]:
     """This package's kernels; ``chosen`` in a label marks what ``conv_*`` itself would run."""
     for candidate, chosen in candidates(direction, problem, group, algorithm, index).items():
-        yield _ours(candidate, shapes(direction, problem), chosen, index)
+        yield _ours(candidate, chosen, index)
 
 
-def _ours(chosen: Plan, operands: tuple, preferred: bool, index: int) -> Contender:
+def bound(
+    chosen: Plan, kernels: Callable[[], Kernels], index: int
+) -> Callable[[Arrays, int], None]:
+    """The plan's launches on arrays and the address of its workspace, with these kernels."""
     filter_at = 2 if chosen.direction == "backward_filter" else 1
-    views = [_strides(shape, 5 if i == filter_at else 4) for i, shape in enumerate(operands)]
-
-    @cache
-    def kernels():
-        title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
-        return launch.load(chosen.source(), title, chosen.shared(), index)
+    views = [
+        _strides(shape, 5 if i == filter_at else 4)
+        for i, shape in enumerate(shapes(chosen.direction, chosen.problem))
+    ]
 
     def run(arrays: Arrays, workspace: int) -> None:
         a, b = arrays.operands["NHWC"]
         addresses = (a.data.ptr, b.data.ptr, arrays.results["NHWC"].data.ptr)
         a, b, out = (View(at, strides) for at, strides in zip(addresses, views, strict=True))
         chosen.launch(kernels(), a, b, out, workspace, index)
+
+    return run
+
+
+def _ours(chosen: Plan, preferred: bool, index: int) -> Contender:
+    @cache
+    def kernels() -> Kernels:
+        title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+        return launch.load(chosen.source(), title, chosen.shared(), index)
 
     labels = {
         "method": "winolab",
@@ -158,7 +168,7 @@ def _ours(chosen: Plan, operands: tuple, preferred: bool, index: int) -> Contend
         "chosen": preferred,
     }
     name = f"winolab {chosen.kernel} {chosen.precision} {chosen.points} {chosen.variant}"
-    return Contender(name, "NHWC", chosen.workspace, labels, run)
+    return Contender(name, "NHWC", chosen.workspace, labels, bound(chosen, kernels, index))
 
 
 def _strides(shape: tuple[int, ...], kept: int) -> tuple[int, ...]:

@@ -1,0 +1,259 @@
+"""Hardware counters of the kernels, by ncu: ``python -m experiments.counters``.
+
+Each case of CASES is launched once under the profiler, the clocks left as they are and the caches
+flushed; every kernel of the plan gives a row in experiments/results/counters.jsonl, which the run
+replaces.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.facts import ROOT
+from experiments.throughput import compile_all
+from winolab import bench
+from winolab.gpu import launch
+from winolab.gpu.contenders import Arrays, bound, candidates
+from winolab.gpu.launch import Kernel, Params
+from winolab.gpu.plan import Plan
+from winolab.layers import parse_layer
+from winolab.nouns import parse_algorithm
+
+RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
+SECONDS = 180  # that the profiler may take
+FORWARD, FILTER = "forward", "backward_filter"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The plan of these products that is predicted to be the fastest for a layer."""
+
+    layer: str
+    direction: str
+    products: str
+    algorithm: str | None = None
+
+    @property
+    def group(self) -> str:
+        """The type of the arrays."""
+        return self.products.split("_")[0]
+
+    def plan(self) -> Plan | None:
+        """The plan, or None where no kernel runs the case."""
+        problem = parse_layer(self.layer).problem
+        asked = parse_algorithm(self.algorithm) if self.algorithm else None
+        found = candidates(self.direction, problem, self.group, asked)
+        return next((plan for plan in found if plan.precision == self.products), None)
+
+
+CASES = (
+    Case("128x48x48x128:128x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("128x48x48x128:128x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("32x64x64x128:128x9x9", FORWARD, "fp32", "gamma:16:8:9"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp32"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp32_split"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp16"),
+    Case("64x64x64x128:128x5x5", FORWARD, "fp32", "gamma:8:4:5"),
+    Case("64x64x64x128:128x5x5", FORWARD, "fp32_split", "gamma:8:4:5"),
+    Case("32x14x14x256:256x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("32x14x14x256:256x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("128x48x48x128:128x3x3", FORWARD, "fp16", "gamma:8:6:3"),
+    Case("128x56x56x128:128x2x2", FORWARD, "fp32", "gamma:8:7:2"),
+    Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp16"),
+)
+
+TENSOR = "sm__ops_path_tensor_op_"
+# What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
+# runs; tensor operations count a multiplication and an addition as two.
+METRICS = {
+    "seconds": "gpu__time_duration.sum",
+    "clock_hz": "sm__cycles_elapsed.avg.per_second",
+    "cycles": "sm__cycles_elapsed.max",
+    "cycles_active": "sm__cycles_active.avg",
+    "fma_instructions": "smsp__inst_executed_pipe_fma.sum",
+    "ffma_per_cycle": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed",
+    "wgmma_fp16": TENSOR + "hgmma_src_fp16_sparsity_off.sum",
+    "wgmma_bf16": TENSOR + "hgmma_src_bf16_dst_fp32_sparsity_off.sum",
+    "mma_fp16": TENSOR + "hmma_src_fp16_dst_fp32_sparsity_off.sum",
+    "mma_bf16": TENSOR + "hmma_src_bf16_dst_fp32_sparsity_off.sum",
+    "issue": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
+    "shared_pipe": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "bank_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "l2_sectors": "lts__t_sectors.sum",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_read": "dram__bytes_read.sum",
+    "dram_written": "dram__bytes_write.sum",
+    "warps_active": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "registers": "launch__registers_per_thread",
+    "shared_bytes": "launch__shared_mem_per_block_allocated",
+}
+SCALES = {"seconds": 1e-9}  # of ncu's base unit
+# Of the samples that the profiler takes of every warp: "selected" is issuing an instruction.
+STALLS = (
+    "selected", "not_selected", "barrier", "branch_resolving", "dispatch_stall", "drain",
+    "imc_miss", "lg_throttle", "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle",
+    "misc", "no_instructions", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+    "warpgroup_arrive",
+)  # fmt: skip
+STALL = "smsp__pcsamp_warps_issue_stalled_"
+
+
+class Profiled:
+    """A kernel whose first launch of each grid is profiled; ``notes`` gets a line on it."""
+
+    def __init__(self, kernel: Kernel, notes: list[dict], calls: Counter[tuple]) -> None:
+        self.kernel, self.notes, self.calls = kernel, notes, calls
+
+    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+        profiler = launch.cupy().cuda.profiler
+        first = not self.calls[self.kernel.name, grid]
+        self.calls[self.kernel.name, grid] += 1
+        if first:
+            self.notes.append({"launch": self.kernel.name, "grid": grid, "threads": threads})
+            profiler.start()
+        self.kernel(grid, threads, params)
+        if first:
+            launch.cupy().cuda.get_current_stream().synchronize()
+            profiler.stop()
+
+
+def launches(number: int) -> Iterator[dict[str, Any]]:
+    """Launch a case's plan once; what was profiled, in order, and how often the plan does it."""
+    case = CASES[number]
+    plan = case.plan()
+    if plan is None:
+        return
+    notes: list[dict[str, Any]] = []
+    calls: Counter[tuple] = Counter()
+    loaded = launch.load(plan.source(), plan.kernel, plan.shared(), 0)
+    kernels = {name: Profiled(kernel, notes, calls) for name, kernel in loaded.items()}
+    arrays = Arrays(plan.direction, plan.problem, case.group)
+    arrays.fill(-1, 1)
+    workspace = launch.cupy().empty(plan.workspace, "uint8")
+    bound(plan, lambda: kernels, 0)(arrays, workspace.data.ptr)
+    launch.cupy().cuda.runtime.deviceSynchronize()
+    for note in notes:
+        yield {
+            "case": number,
+            "kernel": plan.kernel,
+            "points": plan.points,
+            "plan": str(plan.variant),
+            **note,
+            "calls": calls[note["launch"], note["grid"]],
+        }
+
+
+def child(numbers: Sequence[int], path: Path) -> None:
+    """Launch these cases, a JSON object a profiled kernel into the file."""
+    with path.open("w") as file:
+        for number in numbers:
+            for line in launches(number):
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+            launch.cupy().get_default_memory_pool().free_all_blocks()
+
+
+def profiled(numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """The rows of these cases, as far as the profiler came."""
+    names = [*METRICS.values(), *(STALL + reason for reason in STALLS)]
+    with tempfile.TemporaryDirectory() as folder:
+        notes, log = Path(folder) / "launches.jsonl", Path(folder) / "ncu.csv"
+        command = [
+            "ncu", "--clock-control", "none", "--profile-from-start", "off",
+            "--metrics", ",".join(names), "--csv", "--page", "raw", "--print-units", "base",
+            "--log-file", str(log), sys.executable, "-m", "experiments.counters",
+            "--cases", ",".join(map(str, numbers)), "--launch-into", str(notes),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, timeout=SECONDS, check=False).returncode
+        except subprocess.TimeoutExpired:
+            done = f"more than {SECONDS} s"
+        if done:
+            text = log.read_text()[-2000:] if log.exists() else ""
+            print(f"the profiler's run ended with {done}; what it left is kept\n{text}")
+        if not (notes.exists() and log.exists()):
+            return
+        lines = [json.loads(line) for line in notes.read_text().splitlines()]
+        for line, counted in zip(lines, read(log.read_text()), strict=False):
+            if not counted["kernel_name"].startswith(line["launch"]):
+                raise RuntimeError(f"{counted['kernel_name']} where {line['launch']} was launched")
+            yield {**line, **counted}
+
+
+def read(text: str) -> Iterator[dict[str, Any]]:
+    """Rows of ncu's raw CSV; its first line after the names has units."""
+    table = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
+    if len(table) < 3:
+        raise RuntimeError(f"ncu gave no table: {text[-500:]}")
+    names = table[0]
+    for line in table[2:]:
+        values = dict(zip(names, line, strict=True))
+        found = {
+            short: number(values.get(name, "")) for short, name in METRICS.items()
+        }  # counters that the device lacks stay None
+        stalls = {reason: number(values.get(STALL + reason, "")) for reason in STALLS}
+        yield {
+            "kernel_name": values["Kernel Name"],
+            **{k: v * SCALES.get(k, 1) if v is not None else None for k, v in found.items()},
+            "stalls": {reason: int(count) for reason, count in stalls.items() if count},
+        }
+
+
+def number(text: str) -> float | None:
+    """A number as ncu prints it, None of anything else."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def main(
+    cases: Annotated[str, typer.Option(help="Numbers of CASES, with commas.")] = "",
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    compile_only: Annotated[
+        bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
+    ] = False,
+    launch_into: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Count what every kernel does on this GPU."""
+    numbers = [int(n) for n in cases.split(",")] if cases else list(range(len(CASES)))
+    if launch_into:
+        child(numbers, launch_into)
+        return
+    bench.ready()
+    if compile_only:
+        plans = (CASES[n].plan() for n in numbers)
+        print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
+        return
+    if shutil.which("ncu") is None:
+        raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
+    machine = bench.context()
+    with output.open("w") as file:
+        for row in profiled(numbers):
+            case = CASES[row.pop("case")]
+            labels = {"layer": case.layer, "direction": case.direction, "products": case.products}
+            del row["kernel_name"]
+            file.write(json.dumps({**labels, **row, **machine}) + "\n")
+            file.flush()
+            speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
+            print(*labels.values(), row["kernel"], row["launch"], speed, flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
