@@ -1,0 +1,136 @@
+"""Runs compute-sanitizer's four tools over a small problem of every kernel; needs a GPU.
+
+    python -m tests.gpu.sanitize [FAMILY...] [--rows FILE]
+
+A group of kernels shares a process; where a tool finds something, each is run again by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from tests.gpu.guarded import Mold, limits
+from tests.gpu.test_random import algorithms
+from winolab import environment
+from winolab.gpu import launch
+from winolab.gpu.places import Place
+from winolab.gpu.plan import DTYPES, FAMILIES
+from winolab.ref import convolution
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+GROUP = 5  # kernels of a process
+DRAWN = 30  # problems of which the smallest is run
+SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+
+
+def molds(families: Iterable[str]) -> list[Mold]:
+    """Two compiled forms of every kernel."""
+    return [
+        Mold(family.module, algorithm, precision, number)
+        for family in FAMILIES
+        if family.module in families
+        for algorithm in algorithms(family.module)
+        for precision in family.precisions
+        for number in range(2)
+    ]
+
+
+def run(mold: Mold) -> None:
+    """One small problem. Copies from the host only: no kernel but ours runs."""
+    cp = launch.cupy()
+    cp.cuda.set_allocator(None)  # each array its own allocation, whose ends memcheck knows
+    plan = min((mold.problem(k)[0] for k in range(DRAWN)), key=lambda plan: plan.problem.macs)
+    p, dtype = plan.problem, DTYPES[mold.precision]
+    rng = np.random.default_rng(0)
+    shapes = {
+        "forward": (p.x_shape, p.w_shape, p.y_shape),
+        "backward_data": (p.y_shape, p.w_shape, p.x_shape),
+        "backward_filter": (p.x_shape, p.y_shape, p.w_shape),
+    }[plan.direction]
+    if dtype == "bfloat16":
+        data = [rng.integers(0x3F00, 0x3F80, s).astype("uint16") for s in shapes[:2]]
+    else:
+        data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes[:2]]
+    written = np.dtype("uint16" if mold.shape[3] == "bfloat16" else mold.shape[3])
+    arrays = [cp.empty(d.shape, d.dtype) for d in data]
+    for array, values in zip(arrays, data, strict=True):
+        array.set(values)
+    out, workspace = cp.empty(shapes[2], written), cp.empty(max(1, plan.workspace), "uint8")
+    views = [
+        Place.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
+        for i, array in enumerate((*arrays, out))
+    ]
+    kernels = launch.load(plan.source(), str(plan.variant), plan.shared(), 0)
+    plan.launch(kernels, *views, workspace.data.ptr, 0)
+    result = out.get()
+    if dtype == "bfloat16":
+        data = [(d.astype("uint32") << 16).view("float32") for d in data]
+    if written == np.uint16:
+        result = (result.astype("uint32") << 16).view("float32")
+    exact = getattr(convolution, plan.direction)(*data, p)
+    bound = limits(plan, mold.precision, [float(abs(d).max()) for d in data])[0]
+    assert (abs(result - exact) <= bound + 2.0**-8 * (abs(exact) + bound)).all(), plan
+
+
+def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
+    """A row for each mold: what the tool counted, and its report where that is not 0."""
+    started = time.monotonic()
+    names = [str(mold) for mold in group]
+    command = [sys.executable, "-m", "tests.gpu.sanitize", "--run", *names]
+    done = subprocess.run(
+        ["compute-sanitizer", "--tool", tool, *command], capture_output=True, text=True
+    )
+    text = done.stdout + done.stderr
+    found = SUMMARY.search(text)
+    count = int(found[1]) if found else None
+    if len(group) > 1 and (count or count is None or done.returncode):
+        return [row for mold in group for row in sanitized(tool, [mold])]
+    seconds = round((time.monotonic() - started) / len(group), 1)
+    row = {"tool": tool, "found": count, "exit": done.returncode, "seconds": seconds}
+    if count != 0 or done.returncode:
+        row["report"] = text[-6000:]
+    return [{"kernel": name, **row} for name in names]
+
+
+def main() -> int:
+    names = [family.module for family in FAMILIES]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
+    parser.add_argument("--rows", help="file that rows are added to")
+    parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        for text in given.run:
+            family, algorithm, precision, number = text.split()
+            run(Mold(family, algorithm, precision, int(number)))
+        return 0
+    chosen = molds(given.families)
+    groups = [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
+        rows = [row for job in jobs for row in job.result()]
+    if given.rows:
+        machine = {"commit": environment.commit(), "device": launch.device(0).name}
+        with open(given.rows, "a") as file:
+            file.writelines(json.dumps({**machine, **row}) + "\n" for row in rows)
+    print(f"{'kernel':44}" + "".join(f"{tool:>12}" for tool in TOOLS))
+    for mold in chosen:
+        mine = {row["tool"]: row for row in rows if row["kernel"] == str(mold)}
+        cells = [mine[t]["found"] if not mine[t]["exit"] else "failed" for t in TOOLS]
+        print(f"{mold!s:44}" + "".join(f"{cell!s:>12}" for cell in cells))
+    return int(any(row["found"] != 0 or row["exit"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
