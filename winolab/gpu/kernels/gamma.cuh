@@ -351,11 +351,11 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
             acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
           }
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&shared.u_empty[u_pipe.stage]);
+        // Every lane for itself: nothing says that a warp's lanes leave a wait together.
+        barrier_arrive(&shared.u_empty[u_pipe.stage]);
         u_pipe.advance();
       }
-      if (lane == 0) barrier_arrive(&shared.v_empty[v_pipe.stage]);
+      barrier_arrive(&shared.v_empty[v_pipe.stage]);
       v_pipe.advance();
     }
     finish(p, shared, acc, Item(p, index), state0, tile0);
@@ -369,11 +369,11 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
   if (threadIdx.x == 0) {
     for (int s = 0; s < U_STAGES; ++s) {
       barrier_init(&shared.u_full[s], 1);  // the thread that starts the bulk copy
-      barrier_init(&shared.u_empty[s], WARPS);
+      barrier_init(&shared.u_empty[s], CONSUMERS);
     }
     for (int s = 0; s < V_STAGES; ++s) {
       barrier_init(&shared.v_full[s], PRODUCERS / 32);
-      barrier_init(&shared.v_empty[s], WARPS);
+      barrier_init(&shared.v_empty[s], CONSUMERS);
     }
     barriers_ready();
   }

@@ -66,10 +66,17 @@ __device__ __forceinline__ void registers_shrink() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }
 
-// Barrier 1 joins the consumer warps alone; barrier 0 is __syncthreads.
+// Barrier 1 joins the consumer warps alone; barrier 0 is __syncthreads. Not aligned, and neither is
+// cluster_sync: lanes may come one by one from a wait or a branch that they left one by one.
 template <int THREADS>
 __device__ __forceinline__ void consumers_sync() {
-  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+  asm volatile("barrier.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
+// Barrier 2 joins the producer warps alone.
+template <int THREADS>
+__device__ __forceinline__ void producers_sync() {
+  asm volatile("barrier.sync 2, %0;" ::"n"(THREADS) : "memory");
 }
 
 __device__ __forceinline__ int cluster_rank() {
@@ -79,7 +86,7 @@ __device__ __forceinline__ int cluster_rank() {
 }
 
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 }
 
 // Reads the float at this block's shared address, in the block of that rank of the cluster.
