@@ -1,6 +1,6 @@
 """Runs compute-sanitizer's four tools over a small problem of every kernel; needs a GPU.
 
-    python -m tests.gpu.sanitize [FAMILY...] [--rows FILE]
+    python -m tests.gpu.sanitize [FAMILY...] [--rows FILE] [--jobs N]
 
 A group of kernels shares a process; where a tool finds something, each is run again by itself.
 """
@@ -108,6 +108,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
     parser.add_argument("--rows", help="file that rows are added to")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run:
@@ -117,7 +118,7 @@ def main() -> int:
         return 0
     chosen = molds(given.families)
     groups = [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool:
         jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
         rows = [row for job in jobs for row in job.result()]
     if given.rows:
