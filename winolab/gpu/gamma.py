@@ -173,7 +173,7 @@ class GammaPlan:
         )
         grid = (
             self.blocks_m * v.bn // FILTER_M,
-            self.chunks * v.kc // FILTER_C,
+            -(-self.chunks * v.kc // FILTER_C),
             depth * height * width,
         )
         kernels["winolab_filter"](grid, FILTER_M * FILTER_C, params)

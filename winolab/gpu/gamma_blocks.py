@@ -26,7 +26,8 @@ class Variant:
     split: int = 1  # blocks of a cluster that share a summation
     xvec: int = 4  # floats of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 2  # floats of a store of y
-    consumer_registers: int = 200
+    bulk: int = 1  # whether U comes by bulk copies, which begin with compute capability 9.0
+    consumer_registers: int = 200  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 104
 
     def constants(self) -> dict[str, int]:

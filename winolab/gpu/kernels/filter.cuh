@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(FILTER_M* FILTER_C)
   for (int s = 0; s < ALPHA; ++s) staged[s][lc][lm] = state[s];
   __syncthreads();
   const int om = thread % FILTER_M, oc = thread / FILTER_M;
+  if (c0 + oc >= p.chunks * KC) return;
   // Filter rows that share a stage of V follow one another; widths come between their groups.
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const int group = row / SHARE * p.taps_width + fw;

@@ -2,7 +2,8 @@
 // transformed input tiles V, summed over (outer tap, channel), then the inverse transform.
 //
 // A block computes BN output channels × (ROWS × COLUMNS) tiles. Its producer warps load input
-// tiles, apply BT and write V to shared memory; bulk copies bring U. Its consumer warps run outer
+// tiles, apply BT and write V to shared memory; bulk copies bring U, or, before compute capability
+// 9.0 (BULK 0), the producers' own asynchronous copies. Its consumer warps run outer
 // products out of shared memory, each warp one part of the states, and apply AT at the end. A V
 // stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need: it is transformed once
 // and serves SHARE U stages. Blocks are persistent: producers run ahead into the next item while
@@ -198,7 +199,17 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
       pipe.advance();
       // The U stages that meet this V stage; the last of them are still to be used when the next V
       // stage is made.
-      if (thread == 0) {
+      if constexpr (!BULK) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+#pragma unroll 4
+          for (int i = 4 * thread; i < U_SIZE; i += 4 * PRODUCERS)
+            copy_async<16>(shared.u[u_pipe.stage] + i, u + i, true);
+          copy_async_arrive(&shared.u_full[u_pipe.stage]);
+          u += U_SIZE;
+          u_pipe.advance();
+        }
+      } else if (thread == 0) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
           barrier_arrive_expect(&shared.u_full[u_pipe.stage], U_SIZE * 4);
@@ -362,20 +373,24 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void
+#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and SPLIT is 1
+    __cluster_dims__(SPLIT, 1, 1)
+#endif
+        __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < U_STAGES; ++s) {
-      barrier_init(&shared.u_full[s], 1);  // the thread that starts the bulk copy
+      barrier_init(&shared.u_full[s], BULK ? 1 : PRODUCERS);  // the threads that start copies
       barrier_init(&shared.u_empty[s], CONSUMERS);
     }
     for (int s = 0; s < V_STAGES; ++s) {
       barrier_init(&shared.v_full[s], PRODUCERS / 32);
       barrier_init(&shared.v_empty[s], CONSUMERS);
     }
-    barriers_ready();
+    if constexpr (BULK) barriers_ready();
   }
   __syncthreads();
   if (threadIdx.x < CONSUMERS) {
