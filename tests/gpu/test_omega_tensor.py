@@ -15,7 +15,8 @@ from winolab import conv_backward_filter
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc, oracle
 from winolab.gpu.omega_tensor import ADMITTED, plans
-from winolab.gpu.omega_tensor_launch import DTYPES, TYPES, VARIANTS, source
+from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS
+from winolab.gpu.omega_tensor_launch import DTYPES, TYPES, source
 from winolab.gpu.plan import three
 from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
@@ -65,13 +66,30 @@ def test_gradient_on_the_cpu(precision, text, shapes, options):
     assert ((dw - exact) ** 2).mean() ** 0.5 <= BOUNDS[precision] * (exact**2).mean() ** 0.5
 
 
-@pytest.mark.parametrize("precision", ["fp32_split", "fp16", "bf16"])
+@pytest.mark.parametrize("precision", DTYPES)
 def test_compiles_without_spills(precision):
-    for variant in VARIANTS[2 if precision == "fp32_split" else 1]:
+    parts = 2 if precision == "fp32_split" else 1
+    shapes = [*product(VARIANTS[parts], ["sm_90a"]), *product(MMA_VARIANTS[parts], ["sm_80"])]
+    for variant, arch in shapes:
         text = source(Tile(3, 6), "best", precision, DTYPES[precision], variant)
-        resources = nvrtc.compile_cubin(text, "sm_90a").resources
+        resources = nvrtc.compile_cubin(text, arch).resources
         assert len(resources) == 3
         assert all(r.spills == 0 for r in resources.values()), (variant, resources)
+
+
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
+def test_mma_sync_has_the_bits_of_wgmma_on_the_cpu(precision):
+    problem = Problem.of((2, 5, 12, 70), (72, 3, 3, 70), padding=1)
+    parts = 2 if precision == "fp32_split" else 1
+    rng = np.random.default_rng(3)
+    x, dy = (rng.standard_normal(s).astype(DTYPES[precision])
+             for s in (problem.x_shape, problem.y_shape))  # fmt: skip
+    results = []
+    for variant in (MMA_VARIANTS[parts][0], replace(VARIANTS[parts][5], ks=32)):
+        plan = _plan(problem, "omega:8:3:6", precision, variant=variant)
+        plan = replace(plan, images=1, rows=3, segments=2, slice=plan.taps)
+        results.append(execute(plan, x, dy))
+    assert (results[0] == results[1]).all()
 
 
 def test_workspace_limit_is_kept_or_refused():
@@ -82,10 +100,16 @@ def test_workspace_limit_is_kept_or_refused():
         _plan(problem, None, "fp16", workspace_limit=1 << 10)
 
 
-def test_other_devices_are_refused():
+def test_other_devices_run_mma_sync_or_are_refused():
     problem = Problem.of((1, 8, 8, 8), (8, 3, 3, 8))
-    with pytest.raises(ValueError, match="compute capability"):
-        next(plans(problem, "backward_filter", datasheet("rtx4090"), None, "fp16", aligned=True))
+    for name in ("rtx4090", "rtx3090", "a5000"):
+        device = datasheet(name)
+        found = list(plans(problem, "backward_filter", device, None, "fp32_split", aligned=True))
+        assert found
+        assert all(not p.variant.wgmma for p in found)
+        assert all(max(p.shared().values()) <= device.shared_memory for p in found)
+    with pytest.raises(ValueError, match=r"8\.0 or later"):
+        next(plans(problem, "backward_filter", datasheet("v100"), None, "fp16", aligned=True))
 
 
 class Operands:
@@ -222,6 +246,27 @@ def test_dimensions_groups_chunks_slices_and_limits(precision) -> None:
         rows = max(1, chosen.rows // 2)
         cut = replace(chosen, images=max(1, problem.batch // 2), rows=rows, slice=chosen.taps)
         _check(problem, replace(cut, segments=2))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", DTYPES)
+def test_the_same_bits_call_after_call_and_on_mma_sync(precision) -> None:
+    cp = launch.cupy()
+    problem = Problem.of((8, 28, 28, 192), (160, 3, 3, 192), padding=1)
+    x, dy = Operands(problem, precision, 9).stored
+    parts = 2 if precision == "fp32_split" else 1
+    first: dict[int, Any] = {}  # by positions of a stage, which bound the segments
+    dw = cp.empty(problem.w_shape, "float32")
+    for variant in (*VARIANTS[parts], *MMA_VARIANTS[parts]):
+        (base,) = _every(problem, "omega:8:3:6", precision, variant=variant, out_dtype="float32")
+        plan = replace(base, images=4, rows=14, segments=2, slice=base.taps)
+        kernels = launch.load(plan.source(), str(variant), plan.shared(), 0)
+        workspace = cp.full(plan.workspace, 0xFF, "uint8")
+        for _ in range(100):
+            dw.fill(cp.nan)
+            views = _view(x, 4), _view(dy, 4), _view(dw, 5)
+            plan.launch(kernels, *views, workspace.data.ptr, 0)
+            assert bool((dw == first.setdefault(variant.ks, dw.copy())).all()), variant
 
 
 @pytest.mark.gpu

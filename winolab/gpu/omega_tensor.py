@@ -8,12 +8,14 @@ from dataclasses import replace
 from itertools import product
 
 from winolab.device import Device
-from winolab.gpu.omega_tensor_launch import DTYPES, SIZES, VARIANTS, OmegaTensorPlan, Variant
+from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
+from winolab.gpu.omega_tensor_launch import DTYPES, SIZES, OmegaTensorPlan
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 
-ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
+WGMMA = (9, 0)  # has it, and no other compute capability
+OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 # Tiles by precision; any other tile with alpha up to 16 runs where an algorithm names it.
 ADMITTED = tuple(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9, 10) for r in range(2, a))
 # Of an H100, measured (see experiments/results): bytes a second from memory and from L2, tensor
@@ -42,20 +44,15 @@ def plans(
     """
     if variant is not None and not isinstance(variant, Variant):
         return
-    if device.compute_capability != ARCHITECTURE:
-        major, minor = device.compute_capability
-        raise ValueError(
-            f"{device.name} has compute capability {major}.{minor}; the Tensor Core kernels need "
-            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]}"
-        )
+    parts = 2 if precision == "fp32_split" else 1
+    shapes = (variant,) if variant else _shapes(device, parts)
     check(problem)
     points = algorithm.points if algorithm else "best"
     vectors = aligned and problem.in_channels % 2 == problem.out_channels % 2 == 0
     vectors = vectors and problem.groups == 1
-    parts = 2 if precision == "fp32_split" else 1
     found = False
     for tile in _tiles(problem, algorithm, precision):
-        for shape in (variant,) if variant else VARIANTS[parts]:
+        for shape in shapes:
             base = OmegaTensorPlan(
                 problem, tile, points, precision, out_dtype,
                 replace(shape, xvec=2 if vectors else 1), device, problem.batch,
@@ -70,6 +67,18 @@ def plans(
             f"no {precision} kernel on Tensor Cores stays within a workspace of "
             f"{workspace_limit} B; raise it, or use fp32"
         )
+
+
+def _shapes(device: Device, parts: int) -> list[Variant]:
+    """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
+    if device.compute_capability < OLDEST:
+        major, minor = device.compute_capability
+        raise ValueError(
+            f"{device.name} has compute capability {major}.{minor}; the Tensor Core kernels need "
+            f"{OLDEST[0]}.{OLDEST[1]} or later"
+        )
+    shapes = VARIANTS if device.compute_capability == WGMMA else MMA_VARIANTS
+    return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
 
 def _tiles(problem: Problem, algorithm: Algorithm | None, precision: str) -> Iterator[Tile]:

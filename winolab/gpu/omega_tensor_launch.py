@@ -15,6 +15,7 @@ from itertools import product
 from winolab.device import Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.omega_tensor_blocks import Variant
 from winolab.gpu.plan import three
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
@@ -47,52 +48,6 @@ FINISH_PARAMS = Layout(
     ("out_channels channels padded_out padded", INT),
     ("taps first_tap taps_height pieces taps_width segments", INT),
 )
-
-
-@dataclass(frozen=True)
-class Variant:
-    """The compile-time shape of the kernels: policies of omega_tensor.cuh, by its names."""
-
-    groups: int  # warpgroups that multiply
-    groups_m: int  # of them along the output channels
-    bn: int  # channels of a block
-    ks: int  # positions of a stage
-    stages: int
-    resident: int = 1  # blocks of a multiprocessor
-    xvec: int = 2  # elements of a load; 1 where channels or addresses are not aligned
-
-    @property
-    def bm(self) -> int:
-        """Output channels of a block."""
-        return 64 * self.groups_m
-
-    def shared_memory(self, parts: int) -> int:
-        """Bytes of the kernel's struct Shared."""
-        return self.stages * (parts * 2 * self.ks * (self.bm + self.bn) + 16)
-
-    def __str__(self) -> str:
-        return f"{self.bm}x{self.bn}x{self.ks} stages={self.stages} xvec={self.xvec}"
-
-
-# Block shapes by number of parts: 128 and 64 accumulators a thread, and what serves 64 channels.
-VARIANTS: dict[int, tuple[Variant, ...]] = {
-    1: (
-        Variant(2, 2, 256, 64, 4),
-        Variant(2, 1, 256, 64, 5),
-        Variant(2, 2, 128, 64, 6),
-        Variant(2, 2, 64, 64, 4, 2),
-        Variant(1, 1, 128, 64, 4, 2),
-        Variant(1, 1, 64, 64, 4, 3),
-    ),
-    2: (
-        Variant(2, 2, 256, 32, 4),
-        Variant(2, 1, 256, 32, 5),
-        Variant(2, 2, 128, 32, 6),
-        Variant(2, 2, 64, 32, 4, 2),
-        Variant(1, 1, 128, 32, 4, 2),
-        Variant(1, 1, 64, 32, 3, 4),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -351,7 +306,7 @@ class OmegaTensorPlan:
             int(chunk is not self.chunks[0]),
         )
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
-        kernels["winolab_omega_products"]((blocks, 1, 1), 128 * (self.variant.groups + 1), params)
+        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
 
     def _finish(self, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
         _, _, (_, taps_height, taps_width), _ = self.sizes
@@ -394,5 +349,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("pipeline", "tensor", "omega_transform", "omega_tensor"),
+        (
+            *("pipeline", "tensor", "omega_transform", "omega_items"),
+            "omega_tensor" if variant.wgmma else "omega_mma",
+        ),
     )

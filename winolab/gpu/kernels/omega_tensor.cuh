@@ -1,82 +1,20 @@
-// Ωα(n, r) on wgmma: every state s and filter tap (depth, row, piece of N columns) is a product
-// M[s] = Σ_k U[s][k] ⊗ V[s][k + shift] of what omega_transform.cuh wrote, over the positions k whose
-// rows of dy and x both exist. A block computes BM output channels × BN channels of one state, tap
-// and segment of the sum: bulk copies bring stages of KS positions, GROUPS warpgroups multiply.
-// FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS positions the partial sum is
-// added to the FP32 accumulators outside the Tensor Core, which truncates, times the two scales.
+// The products of Ωα(n, r) on wgmma: bulk copies bring stages of KS positions, GROUPS warpgroups
+// multiply. FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS positions the
+// partial sum is added to the FP32 accumulators outside the Tensor Core, which truncates, times the
+// two scales.
 
-struct GemmParams {
-  const unsigned short* u;
-  const unsigned short* v;
-  const float* u_scale;
-  const float* v_scale;
-  float* m;  // [segment][state][tap of the slice][outputs, padded][channels, padded]
-  long long u_positions, v_positions;
-  int u_blocks, v_blocks;  // of 64 channels
-  int tiles_m, tiles_n, taps, first_tap, taps_height, pieces, segments;
-  int pitch, depths, rows, out_depths, out_rows;
-  int depth_shift, row_shift;  // x row of dy row 0 and filter row 0 in this chunk
-  int accumulate;              // m holds sums of earlier chunks
-};
-
-constexpr int BM = 64 * GROUPS_M, GROUPS_N = GROUPS / GROUPS_M;
-constexpr int WN = BN / GROUPS_N;  // columns of a warpgroup
 constexpr int PART_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a partial sum
-constexpr int BLOCK = KS * 64;                             // values of 64 channels of a stage
 constexpr int THREADS = 128 * (GROUPS + 1);
 // One warpgroup only starts copies: its registers go to those that multiply.
 // A block has what it was launched with; more would wait for ever.
 constexpr int PRODUCER_REGISTERS = 24, LAUNCHED = 512 / RESIDENT / (GROUPS + 1) / 8 * 8;
 constexpr int SPARED = (LAUNCHED * (GROUPS + 1) - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = SPARED < 240 ? SPARED : 240;
-static_assert(GROUPS % GROUPS_M == 0 && WN % 64 == 0 && KS % 16 == 0, "tile shape");
 
 struct Shared {
   unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
   unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
   unsigned long long full[STAGES], empty[STAGES];
-};
-
-// What a block works on, and where its positions begin.
-struct Item {
-  int tile_n, tile_m, tap, state, segment, piece, steps_depth, length, begin, end;
-  long long u, v;              // first positions in the first depth
-  long long u_depth, v_depth;  // positions of a depth
-  __device__ __forceinline__ Item(const GemmParams& p, int index) {
-    tile_n = index % p.tiles_n;
-    index /= p.tiles_n;
-    tile_m = index % p.tiles_m;
-    index /= p.tiles_m;
-    tap = index % p.taps;
-    index /= p.taps;
-    state = index % ALPHA;
-    segment = index / ALPHA;
-    int at = p.first_tap + tap;
-    piece = at % p.pieces;
-    at /= p.pieces;
-    const int row_shift = at % p.taps_height + p.row_shift;
-    const int depth_shift = at / p.taps_height + p.depth_shift;
-    const int row = max(0, -row_shift), row_end = min(p.out_rows, p.rows - row_shift);
-    const int depth = max(0, -depth_shift), depth_end = min(p.out_depths, p.depths - depth_shift);
-    length = max(0, row_end - row) * p.pitch;
-    steps_depth = (length + KS - 1) / KS;
-    const long long steps = (long long)max(0, depth_end - depth) * steps_depth;
-    begin = (int)(steps * segment / p.segments);
-    end = (int)(steps * (segment + 1) / p.segments);
-    u_depth = (long long)p.out_rows * p.pitch;
-    v_depth = (long long)p.rows * p.pitch;
-    u = depth * u_depth + row * p.pitch;
-    v = (depth + depth_shift) * v_depth + (row + row_shift) * p.pitch;
-  }
-  // Positions of a step: its offset in the depth, and how many.
-  __device__ __forceinline__ int offset(int step) const { return step % steps_depth * KS; }
-  __device__ __forceinline__ int count(int step) const { return min(KS, length - offset(step)); }
-  __device__ __forceinline__ long long u_at(int step) const {
-    return u + step / steps_depth * u_depth + offset(step);
-  }
-  __device__ __forceinline__ long long v_at(int step) const {
-    return v + step / steps_depth * v_depth + offset(step);
-  }
 };
 
 struct Pipe {

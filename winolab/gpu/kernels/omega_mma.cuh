@@ -1,0 +1,149 @@
+// The products of Ωα(n, r) on mma.sync, for GPUs without wgmma: asynchronous copies bring stages of
+// KS positions, GROUPS times four warps multiply, each 32 × WN / 2 of its group's 64 × WN channels.
+// Sums and scales of FP32 data (PARTS = 2) are those of omega_tensor.cuh.
+
+constexpr int THREADS = 128 * GROUPS;
+constexpr int COLUMNS = WN / 2;  // of a warp
+constexpr int TILES = COLUMNS / 8;
+static_assert(COLUMNS <= 64, "one scale a warp");
+
+struct Shared {
+  unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
+  unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
+};
+
+// Starts the copies of one step; past the last one, none.
+__device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const Item& item,
+                                      int step, int stage) {
+  if (step < item.end) {
+    const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
+    const int pieces = item.count(step) * 8;  // of 16 bytes, in 64 channels
+    const unsigned short* u = p.u + item.u_at(step) * 64 +
+                              ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
+    const unsigned short* v = p.v + item.v_at(step) * 64 +
+                              (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
+                               item.tile_n * (BN / 64)) * v_stride;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+#pragma unroll
+      for (int b = 0; b < BM / 64; ++b)
+        for (int i = threadIdx.x; i < pieces; i += THREADS)
+          copy_async<16>(shared.u[stage][part][b] + i * 8,
+                         u + (part * ALPHA * p.u_blocks + b) * u_stride + i * 8, true);
+#pragma unroll
+      for (int b = 0; b < BN / 64; ++b)
+        for (int i = threadIdx.x; i < pieces; i += THREADS)
+          copy_async<16>(shared.v[stage][part][b] + i * 8,
+                         v + (part * ALPHA * p.v_blocks + b) * v_stride + i * 8, true);
+    }
+  }
+  copy_async_commit();
+}
+
+// Where a lane finds its row of four 8 × 8 matrices: 16 positions from k on × 16 channels.
+// CHANNELS_FIRST: the second matrix has the next channels, else the next positions.
+template <bool CHANNELS_FIRST>
+__device__ __forceinline__ const unsigned short* matrices(const unsigned short* block, int k,
+                                                          int channel) {
+  const int lane = threadIdx.x % 32, low = lane / 8 % 2, high = lane / 16;
+  const int row = k + lane % 8 + 8 * (CHANNELS_FIRST ? high : low);
+  const int unit = channel / 8 + (CHANNELS_FIRST ? low : high);
+  return block + unit / 8 * BLOCK + row * 64 + ((unit % 8) ^ (row % 8)) * 8;
+}
+
+// sum += A B over 16 positions of a stage; with two parts, the small products first.
+__device__ __forceinline__ void multiply(const Shared& shared, int stage, int k, int row, int column,
+                                         float (&sum)[2][TILES][4]) {
+  unsigned a[PARTS][2][4];
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      load_matrices<true>(a[part][i], matrices<true>(shared.u[stage][part][0], k, row + 16 * i));
+#pragma unroll
+  for (int j = 0; j < TILES; j += 2) {
+    unsigned b[PARTS][4];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part)
+      load_matrices<true>(b[part], matrices<false>(shared.v[stage][part][0], k, column + 8 * j));
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const unsigned high[2] = {b[0][2 * c], b[0][2 * c + 1]};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if constexpr (PARTS == 2) {
+          const unsigned low[2] = {b[1][2 * c], b[1][2 * c + 1]};
+          mma<BF16>(sum[i][j + c], a[1][i], high);
+          mma<BF16>(sum[i][j + c], a[0][i], low);
+        }
+        mma<BF16>(sum[i][j + c], a[0][i], high);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, const Item& item) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int row = group % GROUPS_M * 64 + warp % 2 * 32;  // in the block
+  const int column = group / GROUPS_M * WN + warp / 2 * COLUMNS;
+  const int padded = p.tiles_n * BN;
+  float* m = p.m + (((long long)item.segment * ALPHA + item.state) * p.taps + item.tap) *
+                       ((long long)p.tiles_m * BM * padded) +
+             (long long)(item.tile_m * BM + row + lane / 4) * padded + item.tile_n * BN + column +
+             lane % 4 * 2;
+  float acc[2][TILES][4] = {};
+  if (p.accumulate) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < TILES; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          acc[i][j][e] = m[(16 * i + e / 2 * 8) * padded + 8 * j + e % 2];
+  }
+  const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
+  const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + row / 64) * u_blocks_k;
+  const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks + item.tile_n * (BN / 64) +
+                                      column / 64) * v_blocks_k;
+  for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, item, item.begin + s, s);
+  int stage = 0;
+  for (int step = item.begin; step < item.end; ++step) {
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    bring(p, shared, item, step + STAGES - 1, stage ? stage - 1 : STAGES - 1);
+    if constexpr (PARTS == 1) {
+#pragma unroll
+      for (int k = 0; k < KS; k += 16)
+        if (k < item.count(step)) multiply(shared, stage, k, row, column, acc);
+    } else {
+      const float scale = __fmul_rn(__ldg(u_scale + item.u_at(step) / KS),
+                                    __ldg(v_scale + item.v_at(step) / KS));
+      float sum[2][TILES][4] = {};
+#pragma unroll
+      for (int k = 0; k < KS; k += 16) multiply(shared, stage, k, row, column, sum);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < TILES; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            acc[i][j][e] = __fmaf_rn(sum[i][j][e], scale, acc[i][j][e]);
+    }
+    if (++stage == STAGES) stage = 0;
+  }
+  copy_async_wait<0>();
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; e += 2)
+        *reinterpret_cast<float2*>(m + (16 * i + e / 2 * 8) * padded + 8 * j) =
+            make_float2(acc[i][j][e], acc[i][j][e + 1]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    winolab_omega_products(const __grid_constant__ GemmParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  compute(p, *reinterpret_cast<Shared*>(memory), Item(p, blockIdx.x));
+}

@@ -1,0 +1,72 @@
+"""Block shapes of the products of Ωα(n,r) on Tensor Cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernels: policies of omega_tensor.cuh, by its names."""
+
+    groups: int  # warpgroups that multiply
+    groups_m: int  # of them along the output channels
+    bn: int  # channels of a block
+    ks: int  # positions of a stage
+    stages: int
+    resident: int = 1  # blocks of a multiprocessor
+    xvec: int = 2  # elements of a load; 1 where channels or addresses are not aligned
+    wgmma: int = 1  # or mma.sync: kernels/omega_mma.cuh
+
+    @property
+    def bm(self) -> int:
+        """Output channels of a block."""
+        return 64 * self.groups_m
+
+    def shared_memory(self, parts: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        barriers = 16 if self.wgmma else 0
+        return self.stages * (parts * 2 * self.ks * (self.bm + self.bn) + barriers)
+
+    @property
+    def threads(self) -> int:
+        """Of a block of the products: on wgmma, a warpgroup more brings the operands."""
+        return 128 * (self.groups + self.wgmma)
+
+    def __str__(self) -> str:
+        unit = "" if self.wgmma else " mma.sync"
+        return f"{self.bm}x{self.bn}x{self.ks} stages={self.stages} xvec={self.xvec}{unit}"
+
+
+# Block shapes by number of parts: 128 and 64 accumulators a thread, and what serves 64 channels.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (
+        Variant(2, 2, 256, 64, 4),
+        Variant(2, 1, 256, 64, 5),
+        Variant(2, 2, 128, 64, 6),
+        Variant(2, 2, 64, 64, 4, 2),
+        Variant(1, 1, 128, 64, 4, 2),
+        Variant(1, 1, 64, 64, 4, 3),
+    ),
+    2: (
+        Variant(2, 2, 256, 32, 4),
+        Variant(2, 1, 256, 32, 5),
+        Variant(2, 2, 128, 32, 6),
+        Variant(2, 2, 64, 32, 4, 2),
+        Variant(1, 1, 128, 32, 4, 2),
+        Variant(1, 1, 64, 32, 3, 4),
+    ),
+}
+# The same on mma.sync, in the 99 KB that a block has on compute capability 8.6 and 8.9.
+MMA_VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (
+        Variant(2, 2, 128, 32, 5, wgmma=0),
+        Variant(2, 2, 64, 32, 4, 2, wgmma=0),
+        Variant(1, 1, 64, 32, 4, 3, wgmma=0),
+    ),
+    2: (
+        Variant(2, 2, 128, 32, 3, wgmma=0),
+        Variant(2, 2, 64, 32, 3, wgmma=0),
+        Variant(1, 1, 64, 32, 3, 2, wgmma=0),
+    ),
+}
