@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +29,36 @@ def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     launch.cupy.cache_clear()
     with pytest.raises(RuntimeError, match="pip install cupy"):
+        launch.cupy()
+    launch.cupy.cache_clear()
+
+
+class CUDARuntimeError(RuntimeError):
+    """CuPy's."""
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (0, "no GPU: CuPy counts 0 CUDA devices"),
+        ("cudaErrorNoDevice: no CUDA-capable device is detected", "finds no usable GPU"),
+        (
+            "cudaErrorInsufficientDriver: CUDA driver version is insufficient",
+            r"CuPy 14\.0 .* is the driver at least as new as CuPy's CUDA\?",
+        ),
+    ],
+)
+def test_without_a_gpu_or_with_another_driver_it_says_so(monkeypatch, found, message) -> None:
+    def count():
+        if isinstance(found, str):
+            raise CUDARuntimeError(found)
+        return found
+
+    runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
+    fake = SimpleNamespace(__version__="14.0", cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    launch.cupy.cache_clear()
+    with pytest.raises(RuntimeError, match=message):
         launch.cupy()
     launch.cupy.cache_clear()
 
