@@ -1,8 +1,9 @@
 """Im2col-Winograd's Table 3 and Figure 10 from the CUDA kernels: ``python -m
 experiments.gpu_errors``. Rows replace experiments/results/gpu_errors.jsonl.
 
-The paper's shapes, inputs and filters uniform on [1, 2), against FP64 on the GPU, with the papers'
-points and with the best, beside cuDNN's GEMM without and with TF32.
+The paper's shapes, inputs and filters uniform on [1, 2), with the papers' points and with the best,
+beside cuDNN's GEMM without and with TF32; and, on the shapes of LISTS, data that is not uniform.
+Every batch is computed whole, as it is planned, and some of its images are held against FP64.
 """
 
 from __future__ import annotations
@@ -18,79 +19,125 @@ import typer
 from experiments.facts import ROOT
 from experiments.im2col_winograd import FIGURE_CHANNELS
 from experiments.outputs import BINS
+from experiments.throughput import compile_all
 from winolab import bench
 from winolab.gpu import launch, oracle
-from winolab.gpu.contenders import Arrays, Contender, judges, ours
-from winolab.layers import TABLE3_CHANNELS, Layer, grid
+from winolab.gpu.compare import free
+from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours
+from winolab.gpu.plan import Plan
+from winolab.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.nouns import gamma
 
 RESULTS = ROOT / "experiments" / "results" / "gpu_errors.jsonl"
 GEMM = "IMPLICIT_PRECOMP_GEMM"
-FLOP = 2e10  # of the images that are computed
+FLOP = 2e10  # of the images that are held against FP64
+LISTS = ("dragon", "resnet")
+WIDE = 20  # binades of the inputs' factors, as winolab.measure has them
+Row = dict[str, Any]
 
 
-def few(layer: Layer) -> Layer:
-    """The layer with as many images as FLOP allows, at least one: each is as exact as another."""
-    work = 2 * layer.problem.macs
-    return replace(layer, batch=max(1, min(layer.batch, int(FLOP * layer.batch / work))))
+def images(layer: Layer) -> list[int]:
+    """Images, at least one, of FLOP operations if convolved directly, spread over the batch."""
+    count = max(1, min(layer.batch, int(FLOP * layer.batch / (2 * layer.problem.macs))))
+    return [i * layer.batch // count for i in range(count)]
 
 
-def contenders(layer: Layer) -> Iterator[tuple[str, Contender]]:
-    """Points and kernel: Γ with both sets of points in every FP32 precision, and cuDNN's GEMM."""
-    seen = set()
+def plans(layer: Layer) -> dict[Plan, bool]:
+    """Γ of the layer's kernel with both sets of points, in every FP32 precision."""
     alpha, n, r = layer.kernel or (0, 0, 0)
+    found = {}
     for points in ("paper", "best"):
         algorithm = gamma(alpha, n, r, points=points)
-        for one in ours("forward", layer.problem, "fp32", algorithm):
-            if one.labels["kernel"] == bench.kernel_name(layer) and one.name not in seen:
-                seen.add(one.name)
-                yield one.labels["points"], one
+        found |= candidates("forward", layer.problem, "fp32", algorithm)
+    return {plan: False for plan in found if plan.kernel == bench.kernel_name(layer)}
+
+
+def contenders(layer: Layer) -> Iterator[Contender]:
+    """Our kernels, and cuDNN's GEMM."""
+    yield from ours(plans(layer))
     for judge in judges("forward", layer.problem, "fp32", layouts=("NHWC",)):
         if isinstance(judge, Contender) and judge.labels["kernel"] == GEMM:
-            yield "", judge
+            yield judge
 
 
-def measured(layer: Layer) -> Iterator[dict[str, Any]]:
+def fill(arrays: Arrays, data: str) -> None:
+    """Inputs and filters on [1, 2) ("u12"), or of winolab.measure's "relu" and "wide"."""
+    cp = launch.cupy()
+    if data == "u12":
+        arrays.fill(1, 2)
+        return
+    rng = cp.random.default_rng(0)
+    x, w = (rng.standard_normal(shape, dtype="float32") for shape in arrays.shapes[:2])
+    if data == "relu":
+        x = cp.maximum(x, 0)
+    else:
+        x *= 2.0 ** -rng.uniform(0, WIDE, x.shape).astype("float32")
+    arrays.assign(x, w)
+
+
+def measured(layer: Layer, data: str = "u12") -> Iterator[Row]:
     """A row a contender."""
     cp = launch.cupy()
-    small = few(layer)
-    problem = small.problem
+    problem, some = layer.problem, images(layer)
     arrays = Arrays("forward", problem, "fp32")
-    arrays.fill(1, 2)
+    fill(arrays, data)
     x, w = arrays.operands["NHWC"]
-    exact = oracle.fp64("forward", problem, x, w)
+    exact = oracle.fp64("forward", replace(problem, batch=len(some)), x[some], w)
     edges = cp.asarray(BINS)
-    for points, one in contenders(small):
+    for one in contenders(layer):
         workspace = cp.empty(one.workspace or 0, "uint8")
         arrays.poison()
         one.run(arrays, workspace.data.ptr)
-        relative = abs(arrays.result(one.order).astype("float64") - exact) / abs(exact)
+        result = arrays.result(one.order)[some].astype("float64")
         row = {
             "kernel_of": bench.kernel_name(layer),
             "shape": str(layer),
             "channels": layer.channels,
-            "images": small.batch,
-            "points": points,
+            "images": len(some),
+            "data": data,
+            "points": one.labels.get("points", ""),
+            "plan": one.labels.get("plan", ""),
             **{name: one.labels[name] for name in ("method", "kernel", "products")},
-            "mare": float(relative.mean()),
-            "max_relative": float(relative.max()),
+            "relative_rms": oracle.relative_rms(result, exact),
         }
-        if layer.kernel and layer.kernel[0] == 16 and layer.channels in FIGURE_CHANNELS:
-            decades = cp.log10(cp.clip(relative, 10.0 ** BINS[0], 1.0))
-            row["histogram"] = cp.histogram(decades, edges)[0].tolist()
+        if data == "u12":
+            relative = abs(result - exact) / abs(exact)
+            row |= {"mare": float(relative.mean()), "max_relative": float(relative.max())}
+            if layer.kernel and layer.kernel[0] == 16 and layer.channels in FIGURE_CHANNELS:
+                decades = cp.log10(cp.clip(relative, 10.0 ** BINS[0], 1.0))
+                row["histogram"] = cp.histogram(decades, edges)[0].tolist()
         yield row
+    free()
 
 
-def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:
+def todo() -> Iterator[tuple[Layer, str]]:
+    """Layers and their data."""
+    for layer in grid(TABLE3_CHANNELS):
+        yield layer, "u12"
+    for name in LISTS:
+        for layer in LAYERS[name]:
+            yield from ((layer, data) for data in ("relu", "wide"))
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    compile_only: Annotated[
+        bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
+    ] = False,
+) -> None:
     """Measure all shapes of Table 3 on this GPU."""
     bench.ready()
+    if compile_only:
+        print(f"{compile_all(plan for layer, _ in todo() for plan in plans(layer))} kernels")
+        return
     machine = bench.context()
     with output.open("w") as file:
-        for layer in grid(TABLE3_CHANNELS):
-            for row in measured(layer):
+        for layer, data in todo():
+            for row in measured(layer, data):
                 file.write(json.dumps({**row, **machine}) + "\n")
-                print(row["shape"], row["kernel"], row["products"], row["points"],
-                      f"{row['mare']:.2e}", flush=True)  # fmt: skip
+                error = f"{row.get('mare', row['relative_rms']):.2e}"
+                print(row["shape"], data, row["kernel"], row["products"], row["points"], error,
+                      flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

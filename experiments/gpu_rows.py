@@ -44,18 +44,23 @@ class Measured:
     @cached_property
     def ffma(self) -> Row | None:
         """Ours on FFMA, the kernel that the list names where it names one."""
+        return self.of_products("fp32")
+
+    def of_products(self, products: str, prepared: bool = False) -> Row | None:
+        """Ours with these products; FFMA: the kernel that the list names where it names one."""
         return self.fastest(
             lambda r: (
                 r["method"] == "winolab"
-                and r["products"] == "fp32"
-                and self.kernel_of in (None, r["kernel"])
+                and r["products"] == products
+                and r.get("prepared", False) == prepared
+                and (products != "fp32" or self.kernel_of in (None, r["kernel"]))
             )
         )
 
     @cached_property
     def split(self) -> Row | None:
         """Ours with products of split parts on Tensor Cores."""
-        return self.fastest(lambda r: r["method"] == "winolab" and r["products"] == "fp32_split")
+        return self.of_products("fp32_split")
 
     @cached_property
     def ours(self) -> Row | None:
@@ -65,7 +70,7 @@ class Measured:
     @cached_property
     def ours_any(self) -> Row | None:
         """The fastest of ours, whatever its error."""
-        return self.fastest(lambda r: r["method"] == "winolab")
+        return self.fastest(lambda r: r["method"] == "winolab" and not r.get("prepared"))
 
     def cudnn(self, *kernels: str, **labels: Any) -> Row | None:
         """cuDNN's fastest of these algorithms (all, where none is named), TF32 forbidden."""

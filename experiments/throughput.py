@@ -1,8 +1,9 @@
 """How fast and how exact the CUDA kernels are beside cuDNN's and PyTorch's, in one run.
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
-experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order; a case whose
-rows are there, in all the precisions that the kernels have, does not run again. What a row says,
+experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
+last rows measured the source that the planner chooses now does not run again; older rows of a case
+that ran again are dropped at the end. WINOLAB_COMMIT names the commit. What a row says,
 ``winolab.gpu.compare.compare`` says.
 """
 
@@ -12,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -27,11 +28,12 @@ from winolab import bench
 from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
-from winolab.gpu.contenders import candidates
+from winolab.gpu.contenders import candidates, digest
 from winolab.gpu.plan import Plan
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 20  # seconds that a case may take before the run is given up
+GUESS = 2.0  # seconds that a case takes where none of its kind was measured
 
 
 def main(
@@ -45,76 +47,113 @@ def main(
     """Measure what is not yet in the file on this GPU."""
     end = time.monotonic() + seconds
     bench.ready()
-    todo = list(cases(lists))
+    before = latest(stored(output))
+    done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
+    todo = [
+        (case, plans, digests)
+        for case, plans, digests in planned(cases(lists))
+        if case.key not in done or not digests <= done[case.key]
+    ]
+    print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
     if compile_only:
-        print(f"{compile_all(p for case in todo for p in kernels(case))} kernels", flush=True)
+        print(f"{compile_all(plan for _, plans, _ in todo for plan in plans)} kernels", flush=True)
         return
-    done: dict[tuple, set[str]] = {}
-    for row in stored(output):
-        if row["method"] in ("winolab", "failed"):
-            done.setdefault(tuple(row["case"]), set()).add(row.get("products", "failed"))
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="seconds")}
     with output.open("a") as file:
-        for case in todo:
-            ours = {plan.precision for plan in kernels(case)}
-            known = done.get(case.key, set())
-            if ours <= known or "failed" in known:
-                continue
+        for case, plans, digests in todo:
             if time.monotonic() > end:
                 break
-            rows = measured(case, file)
             labels = {
                 "list": case.list,
                 "case": case.key,
                 "kernel_of": bench.kernel_name(case.layer),
+                **machine,
             }
-            file.writelines(json.dumps({**labels, **row, **machine}) + "\n" for row in rows)
+            rows = measured(case, plans, {**labels, "sources": sorted(digests)}, file)
+            file.writelines(json.dumps({**labels, **row}) + "\n" for row in rows)
             file.flush()
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
+    last = latest(stored(output))
+    output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
 
 
-def kernels(case: Case) -> dict[Plan, bool]:
-    """Our plans for a case, none where no kernel runs it."""
+def latest(rows: Iterable[bench.Row]) -> list[list[bench.Row]]:
+    """The rows of each case's last run, cases in the order of their first."""
+    found: dict[tuple, list[bench.Row]] = {}
+    for row in sorted(rows, key=lambda row: row.get("run", "")):
+        mine = found.setdefault(tuple(row["case"]), [])
+        if mine and mine[0].get("run") != row.get("run"):
+            mine.clear()
+        mine.append(row)
+    return list(found.values())
+
+
+def sources(rows: Iterable[bench.Row]) -> set[str]:
+    """Digests of our kernels that these rows measured, or that failed."""
+    return {name for row in rows for name in (row.get("source"), *row.get("sources", ())) if name}
+
+
+def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> list[str]:
+    """Seconds that cases may take, by list, from what they or others of their kind took."""
+    took = {tuple(mine[0]["case"]): mine[0].get("took_s", GUESS) for mine in before}
+    kinds: dict[tuple, list[float]] = {}
+    for key, seconds in took.items():
+        kinds.setdefault(key[1:], []).append(seconds)
+    lines: dict[tuple, list[float]] = {}
+    for case in todo:
+        alike = kinds.get(case.key[1:], [GUESS])
+        seconds = took.get(case.key, sum(alike) / len(alike))
+        lines.setdefault((case.list, case.direction, case.group), []).append(seconds)
+    total = sum(map(sum, lines.values()))
+    return [
+        *(f"{' '.join(key)}: {len(mine)} cases, about {sum(mine):.0f} s"
+          for key, mine in lines.items()),
+        f"{len(todo)} cases, about {total:.0f} s",
+    ]  # fmt: skip
+
+
+def planned(todo: Iterable[Case]) -> Iterator[tuple[Case, dict[Plan, bool], set[str]]]:
+    """Every case with our plans for it and the digests of their sources; planned on all cores."""
+    every = list(todo)
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+        yield from zip(
+            every, *zip(*pool.map(_planned, every, chunksize=4), strict=True), strict=True
+        )
+
+
+def _planned(case: Case) -> tuple[dict[Plan, bool], set[str]]:
     algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
-    return candidates(case.direction, case.layer.problem, case.group, algorithm)
+    plans = candidates(case.direction, case.layer.problem, case.group, algorithm)
+    return plans, {digest(plan) for plan in plans}
 
 
-def measured(case: Case, file) -> list[bench.Row]:
+def measured(case: Case, plans: dict[Plan, bool], labels: bench.Row, file) -> list[bench.Row]:
     """The case's rows; one that says why where it fails, also where it never comes back."""
     started = time.monotonic()
 
-    def give_up() -> None:
-        file.write(json.dumps(_failed(case, f"no result in {PATIENCE} s")) + "\n")
+    def failed(reason: str) -> bench.Row:
+        common = {"direction": case.direction, "precision": case.group}
+        return {**labels, "method": "failed", **common, "reason": reason}
+
+    def give_up(reason: str) -> None:
+        file.write(json.dumps(failed(reason)) + "\n")
         file.flush()
         os._exit(3)
 
-    watch = threading.Timer(PATIENCE, give_up)
+    watch = threading.Timer(PATIENCE, give_up, [f"no result in {PATIENCE} s"])
     watch.start()
     try:
-        algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
-        rows = compare(case.direction, case.layer.problem, case.group, algorithm, case.effort)
+        problem = case.layer.problem
+        rows = compare(case.direction, problem, case.group, effort=case.effort, plans=plans)
         free()
     except Exception as error:
         if "illegal" in str(error) or "launch failure" in str(error):  # the device is lost
-            file.write(json.dumps(_failed(case, str(error))) + "\n")
-            file.flush()
-            os._exit(3)
-        rows = [_failed(case, f"{type(error).__name__}: {error}")]
+            give_up(str(error))
+        rows = [failed(f"{type(error).__name__}: {error}")]
     finally:
         watch.cancel()
     took = round(time.monotonic() - started, 2)
     return [{**row, "took_s": took} for row in rows]
-
-
-def _failed(case: Case, reason: str) -> bench.Row:
-    return {
-        "list": case.list,
-        "case": case.key,
-        "method": "failed",
-        "direction": case.direction,
-        "precision": case.group,
-        "reason": reason,
-    }
 
 
 def summary(case: Case, rows: Sequence[bench.Row]) -> str:

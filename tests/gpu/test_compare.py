@@ -97,7 +97,7 @@ def test_rows_of_a_case(host, monkeypatch, direction: str) -> None:
     monkeypatch.setattr(compare, "ours", lambda *_: mine)
     monkeypatch.setattr(compare, "judges", lambda *_, **__: theirs)
     monkeypatch.setattr(compare, "frameworks", lambda *_: [])
-    *rows, refused = compare.compare(direction, PROBLEM, effort=compare.Effort(rounds=3))
+    *rows, refused = compare.compare(direction, PROBLEM, effort=compare.Effort(rounds=3), plans={})
     assert [row["layout"] for row in rows] == ["NHWC", "NCHW", "NHWC"]
     assert [row["rounds"] for row in rows] == [3, 3, 1]
     assert abs(rows[0]["relative_rms_u11"] / 1e-6 - 1) < 0.1

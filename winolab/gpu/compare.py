@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.gpu import launch, oracle
-from winolab.gpu.contenders import Arrays, Contender, frameworks, judges, ours
+from winolab.gpu.contenders import Arrays, Contender, candidates, frameworks, judges, ours
+from winolab.gpu.plan import Plan
 from winolab.gpu.timing import FLUSH, Times, interleave
 from winolab.nouns import Algorithm, Problem
 
@@ -23,12 +24,16 @@ SGEMM = 8192
 
 @dataclass(frozen=True)
 class Effort:
-    """How much time a case gets."""
+    """How much time a case gets.
+
+    ``tf32``: all of cuDNN's algorithms with TF32 allowed too, and not only the frugal ones;
+    ``prepared``: our kernels with their filter transformed before, too.
+    """
 
     rounds: int = 7
     torch: bool = True
-    cudnn_errors: bool = True
-    maths: tuple[str, ...] = ("fma", "default")
+    tf32: bool = True
+    prepared: bool = False
 
 
 def compare(
@@ -37,8 +42,11 @@ def compare(
     group: str = "fp32",
     algorithm: Algorithm | None = None,
     effort: Effort = Effort(),
+    plans: Mapping[Plan, bool] | None = None,
 ) -> list[Row]:
     """One row a contender, on GPU 0, and one that lists what cuDNN refused.
+
+    ``plans`` are ours, by default those of ``contenders.candidates``.
 
     A row's times are quartiles in microseconds, ``cold_us`` with the L2 cache overwritten before a
     call and ``warm_us`` right after another call; ``rounds`` is 1 for who was hopelessly slow.
@@ -46,7 +54,9 @@ def compare(
     on U[-1, 1), ``mare_u12`` on U[1, 2) or, WinRS's data for filter gradients, ``mare_u01`` on
     U[0, 1), against FP64 sums of the same rounded data.
     """
-    contenders, refused = _contenders(direction, problem, group, algorithm, effort)
+    if plans is None:
+        plans = candidates(direction, problem, group, algorithm)
+    contenders, refused = _contenders(direction, problem, group, plans, effort)
     arrays = Arrays(direction, problem, group)
     contenders, too_large = _that_fit(contenders)
     workspace = launch.cupy().empty(max((c.workspace or 0 for c in contenders), default=0), "uint8")
@@ -56,7 +66,7 @@ def compare(
     contenders = [c for c in contenders if c.name not in failed]
     calls = {c.name: calls[c.name] for c in contenders}
     times = _times(contenders, calls, effort)
-    errors = _errors(direction, problem, arrays, contenders, calls, effort)
+    errors = _errors(direction, problem, arrays, contenders, calls)
     common = {
         "input": "x".join(map(str, problem.x_shape)),
         "filter": "x".join(map(str, problem.w_shape)),
@@ -81,12 +91,13 @@ def compare(
     return rows
 
 
-def _contenders(direction, problem, group, algorithm, effort: Effort):
-    found = list(ours(direction, problem, group, algorithm))
+def _contenders(direction, problem, group, plans, effort: Effort):
+    found = list(ours(plans, 0, effort.prepared))
     refused: dict[str, str] = {}
-    for judge in judges(direction, problem, group, maths=effort.maths):
+    for judge in judges(direction, problem, group):
         if isinstance(judge, Contender):
-            found.append(judge)
+            if effort.tf32 or judge.labels["frugal"] or judge.labels["products"] == group:
+                found.append(judge)
         else:
             name, _, status = str(judge).partition(": ")
             refused[name] = status
@@ -149,11 +160,10 @@ def _kind(contender: Contender) -> tuple:
     return labels["method"], labels["products"], labels.get("frugal")
 
 
-def _errors(direction, problem, arrays: Arrays, contenders, calls, effort) -> dict[str, Row]:
+def _errors(direction, problem, arrays: Arrays, contenders, calls) -> dict[str, Row]:
     """Both errors of everybody, on as many images as SAMPLE allows (a filter's gradient: all)."""
-    chosen = [c for c in contenders if effort.cudnn_errors or c.labels["method"] == "winolab"]
-    found: dict[str, Row] = {c.name: {} for c in chosen}
-    if not chosen:
+    found: dict[str, Row] = {c.name: {} for c in contenders}
+    if not contenders:
         return found
     gradient = direction == "backward_filter"
     least = min(problem.batch, int(SAMPLE * problem.batch / max(1, 2 * problem.macs)))
@@ -167,7 +177,7 @@ def _errors(direction, problem, arrays: Arrays, contenders, calls, effort) -> di
         arrays.fill(low, high, scale=_scale(arrays.group, gradient))
         first, second = (arrays.values(a) for a in arrays.operands["NHWC"])
         exact = oracle.fp64(direction, few, first[: few.batch], second)
-        for c in chosen:
+        for c in contenders:
             arrays.poison()
             returned = calls[c.name]()
             result = arrays.result(c.order) if returned is None else _numbers(returned)

@@ -7,10 +7,11 @@ All compute the same problem from the same data. A group of precisions shares it
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any
 
@@ -43,6 +44,7 @@ class Arrays:
     def __init__(self, direction: str, problem: Problem, group: str) -> None:
         cp = launch.cupy()
         self.shapes, self.group = shapes(direction, problem), group
+        self.filled = 0  # how often: a filter that was transformed before is out of date
         dtype = {"fp32": "float32", "fp16": "float16", "bf16": "int16"}[group]
         *operands, result = self.shapes
         self.operands = {
@@ -54,16 +56,23 @@ class Arrays:
 
     def fill(self, low: float, high: float, seed: int = 0, scale: float = 1.0) -> None:
         """Operands uniform on [low, high), the second times ``scale``, rounded to their type."""
-        cp = launch.cupy()
-        rng = cp.random.default_rng(seed)
+        rng = launch.cupy().random.default_rng(seed)
+        drawn = []
         for i, shape in enumerate(self.shapes[:2]):
             values = rng.random(shape, dtype="float32")
             values *= high - low
             values += low
             values *= scale if i else 1.0
+            drawn.append(values)
+        self.assign(*drawn)
+
+    def assign(self, *operands: Any) -> None:
+        """Channels-last operands in FP32, rounded to their type."""
+        self.filled += 1
+        for i, values in enumerate(operands):
             last = _bits(values) if self.group == "bf16" else values
             self.operands["NHWC"][i][...] = last
-            self.operands["NCHW"][i][...] = cp.moveaxis(last, -1, 1)
+            self.operands["NCHW"][i][...] = launch.cupy().moveaxis(last, -1, 1)
 
     def poison(self) -> None:
         """Fill the result with NaN, whatever its type."""
@@ -125,34 +134,18 @@ def candidates(
     return found
 
 
-def ours(
-    direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
-) -> Iterator[Contender]:
-    """This package's kernels; ``chosen`` in a label marks what ``conv_*`` itself would run."""
-    for candidate, chosen in candidates(direction, problem, group, algorithm, index).items():
+def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:
+    """This package's kernels, of ``candidates``; ``chosen`` in a label is what they say.
+
+    With ``prepared``, once more those that can transform their filter before, with it transformed.
+    """
+    for candidate, chosen in plans.items():
         yield _ours(candidate, chosen, index)
+        if prepared and getattr(candidate, "prepared", 0):
+            yield _ours(candidate, False, index, prepared)
 
 
-def bound(
-    chosen: Plan, kernels: Callable[[], Kernels], index: int
-) -> Callable[[Arrays, int], None]:
-    """The plan's launches on arrays and the address of its workspace, with these kernels."""
-    filter_at = 2 if chosen.direction == "backward_filter" else 1
-    views = [
-        _strides(shape, 5 if i == filter_at else 4)
-        for i, shape in enumerate(shapes(chosen.direction, chosen.problem))
-    ]
-
-    def run(arrays: Arrays, workspace: int) -> None:
-        a, b = arrays.operands["NHWC"]
-        addresses = (a.data.ptr, b.data.ptr, arrays.results["NHWC"].data.ptr)
-        a, b, out = (View(at, strides) for at, strides in zip(addresses, views, strict=True))
-        chosen.launch(kernels(), a, b, out, workspace, index)
-
-    return run
-
-
-def _ours(chosen: Plan, preferred: bool, index: int) -> Contender:
+def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
     @cache
     def kernels() -> Kernels:
         title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
@@ -166,9 +159,65 @@ def _ours(chosen: Plan, preferred: bool, index: int) -> Contender:
         "plan": str(chosen.variant),
         "predicted_us": round(chosen.predicted * 1e6, 2),
         "chosen": preferred,
+        "source": digest(chosen),
+        **({"prepared": True} if prepared else {}),
     }
+    run = (bound_prepared if prepared else bound)(chosen, kernels, index)
     name = f"winolab {chosen.kernel} {chosen.precision} {chosen.points} {chosen.variant}"
-    return Contender(name, "NHWC", chosen.workspace, labels, bound(chosen, kernels, index))
+    name += " prepared" if prepared else ""
+    return Contender(name, "NHWC", chosen.workspace, labels, run)
+
+
+def digest(chosen: Plan) -> str:
+    """Of the source of a plan's kernels: rows of equal ones measured the same code."""
+    return sha256(chosen.source().encode()).hexdigest()[:12]
+
+
+def bound(
+    chosen: Plan, kernels: Callable[[], Kernels], index: int
+) -> Callable[[Arrays, int], None]:
+    """The plan's launches on arrays and the address of its workspace, with these kernels."""
+    views = _views(chosen)
+
+    def run(arrays: Arrays, workspace: int) -> None:
+        a, b, out = views(arrays)
+        chosen.launch(kernels(), a, b, out, workspace, index)
+
+    return run
+
+
+def bound_prepared(
+    chosen: Any, kernels: Callable[[], Kernels], index: int
+) -> Callable[[Arrays, int], None]:
+    """As ``bound``, but the filter is transformed only after the arrays were filled anew.
+
+    ``chosen`` is a plan that has ``prepared`` bytes, ``prepare`` and ``run``.
+    """
+    views, held = _views(chosen), {}
+
+    def run(arrays: Arrays, workspace: int) -> None:
+        a, b, out = views(arrays)
+        if held.get("of") != (id(arrays), arrays.filled):
+            held["of"] = id(arrays), arrays.filled
+            held["memory"] = launch.cupy().empty(chosen.prepared, "uint8")
+            chosen.prepare(kernels(), b, held["memory"].data.ptr, index)
+        chosen.run(kernels(), a, held["memory"].data.ptr, out, workspace, index)
+
+    return run
+
+
+def _views(chosen: Plan) -> Callable[[Arrays], list[View]]:
+    filter_at = 2 if chosen.direction == "backward_filter" else 1
+    steps = [
+        _strides(shape, 5 if i == filter_at else 4)
+        for i, shape in enumerate(shapes(chosen.direction, chosen.problem))
+    ]
+
+    def views(arrays: Arrays) -> list[View]:
+        found = [*arrays.operands["NHWC"], arrays.results["NHWC"]]
+        return [View(a.data.ptr, strides) for a, strides in zip(found, steps, strict=True)]
+
+    return views
 
 
 def _strides(shape: tuple[int, ...], kept: int) -> tuple[int, ...]:
