@@ -12,24 +12,14 @@ from tests.gpu import hosted
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc
-from winolab.gpu.emit import kernel, unit
-from winolab.gpu.gamma_tensor import (
-    FILTER_PARAMS,
-    PARAMS,
-    SCALE_PARAMS,
-    VARIANTS,
-    Variant,
-    plans,
-    source,
-)
+from winolab.gpu.emit import kernel
+from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, SCALE_PARAMS, plans, source
+from winolab.gpu.gamma_tensor_blocks import Variant
+from winolab.gpu.plan import DTYPES
 from winolab.nouns import Problem, Tile, parse_algorithm
 from winolab.ref import convolution
-from winolab.ref.transforms import transforms
 
 BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
-PAIR = {"N": 6, "R": 3, "ALPHA": 8, "PARTS": 2, "BF16": 0, "WIDE": 1, "KC": 16, "BN": 64}
-PAIR |= {"ROWS": 4, "SHARE": 3, "V_STAGES": 2, "PASSES": 2, "XVEC": 4, "YVEC": 4}
-PAIR |= {"CONSUMER_REGISTERS": 200, "PRODUCER_REGISTERS": 104, "GROUP": 2, "RING": 3}
 
 
 def _plan(
@@ -37,13 +27,16 @@ def _plan(
     direction: str,
     text: str | None = None,
     *,
+    precision: str = "fp32_split",
     aligned: bool = True,
     variant: Variant | None = None,
+    out_dtype: str = "float32",
 ):
     algorithm = parse_algorithm(text) if text else None
     found = plans(
-        problem, direction, H100, algorithm, "fp32_split", aligned=aligned, variant=variant
-    )
+        problem, direction, H100, algorithm, precision,
+        aligned=aligned, variant=variant, out_dtype=out_dtype,
+    )  # fmt: skip
     return min(found, key=lambda plan: plan.predicted)
 
 
@@ -66,6 +59,13 @@ def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np
         ("forward", (1, 2, 9, 16), (8, 2, 5, 8), {"groups": 2}, "gamma:8:4:5", (1e30, 1e-38)),
         ("forward", (1, 23, 12), (8, 6, 12), {"padding": 2}, "gamma:8:6:3", (1, 0)),
         ("backward_data", (1, 3, 3, 9, 4), (4, 2, 1, 7, 4), {}, "gamma:8:2:7", (1e-38, 1)),
+        # channels that no vector divides, filters in pieces, whole and filled up with zeros
+        ("forward", (2, 5, 9, 7), (5, 3, 3, 7), {"padding": 1}, None, (1, 1)),
+        ("backward_data", (1, 6, 11, 6), (9, 2, 9, 6), {"padding": (1, 4)}, None, (1, 1)),
+        ("forward", (1, 14, 5), (3, 8, 5), {"padding": 3}, None, (1, 1)),
+        ("backward_data", (1, 25, 4), (4, 11, 4), {"padding": 5}, None, (1, 1)),
+        ("forward", (2, 9, 7, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:4:2:3", (1, 1)),
+        ("forward", (1, 3, 9, 12), (8, 2, 2, 12), {}, "gamma:4:3:2", (1, 1)),
     ],
 )
 def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
@@ -83,12 +83,41 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
         assert not got.any()
 
 
-@pytest.mark.parametrize("variant", [Variant(4, 1), Variant(1, 1), Variant(4, 3)], ids=str)
-def test_block_shapes_agree(variant: Variant) -> None:
-    problem = Problem.of((1, 3, 7, 4), (4, 3, 3, 4), padding=1)
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("out_dtype", ["same", "float32"])
+@pytest.mark.parametrize("channels", [(20, 12), (7, 5)])
+@pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:4:2:3"])
+def test_sixteen_bits_on_the_cpu(precision, out_dtype, channels, text) -> None:
+    c, oc = channels
+    dtype = np.dtype(DTYPES[precision])
+    problem = Problem.of((2, 5, 13, c), (oc, 3, 3, c), padding=1)
+    out = DTYPES[precision] if out_dtype == "same" else out_dtype
+    aligned = c % 4 == 0
+    plan = _plan(problem, "forward", text, precision=precision, aligned=aligned, out_dtype=out)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
+    got = hosted.execute(plan, a, b, dtype=out).astype("float64")
+    unit = 2**-8 if precision == "bf16" else 2**-11
+    assert _error(got, _exact("forward", a, b, problem)) <= 5 * unit
+
+
+SHAPES = [
+    Variant(1),
+    Variant(4),
+    Variant(4, 3),
+    Variant(8, 3, 2),
+    Variant(4, 1, 4),
+    Variant(2, 3, 8),
+]
+
+
+@pytest.mark.parametrize("variant", SHAPES, ids=str)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_block_shapes_agree(variant: Variant, seed: int) -> None:
+    problem = Problem.of((1, 3, 7, 132), (4, 3, 3, 132), padding=1)
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
-    got = hosted.execute(_plan(problem, "forward", variant=variant), a, b)
+    got = hosted.execute(_plan(problem, "forward", variant=variant), a, b, seed=seed)
     assert _error(got, _exact("forward", a, b, problem)) <= BOUND
 
 
@@ -109,17 +138,13 @@ def test_parameters_are_the_sources() -> None:
         ("filter_tensor", "FilterParams", FILTER_PARAMS),
         ("gamma_tensor", "Params", PARAMS),
     ):
-        text = re.sub(r"(Element|uint4)\*", "float*", kernel(name))
+        text = re.sub(r"(Element|Output|uint4)\*", "float*", kernel(name))
         assert c_fields(struct, text) == layout.fields
 
 
 def test_refusals_say_what_to_do() -> None:
-    for c, oc, aligned in ((6, 8, True), (8, 7, True), (8, 8, False)):
-        problem = Problem.of((1, 9, 9, c), (oc, 3, 3, c))
-        with pytest.raises(ValueError, match=r"multiples of 4 .* use precision 'fp32'"):
-            _plan(problem, "forward", aligned=aligned)
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
-    for text in ("direct", "gamma:4:2:3", "gamma:8:5:4"):
+    for text in ("direct", "gamma:16:8:9", "gamma:8:5:4"):
         with pytest.raises(ValueError, match=r"fp32_split|taps"):
             _plan(problem, "forward", text)
     with pytest.raises(ValueError, match="wide; use precision"):
@@ -130,7 +155,7 @@ def test_refusals_say_what_to_do() -> None:
 
 @pytest.mark.parametrize("r", [3, 5])
 def test_compiles_with_few_spills(r: int) -> None:
-    text = source(Tile(9 - r, r), "best", VARIANTS[0 if r == 3 else 2])
+    text = source(Tile(9 - r, r), "best", "fp32_split", "float32", Variant(4, 3 if r == 3 else 1))
     resources = nvrtc.compile_cubin(text, "sm_90a").resources
     assert set(resources) == {"winolab_scale", "winolab_filter", "winolab_gamma"}
     assert all(used.spills <= 48 for used in resources.values()), resources
@@ -144,36 +169,6 @@ def test_predictions_are_those_measured() -> None:
         scale = 4 * math.prod(problem.x_shape) / 2.4e12
         predicted = _plan(problem, "forward").predicted - scale
         assert predicted * 1e6 == pytest.approx(measured, rel=0.1)
-
-
-def test_pairs_of_blocks() -> None:
-    """Clusters of two, which no plan uses yet."""
-    batch, height, width, c, oc = 1, 5, 13, 20, 68
-    programs = transforms(6, 3, "best").programs
-    names = {"filter": programs.G, "input": programs.BT, "output": programs.AT}
-    text = unit(
-        "Γ8(6,3)",
-        PAIR,
-        {f"transform_{name}": program for name, program in names.items()},
-        ("tensor", "parts", "pipeline", "filter_tensor", "gamma_tensor"),
-    )
-    kernels = hosted.load(text, {"winolab_filter": 0, "winolab_gamma": 227 << 10})
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((batch, height, width, c), "float32")
-    w = rng.standard_normal((oc, 3, 3, c), "float32")
-    y = np.full((batch, height, width, oc), np.nan, "float32")
-    scales = np.array([64, 64, 1 / 64, 1 / 64], "float32")
-    u = np.zeros((2 * 3 * 2 * 8 * 2 * 128, 4), "uint32")
-    a, b, out, s = (v.ctypes.data for v in (x, w, y, scales))
-    filters = FILTER_PARAMS.pack(b, u.ctypes.data, s, 9 * c, 1, 0, 3 * c, c, oc, c, 3, 3, 1, 2)
-    kernels["winolab_filter"]((2, 2, 3), 128, filters)
-    strides = (height * width * c, 0, width * c, height * width * oc, 0, width * oc, c, oc)
-    sizes = (1, height, width) * 2 + (0, 1, 1) + (1, 3, 1)
-    counts = (c, oc, 3, 3, 2, 2, 2, 4)
-    params = PARAMS.pack(a, u.ctypes.data, out, s, *strides, *sizes, *counts)
-    kernels["winolab_gamma"]((4, 1, 1), 384, params)
-    problem = Problem.of(x.shape, w.shape, padding=1)
-    assert _error(y, _exact("forward", x, w, problem)) <= BOUND
 
 
 @pytest.mark.gpu

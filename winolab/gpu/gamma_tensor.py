@@ -1,34 +1,44 @@
-"""Γ8(n,r) in FP32 on Tensor Cores, by products of 16-bit parts: plans, source and launch.
+"""Γ on Tensor Cores: FP32 by products of 16-bit parts, FP16 and BF16. Plans, source and launch.
 
-Forward and backward data; wider filters run in pieces of r taps. Four launches: the largest
-elements of w and x, from which the scales follow, the transformed filter, and everything else.
+Forward and backward data of any shape; wider filters run in pieces of r taps, the last one filled
+up with zeros. Split FP32 launches four kernels: the largest elements of w and x, from which the
+scales follow, the transformed filter, and everything else; 16 bits only the last two.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.device import Device
 from winolab.gpu.emit import unit
+from winolab.gpu.gamma_tensor_blocks import (
+    BN,
+    CONSUMERS,
+    KC,
+    PARTS,
+    PRODUCERS,
+    SIZES,
+    Variant,
+    variants,
+)
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
-from winolab.gpu.plan import Correlation
+from winolab.gpu.plan import DTYPES, Correlation
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import Matrix, transforms
 
-THREADS = 384  # of a block: 8 consumer and 4 producer warps
+THREADS = CONSUMERS + PRODUCERS
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-ALPHA, PARTS, KC, BN = 8, 2, 16, 64
-TILES = 64  # of a block
-WIDTHS = range(2, 8)  # r of the tiles; wider filters run in pieces of r
+WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 # Fitted to an H100's times of Γ8(6,3): cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
 STAGE_CYCLES, STAGE_TILES, STAGE_ROWS, ITEM_CYCLES = 5900, 96, 3, 14000
 BANDWIDTH, LAUNCH_SECONDS = 2.4e12, 3e-6  # of the pass over x
+CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 SCALE_THREADS, SCALE_ELEMENTS = 256, 8192  # of a block of the scale pass, at least
 COUNTER, PARTIALS = 16, 64  # bytes from the start of the workspace, behind the scales
 
@@ -41,7 +51,7 @@ SCALE_PARAMS = Layout(
 FILTER_PARAMS = Layout(
     ("w u scales", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels taps taps_height taps_width chunks", INT),
+    ("out_channels channels width taps taps_height taps_width chunks", INT),
 )
 PARAMS = Layout(
     ("x u y scales", POINTER),
@@ -54,43 +64,6 @@ PARAMS = Layout(
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Block shape: 64 output channels × rows × 64 / rows tiles, filter rows that share a stage."""
-
-    rows: int = 4
-    share: int = 1
-    v_stages: int = 2
-    passes: int = 2
-    ring: int = 4
-    consumer_registers: int = 208
-    producer_registers: int = 88
-
-    @property
-    def columns(self) -> int:
-        """Tile columns of a block."""
-        return TILES // self.rows
-
-    @property
-    def stage_tiles(self) -> int:
-        """Transformed tiles of a stage."""
-        return (self.rows + self.share - 1) * self.columns
-
-    @property
-    def shared_memory(self) -> int:
-        """Bytes of the kernel's struct Shared."""
-        v = self.v_stages * ALPHA * PARTS * self.stage_tiles * KC * 2
-        raw = -(-self.stage_tiles // 32) * ALPHA * 128 * 16
-        out = ALPHA * TILES // self.passes * (BN + 4) * 4
-        return v + raw + out + 12 * TILES + 16 * self.v_stages + 16
-
-    def __str__(self) -> str:
-        return f"rows={self.rows} share={self.share} stages={self.v_stages}"
-
-
-VARIANTS = tuple(Variant(rows, share) for rows, share in ((4, 3), (4, 2), (4, 1), (1, 1)))
-
-
-@dataclass(frozen=True)
 class GammaTensorPlan:
     """One call: what is computed, by which kernels, on what grid, at what cost."""
 
@@ -99,10 +72,11 @@ class GammaTensorPlan:
     correlation: Correlation
     tile: Tile
     points: str
+    precision: str
+    out_dtype: str
     variant: Variant
     device: Device
     predicted: float = 0.0  # seconds, all launches
-    precision: str = "fp32_split"
 
     @property
     def kernel(self) -> str:
@@ -110,15 +84,30 @@ class GammaTensorPlan:
         return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
 
     @property
+    def parts(self) -> int:
+        """16-bit parts of a value."""
+        return PARTS[self.precision]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an operand's element."""
+        return SIZES[DTYPES[self.precision]]
+
+    @property
     def outer(self) -> tuple[int, int, int]:
         """Taps that are summed directly, per dimension."""
         depth, height, width = self.correlation.filter
-        return depth, height, width // self.tile.r
+        return depth, height, -(-width // self.tile.r)
 
     @property
     def chunks(self) -> int:
         """Stages of 16 channels."""
         return -(-self.correlation.channels // KC)
+
+    @property
+    def steps(self) -> int:
+        """Stages of a summation."""
+        return math.prod(self.outer) // self.variant.share * self.chunks
 
     @property
     def blocks_m(self) -> int:
@@ -142,18 +131,26 @@ class GammaTensorPlan:
 
     @property
     def items(self) -> int:
-        """Blocks' worth of work: the grid walks over them."""
-        return self.blocks_m * self.blocks_row * -(-self.columns // self.variant.columns)
+        """Clusters' worth of work: the grid walks over them."""
+        columns = self.variant.columns(self.tile)
+        return self.blocks_m * self.blocks_row * -(-self.columns // columns)
+
+    @property
+    def slots(self) -> int:
+        """Clusters that run at once."""
+        split, usable = self.variant.split, self.device.multiprocessors
+        return max(1, int(usable * (CLUSTER_SHARE if split > 2 else 1) / split))
 
     @property
     def grid(self) -> int:
         """Blocks."""
-        return max(1, min(self.items, self.device.multiprocessors))
+        return self.variant.split * max(1, min(self.items, self.slots))
 
     @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group; groups follow one another there."""
-        return self.blocks_m * math.prod(self.outer) * self.chunks * ALPHA * PARTS * 2048
+        states = self.blocks_m * math.prod(self.outer) * self.chunks * self.tile.alpha
+        return states * self.parts * BN * KC * 2
 
     @property
     def scale_blocks(self) -> tuple[int, int]:
@@ -167,6 +164,8 @@ class GammaTensorPlan:
     @property
     def header(self) -> int:
         """Bytes of the workspace before the transformed filter: scales and partial maxima."""
+        if self.parts == 1:
+            return 0
         return -(-(PARTIALS + 4 * sum(self.scale_blocks)) // 256) * 256
 
     @property
@@ -176,41 +175,51 @@ class GammaTensorPlan:
 
     def __str__(self) -> str:
         p, v = self.problem, self.variant
+        shared = self.shared()["winolab_gamma"]
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} fp32_split, points {self.points}",
-                f"block      {BN} channels × {v.rows} rows × {v.columns} tiles, "
+                f"kernel     {self.kernel} {self.precision}, points {self.points}",
+                f"block      {BN} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
                 f"{KC} channels a stage",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items",
-                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
 
     def source(self) -> str:
-        """The translation unit of the three kernels."""
-        return source(self.tile, self.points, self.variant)
+        """The translation unit of the kernels."""
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        gamma = self.variant.shared_memory
-        return {"winolab_scale": 0, "winolab_filter": 0, "winolab_gamma": gamma}
+        gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
+        scale = {"winolab_scale": 0} if self.parts == 2 else {}
+        return scale | {"winolab_filter": 0, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        c, p = self.correlation, self.problem
         u = workspace + self.header
+        if self.parts == 2:
+            self._find_scales(kernels, a, b, workspace)
+        for group in range(self.correlation.groups):
+            self._transform_filter(kernels, group, b, workspace, u)
+            self._correlate(kernels, group, a, workspace, u, out)
+
+    def _find_scales(self, kernels: Kernels, a: View, b: View, workspace: int) -> None:
+        c, p = self.correlation, self.problem
         first, second = self.scale_blocks
         of_x, of_w = workspace + PARTIALS, workspace + PARTIALS + 4 * first
         w_sizes = (p.out_channels, *c.filter, p.in_channels // c.groups)
         x_sizes = (c.batch, *c.input, c.channels * c.groups)
+        vectors = self.variant.xvec == 4
         for view, sizes, strides, wide, blocks, partial, others in (
-            (b, w_sizes, b.strides, 0, second, of_w, 0),
-            (a, x_sizes, (*a.strides, 1), 1, first, of_x, second),
+            (b, w_sizes, b.strides, False, second, of_w, 0),
+            (a, x_sizes, (*a.strides, 1), vectors, first, of_x, second),
         ):
             *sizes, run = _merged(sizes, strides)
             vector = 4 if wide else 1
@@ -228,17 +237,15 @@ class GammaTensorPlan:
                 others,
             )
             kernels["winolab_scale"]((blocks, 1, 1), SCALE_THREADS, params)
-        for group in range(c.groups):
-            self._transform_filter(kernels, group, b, workspace, u)
-            self._correlate(kernels, group, a, workspace, u, out)
 
     def _transform_filter(self, kernels: Kernels, group: int, w: View, scales: int, u: int) -> None:
         c = self.correlation
         m_stride, *taps, c_stride = w.strides
         m_total = c.channels if c.rotated else c.out_channels
-        address = w.address + 4 * group * m_total * m_stride
+        address = w.address + self.size * group * m_total * m_stride
         if c.rotated:
-            address += 4 * sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
+            last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
+            address += self.size * last
             taps = [-s for s in taps]
             m_stride, c_stride = c_stride, m_stride
         params = FILTER_PARAMS.pack(
@@ -250,6 +257,7 @@ class GammaTensorPlan:
             *taps,
             c.out_channels,
             c.channels,
+            c.filter[2],
             math.prod(self.outer),
             *self.outer[1:],
             self.chunks,
@@ -262,9 +270,9 @@ class GammaTensorPlan:
     ) -> None:
         c = self.correlation
         params = PARAMS.pack(
-            x.address + 4 * group * c.channels,
+            x.address + self.size * group * c.channels,
             u,
-            y.address + 4 * group * c.out_channels,
+            y.address + SIZES[self.out_dtype] * group * c.out_channels,
             scales,
             *x.strides[:3],
             *y.strides[:3],
@@ -298,24 +306,26 @@ def _merged(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
     return merged
 
 
-@lru_cache(maxsize=64)
-def source(tile: Tile, points: str, variant: Variant) -> str:
-    """The translation unit of one variant of Γ8(n,r)."""
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
+    """The translation unit of one variant of Γα(n,r)."""
     made = transforms(tile.n, tile.r, points, SCALING)
-    constants = {"N": tile.n, "R": tile.r, "ALPHA": ALPHA, "PARTS": PARTS, "BF16": 0, "WIDE": 1}
-    constants |= {"KC": KC, "BN": BN, "GROUP": 1, "XVEC": 4, "YVEC": 4}
+    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
+    constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
+    constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= {"SCALE_INPUT": _growth(made.BT), "SCALE_FILTER": _growth(made.G)}
-    constants |= {name.upper(): value for name, value in asdict(variant).items()}
+    constants |= variant.constants()
     programs = made.programs
+    scale = ("scale",) if precision == "fp32_split" else ()
     return unit(
-        f"Γ8({tile.n},{tile.r}) fp32_split, points {points}, {variant}",
+        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,
         {
             "transform_filter": programs.G,
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("tensor", "parts", "pipeline", "scale", "filter_tensor", "gamma_tensor"),
+        ("tensor", "parts", "pipeline", *scale, "filter_tensor", "gamma_tensor"),
     )
 
 
@@ -346,42 +356,49 @@ def plans(
             f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]}; precision 'fp32' has others"
         )
     c = Correlation.of(problem, direction)
-    if not aligned or c.channels % 4 or c.out_channels % 4 or not c.channels:
-        raise ValueError(
-            f"{c.channels} → {c.out_channels} channels a group"
-            f"{'' if aligned else ' in arrays without 16-byte alignment'}; fp32_split needs "
-            "multiples of 4 and 16-byte alignment; use precision 'fp32' or 'fp32_ffma'"
-        )
     points = algorithm.points if algorithm else "best"
-    height = c.filter[1]
-    found = (variant,) if variant else VARIANTS
-    shapes = [v for v in found if height % v.share == 0 and v.shared_memory <= device.shared_memory]
-    if not shapes:
-        raise ValueError(f"{variant} does not fit a filter {height} high on {device.name}")
-    for tile in _tiles(c, algorithm):
-        for shape in shapes:
-            yield _predicted(GammaTensorPlan(direction, problem, c, tile, points, shape, device))
+    out = "float32" if out_dtype == "float32" else DTYPES[precision]
+    size = SIZES[DTYPES[precision]]
+    made = [
+        GammaTensorPlan(direction, problem, c, tile, points, precision, out, shape, device)
+        for tile in _tiles(c, algorithm, precision)
+        for shape in variants(tile, c, device, precision, size, aligned, variant)
+    ]
+    made = [m for m in made if m.variant.split <= max(1, m.steps)]
+    if not made:
+        raise ValueError(
+            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
+            f"{device.name}"
+        )
+    yield from map(_predicted, made)
 
 
-def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
+def _tiles(
+    correlation: Correlation, algorithm: Algorithm | None, precision: str
+) -> tuple[Tile, ...]:
     width = correlation.filter[2]
     if algorithm is None:
-        tiles = (Tile(ALPHA + 1 - r, r) for r in WIDTHS if width % r == 0)
-        found = tuple(t for t in tiles if error_ratio(t) <= ADMISSIBLE)
+        tiles = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
+        found = tuple(t for t in tiles if width > 1 and error_ratio(t) <= ADMISSIBLE)
+        least = min((-(-width // t.r) * t.r for t in found), default=0)
+        found = tuple(t for t in found if -(-width // t.r) * t.r == least)
         if not found:
             raise ValueError(
-                f"no Γ8 kernel in fp32_split has pieces of a filter {width} wide; use precision "
-                "'fp32' or 'fp32_ffma'"
+                f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "
+                "'fp32_ffma'"
             )
         return found
     if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
         raise ValueError(
-            f"fp32_split runs gamma algorithms without options, not {algorithm}; use precision "
+            f"{precision} runs gamma algorithms without options, not {algorithm}; use precision "
             "'fp32' or 'fp32_ffma'"
         )
     (tile,) = algorithm.tiles
-    if tile.alpha != ALPHA or tile.r not in WIDTHS:
-        raise ValueError(f"{algorithm}: fp32_split has alpha 8; use precision 'fp32' for others")
+    if tile.r not in WIDTHS.get(tile.alpha, ()):
+        alphas = " and ".join(map(str, sorted(WIDTHS)))
+        raise ValueError(
+            f"{algorithm}: {precision} has alpha {alphas}; use precision 'fp32' for others"
+        )
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
     return (tile,)
@@ -390,11 +407,12 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
 def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     """The plan with its predicted seconds: waves of blocks, and the passes before them."""
     c, v, device = plan.correlation, plan.variant, plan.device
-    stages = math.prod(plan.outer) // v.share * plan.chunks
-    stage = STAGE_CYCLES * max(v.share / STAGE_ROWS, v.stage_tiles / STAGE_TILES)
-    cycles = stages * stage + ITEM_CYCLES
-    seconds = -(-plan.items // device.multiprocessors) * cycles / device.clock
+    stage = STAGE_CYCLES * max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
+    cycles = -(-plan.steps // v.split) * stage + ITEM_CYCLES * (1 + (v.split > 1) / 2)
+    seconds = -(-plan.items // plan.slots) * cycles / device.clock
     seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
-    x = 4 * c.batch * math.prod(c.input) * c.channels * c.groups
-    scale = x / BANDWIDTH + 2 * LAUNCH_SECONDS
+    scale = 0.0
+    if plan.parts == 2:
+        x = plan.size * c.batch * math.prod(c.input) * c.channels * c.groups
+        scale = x / BANDWIDTH + 2 * LAUNCH_SECONDS
     return replace(plan, predicted=c.groups * seconds + scale)

@@ -93,7 +93,7 @@ struct Fiber {
   unsigned met = 0;  // how often
   bool started = false, done = false;
   Waiting waiting;
-  Later<ThreadCopy, 64> copies;
+  Later<ThreadCopy, 160> copies;
   Later<Product, 96> products;
   jmp_buf at;
   char* stack;

@@ -2,20 +2,21 @@
 // filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
 // inverse transform.
 //
-// A group of GROUP blocks (a cluster), each with ALPHA / GROUP of the states, computes BN = 64
-// output channels × (ROWS × COLUMNS) tiles; each transforms its part of the input and sends the
-// other block's states there. One warpgroup of producers
-// loads input tiles, applies BT, splits into 16-bit parts and writes V to shared memory; two
-// warpgroups of consumers hold half of the states each: U comes from global memory straight into
-// wgmma's A registers, V is B. Parts of a product: high·low, low·high, high·high, summed over 16
-// channels and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage holds
-// the ROWS + SHARE − 1 input rows that SHARE filter rows need. Blocks are persistent: producers run
-// ahead into the next item while consumers finish the last.
+// A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles; the SPLIT blocks of a cluster
+// share a summation. One warpgroup of producers loads input tiles, applies BT, splits into PARTS of
+// 16 bits and writes V to shared memory; two warpgroups of consumers hold half of the states each: U
+// comes from global memory straight into wgmma's A registers, V is B. Parts of a product: high·low,
+// low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which
+// truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
+// SHARE filter rows need. Blocks are persistent: producers run ahead into the next item while
+// consumers finish the last.
+
+using Output = Storage<WIDE_OUT>::type;
 
 struct Params {
   const Element* x;
   const uint4* u;
-  Element* y;
+  Output* y;
   const float* scales;  // powers of two: of x, of w, two that undo them (scale.cuh)
   long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
   int x_pixel, y_pixel;
@@ -31,28 +32,30 @@ struct Params {
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
-constexpr int STATES = ALPHA / GROUP;                 // of a block
-constexpr int HELD = STATES / 2;                      // states of a consumer warpgroup
-constexpr int BT = 512 / STATES;                      // tiles of a block
+constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
+constexpr int BT = 512 / ALPHA;                       // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
-constexpr int STEPS = HELD * HALVES;                  // of wgmma a filter row
+constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;  // of a V stage
-constexpr int UNITS = V_TILES / 8 / GROUP;  // of 8 tiles × KC channels: what a block transforms
+constexpr int UNITS = V_TILES / 8;                    // of 8 tiles × KC channels
 constexpr int SLOTS = (UNITS + 3) / 4;                // units of a producer warp
 constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
-constexpr int V_SIZE = STATES * PARTS * V_PART;
-constexpr int FINISHED = BT / GROUP;                  // tiles whose outputs a block computes
-constexpr int TILES_OUT = FINISHED / PASSES;          // tiles staged in a pass of the epilogue
+constexpr int V_SIZE = ALPHA * PARTS * V_PART;
+constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
 constexpr int ROW_OUT = BN + 4;                       // floats: lanes of a store hit 32 banks
-static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
+static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0 && BT <= CONSUMERS, "block shape");
+
+struct alignas(4 * sizeof(Element)) Vector {
+  Element c[4];  // neighbouring channels of a pixel
+};
 
 struct Shared {
   unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
-  float4 raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels × 4 channels
+  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
   float out[ALPHA][TILES_OUT][ROW_OUT];
-  long long offset[FINISHED];  // of a tile's first output in y
-  int columns[FINISHED];       // outputs of a tile inside y
+  long long offset[BT];  // of a tile's first output in y
+  int columns[BT];       // outputs of a tile inside y
   unsigned long long v_full[V_STAGES], v_empty[V_STAGES], out_full, out_empty;
 };
 
@@ -89,19 +92,36 @@ struct Pipe {
   }
 };
 
-// V stages of an item: (outer tap group, chunk), chunk fastest.
-__device__ __forceinline__ int steps_of(const Params& p) {
-  return p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
-}
+// This block's share of the summation, in V stages: (outer tap, chunk), chunk fastest.
+struct Steps {
+  int all, begin, end;
+  __device__ __forceinline__ explicit Steps(const Params& p) {
+    all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
+    const int rank = SPLIT > 1 ? cluster_rank() : 0;
+    begin = (int)((long long)all * rank / SPLIT);
+    end = (int)((long long)all * (rank + 1) / SPLIT);
+  }
+};
 
 // Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {
-  int rank, index, chunk = 0, fw = 0, fh = 0, fd = 0;
+  const Steps& steps;
+  int index, step, chunk, fw, fh, fd;
   const Element* x[SLOTS];  // of the tile's first pixel under the tap, this thread's first channel
   unsigned inside[SLOTS];   // a bit a pixel
 
-  __device__ __forceinline__ Fetch(const Params& p, int rank, int index)
-      : rank(rank), index(index) {
+  __device__ __forceinline__ Fetch(const Params& p, const Steps& steps)
+      : steps(steps), index(blockIdx.x / SPLIT) {
+    begin(p);
+  }
+
+  __device__ __forceinline__ void begin(const Params& p) {
+    step = steps.begin;
+    chunk = step % p.chunks;
+    const int group = step / p.chunks, row = group / p.taps_width;
+    fw = group % p.taps_width;
+    fh = row % (p.taps_height / SHARE) * SHARE;
+    fd = row / (p.taps_height / SHARE);
     tap(p);
   }
 
@@ -110,7 +130,7 @@ struct Fetch {
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
-      const int tile = (rank * UNITS + g * 4 + warp) * 8 + lane / 2 % 8;
+      const int tile = (g * 4 + warp) * 8 + lane / 2 % 8;
       const int at = item.column + tile % COLUMNS;
       const Column column(p, at);
       const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
@@ -127,19 +147,20 @@ struct Fetch {
   }
 
   __device__ __forceinline__ void next(const Params& p) {
-    if (++chunk < p.chunks) return;
-    chunk = 0;
-    if (++fw == p.taps_width) {
-      fw = 0;
-      if ((fh += SHARE) >= p.taps_height) {
-        fh = 0;
-        if (++fd == p.taps_depth) {
-          fd = 0;
-          index += gridDim.x / GROUP;
+    if (++step == steps.end) {
+      index += gridDim.x / SPLIT;
+      begin(p);
+    } else if (++chunk == p.chunks) {
+      chunk = 0;
+      if (++fw == p.taps_width) {
+        fw = 0;
+        if ((fh += SHARE) >= p.taps_height) {
+          fh = 0;
+          ++fd;
         }
       }
+      tap(p);
     }
-    tap(p);
   }
 
   __device__ __forceinline__ void copy(const Params& p, Shared& shared, int g) const {
@@ -150,15 +171,19 @@ struct Fetch {
     const Element* from = x[g] + channel;
 #pragma unroll
     for (int i = 0; i < ALPHA; ++i) {
-      float4* to = &shared.raw[g][i][thread];
+      Vector* to = &shared.raw[g][i][thread];
       const bool pixel = mask >> i & 1;
       if constexpr (XVEC == 4) {
-        copy_async<16>(to, pixel ? from + i * p.x_pixel : p.x, pixel);
+        copy_async<sizeof(Vector)>(to, pixel ? from + i * p.x_pixel : p.x, pixel);
       } else {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const bool element = pixel && c < left;
-          copy_async<4>(&to->x + c, element ? from + i * p.x_pixel + c : p.x, element);
+          const Element* at = element ? from + i * p.x_pixel + c : p.x;
+          if constexpr (WIDE)
+            copy_async<4>(&to->c[c], at, element);
+          else
+            to->c[c] = element ? __ldg(at) : Element(0);
         }
       }
     }
@@ -167,31 +192,29 @@ struct Fetch {
 
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
-  const float scale = __ldg(p.scales);
-  const int steps = steps_of(p);
+  const float scale = PARTS == 2 ? __ldg(p.scales) : STATIC_INPUT;
+  const Steps steps(p);
   Pipe pipe;
-  const int rank = GROUP > 1 ? cluster_rank() : 0;
-  Fetch fetch(p, rank, blockIdx.x / GROUP);
+  Fetch fetch(p, steps);
 #pragma unroll
   for (int g = 0; g < SLOTS; ++g) {
     fetch.copy(p, shared, g);
     copy_async_commit();
   }
   fetch.next(p);
-  const int place =
-      (lane / 16 * V_TILES + (rank * UNITS + warp) * 8 + lane / 2 % 8) * 16 + lane % 2 * 8;
-  for (int index = blockIdx.x / GROUP; index < p.items; index += gridDim.x / GROUP) {
+  const int place = (lane / 16 * V_TILES + warp * 8 + lane / 2 % 8) * 16 + lane % 2 * 8;
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    for (int step = steps.begin; step < steps.end; ++step) {
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
         copy_async_wait<SLOTS - 1>();
         float d[4][ALPHA], state[4][ALPHA];
 #pragma unroll
         for (int i = 0; i < ALPHA; ++i) {
-          const float4 pixel = shared.raw[g][i][thread];
-          d[0][i] = __fmul_rn(scale, pixel.x), d[1][i] = __fmul_rn(scale, pixel.y);
-          d[2][i] = __fmul_rn(scale, pixel.z), d[3][i] = __fmul_rn(scale, pixel.w);
+          const Vector pixel = shared.raw[g][i][thread];
+#pragma unroll
+          for (int c = 0; c < 4; ++c) d[c][i] = __fmul_rn(scale, value(pixel.c[c]));
         }
 #pragma unroll
         for (int c = 0; c < 4; ++c) transform_input(d[c], state[c]);
@@ -200,31 +223,21 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
         if (UNITS % 4 == 0 || g * 4 + warp < UNITS) {
           unsigned char* v = shared.v[pipe.stage] + place + g * 4 * 8 * 16;
-          unsigned char* remote = GROUP > 1 ? cluster_pointer(v, rank ^ 1) : v;
-          unsigned long long* full =
-              GROUP > 1 ? cluster_pointer(&shared.v_full[pipe.stage], rank ^ 1) : nullptr;
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s) {
             unsigned low[PARTS], high[PARTS];
             split(state[0][s], state[1][s], low);
             split(state[2][s], state[3][s], high);
 #pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-              const int offset = (s % STATES * PARTS + part) * V_PART;
-              if (s / STATES == rank)
-                *reinterpret_cast<uint2*>(v + offset) = make_uint2(low[part], high[part]);
-              else
-                store_async(remote + offset, make_uint2(low[part], high[part]), full);
-            }
+            for (int part = 0; part < PARTS; ++part)
+              *reinterpret_cast<uint2*>(v + (s * PARTS + part) * V_PART) =
+                  make_uint2(low[part], high[part]);
           }
         }
       }
       fence_async();
       __syncwarp();
-      if (GROUP > 1 && thread == 0)
-        barrier_arrive_expect(&shared.v_full[pipe.stage], V_SIZE / GROUP * (GROUP - 1));
-      else if (lane == 0)
-        barrier_arrive(&shared.v_full[pipe.stage]);
+      if (lane == 0) barrier_arrive(&shared.v_full[pipe.stage]);
       pipe.advance();
       fetch.next(p);
     }
@@ -253,22 +266,23 @@ __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint
   load_filter(a[i % RING], (i + RING < FILTERS ? u : u_next) + filter_offset((i + RING) % FILTERS));
 }
 
-// The output transform: staged by tile, so that a warp stores whole rows of output channels.
+// The output transform: staged by tile, so that a warp stores whole rows of output channels. Blocks
+// of a cluster take different elements, and add what all of them staged.
 __device__ __forceinline__ void finish(const Params& p, Shared& shared, const float (&acc)[STEPS][32],
                                        const Item& item, unsigned& phase) {
-  const int rank = GROUP > 1 ? cluster_rank() : 0;
-  const float unscale_first = __ldg(p.scales + 2), unscale_last = __ldg(p.scales + 3);
+  const int rank = SPLIT > 1 ? cluster_rank() : 0;
+  const float unscale_first = PARTS == 2 ? __ldg(p.scales + 2) : 1 / STATIC_INPUT;
+  const float unscale_last = PARTS == 2 ? __ldg(p.scales + 3) : 1 / STATIC_FILTER;
   const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
-    if constexpr (GROUP == 1)
+    if constexpr (SPLIT == 1)
       consumers_sync<CONSUMERS>();
     else
       barrier_acquire_cluster(&shared.out_empty, phase ^ 1);
-    if (pass == 0 && thread < FINISHED) {
-      const int tile = rank * FINISHED + thread;
-      const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
+    if (pass == 0 && thread < BT) {
+      const int at = item.column + thread % COLUMNS, row = item.row + thread / COLUMNS;
       const Column column(p, at);
       shared.offset[thread] = column.batch * p.y_batch + column.depth * p.y_depth +
                               row * p.y_row + (long long)column.first * p.y_pixel;
@@ -280,43 +294,43 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
 #pragma unroll
       for (int j = 0; j < TILES_OUT / 8; ++j) {
         const int column = pass * (TILES_OUT / 8) + j;  // of 8 tiles
-        float* out =
-            &shared.out[rank * STATES + group * HELD + s][j * 8 + q * 2][warp * 16 + g];
+        float* out = &shared.out[group * HELD + s][j * 8 + q * 2][warp * 16 + g];
 #pragma unroll
-        for (int owner = 0; owner < GROUP; ++owner) {
-          if (owner == rank) {
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              out[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + owner][column * 4 + e];
-          } else {
-            float* remote = cluster_pointer(out, owner);
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              remote[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + owner][column * 4 + e];
-          }
-        }
+        for (int e = 0; e < 4; ++e)
+          out[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
       }
-    if constexpr (GROUP == 1) {
+    if constexpr (SPLIT == 1) {
       consumers_sync<CONSUMERS>();
     } else {
       __syncwarp();
-      if (thread % 32 < GROUP)
+      if (thread % 32 < SPLIT)
         barrier_release_cluster(cluster_pointer(&shared.out_full, thread % 32));
       barrier_acquire_cluster(&shared.out_full, phase);
     }
 #pragma unroll 1
-    for (int e = thread; e < TILES_OUT * BN / 4; e += CONSUMERS) {
+    for (int e = rank * CONSUMERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * CONSUMERS) {
       const int local = e / (BN / 4), tile = pass * TILES_OUT + local, m = e % (BN / 4) * 4;
       const int channel = item.block_m * BN + m;
       float state[4][ALPHA], y[4][N];
 #pragma unroll
       for (int s = 0; s < ALPHA; ++s) {
-        const float4 v = *reinterpret_cast<const float4*>(&shared.out[s][local][m]);
-        state[0][s] = v.x, state[1][s] = v.y, state[2][s] = v.z, state[3][s] = v.w;
+        const float* out = &shared.out[s][local][m];
+        if constexpr (SPLIT == 1) {
+          const float4 v = *reinterpret_cast<const float4*>(out);
+          state[0][s] = v.x, state[1][s] = v.y, state[2][s] = v.z, state[3][s] = v.w;
+        } else {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            state[c][s] = cluster_load(out + c, 0);
+#pragma unroll
+            for (int other = 1; other < SPLIT; ++other)
+              state[c][s] = __fadd_rn(state[c][s], cluster_load(out + c, other));
+          }
+        }
       }
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
-      Element* to = p.y + shared.offset[tile] + channel;
+      Output* to = p.y + shared.offset[tile] + channel;
       const int columns = channel < p.out_channels ? shared.columns[tile] : 0;
 #pragma unroll
       for (int o = 0; o < N; ++o) {
@@ -329,9 +343,9 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
         }
       }
     }
-    if constexpr (GROUP > 1) {
+    if constexpr (SPLIT > 1) {
       __syncwarp();
-      if (thread % 32 < GROUP)
+      if (thread % 32 < SPLIT)
         barrier_release_cluster(cluster_pointer(&shared.out_empty, thread % 32));
       phase ^= 1;
     }
@@ -351,15 +365,15 @@ __device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
 
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
-  const int steps = steps_of(p);
-  const int rank = GROUP > 1 ? cluster_rank() : 0;
+  const Steps steps(p);
   Pipe pipe;
   unsigned phase = 0;  // of the epilogue's barriers
-  for (int index = blockIdx.x / GROUP; index < p.items; index += gridDim.x / GROUP) {
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
     const Item item(p, index);
     // This group's states of a filter row of a stage; the next row's are U_ROW further on.
-    const uint4* u = p.u + (long long)item.block_m * steps * (SHARE * U_ROW) +
-                     (rank * STATES + group * HELD) * PARTS * 128 + thread;
+    const uint4* u = p.u +
+                     ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_ROW) +
+                     group * HELD * PARTS * 128 + thread;
     float acc[STEPS][32], part[32];
     unsigned a[RING][PARTS][4];
 #pragma unroll
@@ -369,12 +383,11 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) acc[i][j] = 0.0f;
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    for (int step = steps.begin; step < steps.end; ++step) {
       barrier_wait(&shared.v_full[pipe.stage], pipe.phase);
-      if (GROUP > 1) fence_async();  // the other block wrote with ordinary stores
       unsigned long long v = matrix_descriptor(
           shared.v[pipe.stage] + group * HELD * PARTS * V_PART, V_TILES * 16, 128);
-      const uint4* u_next = step + 1 < steps ? u + SHARE * U_ROW : u;
+      const uint4* u_next = step + 1 < steps.end ? u + SHARE * U_ROW : u;
 #pragma unroll
       for (int s = 0; s < HELD; ++s) {
 #pragma unroll
@@ -401,12 +414,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
         }
         v = opaque(descriptor_offset(v, PARTS * V_PART));
       }
-      if (lane < GROUP) {
-        if (GROUP == 1)
-          barrier_arrive(&shared.v_empty[pipe.stage]);
-        else
-          barrier_arrive_cluster(cluster_pointer(&shared.v_empty[pipe.stage], lane));
-      }
+      if (lane == 0) barrier_arrive(&shared.v_empty[pipe.stage]);
       pipe.advance();
       u = u_next;
     }
@@ -414,21 +422,21 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < V_STAGES; ++s) {
       barrier_init(&shared.v_full[s], PRODUCERS / 32);
-      barrier_init(&shared.v_empty[s], CONSUMERS / 32 * GROUP);
+      barrier_init(&shared.v_empty[s], CONSUMERS / 32);
     }
-    barrier_init(&shared.out_full, CONSUMERS / 32 * GROUP);
-    barrier_init(&shared.out_empty, CONSUMERS / 32 * GROUP);
+    barrier_init(&shared.out_full, CONSUMERS / 32 * SPLIT);
+    barrier_init(&shared.out_empty, CONSUMERS / 32 * SPLIT);
     barriers_ready();
   }
   __syncthreads();
-  if constexpr (GROUP > 1) cluster_sync();
+  if constexpr (SPLIT > 1) cluster_sync();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
@@ -436,5 +444,5 @@ extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREA
     registers_shrink<PRODUCER_REGISTERS>();
     produce(p, shared);
   }
-  if constexpr (GROUP > 1) cluster_sync();  // the other block may still signal this one
+  if constexpr (SPLIT > 1) cluster_sync();  // the other block may still signal this one
 }

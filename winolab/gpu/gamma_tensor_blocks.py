@@ -1,0 +1,96 @@
+"""Block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from winolab.device import Device
+from winolab.gpu.plan import Correlation
+from winolab.nouns import Tile
+
+KC, BN = 16, 64  # channels of a stage, output channels of a block
+TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
+CONSUMERS, PRODUCERS = 256, 128  # threads of a block
+REGISTERS = 168  # of a thread, as the kernel is launched
+PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
+SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of an element
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma_tensor.cuh, by its names."""
+
+    rows: int = 4  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    split: int = 1  # blocks of a cluster that share a summation
+    v_stages: int = 2
+    passes: int = 2  # over the staging memory of the epilogue
+    ring: int = 4  # filters of a state in a consumer's registers
+    xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
+    yvec: int = 4  # elements of a store of y
+    consumer_registers: int = 208
+    producer_registers: int = 88
+
+    def __post_init__(self) -> None:
+        asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
+        if asked > (CONSUMERS + PRODUCERS) * REGISTERS:
+            raise ValueError(f"{asked} registers asked for; the launch has {REGISTERS} a thread")
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    def columns(self, tile: Tile) -> int:
+        """Tile columns of a block."""
+        return TILE_STATES // tile.alpha // self.rows
+
+    def stage_tiles(self, tile: Tile) -> int:
+        """Transformed tiles of a stage."""
+        return (self.rows + self.share - 1) * self.columns(tile)
+
+    def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
+        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        tiles, alpha = self.stage_tiles(tile), tile.alpha
+        v = self.v_stages * alpha * parts * tiles * KC * 2
+        raw = -(-tiles // 32) * alpha * PRODUCERS * 4 * size
+        out = TILE_STATES // self.passes * (BN + 4) * 4
+        return v + raw + out + 12 * (TILE_STATES // alpha) + 16 * self.v_stages + 16
+
+    def __str__(self) -> str:
+        changed = [f"{n}={getattr(self, n)}" for n in ("split", "xvec", "yvec")]
+        default = ("split=1", "xvec=4", "yvec=4")
+        kept = [text for text, usual in zip(changed, default, strict=True) if text != usual]
+        return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
+
+
+ROWS = (1, 2, 4, 8)
+SPLITS = (1, 2, 4, 8)
+
+
+def variants(
+    tile: Tile,
+    correlation: Correlation,
+    device: Device,
+    precision: str,
+    size: int,
+    aligned: bool,
+    variant: Variant | None,
+) -> Iterator[Variant]:
+    """Every block shape that can run, or ``variant`` as these arrays allow it."""
+    height, parts = correlation.filter[1], PARTS[precision]
+    shares = [s for s in (3, 2, 1) if height % s == 0]
+    shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
+    for shape in (variant,) if variant else shapes:
+        columns = shape.columns(tile)
+        if height % shape.share or columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
+            continue
+        shape = replace(
+            shape,
+            xvec=4 if aligned and correlation.channels % 4 == 0 else 1,
+            yvec=4 if aligned and correlation.out_channels % 4 == 0 else 1,
+        )
+        while shape.shared_memory(tile, parts, size) > device.shared_memory and shape.passes < 8:
+            shape = replace(shape, passes=2 * shape.passes)
+        if shape.shared_memory(tile, parts, size) <= device.shared_memory:
+            yield from (replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS))
