@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -65,9 +65,9 @@ def conv_forward(
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """
-    problem = _problem(np.shape(x), np.shape(w), stride, padding, dilation, groups, layout)
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
-    return _run("forward", x, w, problem, options)
+    geometry = (None, stride, padding, dilation, groups, layout)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    return _run("forward", x, w, out, geometry, wishes)
 
 
 def conv_backward_data(
@@ -91,9 +91,9 @@ def conv_backward_data(
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
-    problem = _problem(tuple(input_shape), np.shape(w), stride, padding, dilation, groups, layout)
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
-    return _run("backward_data", dy, w, problem, options)
+    geometry = (tuple(input_shape), stride, padding, dilation, groups, layout)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    return _run("backward_data", dy, w, out, geometry, wishes)
 
 
 def conv_backward_filter(
@@ -118,9 +118,9 @@ def conv_backward_filter(
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
     2×2 pieces of dy. Arguments and errors are those of :func:`conv_forward`.
     """
-    problem = _problem(np.shape(x), tuple(filter_shape), stride, padding, dilation, groups, layout)
-    options = _Options(layout, algorithm, precision, out, out_dtype, workspace_limit)
-    return _run("backward_filter", x, dy, problem, options)
+    geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    return _run("backward_filter", x, dy, out, geometry, wishes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,17 +186,6 @@ def prepare_filter(
     return PreparedFilter(problem, direction, layout, chosen, precision, held)
 
 
-class _Options(NamedTuple):
-    """The arguments that all three calls share beside the problem's."""
-
-    layout: str
-    algorithm: str | Algorithm | None
-    precision: str | Arithmetic | None
-    out: Any
-    out_dtype: Any
-    workspace_limit: int | None
-
-
 def _problem(*geometry: Any) -> Problem:
     try:
         return _known_problem(*geometry)
@@ -217,15 +206,24 @@ def _known_problem(x_shape, w_shape, stride, padding, dilation, groups, layout) 
     )
 
 
-def _run(direction: str, a: Any, b: Any, problem: Problem, options: _Options) -> Any:
+def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple) -> Any:
+    """``geometry``: w's or x's shape where it is given, and what follows the shapes in _problem."""
+    held = b.held if isinstance(b, PreparedFilter) else b
+    how = (geometry, given)
+    known = kernels.recall(direction, a, held, out, how)
+    if known:
+        return known.run(a, held, out)
+    wishes = Wishes(*given)
+    shape, *rest = geometry
+    x_shape = shape if direction == "backward_data" else np.shape(a)
+    problem = _problem(x_shape, shape if direction == "backward_filter" else np.shape(b), *rest)
     if isinstance(b, PreparedFilter):
-        _check_prepared(b, direction, problem, options)
-        options = options._replace(algorithm=b.algorithm, precision=b.precision)
+        _check_prepared(b, direction, problem, wishes)
+        wishes = wishes._replace(algorithm=b.algorithm, precision=b.precision)
         b = b.held
-    layout, algorithm, precision, out, out_dtype, workspace_limit = options
     if on_gpu(a) or on_gpu(b) or isinstance(b, Transformed):
-        wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit)
-        return kernels.convolve(direction, problem, a, b, wishes, out)
+        return kernels.convolve(direction, problem, a, b, wishes, out, how)
+    layout, algorithm, precision, *_ = wishes
     names = NAMES[direction]
     a, b = (_array(name, value, precision) for name, value in zip(names, (a, b), strict=False))
     run = _arithmetic(precision, a, b)
@@ -237,21 +235,21 @@ def _run(direction: str, a: Any, b: Any, problem: Problem, options: _Options) ->
                 f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
             )
     result = _reference(direction, algorithm, run)(first, second, problem)
-    return _result(result, a.dtype, options)
+    return _result(result, a.dtype, wishes, out)
 
 
-def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, options: _Options) -> None:
-    if (w.direction, w.layout) != (direction, options.layout):
+def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes: Wishes) -> None:
+    if (w.direction, w.layout) != (direction, wishes.layout):
         raise ValueError(
             f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "
-            f"{options.layout}"
+            f"{wishes.layout}"
         )
     if w.problem != problem:
         raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
-    algorithm = None if options.algorithm is None else parse_algorithm(options.algorithm)
+    algorithm = None if wishes.algorithm is None else parse_algorithm(wishes.algorithm)
     for name, wanted, have in (
         ("algorithm", algorithm, w.algorithm),
-        ("precision", options.precision, w.precision),
+        ("precision", wishes.precision, w.precision),
     ):
         if wanted not in (None, have):
             raise ValueError(f"the filter is prepared with {name} {have}, not {wanted}")
@@ -320,13 +318,12 @@ def _last(array: np.ndarray, layout: str) -> np.ndarray:
     return np.moveaxis(array, 1, -1) if layout == "channels_first" else array
 
 
-def _result(y: np.ndarray, dtype: np.dtype, options: _Options) -> np.ndarray:
-    if options.layout == "channels_first":
+def _result(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.ndarray:
+    if wishes.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
-    out = options.out
     if out is None:
         default = y.dtype if y.dtype == object else dtype
-        out = np.empty(y.shape, dtype=default if options.out_dtype is None else options.out_dtype)
+        out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
     elif not isinstance(out, np.ndarray) or out.shape != y.shape:
         raise ValueError(f"out has shape {np.shape(out)}; expected an array of shape {y.shape}")
     with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it

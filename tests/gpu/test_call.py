@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -53,6 +53,12 @@ class Library:
     def address(self, array: Array) -> int:
         return array.values.ctypes.data
 
+    def lie(self, array: Array) -> Any:
+        return self.describe(array)
+
+    def current(self) -> int:
+        return 0
+
     def on(self, index: int) -> Any:
         return nullcontext()
 
@@ -63,6 +69,10 @@ class Library:
         self.allocated.append((shape, dtype))
         memory = hosted.Guarded(shape, dtype)
         return Array(memory.array, index)
+
+    def memory(self, size: int, index: int) -> tuple[Array, int]:
+        memory = self.empty((size,), "uint8", index)
+        return memory, self.address(memory)
 
     def copy(self, target: Array, source: Array) -> None:
         self.copied += 1
@@ -79,26 +89,22 @@ class Library:
         return Array(np.moveaxis(array.values, -1, 1), array.index)
 
 
-class HostKernel:
+def host_launch(handle: hosted.Kernel, *arguments: int) -> None:
     """A kernel on the CPU, started as the driver would start it."""
-
-    def __init__(self, kernel: hosted.Kernel) -> None:
-        self.kernel = kernel
-
-    def start(self, grid: tuple[int, ...], threads: int, params: int, stream: int) -> None:
-        assert stream == 7
-        message = ctypes.create_string_buffer(hosted.MESSAGE)
-        failed = self.kernel.library.host_launch(
-            self.kernel.index,
-            (ctypes.c_uint * 3)(*grid),
-            (ctypes.c_uint * 3)(threads, 1, 1),
-            ctypes.c_size_t(self.kernel.shared),
-            ctypes.c_void_p(params),
-            ctypes.c_uint64(0),
-            message,
-            ctypes.c_size_t(hosted.MESSAGE),
-        )
-        assert not failed, message.value
+    *sizes, shared, stream, params, extra = arguments
+    assert (stream, extra) == (7, 0)
+    message = ctypes.create_string_buffer(hosted.MESSAGE)
+    failed = handle.library.host_launch(
+        handle.index,
+        (ctypes.c_uint * 3)(*sizes[:3]),
+        (ctypes.c_uint * 3)(*sizes[3:]),
+        ctypes.c_size_t(shared),
+        ctypes.c_void_p(params),
+        ctypes.c_uint64(0),
+        message,
+        ctypes.c_size_t(hosted.MESSAGE),
+    )
+    assert not failed, message.value
 
 
 @pytest.fixture
@@ -106,12 +112,18 @@ def library(monkeypatch) -> Library:
     made = Library()
 
     def load(source, title, shared, index):
-        return {name: HostKernel(k) for name, k in hosted.load(source, shared).items()}
+        return {
+            name: launch.Kernel(name, cast(int, kernel), kernel.shared, None)
+            for name, kernel in hosted.load(source, shared).items()
+        }
 
     monkeypatch.setattr(conv, "library_of", lambda array: made)
     monkeypatch.setattr(launch, "device", lambda index: H100)
     monkeypatch.setattr(launch, "make_current", lambda index: None)
     monkeypatch.setattr(launch, "load", load)
+    monkeypatch.setattr(launch, "launch_kernel", lambda: host_launch)
+    monkeypatch.setattr(conv, "_calls", {})
+    monkeypatch.setattr(conv, "_lies", dict(conv._lies))
     return made
 
 
@@ -321,14 +333,31 @@ def test_arrays_that_do_not_fit_together_are_refused(library) -> None:
             wrong()
 
 
-def test_calls_are_kept_by_how_arrays_lie(library) -> None:
-    call.call_for.cache_clear()
-    x, w, _ = data()
+def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
+    made = []
+
+    def prepare(*given):
+        made.append(given)
+        return call.prepare_call(*given)
+
+    monkeypatch.setattr(conv, "prepare_call", prepare)
+    x, w, y = data()
+    out = np.empty(y.shape, "f")
     for _ in range(3):
         winolab.conv_forward(Array(x), Array(w), **HOW)
-    winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})
-    found = call.call_for.cache_info()
-    assert (found.misses, found.hits) == (1, 3)
+    assert len(made) == 1
+    for _ in range(2):
+        winolab.conv_forward(Array(x), Array(w), out=Array(out), **HOW)
+    assert len(made) == 2
+    wide = np.zeros((*SHAPE[:-1], SHAPE[-1] + 4), "f")[..., : SHAPE[-1]]
+    winolab.conv_forward(Array(wide), Array(w), **HOW)
+    winolab.conv_forward(Array(x), Array(w), **{**HOW, "algorithm": "direct"})
+    assert len(made) == 4
+    winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})  # has no hash
+    assert len(made) == 4
+    monkeypatch.setattr(conv, "MOST", len(conv._calls))
+    winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": 0})
+    assert len(conv._calls) == 2  # by its problem and by its arguments
 
 
 def test_places_know_what_kernels_can_read() -> None:

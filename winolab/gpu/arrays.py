@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,6 @@ from winolab.gpu import launch
 
 DTYPES = ("float32", "float16", "bfloat16")
 CUDA = 2  # DLPack's number of the device type
-SAME_DEVICE = nullcontext()
 
 
 class Described(NamedTuple):
@@ -36,7 +35,15 @@ class Library(Protocol):
         ...
 
     def describe(self, array: Any) -> Described: ...
+    def lie(self, array: Any) -> tuple:
+        """What ``describe`` depends on, quickly."""
+        ...
+
     def address(self, array: Any) -> int: ...
+    def current(self) -> int:
+        """The device that is current."""
+        ...
+
     def on(self, index: int) -> AbstractContextManager:
         """Makes a device current."""
         ...
@@ -45,7 +52,14 @@ class Library(Protocol):
         """The address of the caller's current stream."""
         ...
 
-    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any: ...
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        """A new array. Raises MemoryError that says how much was asked."""
+        ...
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        """As many bytes, and their address. Raises as ``empty``."""
+        ...
+
     def copy(self, target: Any, source: Any) -> None:
         """Elements of ``source`` into ``target``, converted to its dtype."""
         ...
@@ -98,19 +112,34 @@ class CuPy:
             array.data.ptr % 16 == 0,
         )
 
+    def lie(self, array: Any) -> tuple:
+        data = array.data
+        return array.shape, array.strides, array.dtype, data.device_id, data.ptr % 16
+
     def address(self, array: Any) -> int:
         return array.data.ptr
 
+    def current(self) -> int:
+        return launch.cupy().cuda.runtime.getDevice()
+
     def on(self, index: int) -> AbstractContextManager:
-        cuda = launch.cupy().cuda
-        return SAME_DEVICE if cuda.runtime.getDevice() == index else cuda.Device(index)
+        return launch.cupy().cuda.Device(index)
 
     def stream(self, index: int) -> int:
         return launch.cupy().cuda.get_current_stream().ptr
 
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
-        cp = launch.cupy()
-        return _allocated(lambda: cp.empty(shape, _numpy(dtype)), shape, dtype)
+        try:
+            return launch.cupy().ndarray(shape, _numpy(dtype))
+        except MemoryError as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        try:
+            memory = launch.cupy().cuda.alloc(size)
+        except MemoryError as error:
+            raise _exhausted(error, size) from error
+        return memory, memory.ptr
 
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source
@@ -147,20 +176,33 @@ class Torch:
             array.data_ptr() % 16 == 0,
         )
 
+    def lie(self, array: Any) -> tuple:
+        return (
+            array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16
+        )  # fmt: skip
+
     def address(self, array: Any) -> int:
         return array.data_ptr()
 
+    def current(self) -> int:
+        return _torch().cuda.current_device()
+
     def on(self, index: int) -> AbstractContextManager:
-        cuda = _torch().cuda
-        return SAME_DEVICE if cuda.current_device() == index else cuda.device(index)
+        return _torch().cuda.device(index)
 
     def stream(self, index: int) -> int:
-        return _torch().cuda.current_stream(index).cuda_stream
+        return _stream_of()(index)
 
     def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
         torch = _torch()
-        kind = getattr(torch, dtype)
-        return _allocated(lambda: torch.empty(shape, dtype=kind, device="cuda"), shape, dtype)
+        try:
+            return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+        except torch.OutOfMemoryError as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        memory = self.empty((size,), "uint8", index)
+        return memory, memory.data_ptr()
 
     def copy(self, target: Any, source: Any) -> None:
         target.copy_(source)
@@ -184,6 +226,14 @@ def _torch() -> Any:
 
 
 @cache
+def _stream_of() -> Callable[[int], int]:
+    """Torch's stream of a device, without the object that torch.cuda.current_stream makes of it."""
+    torch = _torch()
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+
+@cache
 def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -196,17 +246,11 @@ def _numpy(dtype: str) -> np.dtype:
     return np.dtype(dtype)
 
 
-def _allocated(make: Callable[[], Any], shape: tuple[int, ...], dtype: str) -> Any:
-    """What ``make`` allocates. Raises MemoryError that says how much was asked."""
-    try:
-        return make()
-    except (RuntimeError, MemoryError) as error:
-        if "out of memory" not in str(error).lower():
-            raise
-        raise MemoryError(
-            f"no device memory for {dtype} of shape {tuple(shape)}, "
-            f"{_bytes(shape, dtype)} B: free some, or give a smaller workspace_limit ({error})"
-        ) from error
+def _exhausted(error: Exception, size: int) -> MemoryError:
+    """Says how much was asked."""
+    return MemoryError(
+        f"no device memory for {size} B: free some, or give a smaller workspace_limit ({error})"
+    )
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -49,7 +49,7 @@ class Transformed:
     aligned: bool  # as the plan takes the arrays to be
     memory: Any
     address: int
-    calls: dict[Any, Call] = field(default_factory=dict)
+    number: int = field(default_factory=count().__next__)  # no other's, ever
 
 
 @dataclass(frozen=True)
@@ -71,35 +71,38 @@ class Call:
 
     def run(self, a: Any, b: Any, out: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed."""
+        if self.library.current() == self.index:
+            return self._run(a, b, out)
+        with self.library.on(self.index):
+            return self._run(a, b, out)
+
+    def _run(self, a: Any, b: Any, out: Any) -> Any:
         library, index = self.library, self.index
-        with library.on(index):
-            if self.copies[0]:
-                a = library.contiguous(library.channels_last(a) if self.first else a)
-            if self.copies[1]:
-                b = library.contiguous(library.channels_last(b) if self.first else b)
-            target = out
-            if out is None or self.detour:
-                target = library.empty(self.shape, self.dtype, index)
-            if self.recording:
-                memory = address = 0
-                if self.workspace:
-                    memory = library.empty((self.workspace,), "uint8", index)
-                    address = library.address(memory)
-                launch.make_current(index)
-                self.recording.replay(
-                    library.stream(index),
-                    library.address(a),
-                    b.address if isinstance(b, Transformed) else library.address(b),
-                    library.address(target),
-                    address,
-                )
-            else:
-                target[...] = 0
-            if target is out:
-                return out
-            if self.first:
-                target = library.channels_first(target)
-            return self._moved(target, out) if self.detour else target
+        if self.copies[0]:
+            a = library.contiguous(library.channels_last(a) if self.first else a)
+        if self.copies[1]:
+            b = library.contiguous(library.channels_last(b) if self.first else b)
+        target = out
+        if out is None or self.detour:
+            target = library.empty(self.shape, self.dtype, index)
+        if self.recording:
+            memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
+            launch.make_current(index)
+            self.recording.replay(
+                library.stream(index),
+                library.address(a),
+                b.address if isinstance(b, Transformed) else library.address(b),
+                library.address(target),
+                address,
+            )
+            del memory  # its allocator hands it out again in the order of the stream
+        else:
+            target[...] = 0
+        if target is out:
+            return out
+        if self.first:
+            target = library.channels_first(target)
+        return self._moved(target, out) if self.detour else target
 
     def _moved(self, target: Any, out: Any) -> Any:
         library = self.library
@@ -112,20 +115,6 @@ class Call:
         return out
 
 
-@lru_cache(maxsize=4096)
-def call_for(
-    direction: str,
-    problem: Problem,
-    library: Library,
-    wishes: Wishes,
-    a: Described,
-    b: Described,
-    out: Described | None,
-) -> Call:
-    """The call for arrays that lie like these. Errors are those of winolab.conv_forward."""
-    return prepare_call(direction, problem, library, wishes, a, b, out)
-
-
 def prepare_call(
     direction: str,
     problem: Problem,
@@ -135,7 +124,7 @@ def prepare_call(
     b: Described | Transformed,
     out: Described | None,
 ) -> Call:
-    """Plan, load and record."""
+    """Plan, load and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
     transformed = b if isinstance(b, Transformed) else None
     names = NAMES[direction]
     given = {name: array for name, array in zip(names, (a, b, out), strict=True) if array}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from winolab.gpu import launch
 from winolab.gpu.arrays import library_of
 from winolab.gpu.call import (
     NAMES,
+    Call,
     Transformed,
     Wishes,
-    call_for,
     load,
     precision_of,
     prepare_call,
@@ -24,36 +26,73 @@ from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Problem, parse_algorithm
 
 DEFAULTS = Wishes()
+MOST = 4096  # calls that are kept
+
+_calls: dict[Any, Call] = {}
+# What says quickly how an array lies, by its type.
+_lies: dict[type, Callable[[Any], Any]] = {
+    Transformed: lambda w: w.number,
+    type(None): lambda nothing: nothing,
+}
+
+
+def _key(direction: str, a: Any, b: Any, out: Any, how: Any) -> tuple:
+    lies = _lies
+    return direction, lies[type(a)](a), lies[type(b)](b), lies[type(out)](out), how
+
+
+def recall(direction: str, a: Any, b: Any, out: Any, how: Any) -> Call | None:
+    """The call that ``convolve`` kept for arrays that lie like these, asked for in the same way."""
+    try:
+        return _calls[_key(direction, a, b, out, how)]
+    except (KeyError, TypeError):  # nothing yet, or an argument without a hash, such as a list
+        return None
 
 
 def convolve(
-    direction: str, problem: Problem, a: Any, b: Any, wishes: Wishes = DEFAULTS, out: Any = None
+    direction: str,
+    problem: Problem,
+    a: Any,
+    b: Any,
+    wishes: Wishes = DEFAULTS,
+    out: Any = None,
+    how: Any = None,
 ) -> Any:
     """The result of ``direction`` on the GPU that holds a and b, on the caller's current stream.
 
     ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
-    place may stand a Transformed. The result has a's library and memory order. Raises ValueError
+    place may stand a Transformed. The result has a's library and memory order. By ``how``, which
+    with the shapes implies problem and wishes, ``recall`` finds the call again. Raises ValueError
     for what the kernels cannot run, TypeError for other dtypes, MemoryError where memory does not
     suffice.
     """
     library = library_of(a)
     names = NAMES[direction]
     a = library.array(names[0], a)
+    if not isinstance(b, Transformed):
+        b = library.array(names[1], b)
     if out is not None:
         out = library.array("out", out)
-    described = library.describe(a)
-    described_out = None if out is None else library.describe(out)
-    if isinstance(b, Transformed):
-        call = b.calls.get(key := (wishes, described, described_out))
-        if call is None:
-            call = prepare_call(direction, problem, library, wishes, described, b, described_out)
-            b.calls[key] = call
-    else:
-        b = library.array(names[1], b)
-        call = call_for(
-            direction, problem, library, wishes, described, library.describe(b), described_out
+    asked = (problem, wishes)
+    call = recall(direction, a, b, out, asked)
+    if call is None:
+        call = prepare_call(
+            direction,
+            problem,
+            library,
+            wishes,
+            library.describe(a),
+            b if isinstance(b, Transformed) else library.describe(b),
+            None if out is None else library.describe(out),
         )
+        for array in (a, b, out):
+            _lies.setdefault(type(array), library.lie)
+    if len(_calls) >= MOST:
+        _calls.clear()
+    for kept in (asked, how or asked):
+        with suppress(TypeError):
+            _calls[_key(direction, a, b, out, kept)] = call
     return call.run(a, b, out)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from struct import pack_into
 from threading import Lock
 from typing import Any
 
@@ -30,7 +29,7 @@ class Recording:
         self, kernels: Mapping[str, Kernel], record: Callable[[launch.Kernels], None]
     ) -> None:
         self._launches: list[tuple[Any, ...]] = []
-        self._patches: list[tuple[Any, int, int, int]] = []
+        self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
 
@@ -45,16 +44,19 @@ class Recording:
         ):
             if kind == POINTER and value:
                 number = int(value) + (1 << SHIFT - 1) >> SHIFT
-                self._patches.append((buffer, offset, number - 1, int(value) - (number << SHIFT)))
-        self._launches.append((kernel, grid, threads, buffer, pointers))
+                pointer = ctypes.c_uint64.from_buffer(buffer, offset)
+                self._patches.append((pointer, number - 1, int(value) - (number << SHIFT)))
+        launched = kernel.handle, *grid, threads, 1, 1, kernel.shared
+        self._launches.append((launched, ctypes.addressof(pointers), (buffer, pointers)))
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
         with self._lock:
-            for buffer, place, number, offset in self._patches:
-                pack_into(POINTER, buffer, place, addresses[number] + offset)
-            for kernel, grid, threads, _, pointers in self._launches:
-                kernel.start(grid, threads, ctypes.addressof(pointers), stream)
+            for pointer, number, offset in self._patches:
+                pointer.value = addresses[number] + offset
+            start = launch.launch_kernel()
+            for launched, params, _ in self._launches:
+                start(*launched, stream, params, 0)
 
 
 class _Recorder:

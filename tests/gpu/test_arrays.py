@@ -1,0 +1,49 @@
+"""Arrays of CuPy and torch where neither has a GPU: what running out of memory says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from winolab.gpu import arrays, launch
+
+
+class Exhausted(MemoryError):
+    """As CuPy and torch raise it, both in their own way."""
+
+
+def refuse(*_, **__):
+    raise Exhausted("out of memory")
+
+
+def test_cupy_says_how_much_memory_was_asked(monkeypatch) -> None:
+    fake = SimpleNamespace(ndarray=refuse, cuda=SimpleNamespace(alloc=refuse))
+    monkeypatch.setattr(launch, "cupy", lambda: fake)
+    with pytest.raises(MemoryError, match=r"no device memory for 96 B: .* workspace_limit"):
+        arrays.CUPY.empty((2, 3, 4), "float32", 0)
+    with pytest.raises(MemoryError, match="no device memory for 1048576 B"):
+        arrays.CUPY.memory(1 << 20, 0)
+
+
+def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
+    fake = SimpleNamespace(
+        empty=refuse, OutOfMemoryError=Exhausted, bfloat16="bf16", uint8="u8", float32="f32"
+    )
+    monkeypatch.setattr(arrays, "_torch", lambda: fake)
+    with pytest.raises(MemoryError, match=r"no device memory for 48 B: .* workspace_limit"):
+        arrays.TORCH.empty((2, 3, 4), "bfloat16", 0)
+    with pytest.raises(MemoryError, match="no device memory for 1048576 B"):
+        arrays.TORCH.memory(1 << 20, 0)
+
+
+def test_arrays_on_the_cpu_are_refused_beside_cuda_arrays(monkeypatch) -> None:
+    monkeypatch.setattr(launch, "cupy", lambda: SimpleNamespace(ndarray=str))
+    with pytest.raises(TypeError, match="w is a list; expected a CUDA array like the other"):
+        arrays.CUPY.array("w", [1.0])
+    tensor = type("Tensor", (), {"is_cuda": False, "device": "cpu"})
+    monkeypatch.setattr(arrays, "_torch", lambda: SimpleNamespace(Tensor=tensor))
+    with pytest.raises(TypeError, match="w is a list; expected a torch tensor like the other"):
+        arrays.TORCH.array("w", [1.0])
+    with pytest.raises(ValueError, match="w is on cpu; expected a CUDA device"):
+        arrays.TORCH.array("w", tensor())
