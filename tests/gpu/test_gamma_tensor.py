@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
-from winolab.gpu import launch, nvrtc
+from winolab.gpu import launch, nvrtc, scale
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, SCALE_PARAMS, plans, source
+from winolab.gpu.gamma_tensor import FILTER_PARAMS, LAUNCH_SECONDS, PARAMS, plans, source
 from winolab.gpu.gamma_tensor_blocks import Variant
 from winolab.gpu.plan import DTYPES
 from winolab.nouns import Problem, Tile, parse_algorithm
@@ -134,11 +133,11 @@ def test_infinity_does_not_spread() -> None:
 
 def test_parameters_are_the_sources() -> None:
     for name, struct, layout in (
-        ("scale", "ScaleParams", SCALE_PARAMS),
+        ("scale", "ScaleParams", scale.PARAMS),
         ("filter_tensor", "FilterParams", FILTER_PARAMS),
         ("gamma_tensor", "Params", PARAMS),
     ):
-        text = re.sub(r"(Element|Output|uint4)\*", "float*", kernel(name))
+        text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel(name))
         assert c_fields(struct, text) == layout.fields
 
 
@@ -157,17 +156,16 @@ def test_refusals_say_what_to_do() -> None:
 def test_compiles_with_few_spills(r: int) -> None:
     text = source(Tile(9 - r, r), "best", "fp32_split", "float32", Variant(4, 3 if r == 3 else 1))
     resources = nvrtc.compile_cubin(text, "sm_90a").resources
-    assert set(resources) == {"winolab_scale", "winolab_filter", "winolab_gamma"}
+    assert set(resources) == {f"winolab_{name}" for name in ("scale", "filter", "gamma", "scan")}
     assert all(used.spills <= 48 for used in resources.values()), resources
 
 
 def test_predictions_are_those_measured() -> None:
-    """Times of an H100 without the scale pass, which reads x once."""
+    """Times of an H100 without the launches for scales."""
     rows = ((96, 64, 451), (48, 128, 356), (24, 256, 323), (12, 512, 314))
     for size, channels, measured in rows:
         problem = Problem.of((128, size, size, channels), (channels, 3, 3, channels), padding=1)
-        scale = 4 * math.prod(problem.x_shape) / 2.4e12
-        predicted = _plan(problem, "forward").predicted - scale
+        predicted = _plan(problem, "forward").predicted - 3 * LAUNCH_SECONDS
         assert predicted * 1e6 == pytest.approx(measured, rel=0.1)
 
 

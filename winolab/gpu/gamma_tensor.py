@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.device import Device
+from winolab.gpu import scale
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
     BN,
@@ -28,7 +29,7 @@ from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
 from winolab.gpu.plan import DTYPES, Correlation
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
-from winolab.ref.transforms import Matrix, transforms
+from winolab.ref.transforms import transforms
 
 THREADS = CONSUMERS + PRODUCERS
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
@@ -37,24 +38,17 @@ SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents
 # Fitted to an H100's times of Γ8(6,3): cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
 STAGE_CYCLES, STAGE_TILES, STAGE_ROWS, ITEM_CYCLES = 5900, 96, 3, 14000
-BANDWIDTH, LAUNCH_SECONDS = 2.4e12, 3e-6  # of the pass over x
+LAUNCH_SECONDS = 3e-6
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
-SCALE_THREADS, SCALE_ELEMENTS = 256, 8192  # of a block of the scale pass, at least
-COUNTER, PARTIALS = 16, 64  # bytes from the start of the workspace, behind the scales
 
 # The kernels' parameter structs, field for field.
-SCALE_PARAMS = Layout(
-    ("x partial other counter scales", POINTER),
-    ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
-    ("depth height width run wide others", INT),
-)
 FILTER_PARAMS = Layout(
-    ("w u scales", POINTER),
+    ("w u header rows", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels width taps taps_height taps_width chunks", INT),
 )
 PARAMS = Layout(
-    ("x u y scales", POINTER),
+    ("x u y header rows", POINTER),
     ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
     ("x_pixel y_pixel", INT),
     ("depth height width out_depth out_height out_width", INT),
@@ -153,20 +147,9 @@ class GammaTensorPlan:
         return states * self.parts * BN * KC * 2
 
     @property
-    def scale_blocks(self) -> tuple[int, int]:
-        """Blocks of the scale pass over x and over w."""
-        p, c = self.problem, self.correlation
-        most = 4 * self.device.multiprocessors
-        sizes = c.batch * math.prod(c.input) * c.channels * c.groups, math.prod(p.w_shape)
-        first, second = (max(1, min(most, -(-size // SCALE_ELEMENTS))) for size in sizes)
-        return first, second
-
-    @property
     def header(self) -> int:
-        """Bytes of the workspace before the transformed filter: scales and partial maxima."""
-        if self.parts == 1:
-            return 0
-        return -(-(PARTIALS + 4 * sum(self.scale_blocks)) // 256) * 256
+        """Bytes of the workspace before the transformed filter: flags, scales, thresholds."""
+        return scale.header(self.correlation) if self.parts == 2 else 0
 
     @property
     def workspace(self) -> int:
@@ -196,49 +179,25 @@ class GammaTensorPlan:
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
-        scale = {"winolab_scale": 0} if self.parts == 2 else {}
-        return scale | {"winolab_filter": 0, "winolab_gamma": gamma}
+        scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
+        return scales | {"winolab_filter": 0, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        u = workspace + self.header
+        c, u = self.correlation, workspace + self.header
+        params = None
         if self.parts == 2:
-            self._find_scales(kernels, a, b, workspace)
-        for group in range(self.correlation.groups):
+            params = scale.parameters(c, a, b, workspace, self.variant.xvec == 4)
+            scale.scale(kernels, c, params)
+        for group in range(c.groups):
             self._transform_filter(kernels, group, b, workspace, u)
             self._correlate(kernels, group, a, workspace, u, out)
+        if params:
+            scale.scan(kernels, self.device, params)
 
-    def _find_scales(self, kernels: Kernels, a: View, b: View, workspace: int) -> None:
-        c, p = self.correlation, self.problem
-        first, second = self.scale_blocks
-        of_x, of_w = workspace + PARTIALS, workspace + PARTIALS + 4 * first
-        w_sizes = (p.out_channels, *c.filter, p.in_channels // c.groups)
-        x_sizes = (c.batch, *c.input, c.channels * c.groups)
-        vectors = self.variant.xvec == 4
-        for view, sizes, strides, wide, blocks, partial, others in (
-            (b, w_sizes, b.strides, False, second, of_w, 0),
-            (a, x_sizes, (*a.strides, 1), vectors, first, of_x, second),
-        ):
-            *sizes, run = _merged(sizes, strides)
-            vector = 4 if wide else 1
-            params = SCALE_PARAMS.pack(
-                view.address,
-                partial,
-                of_w,
-                workspace + COUNTER,
-                workspace,
-                *strides,
-                math.prod(sizes) * run // vector,
-                *sizes[1:],
-                run // vector,
-                wide,
-                others,
-            )
-            kernels["winolab_scale"]((blocks, 1, 1), SCALE_THREADS, params)
-
-    def _transform_filter(self, kernels: Kernels, group: int, w: View, scales: int, u: int) -> None:
+    def _transform_filter(self, kernels: Kernels, group: int, w: View, header: int, u: int) -> None:
         c = self.correlation
         m_stride, *taps, c_stride = w.strides
         m_total = c.channels if c.rotated else c.out_channels
@@ -251,7 +210,8 @@ class GammaTensorPlan:
         params = FILTER_PARAMS.pack(
             address,
             u,
-            scales,
+            header,
+            scale.rows(c, header, group),
             m_stride,
             c_stride,
             *taps,
@@ -266,14 +226,15 @@ class GammaTensorPlan:
         kernels["winolab_filter"](grid, 128, params)
 
     def _correlate(
-        self, kernels: Kernels, group: int, x: View, scales: int, u: int, y: View
+        self, kernels: Kernels, group: int, x: View, header: int, u: int, y: View
     ) -> None:
         c = self.correlation
         params = PARAMS.pack(
             x.address + self.size * group * c.channels,
             u,
             y.address + SIZES[self.out_dtype] * group * c.out_channels,
-            scales,
+            header,
+            scale.rows(c, header, group),
             *x.strides[:3],
             *y.strides[:3],
             x.strides[3],
@@ -294,18 +255,6 @@ class GammaTensorPlan:
         kernels["winolab_gamma"]((self.grid, 1, 1), THREADS, params)
 
 
-def _merged(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """Sizes of five axes, the last one grown by those that it follows without gaps."""
-    merged, step = list(sizes), strides[-1]
-    for axis in range(3, -1, -1):
-        gap = merged[axis] != 1 and strides[axis] != step * merged[-1]
-        if gap or merged[-1] * merged[axis] >= 1 << 31:
-            break
-        merged[-1] *= merged[axis]
-        merged[axis] = 1
-    return merged
-
-
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
     """The translation unit of one variant of Γα(n,r)."""
@@ -313,10 +262,10 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
-    constants |= {"SCALE_INPUT": _growth(made.BT), "SCALE_FILTER": _growth(made.G)}
+    constants |= scale.constants(tile, made)
     constants |= variant.constants()
     programs = made.programs
-    scale = ("scale",) if precision == "fp32_split" else ()
+    scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,
@@ -325,13 +274,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("tensor", "parts", "pipeline", *scale, "filter_tensor", "gamma_tensor"),
+        ("tensor", "parts", "pipeline", *scales, "filter_tensor", "gamma_tensor"),
     )
-
-
-def _growth(matrix: Matrix) -> int:
-    """Exponent of the power of two that no element of matrix · v exceeds where |v| ≤ 1."""
-    return math.ceil(math.log2(max(sum(abs(float(e)) for e in row) for row in matrix)))
 
 
 def plans(
@@ -411,8 +355,5 @@ def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     cycles = -(-plan.steps // v.split) * stage + ITEM_CYCLES * (1 + (v.split > 1) / 2)
     seconds = -(-plan.items // plan.slots) * cycles / device.clock
     seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
-    scale = 0.0
-    if plan.parts == 2:
-        x = plan.size * c.batch * math.prod(c.input) * c.channels * c.groups
-        scale = x / BANDWIDTH + 2 * LAUNCH_SECONDS
-    return replace(plan, predicted=c.groups * seconds + scale)
+    passes = 3 * LAUNCH_SECONDS if plan.parts == 2 else 0.0  # of the scales
+    return replace(plan, predicted=c.groups * seconds + passes)

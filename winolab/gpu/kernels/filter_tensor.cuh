@@ -3,14 +3,11 @@
 // [state][part][warp][lane][4 registers of 2 values], zero-filled.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
-// Of FP16 alone: no element of the tensors overflows in the transforms.
-constexpr float STATIC_INPUT = PARTS == 1 && !BF16 ? 1.0f / (1 << SCALE_INPUT) : 1.0f;
-constexpr float STATIC_FILTER = PARTS == 1 && !BF16 ? 1.0f / (1 << SCALE_FILTER) : 1.0f;
-
 struct FilterParams {
   const Element* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   unsigned* u;
-  const float* scales;  // powers of two: of x, of w
+  Header* header;  // scale.cuh
+  const Row* rows;
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
   int out_channels, channels, width;  // width: taps of the whole filter
   int taps, taps_height, taps_width, chunks;
@@ -22,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(128)
   const int chunk = blockIdx.y, tap = blockIdx.z;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const int fh = row % p.taps_height, fd = row / p.taps_height;
-  const float scale = PARTS == 2 ? __ldg(p.scales + 1) : STATIC_FILTER;
+  settle_scale(p.header);
   float state[8][ALPHA];
 #pragma unroll
   for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2
@@ -31,6 +28,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const bool inside = m < p.out_channels && c < p.channels;
     const Element* w = p.w + m * p.m_stride + c * p.c_stride + fd * p.depth_stride +
                        fh * p.row_stride + fw * R * p.width_stride;
+    const float scale = row_scale(p.rows, m);
     float taps[R];
 #pragma unroll
     for (int j = 0; j < R; ++j)

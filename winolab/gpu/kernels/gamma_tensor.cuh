@@ -17,7 +17,8 @@ struct Params {
   const Element* x;
   const uint4* u;
   Output* y;
-  const float* scales;  // powers of two: of x, of w, two that undo them (scale.cuh)
+  Header* header;  // scale.cuh
+  const Row* rows;
   long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
   int x_pixel, y_pixel;
   int depth, height, width;
@@ -192,7 +193,7 @@ struct Fetch {
 
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
-  const float scale = PARTS == 2 ? __ldg(p.scales) : STATIC_INPUT;
+  const float scale = input_scale(p.header);
   const Steps steps(p);
   Pipe pipe;
   Fetch fetch(p, steps);
@@ -271,10 +272,10 @@ __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint
 __device__ __forceinline__ void finish(const Params& p, Shared& shared, const float (&acc)[STEPS][32],
                                        const Item& item, unsigned& phase) {
   const int rank = SPLIT > 1 ? cluster_rank() : 0;
-  const float unscale_first = PARTS == 2 ? __ldg(p.scales + 2) : 1 / STATIC_INPUT;
-  const float unscale_last = PARTS == 2 ? __ldg(p.scales + 3) : 1 / STATIC_FILTER;
   const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
+  const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
+  Watched watched(p.header, p.rows, channel);
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     if constexpr (SPLIT == 1)
@@ -309,8 +310,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
     }
 #pragma unroll 1
     for (int e = rank * CONSUMERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * CONSUMERS) {
-      const int local = e / (BN / 4), tile = pass * TILES_OUT + local, m = e % (BN / 4) * 4;
-      const int channel = item.block_m * BN + m;
+      const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
       float state[4][ALPHA], y[4][N];
 #pragma unroll
       for (int s = 0; s < ALPHA; ++s) {
@@ -332,13 +332,13 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
       Output* to = p.y + shared.offset[tile] + channel;
       const int columns = channel < p.out_channels ? shared.columns[tile] : 0;
+      watched.tile(y, columns);
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         if (o < columns) {
           float v[4];
 #pragma unroll
-          for (int c = 0; c < 4; ++c)
-            v[c] = __fmul_rn(__fmul_rn(y[c][o], unscale_first), unscale_last);
+          for (int c = 0; c < 4; ++c) v[c] = watched.scaled_back(y[c][o], c);
           store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
         }
       }
@@ -350,6 +350,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
       phase ^= 1;
     }
   }
+  watched.channels();
 }
 
 // Keeps the compiler from computing a row's descriptors ahead, in registers that it lacks.

@@ -1,35 +1,47 @@
-// Powers of two that bring the largest elements of x and w below 2^15 after their transforms:
-// SCALE_INPUT and SCALE_FILTER bound the growth in the transforms, as exponents. Two launches: w's,
-// which clears the counter, then x's, whose last block computes the scales.
-// scales: of x, of w, and two factors that undo both. Tensors with NaN or infinity get 1.
+// Powers of two by which x and every output channel's row of w are multiplied, so that their 16-bit
+// parts serve them, and how small a result may be before it has lost accuracy to them.
+//
+// An exact scale of x would read all of it; a sample's largest element, with HEADROOM, may be
+// wrong, and then the results show it: numbers that overflow make them infinite or NaN, and numbers
+// far below the scale, whose low parts are lost, make them small. Of the operands' absolute errors
+// of at most 2^-25 an output gets, as relative RMS, sqrt(K) 2^-25 / sqrt(3) times |G row|·|AT| times
+// the row's RMS; FP32 in order gets 0.30 · 2^-24 sqrt(K) times the output. An output is in doubt
+// where the first exceeds 1.3 times the second. The same with G and BT exchanged holds for the
+// row's own elements below 1/4 against inputs of at most 2^15. SCALE_* bound the growth in the
+// transforms, as exponents, and LEAST_* are these thresholds' factors, in units of 2^-10.
+
+constexpr int SAMPLERS = 32, SAMPLES = 8;  // blocks that sample x; vectors of a thread of theirs
+constexpr int HEADROOM = 2;                // exponents that the sample leaves to the rest
+constexpr float UNDERFLOW = 2.384185791015625e-07f;  // 2^-22: above it no number vanishes
+
+struct Header {
+  int flags[4];  // guard.cuh
+  unsigned maxima[SAMPLERS];
+  float scale, back;  // of x, and its inverse
+};
+
+struct Row {
+  float scale, back;  // of the row, and its inverse
+  float least;        // RMS of outputs, scaled, below which they are in doubt
+  float unused;
+};
 
 struct ScaleParams {
   const float* x;
-  unsigned* partial;  // a block's largest absolute value, as bits, from this launch's first block on
-  unsigned* other;    // the same of the launch before, for the last block
-  unsigned* counter;
-  float* scales;
+  const float* w;
+  Header* header;
+  Row* rows;
   long long batch_stride, depth_stride, row_stride, pixel_stride, channel_stride;
   long long vectors;  // of all elements
+  long long w_group, w_m, w_c, w_depth, w_row, w_tap;
   int depth, height, width, run;  // run: vectors that follow one another
   int wide;                       // whether a vector has 4 floats, not 1
-  int others;                     // blocks of the launch before; 0 in the first
+  int all_rows, padded, group_rows;  // rows; of a group, with and without those that fill it up
+  int channels, taps, taps_height, taps_width;
+  int together;  // rows of a block: 8 where they are contiguous, or 1
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
-
-// NaN and infinity are the largest.
-__device__ __forceinline__ unsigned block_maximum(unsigned v) {
-  __shared__ unsigned warps[8];
-#pragma unroll
-  for (int flip = 16; flip > 0; flip /= 2) v = max(v, __shfl_xor_sync(0xffffffffu, v, flip));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 8; ++i) v = max(v, warps[i]);
-  return v;
-}
 
 __device__ __forceinline__ const float* vector_at(const ScaleParams& p, long long i) {
   const int length = p.wide ? 4 : 1;
@@ -45,66 +57,177 @@ __device__ __forceinline__ const float* vector_at(const ScaleParams& p, long lon
          (i - pixel * p.run) * p.channel_stride * length;
 }
 
-__device__ __forceinline__ int scale_exponent(unsigned bits, int growth) {
-  if (bits == 0 || bits >= 0x7f800000u) return 0;
-  return max(-126, min(127, 14 - ((int)(bits >> 23) - 127) - growth));
+__device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i) {
+  const float* x = vector_at(p, i);
+  if (p.wide) return __ldg(reinterpret_cast<const float4*>(x));
+  return make_float4(__ldg(x), 0.0f, 0.0f, 0.0f);
 }
 
-__device__ __forceinline__ float power_of_two(int e) {
-  return __uint_as_float(e < -126 ? 1u << (149 + e) : (unsigned)(e + 127) << 23);
+__device__ __forceinline__ float element_of_row(const ScaleParams& p, int row, int i) {
+  const int c = i % p.channels, tap = i / p.channels;
+  const int fw = tap % p.taps_width, fh = tap / p.taps_width % p.taps_height;
+  const int fd = tap / p.taps_width / p.taps_height;
+  return __ldg(p.w + row / p.padded * p.w_group + row % p.padded * p.w_m + c * p.w_c +
+               fd * p.w_depth + fh * p.w_row + fw * p.w_tap);
 }
+
+// The power of two that brings a number of these bits below 2^(15 - growth); infinity and NaN: 1.
+__device__ __forceinline__ float scale_of(unsigned bits, int growth) {
+  if (bits == 0 || bits >= 0x7f800000u) return 1.0f;
+  const int e = max(-126, min(126, 14 - ((int)(bits >> 23) - 127) - growth));
+  return __uint_as_float((unsigned)(e + 127) << 23);
+}
+
+__device__ __forceinline__ float inverse_of(float power) {
+  return __uint_as_float((254u << 23) - __float_as_uint(power));
+}
+
+// Sums, or maxima, of the threads whose number is the same modulo ``together``.
+template <class T, class F>
+__device__ __forceinline__ T combine(T (&values)[256], T value, int together, F f) {
+  values[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = 128; half >= together; half /= 2) {
+    if (threadIdx.x < half) values[threadIdx.x] = f(values[threadIdx.x], values[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return values[threadIdx.x % together];
+}
+
+struct Greater {
+  __device__ unsigned operator()(unsigned a, unsigned b) const { return max(a, b); }
+};
+struct Plus {
+  __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
+};
 
 extern "C" __global__ void __launch_bounds__(256)
     winolab_scale(const __grid_constant__ ScaleParams p) {
-  __shared__ unsigned last;
-  const long long step = (long long)gridDim.x * 256;
+  __shared__ unsigned largest[256];
+  __shared__ float squares[256];
+  __shared__ float lossy[256];
   unsigned most = 0;
-  long long i = (long long)blockIdx.x * 256 + threadIdx.x;
-  if (p.wide) {
-    for (; i + 3 * step < p.vectors; i += 4 * step) {
-      float4 v[4];
+  if (blockIdx.x < SAMPLERS) {
+    constexpr int SAMPLE = SAMPLERS * 256 * SAMPLES;
+    float4 v[SAMPLES];
+    const long long stride = p.vectors / SAMPLE;
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        v[k] = __ldg(reinterpret_cast<const float4*>(vector_at(p, i + k * step)));
+    for (int k = 0; k < SAMPLES; ++k) {
+      const unsigned at = (blockIdx.x * SAMPLES + k) * 256 + threadIdx.x;
+      // Scattered, so that samples do not all fall on the same channels.
+      const long long i = stride > 1 ? at * stride + (at * 2654435761u >> 8) % stride : at;
+      v[k] = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        most = max(most, max(max(magnitude(v[k].x), magnitude(v[k].y)),
-                             max(magnitude(v[k].z), magnitude(v[k].w))));
-    }
-    for (; i < p.vectors; i += step) {
-      const float4 v = __ldg(reinterpret_cast<const float4*>(vector_at(p, i)));
-      most = max(most, max(max(magnitude(v.x), magnitude(v.y)), max(magnitude(v.z), magnitude(v.w))));
-    }
-  } else {
-    for (; i < p.vectors; i += step) most = max(most, magnitude(__ldg(vector_at(p, i))));
-  }
-  most = block_maximum(most);
-  if (p.others == 0) {
-    if (threadIdx.x == 0) {
-      p.partial[blockIdx.x] = most;
-      if (blockIdx.x == 0) *p.counter = 0;
-    }
+    for (int k = 0; k < SAMPLES; ++k)
+      most = max(max(most, max(magnitude(v[k].x), magnitude(v[k].y))),
+                 max(magnitude(v[k].z), magnitude(v[k].w)));
+    most = combine(largest, most, 1, Greater());
+    if (threadIdx.x == 0) p.header->maxima[blockIdx.x] = most;
+    if (blockIdx.x == 0 && threadIdx.x < 4) p.header->flags[threadIdx.x] = 0;
     return;
   }
-  if (threadIdx.x == 0) {
-    p.partial[blockIdx.x] = most;
-    __threadfence();
-    last = atomicAdd(p.counter, 1u) == gridDim.x - 1;
-    __threadfence();
+  const int row = (blockIdx.x - SAMPLERS) * p.together + threadIdx.x % p.together;
+  const int first = threadIdx.x / p.together, step = 256 / p.together;
+  const int count = row % p.padded < p.group_rows ? p.channels * p.taps : 0;
+  for (int i = first; i < count; i += step) most = max(most, magnitude(element_of_row(p, row, i)));
+  most = combine(largest, most, p.together, Greater());
+  const float scale = scale_of(most, SCALE_FILTER);
+  float square = 0.0f, lost = 0.0f;
+  for (int i = first; i < count; i += step) {
+    const float raw = element_of_row(p, row, i), v = fabsf(__fmul_rn(raw, scale));
+    square = __fmaf_rn(v, v, square);
+    if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
   }
-  __syncthreads();
-  if (!last) return;
-  unsigned x = 0, w = 0;
-  for (int k = threadIdx.x; k < gridDim.x; k += 256) x = max(x, __ldcg(p.partial + k));
-  for (int k = threadIdx.x; k < p.others; k += 256) w = max(w, __ldcg(p.other + k));
-  x = block_maximum(x);
-  w = block_maximum(w);
-  if (threadIdx.x == 0) {
-    const int ex = scale_exponent(x, SCALE_INPUT), ew = scale_exponent(w, SCALE_FILTER);
-    const int half = (ex + ew) >> 1;
-    p.scales[0] = power_of_two(ex);
-    p.scales[1] = power_of_two(ew);
-    p.scales[2] = power_of_two(-half);
-    p.scales[3] = power_of_two(half - ex - ew);
+  square = combine(squares, square, p.together, Plus());
+  lost = combine(lossy, lost, p.together, Plus());
+  if (first == 0) {
+    const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(square / count));
+    const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(lost / count));
+    p.rows[row] = {scale, inverse_of(scale), count ? __fadd_rn(of_inputs, of_filter) : 0.0f, 0.0f};
   }
+}
+
+// The first warp of a later launch makes x's scale of the sample's maxima.
+__device__ __forceinline__ void settle_scale(Header* header) {
+  if (blockIdx.x || blockIdx.y || blockIdx.z || threadIdx.x >= SAMPLERS) return;
+  unsigned most = header->maxima[threadIdx.x];
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, flip));
+  if (threadIdx.x == 0) {
+    header->scale = scale_of(most, SCALE_INPUT + HEADROOM);
+    header->back = inverse_of(header->scale);
+  }
+}
+
+__device__ __forceinline__ float input_scale(const Header* header) { return __ldg(&header->scale); }
+__device__ __forceinline__ float row_scale(const Row* rows, int m) { return __ldg(&rows[m].scale); }
+
+// A thread's outputs in four neighbouring channels: watched, and scaled back.
+struct Watched {
+  int* flags;
+  const Row* rows;  // of the four
+  float back;
+  float sum[4] = {};
+  int outputs = 0;
+
+  __device__ __forceinline__ Watched(Header* header, const Row* rows, int channel)
+      : flags(header->flags), rows(rows + channel), back(__ldg(&header->back)) {}
+
+  // The first ``count`` outputs of a tile.
+  __device__ __forceinline__ void tile(const float (&y)[4][N], int count) {
+    float all = 0.0f, least = 0.0f;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      float size = 0.0f;
+#pragma unroll
+      for (int o = 0; o < N; ++o)
+        if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
+      sum[c] = __fadd_rn(sum[c], size);
+      all = __fadd_rn(all, size);
+      least = __fadd_rn(least, __ldg(&rows[c].least));
+    }
+    judge(flags, all, __fmul_rn(least, count));
+    outputs += count;
+  }
+
+  // Every channel by itself, over these tiles and those of the other half of the warp. A few
+  // outputs may all be near 0 by chance: tile() alone serves them.
+  __device__ __forceinline__ void channels() const {
+    const int count = outputs + __shfl_xor_sync(0xffffffffu, outputs, 16);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], 16));
+      if (count >= 4) judge(flags, all, __fmul_rn(__ldg(&rows[c].least), count));
+    }
+  }
+
+  // Exact but where FP32 holds the result with fewer bits, or not: the smaller factor first.
+  __device__ __forceinline__ float scaled_back(float y, int c) const {
+    const float of_row = __ldg(&rows[c].back);
+    return __fmul_rn(__fmul_rn(y, fminf(back, of_row)), fmaxf(back, of_row));
+  }
+};
+
+// Numbers that vanish though they are not 0, where some results are.
+extern "C" __global__ void __launch_bounds__(256)
+    winolab_scan(const __grid_constant__ ScaleParams p) {
+  if (!p.header->flags[ZERO]) return;
+  const long long first = (long long)blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256ll;
+  const float scale = p.header->scale;
+  bool tiny = false;
+  for (long long i = first; i < p.vectors; i += step) {
+    const float4 v = load_vector(p, i);
+    const float elements[] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, scale)) < UNDERFLOW;
+  }
+  const int count = p.channels * p.taps;
+  for (long long i = first; i < (long long)p.all_rows * count; i += step) {
+    const int row = (int)(i / count);
+    if (row % p.padded >= p.group_rows) continue;
+    const float w = element_of_row(p, row, (int)(i % count));
+    tiny |= w != 0.0f && fabsf(__fmul_rn(w, p.rows[row].scale)) < UNDERFLOW;
+  }
+  if (tiny) p.header->flags[TINY] = 1;
 }

@@ -1,0 +1,129 @@
+"""Scales of split products, and the flags by which their results are held against FP32's accuracy.
+
+See kernels/scale.cuh, which a family's kernels of split products are compiled with. The workspace
+begins with a header (flags, scales of x) and one row for every output channel.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from winolab.device import Device
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.plan import Correlation
+from winolab.nouns import Tile
+from winolab.ref.split import ceil_log2
+from winolab.ref.transforms import Matrix, Transforms
+
+HEADER, ROW = 256, 16  # bytes of the structs Header, with what follows it, and Row
+ROWS = 64  # of output channels: a group's are filled up to a multiple
+SAMPLERS, THREADS, TOGETHER = 32, 256, 8  # as scale.cuh has them
+# FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
+# of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
+SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
+
+PARAMS = Layout(
+    ("x w header rows", POINTER),
+    ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
+    ("w_group w_m w_c w_depth w_row w_tap", LONG),
+    ("depth height width run wide", INT),
+    ("all_rows padded group_rows channels taps taps_height taps_width together", INT),
+)
+
+
+def constants(tile: Tile, made: Transforms) -> dict[str, int]:
+    """What scale.cuh needs to know of the transforms."""
+    at, g = _squares(made.AT), [sum(row) for row in _squares(made.G)]
+    inputs, filters = (
+        math.sqrt(sum(sum(a * b for a, b in zip(row, side, strict=True)) for row in at) / tile.n)
+        for side in (g, [1.0] * tile.alpha)
+    )
+    unit = 1024 * SHARE / math.sqrt(tile.r)
+    return {
+        "SCALE_INPUT": _growth(made.BT),
+        "SCALE_FILTER": _growth(made.G),
+        "LEAST_INPUT": math.ceil(unit * inputs),
+        "LEAST_FILTER": math.ceil(unit * filters),
+    }
+
+
+def _squares(matrix: Matrix) -> list[list[float]]:
+    return [[float(e) ** 2 for e in row] for row in matrix]
+
+
+def _growth(matrix: Matrix) -> int:
+    """Exponent of the power of two that no element of matrix · v exceeds where |v| ≤ 1."""
+    return ceil_log2(max(sum(map(abs, row), Fraction()) for row in matrix))
+
+
+def padded(c: Correlation) -> int:
+    """Rows of a group."""
+    return -(-c.out_channels // ROWS) * ROWS
+
+
+def header(c: Correlation) -> int:
+    """Bytes of header and rows, a multiple of 256."""
+    return HEADER + ROW * c.groups * padded(c)
+
+
+def rows(c: Correlation, workspace: int, group: int) -> int:
+    """The address of a group's rows."""
+    return workspace + HEADER + ROW * group * padded(c)
+
+
+def parameters(c: Correlation, x: View, w: View, workspace: int, wide: bool) -> Params:
+    """Of both launches; ``wide``: x allows loads of four elements."""
+    *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
+    vector = 4 if wide else 1
+    oc, depth, height, width, ic = w.strides
+    m, channel = (ic, oc) if c.rotated else (oc, ic)
+    return PARAMS.pack(
+        x.address,
+        w.address,
+        workspace,
+        rows(c, workspace, 0),
+        *x.strides,
+        1,
+        math.prod(sizes) * run // vector,
+        oc * (c.channels if c.rotated else c.out_channels),
+        m,
+        channel,
+        depth,
+        height,
+        width,
+        *sizes[1:],
+        run // vector,
+        wide,
+        c.groups * padded(c),
+        padded(c),
+        c.out_channels,
+        c.channels,
+        math.prod(c.filter),
+        *c.filter[1:],
+        TOGETHER if m == 1 else 1,
+    )
+
+
+def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
+    """Before everything else: the scales, the thresholds, no flag set."""
+    together = int(params.values[-1])
+    blocks = SAMPLERS + c.groups * padded(c) // together
+    kernels["winolab_scale"]((blocks, 1, 1), THREADS, params)
+
+
+def scan(kernels: Kernels, device: Device, params: Params) -> None:
+    """After everything else: whether results of 0 hide numbers that vanished."""
+    kernels["winolab_scan"]((2 * device.multiprocessors, 1, 1), THREADS, params)
+
+
+def _merged(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """Sizes of five axes, the last one grown by those that it follows without gaps."""
+    merged, step = list(sizes), strides[-1]
+    for axis in range(3, -1, -1):
+        gap = merged[axis] != 1 and strides[axis] != step * merged[-1]
+        if gap or merged[-1] * merged[axis] >= 1 << 31:
+            break
+        merged[-1] *= merged[axis]
+        merged[axis] = 1
+    return merged
