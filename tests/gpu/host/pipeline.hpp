@@ -80,6 +80,8 @@ inline void barrier_arrive_expect(unsigned long long* barrier, int bytes) {
   host::arrive(host::barrier(barrier), bytes);
 }
 
+inline void reads_done() {}
+
 inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
   host::Barrier& b = host::barrier(barrier);
   host::wait({&b.completed, parity, true, "barrier_wait", barrier});
@@ -106,6 +108,11 @@ inline void barriers_ready() {}
 template <int THREADS>
 void consumers_sync() {
   host::meet(host::now->block->named[1], THREADS, "consumers_sync");
+}
+
+template <int THREADS>
+void producers_sync() {
+  host::meet(host::now->block->named[2], THREADS, "producers_sync");
 }
 
 inline int cluster_rank() { return host::now->block->rank; }

@@ -13,6 +13,7 @@ struct Params {
   const float* x;
   const float* u;
   float* y;
+  const int* wanted;  // guard.cuh
   long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
   int x_pixel, y_pixel;
   int depth, height, width;
@@ -363,6 +364,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
           }
         }
         // Every lane for itself: nothing says that a warp's lanes leave a wait together.
+        reads_done();
         barrier_arrive(&shared.u_empty[u_pipe.stage]);
         u_pipe.advance();
       }
@@ -379,6 +381,7 @@ extern "C" __global__ void
 #endif
         __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
+  if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
