@@ -65,6 +65,7 @@ def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np
         ("backward_data", (1, 25, 4), (4, 11, 4), {"padding": 5}, None, (1, 1)),
         ("forward", (2, 9, 7, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:4:2:3", (1, 1)),
         ("forward", (1, 3, 9, 12), (8, 2, 2, 12), {}, "gamma:4:3:2", (1, 1)),
+        ("forward", (1, 9, 7, 20), (8, 3, 2, 20), {"padding": 1}, "gamma:4:3:2", (1, 1)),
     ],
 )
 def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:

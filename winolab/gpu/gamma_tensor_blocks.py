@@ -26,7 +26,6 @@ class Variant:
     split: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
     passes: int = 2  # over the staging memory of the epilogue
-    ring: int = 4  # filters of a state in a consumer's registers
     xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 4  # elements of a store of y
     consumer_registers: int = 208

@@ -248,6 +248,9 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 // U in a stage, in vectors: of a filter row; from this group's first state, in the order of use.
 constexpr int U_ROW = ALPHA * PARTS * 128;
 constexpr int FILTERS = HELD * SHARE;
+// Filters in registers: those that wait for L2; with two halves, at least all of a state.
+constexpr int RING = HALVES == 1 ? HELD : SHARE > 2 ? SHARE : 2;
+static_assert(FILTERS % RING == 0, "a filter's registers are the same in every stage");
 __device__ constexpr int filter_offset(int i) {
   return i % SHARE * U_ROW + i / SHARE * (PARTS * 128);
 }
