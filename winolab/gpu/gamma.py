@@ -33,12 +33,12 @@ CLUSTER_SHARE = 0.88
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = Layout(
-    ("w u", POINTER),
+    ("w u wanted", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels taps taps_height taps_width chunks", INT),
 )
 PARAMS = Layout(
-    ("x u y", POINTER),
+    ("x u y wanted", POINTER),
     ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
     ("x_pixel y_pixel", INT),
     ("depth height width out_depth out_height out_width", INT),
@@ -121,32 +121,53 @@ class GammaPlan:
         }
 
     def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
     ) -> None:
-        """Compute all groups on the current stream."""
-        self.prepare(kernels, b, workspace, index)
-        self.run(kernels, a, workspace, out, 0, index)
+        """Compute all groups on the current stream.
+
+        ``wanted``: the address of kernels/guard.cuh's flags, which say whether to, or 0.
+        """
+        self.prepare(kernels, b, workspace, index, wanted)
+        self.run(kernels, a, workspace, out, 0, index, wanted)
 
     @property
     def prepared(self) -> int:
         """Bytes of the transformed filter, all groups: the whole workspace."""
         return self.workspace
 
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+    def prepare(
+        self, kernels: Kernels, b: View, prepared: int, index: int, wanted: int = 0
+    ) -> None:
         """Transform the filter."""
         size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
-            self.transform_filter(kernels, group, b, prepared + group * size)
+            self.transform_filter(kernels, group, b, prepared + group * size, wanted)
 
     def run(
-        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+        self,
+        kernels: Kernels,
+        a: View,
+        prepared: int,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
     ) -> None:
         """Convolve with a transformed filter."""
         size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
-            self.correlate(kernels, group, a, prepared + group * size, out)
+            self.correlate(kernels, group, a, prepared + group * size, out, wanted)
 
-    def transform_filter(self, kernels: Kernels, group: int, w: View, u: int) -> None:
+    def transform_filter(
+        self, kernels: Kernels, group: int, w: View, u: int, wanted: int = 0
+    ) -> None:
         """Transform the filter of ``group`` into the workspace at address ``u``."""
         c, v = self.correlation, self.variant
         m_stride, *taps, c_stride = w.strides
@@ -161,6 +182,7 @@ class GammaPlan:
         params = FILTER_PARAMS.pack(
             address,
             u,
+            wanted,
             m_stride,
             c_stride,
             *taps,
@@ -178,13 +200,16 @@ class GammaPlan:
         )
         kernels["winolab_filter"](grid, FILTER_M * FILTER_C, params)
 
-    def correlate(self, kernels: Kernels, group: int, x: View, u: int, y: View) -> None:
+    def correlate(
+        self, kernels: Kernels, group: int, x: View, u: int, y: View, wanted: int = 0
+    ) -> None:
         """Launch the main kernel for ``group``, its filter transformed at ``u``."""
         c = self.correlation
         params = PARAMS.pack(
             x.address + 4 * group * c.channels,
             u,
             y.address + 4 * group * c.out_channels,
+            wanted,
             *x.strides[:3],
             *y.strides[:3],
             x.strides[3],
@@ -217,7 +242,7 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("pipeline", "filter", "gamma"),
+        ("guard", "pipeline", "filter", "gamma"),
     )
 
 

@@ -6,6 +6,7 @@
 struct FilterParams {
   const float* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   float* u;
+  const int* wanted;  // guard.cuh
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
   int out_channels, channels, taps, taps_height, taps_width, chunks;
 };
@@ -14,6 +15,7 @@ constexpr int FILTER_M = 32, FILTER_C = 8;  // one block: 256 (m, c) pairs of on
 
 extern "C" __global__ void __launch_bounds__(FILTER_M* FILTER_C)
     winolab_filter(const __grid_constant__ FilterParams p) {
+  if (!wanted(p.wanted)) return;
   __shared__ float staged[ALPHA][FILTER_C][FILTER_M + 1];
   const int thread = threadIdx.x;
   const int m0 = blockIdx.x * FILTER_M, c0 = blockIdx.y * FILTER_C, tap = blockIdx.z;
