@@ -24,6 +24,7 @@ from tests.gpu.guarded import Mold, limits
 from tests.gpu.test_random import algorithms
 from winolab import environment
 from winolab.gpu import launch
+from winolab.gpu.call import load
 from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, FAMILIES
 from winolab.ref import convolution
@@ -71,7 +72,7 @@ def run(mold: Mold) -> None:
         Place.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
         for i, array in enumerate((*arrays, out))
     ]
-    kernels = launch.load(plan.source(), str(plan.variant), plan.shared(), 0)
+    kernels = load(plan, 0)
     plan.launch(kernels, *views, workspace.data.ptr, 0)
     result = out.get()
     if dtype == "bfloat16":
