@@ -45,10 +45,11 @@ H100 = Device(
     "NVIDIA H100 80GB HBM3", (9, 0), 132, 1.98e9, 232448, 50 << 20, 80 << 30, 3.352e12, 2048
 )
 
-# The papers' GPUs. Multiprocessors, clocks, caches, bandwidths and tensor rates from NVIDIA's
-# architecture white papers: GM200 (GTX Titan X), V100 (WP-08608), Turing (WP-09183), GA102 (V2.1),
-# Ada (V2.1), H100 (WP-10792), and the data sheets of RTX A5000, L40S and H200; shared memory from
-# the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+# The papers' GPUs, and those that kernels are planned for. Multiprocessors, clocks, caches,
+# bandwidths and tensor rates from NVIDIA's architecture white papers: GM200 (GTX Titan X), V100
+# (WP-08608), Turing (WP-09183), A100 (V1.0), GA102 (V2.1), Ada (V2.1), H100 (WP-10792), and the
+# data sheets of RTX A5000, A100, L40S and H200; shared memory from the CUDA C++ Programming Guide,
+# table "Technical Specifications per Compute Capability".
 DATASHEETS = {
     "titanx": Device(
         "NVIDIA GeForce GTX TITAN X", (5, 2), 24, 1.075e9, 49152, 3 << 20, 12 << 30, 336.5e9
@@ -70,6 +71,9 @@ DATASHEETS = {
     ),
     "l40s": Device("NVIDIA L40S", (8, 9), 142, 2.52e9, 101376, 96 << 20, 48 << 30, 864e9, 512),
     "a5000": Device("NVIDIA RTX A5000", (8, 6), 64, 1.695e9, 101376, 6 << 20, 24 << 30, 768e9, 512),
+    "a100": Device(
+        "NVIDIA A100-SXM4-80GB", (8, 0), 108, 1.41e9, 166912, 40 << 20, 80 << 30, 2.039e12, 1024
+    ),
     "h100": H100,
     "h200": Device("NVIDIA H200", (9, 0), 132, 1.98e9, 232448, 50 << 20, 141 << 30, 4.8e12, 2048),
 }

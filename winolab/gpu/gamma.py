@@ -21,7 +21,7 @@ from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import transforms
 
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
-ARCHITECTURE = (9, 0)  # the bulk copies and register reallocation of kernels/pipeline.cuh
+ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 # Fitted to the rows of experiments/results/throughput.jsonl: an FFMA's issue slots beyond the first
@@ -329,8 +329,8 @@ def _plan(
     transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
     lane_m, lane_tiles = variant.lane(alpha)
-    overhead = 1 + OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
-    step = variant.kc * alpha * variant.bn * variant.bt / 128 * overhead
+    overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
+    step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
     step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
     cycles = -(-outer * chunks // variant.split) * step + ITEM_CYCLES * (1 + (variant.split > 1))
     seconds = -(-items // slots) * cycles / device.clock

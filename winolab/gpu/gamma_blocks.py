@@ -82,6 +82,18 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
     ),
 }
 SPLITS = (1, 2, 4, 8)
+HOPPER = (9, 0)  # has what VARIANTS need: bulk copies, clusters, registers that warps hand over
+# Before, all threads have the same 168 registers, 64 of them accumulators, and a block has 99 KB of
+# shared memory (compute capability 8.6 and 8.9) or 163 KB (8.0).
+EARLIER: dict[int, tuple[Variant, ...]] = {
+    alpha: tuple(replace(v, bulk=0, consumer_registers=0, producer_registers=0) for v in shapes)
+    for alpha, shapes in {
+        1: (Variant(64, 256, 4, 4, 2, 4),),
+        4: (Variant(64, 64, 4, 4, 2, 4), Variant(64, 64, 3, 3, 2, 4)),
+        8: (Variant(64, 32, 4, 3, 2, 4), Variant(64, 32, 4, 2, 2, 4)),
+        16: (Variant(64, 16, 3, 2, 2, 2), Variant(64, 16, 2, 2, 2, 2, kc=4)),
+    }.items()
+}
 ROWS = (2, 4, 8, 16)
 
 
@@ -92,9 +104,16 @@ def variants(
     aligned: bool,
     variant: Variant | None,
 ) -> Iterator[Variant]:
-    """Every block shape that can run, or ``variant`` as these arrays allow it."""
+    """Every block shape that can run, or ``variant`` as these arrays allow it.
+
+    Raises ValueError for a variant that the device is too old for.
+    """
     height = correlation.filter[1]
-    for shape in (variant,) if variant else VARIANTS[tile.alpha]:
+    hopper = device.compute_capability >= HOPPER
+    if variant and not hopper and (variant.bulk or variant.split > 1):
+        raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
+    splits = SPLITS if hopper else (1,)
+    for shape in (variant,) if variant else (VARIANTS if hopper else EARLIER)[tile.alpha]:
         shape = replace(
             shape,
             xvec=shape.cpt if aligned and correlation.channels % shape.cpt == 0 else 1,
@@ -109,4 +128,4 @@ def variants(
             while s.shared_memory(tile.alpha) > device.shared_memory and s.u_stages > 2:
                 s = replace(s, u_stages=s.u_stages - 1)
             if s.shared_memory(tile.alpha) <= device.shared_memory:
-                yield from (replace(s, split=n) for n in ((s.split,) if variant else SPLITS))
+                yield from (replace(s, split=n) for n in ((s.split,) if variant else splits))
