@@ -5,24 +5,30 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.guarded import Mold, run
-from winolab.gpu.gamma import WIDTHS
+from winolab.gpu import gamma, gamma_tensor
 from winolab.gpu.plan import FAMILIES
 from winolab.nouns import Tile
 from winolab.ref.winrs_kernels import TILES
 
 pytestmark = pytest.mark.gpu
-TENSOR_OMEGAS = (Tile(1, 1), Tile(3, 2), Tile(3, 6), Tile(2, 3), Tile(5, 4))
-# Compiled kernels of each algorithm, and problems of each: 1,008 of Γ and 616 of Ω.
-MOLDS, PROBLEMS = {"gamma": 6, "omega": 4, "omega_tensor": 2}, 14
+# Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
+MOLDS = {"gamma": 6, "gamma_tensor": 2, "omega": 4, "omega_tensor": 2}
+PROBLEMS = 14
+OMEGAS = {
+    "omega": TILES["fp32"],
+    "omega_tensor": (Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4)),
+}
 
 
 def algorithms(family: str) -> list[str]:
-    """Every tile of a family's kernels."""
-    if family == "gamma":
-        gammas = [f"gamma:{a}:{a - r + 1}:{r}" for a, widths in WIDTHS.items() for r in widths]
-        return ["direct", *gammas]
-    tiles = TILES["fp32"] if family == "omega" else TENSOR_OMEGAS
-    return ["direct" if t.alpha == 1 else f"omega:{t.alpha}:{t.n}:{t.r}" for t in tiles]
+    """The tiles of a family's kernels."""
+    if family in OMEGAS:
+        return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
+    widths = {"gamma": gamma.WIDTHS, "gamma_tensor": gamma_tensor.WIDTHS}[family]
+    return [
+        *(["direct"] if family == "gamma" else []),
+        *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
+    ]
 
 
 @pytest.mark.parametrize(
