@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from winolab.device import H100
 from winolab.gpu import launch, nvrtc
 
 
@@ -23,6 +26,75 @@ def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / "dump"))
     launch.cubin("source", "sm_90a", "k")
     assert sorted(p.suffix for p in (tmp_path / "dump").iterdir()) == [".cu", ".txt"]
+
+
+@pytest.fixture
+def compiler(monkeypatch) -> list:
+    """Stands in for NVRTC; what it was asked to compile."""
+    asked = []
+    compiled = nvrtc.Compiled(b"\x7fELF", {})
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 2))
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *a: asked.append(a) or compiled)
+    return asked
+
+
+def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(RuntimeError, match=r"file/cache, which cannot be changed .*WINOLAB_CACHE"):
+        launch.cubin("source", "sm_90a", "k")
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler) -> None:
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(launch.Path, "replace", full)
+    with pytest.raises(RuntimeError, match="No space left on device"):
+        launch.cubin("source", "sm_90a", "k")
+    assert list(tmp_path.iterdir()) == []
+
+
+class CUDADriverError(RuntimeError):
+    """CuPy's."""
+
+
+class Driver:
+    """CuPy with a driver that refuses the first ``refused`` modules."""
+
+    def __init__(self, refused: int) -> None:
+        self.refused = refused
+        runtime = SimpleNamespace(driverGetVersion=lambda: 12040)
+        driver = SimpleNamespace(CUDADriverError=CUDADriverError)
+        self.cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda _: nullcontext())
+
+    def RawModule(self, path: str) -> SimpleNamespace:
+        assert Path(path).read_bytes() == b"\x7fELF"
+        if self.refused:
+            self.refused -= 1
+            raise CUDADriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+        return SimpleNamespace(
+            get_function=lambda _: SimpleNamespace(kernel=SimpleNamespace(ptr=1))
+        )
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
+    tmp_path, monkeypatch, compiler, refused
+) -> None:
+    driver = Driver(refused)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(launch, "cupy", lambda: driver)
+    monkeypatch.setattr(launch, "device", lambda _: H100)
+    title = f"refused {refused}"
+    if refused == 1:
+        assert launch.load("source", title, {"k": 0}, 0)["k"].handle == 1
+    else:
+        message = r"CUDA 12\.4, refuses code that NVRTC 13\.2 compiled for sm_90a .*update"
+        with pytest.raises(RuntimeError, match=message):
+            launch.load("source", title, {"k": 0}, 0)
+    assert len(compiler) == 2
 
 
 def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:

@@ -56,3 +56,8 @@ def test_filter_gradients_compile_without_spills(tile, variant) -> None:
 def test_a_refused_source_comes_with_the_compilers_log() -> None:
     with pytest.raises(CompileError, match="expected a"):
         compile_cubin("__global__ void f( {", "sm_90a")
+
+
+def test_an_unknown_architecture_names_the_known_ones() -> None:
+    with pytest.raises(RuntimeError, match=r"does not compile for sm_35, only for .*8\.0.*9\.0"):
+        compile_cubin("", "sm_35")

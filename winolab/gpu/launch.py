@@ -161,12 +161,16 @@ def _loaded(
     cp = cupy()
     arch = nvrtc.architecture(device(index).compute_capability)
     path = cubin(source, arch, title)
+    refused = cp.cuda.driver.CUDADriverError
     with cp.cuda.Device(index):
         try:
             return _kernels(path, names)
-        except cp.cuda.driver.CUDADriverError:
-            path.unlink()  # a broken cache: compile once more
+        except refused:
+            _remove(path)  # a broken cache: compile once more
+        try:
             return _kernels(cubin(source, arch, title), names)
+        except refused as error:
+            raise RuntimeError(_refusal(arch, str(error))) from error
 
 
 def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Kernel]:
@@ -178,6 +182,17 @@ def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Ker
             function.max_dynamic_shared_size_bytes = shared
         kernels[name] = Kernel(name, function.kernel.ptr, shared, module)
     return kernels
+
+
+def _refusal(arch: str, error: str) -> str:
+    """Why the driver does not take what NVRTC made, and what to change."""
+    compiler = "{}.{}".format(*nvrtc.version())
+    version = cupy().cuda.runtime.driverGetVersion()
+    return (
+        f"the driver, of CUDA {version // 1000}.{version % 1000 // 10}, refuses code that NVRTC "
+        f"{compiler} compiled for {arch} ({error}): update the driver, or install an NVRTC that is "
+        "not newer, such as nvidia-cuda-nvrtc-cu12"
+    )
 
 
 def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Mapping[str, Kernel]:
@@ -197,7 +212,10 @@ def dump(name: str, text: str) -> None:
 
 
 def cubin(source: str, arch: str, title: str) -> Path:
-    """The file of the compiled source in the cache; written whole or not at all."""
+    """The file of the compiled source in the cache; written whole or not at all.
+
+    Raises RuntimeError, which says what to change, where NVRTC or the cache cannot be used.
+    """
     major, minor = nvrtc.version()
     key = hashlib.sha256(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode()).hexdigest()
     path = cache_folder() / f"{key[:32]}.cubin"
@@ -219,8 +237,30 @@ def cache_folder() -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    Path(name).replace(path)
+    """Write a file whole or not at all. Raises RuntimeError that says what to change."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink()
+            raise
+    except OSError as error:
+        raise RuntimeError(_unusable(path, error)) from error
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        raise RuntimeError(_unusable(path, error)) from error
+
+
+def _unusable(path: Path, error: OSError) -> str:
+    return (
+        f"compiled kernels are kept in {path.parent}, which cannot be changed ({error}): set "
+        "WINOLAB_CACHE, and WINOLAB_DUMP if you use it, to folders that can"
+    )

@@ -78,12 +78,29 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
+@cache
+def architectures() -> tuple[int, ...]:
+    """Compute capabilities that NVRTC compiles for, as numbers: 90 is 9.0."""
+    count = ctypes.c_int()
+    _check(library().nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    found = (ctypes.c_int * count.value)()
+    _check(library().nvrtcGetSupportedArchs(found))
+    return tuple(found)
+
+
 def compile_cubin(source: str, arch: str) -> Compiled:
     """Machine code of ``source`` for ``arch`` ("sm_90a").
 
-    Raises CompileError with the compiler's log.
+    Raises CompileError with the compiler's log, RuntimeError for an architecture that this NVRTC
+    does not know.
     """
     nvrtc = library()
+    if int(re.sub(r"\D", "", arch)) not in architectures():
+        known = ", ".join(f"{a // 10}.{a % 10}" for a in architectures())
+        raise RuntimeError(
+            "NVRTC {}.{} does not compile for {}, only for compute capability {}: install another "
+            "nvidia-cuda-nvrtc".format(*version(), arch, known)
+        )
     program = ctypes.c_void_p()
     _check(
         nvrtc.nvrtcCreateProgram(
