@@ -2,20 +2,31 @@
 #   make reproduce          the papers' tables beside our numbers, and results/report.html
 #   make reproduce ALL=1    the tables that take minutes too; FULL=1: every output, none sampled
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
+#   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
+#   make sanitize           compute-sanitizer over every kernel
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
+GPU ?= gpu13
 BIN := $(VENV)/bin
 # The tests and the sweeps use the cores by processes; threads under them only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: reproduce test lint types notebooks bench wheel clean
+.PHONY: reproduce test test-gpu sanitize lint types notebooks bench wheel clean
 
 reproduce: $(VENV)/.has-experiments
 	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
 
 test: $(VENV)/.has-dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+
+# Each worker compiles the kernels of its tests; all share the GPU.
+test-gpu: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m gpu tests/gpu
+
+# memcheck, racecheck, initcheck and synccheck over every kernel: a table of what they found
+sanitize: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
+	$(ONE_THREAD) $(BIN)/python -m tests.gpu.sanitize
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check

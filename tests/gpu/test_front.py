@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import winolab
 from winolab.gpu import launch
-from winolab.gpu.plan import FAMILIES
+from winolab.gpu.call import load
+from winolab.gpu.plan import FAMILIES, plan
 from winolab.nouns import parse_algorithm
 from winolab.ref.bounds import bound
 
@@ -280,6 +283,33 @@ def test_what_the_kernels_do_not_serve_is_refused():
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def test_the_readme_s_example_runs():
+    if "torch" not in LIBRARIES:
+        return
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    (example,) = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "cuda" in b]
+    names: dict = {}
+    exec(example, names)
+    expected = names["torch"].nn.functional.conv2d(
+        names["x"].double(), names["w"].double(), padding=1
+    )
+    assert close(names["y"], host(expected))
+
+
+@pytest.mark.parametrize("precision", sorted(UNITS))
+def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, caplog):
+    dtype = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    problem = winolab.Problem.of(SHAPES["x"], SHAPES["w"], padding=1)
+    for direction in directions(precision):
+        monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / direction))
+        chosen = plan(problem, direction, launch.device(0), None, precision, out_dtype=dtype)
+        launch._loaded.cache_clear()
+        load(chosen, 0)
+        kinds = sorted(path.suffix for path in (tmp_path / direction).iterdir())
+        assert kinds == [".cu", ".plan", ".txt"]
+        assert f"compiling {chosen.kernel} {chosen.precision}" in caplog.text
 
 
 def test_running_out_of_memory_says_how_much_was_asked():
