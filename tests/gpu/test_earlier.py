@@ -1,0 +1,121 @@
+"""Kernels for compute capability 8.x: what fits there, the bits on the CPU and on any GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab.device import DATASHEETS, REGISTERS, Device, datasheet
+from winolab.gpu import gamma
+from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
+from winolab.gpu.plan import CORRELATIONS, Plan, candidates, plan
+from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
+from winolab.ref import winograd
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.order import Order
+
+DEVICES = [d for d in DATASHEETS.values() if d.compute_capability[0] == 8]
+ADA = datasheet("rtx4090")
+ALGORITHMS = ["gamma:4:2:3", "gamma:8:6:3", "gamma:8:2:7", "gamma:16:8:9", "direct"]
+ALPHAS = {1: "direct", 4: "gamma:4:2:3", 8: "gamma:8:6:3", 16: "gamma:16:8:9"}
+
+
+def layer(text: str) -> tuple[Algorithm, Problem]:
+    """A small problem; 20 channels are no multiple of a stage, 70 and 5 rows none of a block."""
+    algorithm = parse_algorithm(text)
+    width = algorithm.tiles[0].r if algorithm.kind == "gamma" else 3
+    return algorithm, Problem.of((2, 5, 12, 20), (70, 3, width, 20), padding=(1, 2))
+
+
+def arrays(problem: Problem, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    """What ``direction`` is computed from."""
+    rng = np.random.default_rng(7)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    a, b = (rng.standard_normal(s, dtype=np.float32) for s in (shape, problem.w_shape))
+    return a, b
+
+
+def predicted(p: Plan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What the reference says that the plan's kernel computes."""
+    v = p.variant
+    order = Order(v.kc, v.share, v.split)
+    compute = getattr(winograd, p.direction)
+    return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize("text", ALGORITHMS)
+def test_every_plan_fits_the_gpu(device: Device, text) -> None:
+    """Without clusters, bulk copies and setmaxnreg, in its shared memory, at 168 registers."""
+    algorithm, problem = layer(text)
+    for direction in CORRELATIONS:
+        plans = candidates(problem, direction, device, algorithm, "fp32_ffma").plans
+        assert plans
+        for p in plans:
+            assert isinstance(p, gamma.GammaPlan)
+            v = p.variant
+            assert (v.bulk, v.split, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
+            assert max(p.shared().values()) <= device.shared_memory
+            assert gamma.THREADS * 168 <= REGISTERS
+            assert 0 < p.predicted < 1
+
+
+def test_the_a100_s_163_kb_hold_more_stages() -> None:
+    problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
+    deep, shallow = (
+        plan(problem, "forward", datasheet(name)).variant for name in ("a100", "a5000")
+    )
+    assert deep.u_stages + deep.v_stages > shallow.u_stages + shallow.v_stages
+
+
+def test_half_the_lanes_take_longer() -> None:
+    """At one clock and number of multiprocessors, 64 FP32 lanes take up to twice as long as 128."""
+    problem = Problem.of((64, 48, 48, 128), (128, 3, 3, 128), padding=1)
+    ampere = replace(ADA, compute_capability=(8, 0))
+    wide, narrow = (plan(problem, "forward", d, direct()).predicted for d in (ADA, ampere))
+    assert 1.5 * wide < narrow < 2 * wide
+
+
+def test_what_needs_9_0_is_refused() -> None:
+    algorithm, problem = layer("gamma:8:6:3")
+    for variant in (VARIANTS[8][0], replace(EARLIER[8][0], split=2)):
+        with pytest.raises(ValueError, match="RTX 4090 has neither"):
+            plan(problem, "forward", ADA, algorithm, variant=variant)
+    with pytest.raises(ValueError, match=r"capability 7\.5; the kernels need 8\.0"):
+        plan(problem, "forward", datasheet("rtx2080ti"))
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(("alpha", "shape"), [(a, s) for a in EARLIER for s in EARLIER[a]], ids=str)
+def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
+    """Alone, and with rows of the block sharing a stage; in other orders of threads too."""
+    algorithm, problem = layer(ALPHAS[alpha])
+    a, b = arrays(problem, direction)
+    a100 = datasheet("a100")
+    for changes in ({}, {"rows": 4, "share": 3, "u_stages": 2, "v_stages": 2}):
+        p = plan(problem, direction, a100, algorithm, variant=replace(shape, **changes))
+        for seed in (0, 3):
+            assert np.array_equal(hosted.execute(p, a, b, seed=seed), predicted(p, algorithm, a, b))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("text", ALGORITHMS)
+def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
+    """Kernels of an A100 and an RTX 4090, compiled for the GPU that is there; over and over."""
+    from winolab.gpu import conv, launch
+
+    cp = launch.cupy()
+    algorithm, problem = layer(text)
+    a, b = arrays(problem, direction)
+    on_gpu = [cp.asarray(v) for v in (a, b)]
+    call = getattr(conv, f"conv_{direction}")
+    for device in (datasheet("a100"), ADA):
+        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans:
+            expected = cp.asarray(predicted(p, algorithm, a, b))
+            for _ in range(20):
+                y = call(*on_gpu, problem=problem, algorithm=algorithm, variant=p.variant)
+                assert bool((y == expected).all())
