@@ -116,7 +116,7 @@ class CUDARuntimeError(RuntimeError):
         ("cudaErrorNoDevice: no CUDA-capable device is detected", "finds no usable GPU"),
         (
             "cudaErrorInsufficientDriver: CUDA driver version is insufficient",
-            r"CuPy 14\.0 .* is the driver at least as new as CuPy's CUDA\?",
+            r"CuPy 14\.0 .* a CUDA version at least as new as CuPy's .*InsufficientDriver",
         ),
     ],
 )

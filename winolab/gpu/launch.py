@@ -118,8 +118,8 @@ def cupy() -> Any:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise RuntimeError(
-            f"CuPy {cupy.__version__} finds no usable GPU; is the driver at least as new as CuPy's "
-            f"CUDA? ({error})"
+            f"CuPy {cupy.__version__} finds no usable GPU: nvidia-smi has to list one, and a CUDA "
+            f"version at least as new as CuPy's ({error})"
         ) from error
     if not count:
         raise RuntimeError("no GPU: CuPy counts 0 CUDA devices")
