@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import fields, replace
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.gpu.structs import c_fields
 from winolab.device import H100
-from winolab.gpu import launch, omega, oracle
+from winolab.gpu import launch, oracle
 from winolab.gpu.emit import kernel
 from winolab.gpu.omega import VARIANTS, OmegaPlan, Variant, plans, source
 from winolab.gpu.omega_plan import PARAMS, REDUCE_PARAMS, Gradient, Timing, choose
@@ -63,6 +64,26 @@ def test_units_cover_every_column_of_dy_once(tile) -> None:
             covered = [(r, c) for r, c in zip(row, column, strict=True) if c < width and r < 6]
             assert covered == [(r, c) for r in range(6) for c in range(width)]
             assert pitch % tile.r == 0 or width + tile.n - 1 <= pitch >= tile.alpha
+
+
+@pytest.mark.parametrize("tile", [Tile(3, 6), Tile(5, 4), Tile(2, 3)], ids=str)
+def test_rows_share_padding_only_where_no_column_is_lost(tile) -> None:
+    """What a tap meets in a row that holds fewer columns than it reads is 0 in the row itself."""
+    shared = 0
+    for width in range(10, 20):
+        for taps, low, high in itertools.product((tile.n, 2 * tile.n), range(6), range(6)):
+            g = Gradient.of(Problem.of((1, 3, width, 1), (1, 1, taps, 1), padding=(0, (low, high))))
+            pitch = g.wrapped_pitch(tile)
+            if pitch is None:
+                continue
+            shared += pitch < g.output[2] + tile.n - 1
+            for column, tap in itertools.product(range(g.output[2]), range(taps)):
+                first = tap // tile.n * tile.n - low  # of the row of taps
+                at = column + tap % tile.n
+                met = at + first if at < pitch else at - pitch + first
+                inside, is_met = 0 <= column + tap - low < width, 0 <= met < width
+                assert (at < pitch and inside == is_met) or not (inside or is_met)
+    assert shared
 
 
 @pytest.mark.parametrize("alpha", VARIANTS)
@@ -224,12 +245,11 @@ def test_every_kernel_with_whole_odd_and_few_channels(tile) -> None:
 
 
 @pytest.mark.gpu
-def test_long_sums_are_put_aside(monkeypatch) -> None:
-    monkeypatch.setattr(omega, "FOLD", 32)
+def test_long_sums_are_put_aside() -> None:
     problem = Problem.of((4, 16, 32, 40), (40, 3, 3, 40), padding=1)
     for segments in (1, 3):
         for p in every(problem, named(8, 3, 6, segments=segments), device=launch.device(0)):
-            check(problem, p)
+            check(problem, replace(p, fold=32))
 
 
 @pytest.mark.gpu

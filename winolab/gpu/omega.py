@@ -19,11 +19,14 @@ from winolab.ref.transforms import transforms
 from winolab.ref.winrs_kernels import TILES
 
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
+UNITS = 2 * 128 * 48  # bytes of the tables of units
 ARCHITECTURE = (9, 0)  # the register reallocation of kernels/pipeline.cuh
-# Units after which a sum is put aside: with 2048, sequential sums on U[0, 1] have a MARE of 5e-7 at
-# alpha 8 and 7e-7 at 16 (simulated), and it grows with the square root; an output transform takes
-# as long as 20 units.
-FOLD = 2048
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where dy's
+# rows are at least r wide, and where they are narrower and units partly empty. Until then each
+# state's sum grows, whose roundings are what errors on U[0, 1] consist of: the MARE of a 5x5
+# gradient of 7 columns by F(5,12) is 1.2e-5 with 2048 units, 1.8e-6 with 128, 8e-7 with 48;
+# elsewhere at most 5e-7 with 256 (simulated). Storing takes as long as 20 to 30 units.
+FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 48)}
 # Cycles, from Γ's model; an H100 took 1.03 to 1.25 of the predicted times.
 OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 1.3, 8000
 
@@ -56,9 +59,8 @@ class Variant:
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's struct Shared."""
         stage = self.kc * (self.bi + self.bo)
-        return 4 * alpha * (self.stages * stage + self.bo * self.bi // self.passes) + (
-            16 * self.stages
-        )
+        staged = self.stages * stage + self.bo * self.bi // self.passes
+        return 4 * alpha * staged + UNITS + 16 * self.stages
 
     def __str__(self) -> str:
         names = ("wrap", "vector", "dwvec")
@@ -99,6 +101,7 @@ class OmegaPlan:
     segments: int
     blocks: int  # of a segment
     grid: int  # blocks launched: they walk over those of all segments
+    fold: int  # units after which a sum is put aside
     workspace: int  # bytes: the buckets of the segments after the first
     predicted: float  # seconds, the sum of the buckets included
     direction: str = "backward_filter"
@@ -139,9 +142,16 @@ class OmegaPlan:
         }
 
     def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
     ) -> None:
-        """Compute all groups on the current stream."""
+        """Compute all groups on the current stream; ``wanted``: kernels/guard.cuh's flags."""
         g, v = self.gradient, self.variant
         params = PARAMS.pack(
             a.address,
@@ -166,12 +176,13 @@ class OmegaPlan:
             -(-g.filter[2] // self.tile.n),
             self.segments,
             self.pitch,
-            FOLD // v.kc,
+            self.fold // v.kc,
             self.blocks * self.segments,
+            wanted,
         )
         kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)
         if self.segments > 1:
-            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments - 1)
+            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments - 1, wanted)
 
 
 @lru_cache(maxsize=256)
@@ -187,7 +198,7 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("pipeline", "fp32", "units", "omega", "reduce"),
+        ("guard", "pipeline", "fp32", "units", "omega", "reduce"),
     )
 
 
@@ -255,8 +266,14 @@ def _plan(
     programs = transforms(tile.n, tile.r, points).programs
     instructions = [p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)]
     cycles += TRANSFORM_SLOTS * (v.bo * instructions[0] + v.bi * instructions[1]) / 128
+    fold = FOLDS[tile.alpha][g.output[2] < tile.r]
     timing = Timing(
-        blocks, device.multiprocessors, cycles / device.clock, ITEM_CYCLES / device.clock, v.kc
+        blocks,
+        device.multiprocessors,
+        cycles / device.clock,
+        ITEM_CYCLES / device.clock,
+        v.kc,
+        fold,
     )
     segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
     return OmegaPlan(
@@ -270,6 +287,7 @@ def _plan(
         segments.count,
         blocks,
         min(device.multiprocessors, blocks * segments.count),
+        fold,
         segments.workspace,
         segments.seconds,
     )

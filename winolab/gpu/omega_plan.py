@@ -32,11 +32,13 @@ PARAMS = Layout(
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
     ("channels out_channels groups blocks_in blocks_out tiles_width", INT),
     ("segments pitch fold items", INT),
+    ("wanted", POINTER),
 )
 REDUCE_PARAMS = Layout(
     ("buckets dw", POINTER),
     ("dw_out dw_depth dw_row dw_tap dw_in", LONG),
     ("out_channels taps_depth taps_height taps_width channels count", INT),
+    ("wanted", POINTER),
 )
 REDUCE_THREADS = 256
 
@@ -95,7 +97,7 @@ class Gradient:
     def units(self, tile: Tile, pitch: int) -> int:
         """Units of a row of taps whose rows all meet inputs. Raises ValueError for too many."""
         positions = self.batch * self.output[0] * self.output[1] * pitch
-        if positions + 64 * tile.alpha >= POSITIONS:
+        if positions + 256 * tile.alpha >= POSITIONS:
             raise ValueError(f"dy has {positions} positions; the Ω kernels count up to 2^31")
         return -(-positions // tile.r)
 
@@ -104,8 +106,15 @@ class Gradient:
         return -(-self.output[2] // tile.r) * tile.r
 
     def wrapped_pitch(self, tile: Tile) -> int | None:
-        """Positions of a row whose last unit runs on into the next; None where none may."""
-        pitch = self.output[2] + tile.n - 1
+        """Positions of a row whose last unit runs on into the next; None where none may.
+
+        The n - 1 columns of x after a row's last unit are the next row's first ones where both are
+        padding, as far as that holds for every row of taps.
+        """
+        whole = self.output[2] + tile.n - 1
+        last_taps = (-(-self.filter[2] // tile.n) - 1) * tile.n
+        shared = max(0, min(self.padding[2] - last_taps, whole - self.input[2] - self.padding[2]))
+        pitch = whole - shared
         return pitch if tile.alpha <= pitch < self.whole_pitch(tile) else None
 
 
@@ -116,14 +125,17 @@ class Timing:
     blocks: int  # of one segment
     slots: int  # blocks that the GPU holds
     unit: float  # of the sum
-    item: float  # whatever does not depend on the sum's length
+    item: float  # of an output transform and of filling the stages
     step: int  # units of a stage
+    fold: int = POSITIONS  # units after which a sum is transformed
 
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
         steps = -(-units // (segments * self.step))
         waves = -(-self.blocks * segments // self.slots)
-        return waves * (steps * self.step * self.unit + self.item) + LAUNCH_SECONDS
+        length = steps * self.step
+        outputs = -(-length // self.fold)
+        return waves * (length * self.unit + outputs * self.item) + LAUNCH_SECONDS
 
 
 @dataclass(frozen=True)
@@ -221,8 +233,13 @@ def tiles(
     yield tile
 
 
-def reduce(kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int) -> None:
-    """Launch the sum of ``count`` buckets at address ``buckets`` into dw."""
+def reduce(
+    kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int, wanted: int = 0
+) -> None:
+    """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
+
+    ``wanted``: kernels/guard.cuh's flags.
+    """
     params = REDUCE_PARAMS.pack(
         buckets,
         dw.address,
@@ -231,5 +248,6 @@ def reduce(kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: 
         *gradient.filter,
         gradient.channels,
         count,
+        wanted,
     )
     kernel((-(-gradient.weights // REDUCE_THREADS), 1, 1), REDUCE_THREADS, params)

@@ -15,7 +15,10 @@ constexpr int TI = BI / 8, TO = BO / SHARERS / 4;           // input × output c
 constexpr int INNER = TI > TO ? TI : TO;
 constexpr int LANES_I = BI / CI, LANES_O = BO / CO;         // producer threads of a unit
 constexpr int GROUPS_I = KC * LANES_I / PRODUCERS, GROUPS_O = KC * LANES_O / PRODUCERS;
-constexpr int ROW = BI / PASSES;  // input channels staged in a pass
+// Scalar loads have one way: two take more registers than there are.
+constexpr bool MASKLESS = VECTOR || ALPHA == 16;
+constexpr int TABLE = PRODUCERS / KC;  // steps whose units are described at once
+constexpr int ROW = BI / PASSES;       // input channels staged in a pass
 static_assert(KC * LANES_I % PRODUCERS == 0 && KC * LANES_O % PRODUCERS == 0, "producer shape");
 static_assert(PRODUCERS % LANES_I == 0 && PRODUCERS % LANES_O == 0, "producer shape");
 static_assert(TI % (4 * PASSES) == 0 && TO % 4 == 0, "tile shape");
@@ -24,6 +27,7 @@ struct Shared {
   float u[STAGES][ALPHA * KC * BI];  // [state][unit][input channel]
   float v[STAGES][ALPHA * KC * BO];  // [state][unit][output channel]
   float out[ALPHA * BO * ROW];       // [state][output channel][input channel, permuted]
+  Unit units[2 * PRODUCERS];
   unsigned long long full[STAGES], empty[STAGES];
 };
 
@@ -77,38 +81,21 @@ __device__ __forceinline__ void store(float* to, const float (&d)[C]) {
     *to = d[0];
 }
 
-// A unit's columns, of x or of dy. Most units lie inside their rows and need no masks.
-template <bool X, int COLUMNS, int C>
-__device__ __forceinline__ void load_tile(float (&d)[COLUMNS][C], const Map& map, int unit,
-                                          int channels) {
-  const OmegaParams& p = map.p;
-  int column;
-  const int index = map.pitch.divide(unit * R, column);
-  const int width = X ? p.width : p.out_width, pixel = X ? p.x_pixel : p.dy_pixel;
-  const int first = column + (X ? map.item.tap_width - p.pad_width : 0);
-  const int left = WRAP ? p.pitch - column : COLUMNS;  // columns that remain in the row
-  const bool inside = unit < map.item.end;
-  const Row row = map.row(index);
-  const float* from = (X ? row.x : row.dy) + (long long)first * pixel;
-  if (inside && channels >= C && first >= 0 && first + COLUMNS <= width && COLUMNS <= left) {
+// The columns of a unit, of x or of dy. Most units lie inside their rows and need no masks; a warp
+// takes one of the two ways as a whole.
+template <int COLUMNS, int C>
+__device__ __forceinline__ void load_tile(float (&d)[COLUMNS][C], const float* from, int pixel,
+                                          int jump, unsigned mask, int left, int channels) {
+  const bool whole = mask == (1u << COLUMNS) - 1 && (!WRAP || COLUMNS <= left) && channels >= C;
+  if (MASKLESS && __all_sync(~0u, whole)) {
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) load<C>(d[i], from + i * pixel);
     return;
   }
-  const float* next = from;
-  bool next_inside = false;
-  if constexpr (WRAP) {
-    const Row next_row = map.row(index + 1);
-    next = (X ? next_row.x : next_row.dy) + (long long)(first - p.pitch) * pixel;
-    next_inside = inside && index + 1 < map.all;
-  }
 #pragma unroll
-  for (int i = 0; i < COLUMNS; ++i) {
-    const bool here = i < left;
-    const bool exists = (unsigned)(first + i - (here ? 0 : p.pitch)) < (unsigned)width;
-    load_some<C>(d[i], (here ? from : next) + i * pixel,
-                 exists && (here ? inside : next_inside) ? channels : 0);
-  }
+  for (int i = 0; i < COLUMNS; ++i)
+    load_some<C>(d[i], from + (i * pixel + (WRAP && i >= left ? jump : 0)),
+                 mask >> i & 1 ? channels : 0);
 }
 
 template <bool X, int COLUMNS, int C>
@@ -136,26 +123,44 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
   const int in = thread % LANES_I * CI, out = thread % LANES_O * CO;
   const int unit_i = thread / LANES_I, unit_o = thread / LANES_O;
   constexpr int APART_I = PRODUCERS / LANES_I, APART_O = PRODUCERS / LANES_O;
+  const int x_pixel = p.x_pixel, dy_pixel = p.dy_pixel;
+  int table = 0;
   Pipe pipe;
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
     const Item item(p, index);
-    const Map map(p, item, item.in + in, item.out + out);
+    const Map map(p, item);
     const int channels = p.channels - item.in - in, outs = p.out_channels - item.out - out;
+    const int steps = item.steps();
     float x[GROUPS_I][ALPHA][CI], dy[GROUPS_O][R][CO];
+    // The units of TABLE steps are described at once, one by each thread; threads that are behind
+    // still read the table before.
+    const auto describe = [&](int step) {
+      table ^= PRODUCERS;
+      shared.units[table + thread] = map.unit(item.begin + step * KC + thread);
+      producers_sync<PRODUCERS>();
+    };
+    const auto load_dy = [&](int g, int step) {
+      const Unit& u = shared.units[table + step % TABLE * KC + unit_o + g * APART_O];
+      load_tile(dy[g], u.dy + out, dy_pixel, u.dy_jump, u.dy_mask, u.left, outs);
+    };
+    const auto load_x = [&](int g, int step) {
+      const Unit& u = shared.units[table + step % TABLE * KC + unit_i + g * APART_I];
+      load_tile(x[g], u.x + in, x_pixel, u.x_jump, u.x_mask, u.left, channels);
+    };
+    describe(0);
 #pragma unroll
-    for (int g = 0; g < GROUPS_O; ++g)
-      load_tile<false>(dy[g], map, item.begin + unit_o + g * APART_O, outs);
+    for (int g = 0; g < GROUPS_O; ++g) load_dy(g, 0);
 #pragma unroll
-    for (int g = 0; g < GROUPS_I; ++g)
-      load_tile<true>(x[g], map, item.begin + unit_i + g * APART_I, channels);
+    for (int g = 0; g < GROUPS_I; ++g) load_x(g, 0);
 #pragma unroll 1
-    for (int unit = item.begin; unit < item.end; unit += KC) {
+    for (int step = 1; step <= steps; ++step) {
+      if (step % TABLE == 0) describe(step);
       barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
       float* v = shared.v[pipe.stage] + out;
 #pragma unroll
       for (int g = 0; g < GROUPS_O; ++g) {
         store_tile<false>(v + (unit_o + g * APART_O) * BO, dy[g]);
-        load_tile<false>(dy[g], map, unit + KC + unit_o + g * APART_O, outs);
+        load_dy(g, step);
       }
       float* u = shared.u[pipe.stage] + in;
 #pragma unroll
@@ -165,7 +170,7 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
           __syncwarp();
           if (thread % 32 == 0) barrier_arrive(&shared.full[pipe.stage]);
         }
-        load_tile<true>(x[g], map, unit + KC + unit_i + g * APART_I, channels);
+        load_x(g, step);
       }
       pipe.advance();
     }
@@ -300,6 +305,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_omega(const __grid_constant__ OmegaParams p) {
+  if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {

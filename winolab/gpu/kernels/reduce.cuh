@@ -8,12 +8,14 @@ struct ReduceParams {
   long long dw_out, dw_depth, dw_row, dw_tap, dw_in;  // strides in elements
   int out_channels, taps_depth, taps_height, taps_width, channels;  // of dw
   int count;                                                        // of buckets
+  const int* wanted;
 };
 
 constexpr int REDUCE_THREADS = 256, REDUCE_AHEAD = 8;  // buckets loaded at once
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
     winolab_reduce(const __grid_constant__ ReduceParams p) {
+  if (!wanted(p.wanted)) return;
   const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
                          p.channels;
   const long long element = (long long)blockIdx.x * REDUCE_THREADS + threadIdx.x;

@@ -2,9 +2,9 @@
 // kernels. ``Element`` is the type of x and dy, ``Out`` that of dw.
 //
 // The summation runs over rows (image, depth, height) that meet an input row for the item's taps,
-// one after another, PITCH positions each: a whole number of units, or, with WRAP, N − 1 more than
-// dy is wide, so that a unit may run from one row into the next and the zeros between them keep
-// their products apart.
+// one after another, PITCH positions each: a whole number of units, or, with WRAP, so many more than
+// dy is wide that a unit may run from one row into the next and the zeros between them keep their
+// products apart.
 
 struct OmegaParams {
   const Element* x;
@@ -24,6 +24,7 @@ struct OmegaParams {
   int segments, pitch;
   int fold;   // steps after which a sum is transformed and added to what was stored before
   int items;  // all of the above multiplied
+  const int* wanted;
 };
 
 // Division of n < 2³¹ by a number that many divisions share (Granlund & Montgomery 1994).
@@ -71,13 +72,16 @@ struct Item {
   __device__ __forceinline__ int steps() const { return (end - begin + KC - 1) / KC; }
 };
 
-// A row of dy: its first element and that of the row of x that the item's taps meet.
-struct Row {
-  const Element* x;
+// Where the columns of a unit lie, of x and of dy: addresses are those of the block's first channel.
+struct __align__(16) Unit {
+  const Element* x;  // of the first column
   const Element* dy;
+  int x_jump, dy_jump;       // what columns in the next row are further away
+  unsigned x_mask, dy_mask;  // which columns exist
+  int left;                  // columns before the next row
 };
 
-// How an item's units lie in memory, for one thread's channels.
+// How an item's units lie in memory.
 struct Map {
   const OmegaParams& p;
   const Item& item;
@@ -85,19 +89,51 @@ struct Map {
   int all;  // rows of all images
   const Element* x;
   const Element* dy;
-  __device__ __forceinline__ Map(const OmegaParams& p, const Item& item, int in, int out)
+  __device__ __forceinline__ Map(const OmegaParams& p, const Item& item)
       : p(p), item(item), pitch(p.pitch), rows(max(1, item.rows)), depths(max(1, item.depths)) {
     all = p.batch * item.depths * item.rows;
-    x = p.x + item.group * p.channels + in +
+    x = p.x + item.group * p.channels + item.in +
         (item.depth0 + item.tap_depth - p.pad_depth) * p.x_depth +
-        (item.row0 + item.tap_height - p.pad_height) * p.x_row;
-    dy = p.dy + item.group * p.out_channels + out + item.depth0 * p.dy_depth +
+        (item.row0 + item.tap_height - p.pad_height) * p.x_row +
+        (long long)(item.tap_width - p.pad_width) * p.x_pixel;
+    dy = p.dy + item.group * p.out_channels + item.out + item.depth0 * p.dy_depth +
          item.row0 * p.dy_row;
   }
-  __device__ __forceinline__ Row row(int index) const {
+  // Bits [first, last) of those below ``most``.
+  static __device__ __forceinline__ unsigned bits(int first, int last, int most) {
+    first = max(first, 0), last = min(last, most);
+    return first < last ? (1u << last) - (1u << first) : 0;
+  }
+  __device__ __forceinline__ void row(int index, long long& x_offset, long long& dy_offset) const {
     int h, d;
     const int batch = depths.divide(rows.divide(index, h), d);
-    return {x + batch * p.x_batch + d * p.x_depth + h * p.x_row,
-            dy + batch * p.dy_batch + d * p.dy_depth + h * p.dy_row};
+    x_offset = batch * p.x_batch + d * p.x_depth + h * p.x_row;
+    dy_offset = batch * p.dy_batch + d * p.dy_depth + h * p.dy_row;
+  }
+  __device__ __forceinline__ Unit unit(int index) const {
+    int column;
+    const int line = pitch.divide(index * R, column);
+    const int first = column + item.tap_width - p.pad_width;  // of x
+    const bool inside = index < item.end;
+    long long x_row, dy_row;
+    row(line, x_row, dy_row);
+    Unit u;
+    u.x = x + x_row + (long long)column * p.x_pixel;
+    u.dy = dy + dy_row + (long long)column * p.dy_pixel;
+    u.left = WRAP ? p.pitch - column : ALPHA;
+    u.x_mask = inside ? bits(-first, p.width - first, min(u.left, ALPHA)) : 0;
+    u.dy_mask = inside ? bits(0, p.out_width - column, min(u.left, R)) : 0;
+    if constexpr (WRAP) {
+      long long x_next, dy_next;
+      row(line + 1, x_next, dy_next);
+      u.x_jump = (int)(x_next - x_row - (long long)p.pitch * p.x_pixel);
+      u.dy_jump = (int)(dy_next - dy_row - (long long)p.pitch * p.dy_pixel);
+      if (inside && line + 1 < all) {
+        const int next = p.pitch - first;
+        u.x_mask |= bits(max(u.left, next), next + p.width, ALPHA);
+        u.dy_mask |= bits(u.left, u.left + p.out_width, R);
+      }
+    }
+    return u;
   }
 };
