@@ -15,8 +15,10 @@ from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.plan import PRECISIONS, candidates
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
-from winolab.nouns import parse_algorithm
+from winolab.nouns import Algorithm, direct, parse_algorithm
 from winolab.problem import Problem
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.errors import NORMAL, predict
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
 from winolab.ref.winrs_plan import plan as winrs_plan
@@ -141,9 +143,25 @@ def _kernels(direction, input, filter, padding, device, precision, algorithm, li
         fastest.setdefault((found.kernel, found.precision), found)
     print("\nfastest predicted of every kernel")
     for (kernel, unit), found in fastest.items():
-        print(f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace")
+        error = _error(found, problem, direction)
+        print(
+            f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace, "
+            f"relative RMS error {error:.1e} on normal data"
+        )
     for reason in choice.reasons:
         print(f"left out: {reason}")
+
+
+def _error(plan: Any, problem: Problem, direction: str) -> float:
+    """Predicted relative RMS error on zero-mean data; wide filters run in pieces of r taps."""
+    tile, taps = plan.tile, problem.filter
+    algorithm = direct() if tile.alpha == 1 else Algorithm("gamma", (tile,), plan.points)
+    channels = problem.in_channels if direction == "forward" else problem.out_channels
+    channels = channels // problem.groups * -(-taps[-1] // tile.r)
+    shape = (*taps[:-1], tile.r, channels)
+    outputs = [size + 1 for size in taps[:-1]] + [tile.r + 4 * tile.n]
+    summed = Problem.of((1, *outputs, channels), (1, *shape))
+    return predict(NORMAL, NORMAL, summed, algorithm, arithmetic(plan.precision)).relative_rms
 
 
 def _draw(plans: list[Plan], path: Path) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from winolab.gpu.emit import kernel
+from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import three
 
@@ -210,6 +211,14 @@ def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests
     return found
 
 
+def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:
+    """A plan's kernels; those of a GuardedPlan come from two sources."""
+    if not isinstance(plan, GuardedPlan):
+        return dict(load(plan.source(), plan.shared(), seed))
+    fallback = load(plan.fallback.source(), plan.fallback.shared(), seed)
+    return loaded(plan.split, seed) | {f"{name}_fallback": k for name, k in fallback.items()}
+
+
 def execute(
     plan: Any,
     a: np.ndarray,
@@ -228,7 +237,7 @@ def execute(
     guarded_a, guarded_b = Guarded.of(a), Guarded.of(b)
     out = Guarded(shape[plan.direction], dtype)
     workspace = Guarded((plan.workspace,), "uint8")
-    kernels = kernels or load(plan.source(), plan.shared(), seed)
+    kernels = kernels or loaded(plan, seed)
     views = [
         View(g.array.ctypes.data, _strides(g.array, 5 if g.array.shape == p.w_shape else 4))
         for g in (guarded_a, guarded_b, out)

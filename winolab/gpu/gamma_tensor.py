@@ -45,7 +45,7 @@ CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can us
 FILTER_PARAMS = Layout(
     ("w u header rows", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels width taps taps_height taps_width chunks", INT),
+    ("out_channels channels height width taps taps_height taps_width chunks", INT),
 )
 PARAMS = Layout(
     ("x u y header rows", POINTER),
@@ -89,9 +89,10 @@ class GammaTensorPlan:
 
     @property
     def outer(self) -> tuple[int, int, int]:
-        """Taps that are summed directly, per dimension."""
+        """Taps that are summed directly, per dimension; rows fill up stages that share them."""
         depth, height, width = self.correlation.filter
-        return depth, height, -(-width // self.tile.r)
+        share = self.variant.share
+        return depth, -(-height // share) * share, -(-width // self.tile.r)
 
     @property
     def chunks(self) -> int:
@@ -150,6 +151,11 @@ class GammaTensorPlan:
     def header(self) -> int:
         """Bytes of the workspace before the transformed filter: flags, scales, thresholds."""
         return scale.header(self.correlation) if self.parts == 2 else 0
+
+    @property
+    def watched(self) -> bool:
+        """Whether the workspace begins with flags about the results (kernels/guard.cuh)."""
+        return self.parts == 2
 
     @property
     def workspace(self) -> int:
@@ -217,7 +223,7 @@ class GammaTensorPlan:
             *taps,
             c.out_channels,
             c.channels,
-            c.filter[2],
+            *c.filter[1:],
             math.prod(self.outer),
             *self.outer[1:],
             self.chunks,

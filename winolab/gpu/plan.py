@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
+from winolab.gpu.guard import FLAGS, GuardedPlan
 from winolab.nouns import Algorithm, Problem
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 CORRELATIONS = DIRECTIONS[:2]
 # What a caller may ask for -> precisions of families that deliver it. "fp32" does not take split
-# products by itself: nothing finds out yet that a tensor's range is too wide for them.
+# products by itself yet.
 PRECISIONS = {
     "fp32": ("fp32",),
     "fp32_ffma": ("fp32",),
@@ -219,31 +220,61 @@ def candidates(
     if precision not in PRECISIONS:
         raise ValueError(f"precision {precision!r}; expected one of {', '.join(PRECISIONS)}")
     check(problem)
+    options = {
+        "aligned": aligned,
+        "workspace_limit": workspace_limit,
+        "out_dtype": out_dtype or DTYPES[precision],
+    }
+    where = (problem, direction, device)
     found: list[Plan] = []
     reasons: list[str] = []
-    for family in FAMILIES:
-        if direction not in family.directions:
-            continue
-        for unit in PRECISIONS[precision]:
-            if unit not in family.precisions:
-                continue
-            try:
-                found += family.plans(
-                    problem,
-                    direction,
-                    device,
-                    algorithm,
-                    unit,
-                    aligned=aligned,
-                    variant=variant,
-                    workspace_limit=workspace_limit,
-                    out_dtype=out_dtype or DTYPES[precision],
-                )
-            except ValueError as error:
-                reasons.append(str(error))
+    for unit in PRECISIONS[precision]:
+        offered, why = _offered(*where, algorithm, unit, variant=variant, **options)
+        reasons += why
+        if unit == "fp32_split" and offered:
+            fallbacks = found
+            if algorithm or variant or not found:
+                fallbacks, _ = _offered(*where, None, "fp32", **options)
+            offered = list(_guarded(offered, fallbacks, named=precision == unit))
+        found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {direction} in {precision}")
     return Choice(tuple(sorted(found, key=lambda p: p.predicted)), tuple(dict.fromkeys(reasons)))
+
+
+def _offered(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    unit: str,
+    **options: Any,
+) -> tuple[list[Plan], list[str]]:
+    """Plans of all families for products of that precision, and why some have none."""
+    found: list[Plan] = []
+    reasons: list[str] = []
+    for family in FAMILIES:
+        if direction in family.directions and unit in family.precisions:
+            try:
+                found += family.plans(problem, direction, device, algorithm, unit, **options)
+            except ValueError as error:
+                reasons.append(str(error))
+    return found, reasons
+
+
+def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[Plan]:
+    """Split products whose results are watched, each with what computes them again.
+
+    That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
+    do not watch their results are kept where they were asked for by name.
+    """
+    fastest = sorted(fallbacks, key=lambda p: p.predicted)
+    for p in split:
+        if fastest and getattr(p, "watched", False):
+            fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
+            yield GuardedPlan(p, next(fit, min(fastest, key=lambda f: f.workspace)))
+        elif named:
+            yield p
 
 
 @lru_cache(maxsize=4096)

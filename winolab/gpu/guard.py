@@ -1,0 +1,103 @@
+"""Split products that stand by their results: where these may have lost accuracy, FFMA units redo.
+
+The kernels of split products set flags at the start of the workspace (kernels/guard.cuh) where a
+result is not finite or so small that low parts may be missing in it. The fallback's launches come
+after them on the same stream, and return at once where no flag asks for them: no host waits, and a
+CUDA graph can hold both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from winolab.device import Device
+from winolab.gpu.launch import Kernels, View
+from winolab.nouns import Problem, Tile
+
+FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
+IDLE_SECONDS = 2e-6  # of a launch that returns at once
+
+
+@dataclass(frozen=True)
+class GuardedPlan:
+    """Split products, and what computes everything again where their results show a flag."""
+
+    split: Any
+    fallback: Any
+
+    @property
+    def direction(self) -> str:
+        return self.split.direction
+
+    @property
+    def problem(self) -> Problem:
+        return self.split.problem
+
+    @property
+    def device(self) -> Device:
+        return self.split.device
+
+    @property
+    def precision(self) -> str:
+        """Of the products."""
+        return self.split.precision
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return self.split.kernel
+
+    @property
+    def points(self) -> str:
+        return self.split.points
+
+    @property
+    def tile(self) -> Tile:
+        return self.split.tile
+
+    @property
+    def variant(self) -> Any:
+        return self.split.variant
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the fallback's launches come when nothing but the flags is needed any more."""
+        return max(self.split.workspace, FLAGS + self.fallback.workspace)
+
+    @property
+    def predicted(self) -> float:
+        """Seconds, of data that split products serve."""
+        return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
+
+    def __str__(self) -> str:
+        f = self.fallback
+        return (
+            f"{self.split}\n"
+            f"fallback   {f.kernel} {f.precision}, {f.variant}: idle unless ranges are too wide\n"
+            f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
+        )
+
+    def source(self) -> str:
+        """Both units in one, in namespaces of their own."""
+        parts = {"split": self.split.source(), "fallback": _renamed(self.fallback.source())}
+        return "\n".join(f"namespace {name} {{\n{text}\n}}" for name, text in parts.items())
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
+        return self.split.shared() | fallback
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        fallback = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
+        self.split.launch(kernels, a, b, out, workspace, index)
+        self.fallback.launch(fallback, a, b, out, workspace + FLAGS, index, wanted=workspace)
+
+
+def _renamed(text: str) -> str:
+    """Kernels' names as the fallback has them."""
+    return re.sub(r"\bwinolab_\w+", r"\g<0>_fallback", text)
