@@ -1,8 +1,7 @@
 """Hardware counters of the kernels, by ncu: ``python -m experiments.counters``.
 
-Each case of CASES is launched once under the profiler, the clocks left as they are and the caches
-flushed; every kernel of the plan gives a row in experiments/results/counters.jsonl, which the run
-replaces.
+Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
+kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces.
 """
 
 from __future__ import annotations
@@ -76,6 +75,7 @@ CASES = (
     Case("32x64x64x128:128x9x9", FILTER, "fp16"),
 )
 
+TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
 TENSOR = "sm__ops_path_tensor_op_"
 # What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
 # runs; tensor operations count a multiplication and an addition as two.
@@ -100,6 +100,7 @@ METRICS = {
     "dram_read": "dram__bytes_read.sum",
     "dram_written": "dram__bytes_write.sum",
     "warps_active": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "multiprocessors": "launch__sm_count",
     "registers": "launch__registers_per_thread",
     "shared_bytes": "launch__shared_mem_per_block_allocated",
 }
@@ -175,8 +176,9 @@ def profiled(numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         notes, log = Path(folder) / "launches.jsonl", Path(folder) / "ncu.csv"
         command = [
-            "ncu", "--clock-control", "none", "--profile-from-start", "off",
-            "--metrics", ",".join(names), "--csv", "--page", "raw", "--print-units", "base",
+            "ncu", "--clock-control", "none", "--cache-control", "none",
+            "--profile-from-start", "off", "--metrics", ",".join(names),
+            "--csv", "--page", "raw", "--print-units", "base",
             "--log-file", str(log), sys.executable, "-m", "experiments.counters",
             "--cases", ",".join(map(str, numbers)), "--launch-into", str(notes),
         ]  # fmt: skip

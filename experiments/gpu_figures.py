@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from experiments.facts import table
 from experiments.figures import INK, PAPER_STYLE, _legend, _panels
-from experiments.gpu_rows import Measured, Row, cases, kernel
-from experiments.gpu_tables import GRADIENT_KINDS, IM2COL, gradients, name_of, of_kernel
+from experiments.gpu_frontier import CAPTION, frontier
+from experiments.gpu_rows import Measured, Row, cases, paper_alpha
+from experiments.gpu_tables import GRADIENT_KINDS, IM2COL, gradients, name_of, of_kernel, uniform
 from experiments.outputs import BINS
 from experiments.tables import select, stored
 
@@ -67,65 +68,9 @@ def _lines(panel: Axes, mine: Sequence[Measured], who: dict[str, tuple[Pick, str
                        linewidth=0.9, markersize=4, markerfacecolor=hollow)  # fmt: skip
 
 
-def frontier(rows: Sequence[Row]) -> Figure:
-    """Speed against error, a panel a layer: everybody who ran it in any precision."""
-    layers = ("128x48x48x128:128x3x3", "64x64x64x128:128x5x5", "32x64x64x128:128x9x9")
-    every = [c for c in cases(rows) if c.direction == "forward" and c.name in layers]
-    shown = [name for name in layers if any(c.name == name for c in every)]
-    figure, panels = _panels(1, max(1, len(shown)), (4 * max(1, len(shown)), 4.2), sharey=False)
-    for panel, name in zip(panels, shown, strict=True):
-        mine = [row for c in every if c.name == name for row in c.rows]
-        points = [row for row in mine if isinstance(row.get("relative_rms_u11"), float)]
-        points = [row for row in points if not _repeats_fp32(row)]
-        for row in points:
-            style: dict[str, Any] = _point(row)
-            panel.plot(row["relative_rms_u11"], row["tflops"], linestyle="none", **style)
-        best = sorted(points, key=lambda row: -row["tflops"])
-        edge, least = [], math.inf
-        for row in best:
-            if row["relative_rms_u11"] < least:
-                least = row["relative_rms_u11"]
-                edge.append((least, row["tflops"]))
-        panel.step(*zip(*edge, strict=True), where="pre", color=INK, linewidth=0.8)
-        panel.set(title=name, xscale="log", yscale="log", xlabel="relative RMS error on U[-1, 1]")
-    panels[0].set_ylabel("effective TFLOPS")
-    handles = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4,
-                  frameon=False)  # fmt: skip
-    return figure
-
-
-def _repeats_fp32(row: Row) -> bool:
-    """TF32 was allowed and not used: the algorithm stands there as FP32 already."""
-    return row["products"] == "tf32 allowed" and row["relative_rms_u11"] < 1e-5
-
-
-PRODUCTS = {
-    "fp32": "#4c72b0",
-    "fp32_split": "#c44e52",
-    "tf32": "#937860",
-    "tf32 allowed": "#937860",
-    "fp16": "#dd8452",
-    "bf16": "#8172b3",
-}
-
-
-def _point(row: Row) -> dict[str, Any]:
-    """Filled: ours. Colour: products. Libraries hollow, by marker."""
-    colour = PRODUCTS[row["products"]]
-    marker = {"winolab": "o", "cudnn": "s", "torch": "^"}[row["method"]]
-    products = row["products"].replace("tf32 allowed", "tf32").replace("_", " ")
-    who = {"winolab": "winolab", "cudnn": "cuDNN", "torch": "PyTorch"}[row["method"]]
-    face = colour if row["method"] == "winolab" else "white"
-    return {"marker": marker, "color": colour, "markerfacecolor": face, "markersize": 6,
-            "label": f"{who}, {products}"}  # fmt: skip
-
-
 def kernel_errors(rows: Sequence[Row]) -> Figure:
     """Table 3: mean relative errors of the kernels, the simulation and the paper."""
+    rows = uniform(rows)
     columns = [c for c in table(IM2COL, 3)["columns"]
                if select(rows, kernel_of=name_of(c["algorithm"]))]  # fmt: skip
     figure, panels = _panels(-(-len(columns) // 3), 3, (10, 2.8 * -(-len(columns) // 3)))
@@ -252,8 +197,8 @@ def gradient_errors(rows: Sequence[Row]) -> Figure:
 
 def _gradient_point(row: Row) -> dict[str, Any]:
     if row["method"] == "winolab":
-        alpha = kernel(row["kernel"])[0]
-        colour = {4: "#55a868", 8: "#4c72b0", 16: "#c44e52"}.get(alpha, INK)
+        alpha = paper_alpha(row["kernel"])
+        colour = {4: "#55a868", 8: "#4c72b0", 16: "#c44e52"}[alpha]
         split = row["products"] == "fp32_split"
         name = f"Ω{alpha}{', split products' if split else ''}"
         return {"marker": "D" if split else "o", "color": colour, "label": name, "markersize": 4}
@@ -287,7 +232,5 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     "winrs_2025 table4_kernels": (
         (gradient_errors, "The paper's Figure 12 on this GPU, every algorithm."),
     ),
-    "gpu targets": (
-        (frontier, "Speed against error, every algorithm and precision. Line: the frontier."),
-    ),
+    "gpu targets": ((frontier, CAPTION),),
 }  # fmt: skip

@@ -14,6 +14,9 @@ from experiments.tables import RESULTS
 from winolab.layers import Layer, parse_layer
 
 Row = dict[str, Any]
+# A result whose relative RMS on U[-1, 1) is above this is wrong, whoever's it is: no algorithm here
+# loses as much by rounding in FP32 and TF32, or in 16 bits.
+WRONG = {"fp32": 5e-3, "fp16": 0.3, "bf16": 0.3}
 
 
 def stored(name: str = "throughput") -> list[Row]:
@@ -38,8 +41,9 @@ class Measured:
         return str(self.layer)
 
     def fastest(self, accept: Callable[[Row], bool]) -> Row | None:
-        """The fastest row that is accepted, or None."""
-        return max(filter(accept, self.rows), key=lambda row: row["tflops"], default=None)
+        """The fastest row that is accepted and not wrong, or None."""
+        found = (row for row in self.rows if accept(row) and not wrong(row))
+        return max(found, key=lambda row: row["tflops"], default=None)
 
     @cached_property
     def ffma(self) -> Row | None:
@@ -116,6 +120,12 @@ class Measured:
         return n * r / alpha * self.sgemm
 
 
+def wrong(row: Row) -> bool:
+    """Whether a row's result was wrong: far off, or not finite."""
+    error = row.get("relative_rms_u11", 0.0)
+    return not isinstance(error, float) or not error <= WRONG[row["precision"]]
+
+
 def kernel(name: str) -> tuple[int, int, int]:
     """α, n, r of "Γ8(6,3)" or "Ω8(3,6)"; 1, 1, 1 of anything else."""
     if name[:1] not in "ΓΩ" or "(" not in name:
@@ -123,6 +133,12 @@ def kernel(name: str) -> tuple[int, int, int]:
     alpha, rest = name[1:].split("(")
     n, r = rest.rstrip(")").split(",")
     return int(alpha), int(n), int(r)
+
+
+def paper_alpha(name: str) -> int:
+    """The α among the papers' 4, 8 and 16 whose errors a kernel is held to: 8 for 7 to 10."""
+    alpha = kernel(name)[0]
+    return 4 if alpha < 7 else 8 if alpha < 11 else 16
 
 
 def cases(rows: Iterable[Row]) -> list[Measured]:

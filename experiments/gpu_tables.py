@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.facts import table
-from experiments.gpu_rows import Measured, Row, cases, kernel, known, mean, ratio
+from experiments.gpu_rows import Measured, Row, cases, kernel, known, mean, paper_alpha, ratio
 from experiments.tables import Cell, Table, select
 from experiments.tables import stored as simulated
 from winolab.nouns import parse_algorithm
@@ -17,7 +17,7 @@ from winolab.ref.winrs_plan import data_size
 
 IM2COL, WINRS = "im2col_winograd_2024", "winrs_2025"
 MIB = 1 << 20
-SIMULATION = 0.2  # a kernel's error is at most so much above the simulation's
+SIMULATION = 0.2  # a kernel's error is within so much of the simulation's
 ROUNDED = 0.02  # beside the paper's three digits
 GAMMA16 = 1e-6  # issue's aim for MARE of α = 16; the paper has 1e-5
 
@@ -50,17 +50,24 @@ def cells_table2(rows: Sequence[Row]) -> list[Cell]:
                 ratios = known(ratio(ours(c), theirs(c)) for c in mine)
                 if not ratios:
                     continue
-                paper = printed.get(f"rtx4090_{key}") if key else None
+                papers = {
+                    device: printed[f"{short}_{key}"]
+                    for device, short in DEVICES.items()
+                    if key and not label and f"{short}_{key}" in printed
+                } or {"": (None, None)}
                 for i, (word, value) in enumerate(
                     (("minimum", min(ratios)), ("maximum", max(ratios)))
                 ):
-                    old = paper[i] if paper and not label else None
-                    agrees = None if old is None else value >= old
-                    found.append(cell(name, f"over {against}{label}, {word}", old, value, agrees,
-                                      note=f"{len(ratios)} shapes"))  # fmt: skip
+                    for device, paper in papers.items():
+                        column = f"over {against}{label}, {word}"
+                        column += f" (paper: {device})" if device else ""
+                        agrees = None if paper[i] is None else value >= paper[i]
+                        found.append(cell(name, column, paper[i], value, agrees,
+                                          note=f"{len(ratios)} shapes"))  # fmt: skip
     return found
 
 
+DEVICES = {"RTX 4090": "rtx4090", "RTX 3060 Ti": "rtx3060ti"}
 AGAINST: tuple[tuple[Callable[[Measured], Row | None], str, str], ...] = (
     (lambda c: c.frugal, "the fastest implicit GEMM, FMA", "fastest"),
     (lambda c: c.cudnn("IMPLICIT_PRECOMP_GEMM", layout="NHWC"), "NHWC GEMM, FMA", "gemm"),
@@ -72,6 +79,7 @@ AGAINST: tuple[tuple[Callable[[Measured], Row | None], str, str], ...] = (
 def cells_table3(rows: Sequence[Row]) -> list[Cell]:
     """MARE of the kernels beside the paper's and the simulation's, by column and shape."""
     found = []
+    rows = uniform(rows)
     predicted = select(simulated(IM2COL), table="table3")
     for column in table(IM2COL, 3)["columns"]:
         name = name_of(column["algorithm"])
@@ -94,6 +102,11 @@ def cells_table3(rows: Sequence[Row]) -> list[Cell]:
     return found
 
 
+def uniform(rows: Sequence[Row]) -> list[Row]:
+    """Rows of experiments.gpu_errors on the paper's data."""
+    return [row for row in rows if row.get("data", "u12") == "u12"]
+
+
 def _errors(place: str, paper: float, mine: Sequence[Row], simulation) -> Iterator[Cell]:
     """A shape's kernels: beside the simulation of the same order and points, and the paper."""
     for row in select(mine, method="winolab"):
@@ -106,8 +119,8 @@ def _errors(place: str, paper: float, mine: Sequence[Row], simulation) -> Iterat
             agrees = row["mare"] <= limit
         else:
             agrees = None
-            if expected and not split:  # sums shared among blocks lose less than one long one
-                agrees = row["mare"] <= expected * (1 + SIMULATION)
+            if expected and not split:
+                agrees = abs(row["mare"] / expected - 1) <= SIMULATION
         column = f"{row['points']} points, {'split products' if split else 'FFMA'}"
         yield cell(
             place, column, paper, row["mare"], agrees, prediction=None if split else expected
@@ -207,6 +220,11 @@ def _speedups(where: str, kind: str, ratios: list[float], paper) -> Iterator[Cel
         yield cell(where, f"over {kind}, {word}", old, value, agrees, note=f"{len(ratios)} layers")
 
 
+# Ω's largest MARE was to be at most this, by the arrays' precision and α; the paper's own stands
+# beside it.
+OMEGA_AIMS = {("fp32", 8): 8.3e-7, ("fp32", 16): 1e-6, ("fp16", 8): 5e-4, ("fp16", 16): 2e-3}
+
+
 def cells_winrs4(rows: Sequence[Row]) -> list[Cell]:
     """MARE on U[0,1], minimum and maximum over the sample."""
     found = []
@@ -219,22 +237,23 @@ def cells_winrs4(rows: Sequence[Row]) -> list[Cell]:
                 for row in case.rows:
                     if isinstance(row.get("mare_u01"), float) and _is(row, name, kinds, group):
                         values.setdefault(row["products"], []).append(row["mare_u01"])
+            aim = OMEGA_AIMS.get((group, int(name.split()[-1]))) if "omega" in name else None
             for products, mine in values.items():
-                old = printed.get(group) if products == group else None
+                old = printed.get(group) if products in (group, "fp32_split") else None
                 for i, value in enumerate((min(mine), max(mine))):
-                    agrees = None
-                    if old and name.startswith("omega") and i:
-                        agrees = value <= old[1]
+                    note, agrees = f"{len(mine)} results", None
+                    if aim is not None and i:
+                        note, agrees = f"{note}; aim {aim:.1e}", value <= aim
                     column = f"{products}, {('minimum', 'maximum')[i]}"
-                    found.append(cell(name, column, old[i] if old else None, value, agrees,
-                                      note=f"{len(mine)} results"))  # fmt: skip
+                    paper = old[i] if old else None
+                    found.append(cell(name, column, paper, value, agrees, note=note))
     return found
 
 
 def _is(row: Row, name: str, kinds: dict[str, str], group: str) -> bool:
     """Whether a row is one of the paper's line."""
     if name.startswith("omega"):
-        return row["method"] == "winolab" and kernel(row["kernel"])[0] == int(name.split()[-1])
+        return row["method"] == "winolab" and paper_alpha(row["kernel"]) == int(name.split()[-1])
     if row["method"] != "cudnn":
         return False
     if kinds[name] == "gemm1":
@@ -248,11 +267,11 @@ def none(full: bool) -> list:
     return []
 
 
-SPEED = "at least the paper's ratio on an RTX 4090"
+SPEED = "at least the paper's ratio on the GPU named"
 TABLE2 = Table(IM2COL, "table2", "Speedup over cuDNN on a GPU", none, cells_table2, SPEED)
 TABLE3 = Table(
     IM2COL, "table3_kernels", "Mean relative error of the CUDA kernels", none, cells_table3,
-    f"paper's points: at most {SIMULATION:.0%} above the simulation; best points: Γ8 at most "
+    f"paper's points: within {SIMULATION:.0%} of the simulation; best points: Γ8 at most "
     f"{ROUNDED:.0%} above the paper, Γ16 at most {GAMMA16:.0e}",
 )  # fmt: skip
 FIGURE10 = Table(
@@ -269,5 +288,5 @@ WINRS3 = Table(
 )  # fmt: skip
 WINRS4 = Table(
     WINRS, "table4_kernels", "Mean relative error on a GPU", none, cells_winrs4,
-    "Ω: maximum at most the paper's",
+    "Ω: the largest at most the aim in the note, whatever the paper's",
 )  # fmt: skip

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from experiments import (
+    counters_tables,
     figures,
     figures_winrs,
     gpu_figures,
@@ -22,8 +23,8 @@ from experiments.facts import ROOT, facts, papers
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
 
-TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS | texts_gpu.TEXTS
-FIGURES = figures.FIGURES | figures_winrs.FIGURES | gpu_figures.FIGURES
+TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS | texts_gpu.TEXTS | counters_tables.TEXTS
+FIGURES = figures.FIGURES | figures_winrs.FIGURES | gpu_figures.FIGURES | counters_tables.FIGURES
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """

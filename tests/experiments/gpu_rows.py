@@ -15,7 +15,7 @@ MACHINE = {
     "device": "a GPU", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0", "sgemm_tflops": 50.0,
     "sm_mhz": 1980, "commit": "abc",
 }  # fmt: skip
-GRADIENT_KERNELS = {2: "Ω8(7,2)", 3: "Ω8(6,3)"}
+GRADIENT_KERNELS = {2: "Ω8(7,2)", 3: "Ω8(6,3)", 8: "Ω16(9,8)", 9: "Ω16(8,9)"}
 LIBRARY = {
     "backward_filter": (("ALGO_0", True, 20), ("ALGO_1", True, 30), ("ALGO_3", True, 31),
                         ("FFT", False, 40), ("WINOGRAD_NONFUSED", False, 60)),
@@ -91,6 +91,7 @@ def errors() -> list[dict]:
                 "kernel_of": name,
                 "shape": "x".join(map(str, shape)) + f":{shape[3]}x3x3",
                 "channels": shape[3],
+                "data": "u12",
                 "points": points,
                 "method": method,
                 "kernel": name if method == "winolab" else "IMPLICIT_PRECOMP_GEMM",
@@ -102,4 +103,41 @@ def errors() -> list[dict]:
             if name.startswith("Γ16") and shape[3] in (64, 128):
                 row["histogram"] = [int(80 < i < 120) for i in range(len(BINS) - 1)]
             found.append(row)
+            found += [
+                {**row, "data": data, "relative_rms": 1e-6 * factor} for data in ("relu", "wide")
+            ]
+    return found
+
+
+def host() -> list[dict]:
+    """A way of calling with its cost, the framework's, and a graph."""
+    return [
+        {"call": "forward", "arrays": "CuPy", "method": "winolab", "host_us": 18.0, **MACHINE},
+        {"call": "conv2d", "arrays": "torch", "method": "torch", "host_us": 16.0, **MACHINE},
+        {"call": "in a CUDA graph", "of": "forward", "replayed": True, **MACHINE},
+    ]
+
+
+def counters() -> list[dict]:
+    """An FFMA plan of two kernels and a split one, at round numbers."""
+    found = []
+    for products, launch, seconds in (
+        ("fp32", "winolab_filter", 1e-6), ("fp32", "winolab_gamma", 1e-3),
+        ("fp32_split", "winolab_gamma", 4e-4),
+    ):  # fmt: skip
+        flop = 0 if launch == "winolab_filter" else 4e10
+        found.append(
+            {
+                "layer": "128x48x48x128:128x3x3", "direction": "forward", "products": products,
+                "kernel": "Γ8(6,3)", "plan": "a plan", "launch": launch, "calls": 1,
+                "seconds": seconds, "clock_hz": 2e9, "cycles": 100.0, "cycles_active": 90.0,
+                "fma_instructions": flop / 64 + 1, "issue": 80.0, "shared_pipe": 50.0, "l2": 30.0,
+                "l2_sectors": 8e7, "dram": 10.0, "dram_read": 1e8, "dram_written": 1e8,
+                "shared_wavefronts": 1e6, "bank_conflicts": 0.0, "multiprocessors": 132,
+                "registers": 168, "shared_bytes": 220672,
+                "stalls": {"selected": 50, "not_selected": 20, "wait": 20, "long_scoreboard": 30},
+                **dict.fromkeys(("wgmma_fp16", "wgmma_bf16", "mma_fp16", "mma_bf16"), 0.0),
+                **({"wgmma_fp16": 1.2e11} if products == "fp32_split" else {}), **MACHINE,
+            }
+        )  # fmt: skip
     return found

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from experiments import gpu_figures, gpu_tables, gpu_targets, texts_gpu
+from experiments import counters_tables, gpu_frontier, gpu_tables, gpu_targets, report
 from experiments.gpu_rows import cases, kernel, ratio
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
 from tests.experiments import gpu_rows
 
-THROUGHPUT, ERRORS = gpu_rows.throughput(), gpu_rows.errors()
-TABLES = [(table, {"throughput": THROUGHPUT, "gpu_errors": ERRORS}[source])
-          for table, source in gpu_targets.SOURCES]  # fmt: skip
+THROUGHPUT = gpu_rows.throughput()
+ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
+        "counters": gpu_rows.counters()}  # fmt: skip
+TABLES = [(table, [row for source in sources for row in ROWS[source]])
+          for table, sources in gpu_targets.SOURCES]  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "rows"), TABLES, ids=lambda v: getattr(v, "key", ""))
 def test_every_table_has_cells_text_and_pictures(table, rows) -> None:
     cells = table.cells(rows)
     assert cells
-    assert all(cell.ours > 0 for cell in cells)
-    assert all(isinstance(line, str) for line in texts_gpu.TEXTS[table.key].found(cells))
-    for draw, caption in gpu_figures.FIGURES[table.key]:
+    assert all(cell.ours >= 0 for cell in cells)
+    assert all(isinstance(line, str) for line in report.TEXTS[table.key].found(cells))
+    for draw, caption in report.FIGURES[table.key]:
         figure = draw(rows)
-        assert any(panel.lines for panel in figure.axes)
+        assert any(panel.lines or panel.images for panel in figure.axes)
         assert caption
 
 
@@ -68,5 +72,49 @@ def test_winrs_sample_is_the_same_every_time() -> None:
 
 def test_a_lower_speed_misses_its_aim() -> None:
     missed = {c.where for c in gpu_targets.cells(THROUGHPUT) if c.agrees is False}
-    assert "split products, 128x12x12x512:512x3x3" in missed
+    assert "Split: 128x12x12x512:512x3x3, TFLOPS" in missed
     assert gpu_tables.cells_winrs2(THROUGHPUT)
+
+
+def test_what_was_not_measured_has_failed() -> None:
+    mine = [row for row in THROUGHPUT if row["list"] == "odd"]
+    absent = [c for c in gpu_targets.cells(mine) if math.isnan(c.ours)]
+    assert len(absent) > 30
+    assert all(c.agrees is (None if c.paper is None else False) for c in absent)
+    assert all("not measured" in c.note and "python -m" in c.note for c in absent)
+
+
+def test_a_wrong_result_is_never_the_fastest() -> None:
+    rows = [dict(row) for row in THROUGHPUT if tuple(row["case"]) == THROUGHPUT[0]["case"]]
+    (case,) = cases(rows)
+    fast = case.split
+    assert fast is not None
+    fast["relative_rms_u11"] = "nan"
+    (case,) = cases(rows)
+    assert case.split is None
+    (right, *_) = gpu_targets.cells(rows)
+    assert (right.ours, right.agrees) == (1, False)
+    assert case.name in right.note
+
+
+def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:
+    layer = gpu_frontier.LAYERS[0]
+    every = gpu_frontier.points(THROUGHPUT, layer)
+    best = gpu_frontier.edge(every)
+    for point in every:
+        beaten = any(p.tflops > point.tflops and p.error < point.error for p in every)
+        assert not (beaten and point in best)
+    (line, *_) = gpu_frontier.told(THROUGHPUT)
+    assert layer in line
+    assert "Not on it: winolab" in line  # FFMA: split products are faster and more exact
+
+
+def test_factors_make_the_share_of_the_peak() -> None:
+    plain, split = counters_tables.plans(gpu_rows.counters())
+    for plan in (plain, split):
+        peak = plan.peak * plan.seconds
+        assert plan.reached == pytest.approx(plan.useful / peak)
+        assert plan.factors["multiprocessors at work"] == pytest.approx(0.9)
+    assert plain.useful == pytest.approx(2 * 128 * 48 * 48 * 128 * 128 * 9 / 2.25)
+    assert split.useful == pytest.approx(3 * plain.useful)
+    assert plain.stalls[0] == ("long_scoreboard", 0.25)

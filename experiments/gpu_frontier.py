@@ -1,0 +1,135 @@
+"""Speed against error: every algorithm and precision that ran, and who is on the frontier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from experiments.figures import INK, _panels
+from experiments.gpu_rows import Row, cases, wrong
+
+LAYERS = (
+    "128x48x48x128:128x3x3",
+    "32x28x28x128:128x3x3",
+    "64x64x64x128:128x5x5",
+    "32x64x64x128:128x9x9",
+)
+COLOURS = {
+    "fp32": "#4c72b0",
+    "fp32 split": "#c44e52",
+    "tf32": "#937860",
+    "fp16": "#dd8452",
+    "bf16": "#8172b3",
+}
+MARKERS = {"winolab": "o", "GEMM": "s", "FFT": "^", "Winograd": "p", "PyTorch": "v"}
+KINDS = {"FFT": "FFT", "FFT_TILING": "FFT", "WINOGRAD": "Winograd", "WINOGRAD_NONFUSED": "Winograd"}
+USED = 1e-5  # relative RMS below which TF32 was allowed and not used: that is the FP32 algorithm
+CAPTION = (
+    "Speed against error of every algorithm in every precision, forward. Filled: winolab; colour: "
+    "the products' precision; line: the frontier."
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A contender's speed and error on one layer."""
+
+    kind: str
+    products: str
+    kernel: str
+    tflops: float
+    error: float
+
+    @property
+    def name(self) -> str:
+        who = f"winolab {self.kernel}" if self.kind == "winolab" else self.who
+        return f"{who} in {self.products}"
+
+    @property
+    def who(self) -> str:
+        return self.kind if self.kind in ("winolab", "PyTorch") else f"cuDNN {self.kind}"
+
+
+def points(rows: Sequence[Row], layer: str) -> list[Point]:
+    """Everybody who ran a layer forward, in any precision, with a right result."""
+    found = []
+    for c in cases(rows):
+        if (c.name, c.direction) != (layer, "forward"):
+            continue
+        for row in c.rows:
+            error = row.get("relative_rms_u11")
+            if not isinstance(error, float) or wrong(row) or row.get("prepared"):
+                continue
+            if row["products"] == "tf32 allowed" and error < USED:
+                continue
+            products = row["products"].replace("tf32 allowed", "tf32").replace("_", " ")
+            kind = KINDS.get(row["kernel"], "GEMM")
+            kind = {"winolab": "winolab", "torch": "PyTorch"}.get(row["method"], kind)
+            found.append(Point(kind, products, row["kernel"], row["tflops"], error))
+    return found
+
+
+def edge(every: Sequence[Point]) -> list[Point]:
+    """Points that nobody beats in both, the fastest first."""
+    found, least = [], math.inf
+    for point in sorted(every, key=lambda p: (-p.tflops, p.error)):
+        if point.error < least:
+            found.append(point)
+            least = point.error
+    return found
+
+
+def frontier(rows: Sequence[Row]) -> Figure:
+    """A panel a layer: TFLOPS against relative RMS on U[-1, 1)."""
+    shown = [(layer, every) for layer in LAYERS if (every := points(rows, layer))]
+    figure, panels = _panels(
+        -(-max(1, len(shown)) // 2), min(2, max(1, len(shown))), (9.5, 7.6), sharey=False
+    )
+    handles = {}
+    for panel, (layer, every) in zip(panels, shown, strict=False):
+        for point in every:
+            colour = COLOURS[point.products]
+            label = f"{point.who}, {point.products}"
+            (handles[label],) = panel.plot(
+                point.error, point.tflops, MARKERS[point.kind], color=colour, markersize=6,
+                markerfacecolor=colour if point.kind == "winolab" else "white",
+            )  # fmt: skip
+        best = edge(every)
+        panel.step([p.error for p in best], [p.tflops for p in best], where="pre", color=INK,
+                   linewidth=0.8)  # fmt: skip
+        panel.set(title=layer, xscale="log", yscale="log")
+    for panel in panels[len(shown) :]:
+        panel.set_axis_off()
+    for panel in panels[-2:]:
+        panel.set_xlabel("relative RMS error on U[-1, 1)")
+    for panel in panels[::2]:
+        panel.set_ylabel("effective TFLOPS")
+    names = sorted(handles)
+    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=4,
+                  frameon=False)  # fmt: skip
+    return figure
+
+
+def told(rows: Sequence[Row]) -> list[str]:
+    """A sentence a layer: who is on the frontier, and which of ours is not, and why."""
+    lines = []
+    for layer in LAYERS:
+        every = points(rows, layer)
+        if not every:
+            continue
+        best = edge(every)
+        members = ", ".join(f"{p.name} ({p.tflops:.0f} TFLOPS, {p.error:.1e})" for p in best)
+        line = f"Frontier of {layer}: {members}."
+        for point in every:
+            if point.kind == "winolab" and point not in best:
+                above = next(p for p in best
+                             if p.tflops >= point.tflops and p.error <= point.error)  # fmt: skip
+                line += (
+                    f" Not on it: {point.name} ({point.tflops:.0f}, {point.error:.1e}), for "
+                    f"{above.name} is as fast and as exact."
+                )
+        lines.append(line)
+    return lines

@@ -1,0 +1,176 @@
+"""What was to be reached on Tensor Cores, forward and backward, and by filter gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from experiments.gpu_aims import (
+    DATA,
+    FILTER,
+    FORWARD,
+    Part,
+    anyone,
+    errors,
+    ffma,
+    frugal,
+    gemm,
+    library,
+    limits,
+    ours,
+    quotients,
+    speeds,
+    split,
+    tf32,
+    transformed,
+)
+from experiments.gpu_rows import Measured, Row, paper_alpha
+from experiments.gpu_tables import OMEGA_AIMS
+from experiments.tables import Cell
+from winolab.ref.winrs_plan import data_size
+
+Cases = Callable[..., list[Measured]]
+SPEED = "python -m experiments.throughput"
+FOUR = {
+    "128x96x96x64:64x3x3": 270,
+    "128x48x48x128:128x3x3": 330,
+    "128x24x24x256:256x3x3": 350,
+    "128x12x12x512:512x3x3": 350,
+}
+SCALES = 1 << 16  # bytes that scales may take beside a transformed filter
+GRID = ("dragon", "table3", "grid")
+
+
+def correlations(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
+    """Aims of split products and of 16 bits, forward and backward data."""
+    part = Part("Split", f"{SPEED} --lists dragon")
+    four = {c.name: c for c in pick(FORWARD, "fp32", "dragon") if c.name in FOUR}
+    for name, least in FOUR.items():
+        row = four[name].split if name in four else None
+        yield part.least(f"{name}, TFLOPS", "ours", least, row["tflops"] if row else math.nan)
+    mine = list(four.values())
+    what = "four 3×3, over cuDNN FP32 of any workspace"
+    yield from part.over(what, speeds(mine, split, anyone), None, 3.0)
+    yield from part.over("four 3×3, over TF32", speeds(mine, split, tf32), 1.0, None)
+    yield from _everywhere(pick)
+    yield from _accuracy(rows, pick)
+    for group in ("fp16", "bf16"):
+        part = Part(group.upper(), f"{SPEED} --lists dragon,resnet")
+        for direction in (FORWARD, DATA):
+            found = speeds(pick(direction, group), ours, library)
+            aim = 1.0 if group == "fp16" else None
+            yield from part.over(f"over cuDNN and PyTorch, {direction}", found, aim, None)
+
+
+def _everywhere(pick: Cases) -> Iterator[Cell]:
+    grid = pick(FORWARD, "fp32", *GRID)
+    for name, of in (("Picked", ours), ("Split", split)):
+        part = Part(name, f"{SPEED} --lists dragon,table3,grid,resnet,resnet1")
+        narrow = [c for c in grid if c.layer.taps <= 7]
+        aims = (2.5, 1.0) if name == "Picked" else (None, None)
+        what = "over cuDNN FP32 of any workspace"
+        for lists, mine in (
+            ("widths 2 to 7 and ResNet", [*narrow, *pick(FORWARD, "fp32", "resnet", "resnet1")]),
+            ("ResNet, N = 32", pick(FORWARD, "fp32", "resnet")),
+            ("ResNet, N = 1", pick(FORWARD, "fp32", "resnet1")),
+        ):
+            every = aims if "widths" in lists else (None, aims[1])
+            yield from part.over(f"{what}, {lists}", speeds(mine, of, anyone), *every)
+        wide = [c for c in grid if c.layer.taps > 7]
+        yield from part.over(f"{what}, widths 8 and 9", speeds(wide, of, anyone), None, None)
+
+
+def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
+    for direction in (FORWARD, DATA):
+        mine = pick(direction, "fp32")
+        for name, of in (("Picked", ours), ("Split", split)):
+            part = Part(name, SPEED)
+            shares = quotients(mine, "relative_rms_u11", of, gemm)
+            yield part.largest(f"relative RMS over cuDNN's FP32 GEMM, {direction}", 1.0, shares)
+            found = {c.name: row["mare_u12"] for c in mine if (row := of(c)) and "mare_u12" in row}
+            yield part.largest(f"MARE on U[1, 2], {direction}", 6e-7, found)
+    part = Part("Split", "python -m experiments.gpu_errors")
+    for data, words in (("relu", "after ReLU"), ("wide", "of wide exponents")):
+        mine = errors(rows, data=data, points="best", products="fp32_split")
+        theirs = errors(rows, data=data, method="cudnn", products="fp32")
+        shares = {
+            name: row["relative_rms"] / theirs[name]["relative_rms"]
+            for name, row in mine.items()
+            if name in theirs
+        }
+        yield part.largest(f"relative RMS over FP32 direct's, data {words}", 2.0, shares)
+    part = Part("Split", SPEED)
+    used = {
+        c.name: row["workspace"] / (transformed(c, row) + SCALES)
+        for c in pick(FORWARD, "fp32")
+        if (row := c.split)
+    }
+    yield part.largest("workspace over the transformed filter and scales", 1.0, used)
+
+
+def gradients(pick: Cases) -> Iterator[Cell]:
+    """Aims of filter gradients, over the seeded sample of WinRS's grid."""
+    part = Part("Gradient", f"{SPEED} --lists winrs")
+    full = pick(FILTER, "fp32", "winrs")
+    yield from part.over("FFMA over cuDNN's GEMM class", speeds(full, ffma, frugal), 3.0, 1.3)
+    yield part.smallest("FFMA, share of Φ·SGEMM", 0.8, limits(full, ffma))
+    yield from part.over("FFMA, share of Φ·SGEMM", limits(full, ffma), None, None)
+    yield from part.over("split over cuDNN's GEMM class", speeds(full, split, frugal), 6.0, None)
+    ahead = speeds(full, split, anyone)
+    yield from part.over("split over cuDNN FP32 of any workspace", ahead, 2.0, None)
+    share = sum(value > 1 for value in ahead.values()) / len(ahead) if ahead else math.nan
+    yield part.least("split faster than any cuDNN FP32", "share of layers", 0.9, share)
+    yield from part.over("split over TF32", speeds(full, split, tf32), None, None)
+    yield from part.over("TF32's relative RMS over split's",
+                         quotients(full, "relative_rms_u11", tf32, split), None, None)  # fmt: skip
+    used = [row["workspace"] / data_size(c.layer.problem) for c in full if (row := c.ours)]
+    average = sum(used) / len(used) if used else math.nan
+    yield part.most("workspace over data", "average", 0.18, average, f"{len(used)} layers")
+    for group in ("fp16", "bf16"):
+        half = pick(FILTER, group, "winrs")
+        for taps, least in (((3, 5), 1.0), ((7, 9), 1.5)):
+            mine = [c for c in half if c.layer.taps in taps]
+            names = " and ".join(f"{r}×{r}" for r in taps)
+            aim = least if group == "fp16" else None
+            for label, of in (("admissible", ours), ("any error", lambda c: c.ours_any)):
+                what = f"{group.upper()} {names}, {label}, over cuDNN and PyTorch"
+                yield from part.over(what, speeds(mine, of, library), aim, None)
+    yield from _gradient_errors(part, pick)
+
+
+def _gradient_errors(part: Part, pick: Cases) -> Iterator[Cell]:
+    for group in ("fp32", "fp16", "bf16"):
+        mine = pick(FILTER, group, "winrs")
+        found = [(c, row) for c in mine for row in c.rows if row["method"] == "winolab"]
+        for alpha in (8, 16):
+            errors = {
+                f"{c.name} {row['kernel']} {row['products']}": row["mare_u01"]
+                for c, row in found
+                if paper_alpha(row["kernel"]) == alpha and isinstance(row.get("mare_u01"), float)
+            }
+            what = f"{group.upper()} Ω{alpha}, MARE on U[0, 1]"
+            if aim := OMEGA_AIMS.get((group, alpha)):
+                yield part.largest(what, aim, errors)
+            elif errors:
+                yield part.shown(what, "largest", max(errors.values()), f"{len(errors)} results")
+        shares = quotients(mine, "relative_rms_u11", ours, gemm)
+        yield from part.over(f"{group.upper()}, relative RMS over cuDNN's GEMM", shares, None, None)
+        if group != "fp32":
+            infinite = [row for _, row in found if isinstance(row.get("mare_u01"), str)]
+            count = len(infinite) if found else math.nan
+            what = f"{group.upper()}, results not finite"
+            yield part.most(what, "number", 0, count, f"{len(found)} results")
+
+
+def behind(every: Sequence[Measured]) -> list[str]:
+    """Layers of the sample where a library's filter gradient is faster than ours, with ratios."""
+    lines = []
+    for group, of, theirs in (("fp32", split, anyone), ("fp16", ours, library),
+                              ("bf16", ours, library)):  # fmt: skip
+        mine = [c for c in every if (c.list, c.group) == ("winrs", group)]
+        slow = [f"{name} {value:.2f}" for name, value in speeds(mine, of, theirs).items()
+                if value < 1]  # fmt: skip
+        if slow:
+            lines.append(f"Filter gradients in {group.upper()} where another library is faster, "
+                         f"with ours over theirs: {', '.join(slow)}.")  # fmt: skip
+    return lines

@@ -1,0 +1,122 @@
+"""What a call costs on the host once warm: ``python -m experiments.host_cost``.
+
+Each way of calling is made CALLS times in a row on a layer whose kernels take a few microseconds,
+so that the queue never fills; a row has the least mean of ROUNDS such series, in microseconds. A
+CUDA graph of each call is replayed and its bits compared. Rows replace
+experiments/results/host.jsonl.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import winolab
+from experiments.facts import ROOT
+from winolab import bench
+from winolab.gpu import launch
+
+RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
+X, W = (1, 8, 8, 8), (8, 3, 3, 8)
+CALLS, ROUNDS = 200, 15
+Row = dict[str, Any]
+
+
+def seconds(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
+    """Of one call, by the host's clock: the least of several means."""
+    found = []
+    for _ in range(ROUNDS):
+        wait()
+        started = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        found.append((time.perf_counter() - started) / CALLS)
+    wait()
+    return min(found)
+
+
+def ways(x: Any, w: Any, dy: Any, out: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Ways to call this package with these arrays."""
+    prepared = winolab.prepare_filter(w, X, padding=1)
+    return {
+        "forward": lambda: winolab.conv_forward(x, w, padding=1, out=out["y"]),
+        "forward, new result": lambda: winolab.conv_forward(x, w, padding=1),
+        "forward, filter prepared": lambda: winolab.conv_forward(
+            x, prepared, padding=1, out=out["y"]
+        ),
+        "backward data": lambda: winolab.conv_backward_data(dy, w, X, padding=1, out=out["dx"]),
+        "backward filter": lambda: winolab.conv_backward_filter(x, dy, W, padding=1, out=out["dw"]),
+    }
+
+
+def rows() -> Iterator[Row]:
+    """A row a way of calling, with CuPy's arrays and with torch's."""
+    cp = launch.cupy()
+    rng = cp.random.default_rng(0)
+    x, w, dy = (rng.random(shape, dtype="float32") for shape in (X, W, X))
+    arrays = {"CuPy": (x, w, dy)}
+    if find_spec("torch"):
+        torch = importlib.import_module("torch")
+        arrays["torch"] = tuple(torch.from_dlpack(a) for a in (x, w, dy))
+    for library, (a, b, c) in arrays.items():
+        empty = cp.empty_like if library == "CuPy" else importlib.import_module("torch").empty_like
+        out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
+        for name, call in ways(a, b, c, out).items():
+            for _ in range(20):
+                call()
+            cost = seconds(call, cp.cuda.runtime.deviceSynchronize)
+            yield {"call": name, "arrays": library, "method": "winolab", "host_us": cost * 1e6}
+    yield from _graphs(*arrays["CuPy"])
+    if find_spec("torch"):
+        yield _framework(*arrays["torch"][:2])
+
+
+def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
+    """Whether a captured call's replay has the bits of the call."""
+    cp = launch.cupy()
+    out = {"y": cp.empty_like(x), "dx": cp.empty_like(x), "dw": cp.empty_like(w)}
+    stream = cp.cuda.Stream(non_blocking=True)
+    for name, call in ways(x, w, dy, out).items():
+        if name == "forward, new result":
+            continue
+        cp.cuda.Device().synchronize()
+        with stream:
+            expected = call().copy()
+            stream.begin_capture()
+            result = call()
+            graph = stream.end_capture()
+            result.fill(cp.nan)
+            graph.launch(stream)
+            stream.synchronize()
+            same = bool((result == expected).all())
+        yield {"call": "in a CUDA graph", "of": name, "arrays": "CuPy", "replayed": same}
+
+
+def _framework(x: Any, w: Any) -> Row:
+    torch = importlib.import_module("torch")
+    torch.backends.cudnn.benchmark = True
+    a, b = (t.movedim(-1, 1) for t in (x, w))
+    cost = seconds(lambda: torch.nn.functional.conv2d(a, b, padding=1), torch.cuda.synchronize)
+    return {"call": "conv2d", "arrays": "torch", "method": "torch", "host_us": cost * 1e6}
+
+
+def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:
+    """Measure on this machine, whose processor matters as much as its GPU."""
+    bench.ready()
+    found = list(rows())
+    machine = bench.context()
+    output.write_text("".join(json.dumps({**row, **machine}) + "\n" for row in found))
+    for row in found:
+        print(row["call"], row.get("of", ""), row["arrays"],
+              f"{row['host_us']:.1f} µs" if "host_us" in row else row["replayed"])  # fmt: skip
+
+
+if __name__ == "__main__":
+    typer.run(main)
