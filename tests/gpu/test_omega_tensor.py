@@ -196,6 +196,10 @@ def _every(problem: Problem, text: str | None, precision: str, **options):
     return list(plans(problem, "backward_filter", device, algorithm, precision, **options))
 
 
+def _sorted(found):
+    return sorted(found, key=lambda plan: plan.predicted)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("text", "precision"), KERNELS)
 def test_every_kernel_with_whole_odd_and_few_channels(text, precision) -> None:
@@ -216,11 +220,10 @@ def test_every_kernel_with_whole_odd_and_few_channels(text, precision) -> None:
 @pytest.mark.parametrize("precision", DTYPES)
 def test_every_block_shape_and_type_of_the_result(precision) -> None:
     problem = Problem.of((3, 14, 20, 192), (320, 3, 3, 192), padding=1)
-    for text in ("omega:8:3:6", "direct"):
-        for kind in TYPES if text != "direct" else (DTYPES[precision],):
-            for found in _every(problem, text, precision, out_dtype=kind):
-                if kind == DTYPES[precision] or found.variant.bn == 64:
-                    _check(problem, found)
+    for found in _every(problem, "omega:8:3:6", precision):
+        _check(problem, found)
+    for kind in TYPES:
+        _check(problem, _every(problem, "omega:8:3:6", precision, out_dtype=kind)[-1])
 
 
 @pytest.mark.gpu
@@ -233,19 +236,33 @@ def test_dimensions_groups_chunks_slices_and_limits(precision) -> None:
         ((3, 2, 11, 8), (8, 5, 3, 8), {"padding": ((6, 4), (1, 1))}),  # rows that meet no input
         ((1, 1, 1, 1), (1, 1, 1, 1), {}),
     )
+    last = VARIANTS[2 if precision == "fp32_split" else 1][-1]
     for x, w, options in layers:
         problem = Problem.of(x, w, **options)
-        found = _every(problem, None, precision)
-        chosen = min(found, key=lambda p: p.predicted)
-        _check(problem, chosen)
-        least = min(p.workspace for p in found)
-        _check(problem, min(_every(problem, None, precision, workspace_limit=least),
-                            key=lambda p: p.predicted))  # fmt: skip
-        if chosen.taps > 1 and chosen.chunk_count == 1:
-            _check(problem, replace(chosen, slice=1, segments=3))
-        rows = max(1, chosen.rows // 2)
-        cut = replace(chosen, images=max(1, problem.batch // 2), rows=rows, slice=chosen.taps)
-        _check(problem, replace(cut, segments=2))
+        text = "omega:8:3:6" if w[-2] % 3 == 0 else "direct"
+        (whole,) = _every(problem, text, precision, variant=last)
+        _check(problem, whole)
+        if whole.taps > 1:
+            _check(problem, replace(whole, slice=1, segments=3))
+        for batch in (1, 2):
+            images = max(batch, problem.batch // 2)
+            cut = replace(whole, images=images, rows=max(1, whole.rows // 2), batch=batch)
+            _check(problem, replace(cut, segments=2))
+        (least,) = _every(problem, text, precision, variant=last, workspace_limit=whole.workspace)
+        assert least.workspace <= whole.workspace
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", DTYPES)
+def test_what_the_planner_takes_without_and_with_a_limit(precision) -> None:
+    problem = Problem.of((6, 20, 26, 64), (96, 5, 5, 64), padding=2)
+    (chosen, *_), limits = _sorted(_every(problem, None, precision)), []
+    _check(problem, chosen)
+    for share in (2, 4):
+        limits.append(chosen.workspace // share)
+        found = _sorted(_every(problem, None, precision, workspace_limit=limits[-1]))
+        assert all(p.workspace <= limits[-1] for p in found)
+        _check(problem, found[0])
 
 
 @pytest.mark.gpu
@@ -281,7 +298,7 @@ def test_views_of_larger_arrays_and_an_empty_batch(precision) -> None:
         inside = wide[1:, 1:-1, 2:-1, 2:-2]
         inside[...] = array
         operands.stored[i] = inside
-    for found in _every(problem, "omega:8:3:6", precision)[-2:]:
+    for found in _every(problem, "omega:8:3:6", precision, aligned=False)[-2:]:
         _check(problem, found, operands=operands)
     if precision != "bf16":
         empty = cp.zeros((0, 10, 14, 36), DTYPES[precision])

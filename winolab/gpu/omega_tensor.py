@@ -22,6 +22,7 @@ ADMITTED = tuple(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9, 10) for r in range(
 # cycles that run at their full rate, seconds of a launch, of a block's start and end.
 BANDWIDTH, L2_BANDWIDTH, TENSOR_SHARE = 2.6e12, 4.5e12, 0.75
 LAUNCH_SECONDS, BLOCK_CYCLES = 3e-6, 5000
+LONGEST_ROW = 256  # positions
 CACHED = 0.6  # share of L2 that a chunk may take to stay there
 IMAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -48,15 +49,16 @@ def plans(
     shapes = (variant,) if variant else _shapes(device, parts)
     check(problem)
     points = algorithm.points if algorithm else "best"
-    vectors = aligned and problem.in_channels % 2 == problem.out_channels % 2 == 0
-    vectors = vectors and problem.groups == 1
+    wide = 2 if parts == 2 else 4
+    channels = problem.in_channels, problem.out_channels
+    vectors = aligned and all(c // problem.groups % wide == 0 for c in channels)
     found = False
     for tile in _tiles(problem, algorithm, precision):
         for shape in shapes:
             base = OmegaTensorPlan(
                 problem, tile, points, precision, out_dtype,
-                replace(shape, xvec=2 if vectors else 1), device, problem.batch,
-                three(problem.output, 1)[1], 1, 1,
+                replace(shape, xvec=wide if vectors else 1), device, problem.batch,
+                three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
             best = min(_cuts(base, workspace_limit), key=lambda p: p.predicted, default=None)
             if best:
@@ -111,7 +113,7 @@ def _cuts(base: OmegaTensorPlan, limit: int | None) -> Iterator[OmegaTensorPlan]
     images = sorted({min(i, base.problem.batch) for i in (*IMAGES, base.problem.batch)})
     rows = sorted({-(-height // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16)})
     for count, tall in product(images, rows):
-        chunked = replace(base, images=count, rows=tall)
+        chunked = replace(base, images=count, rows=tall, batch=_batch(base, count))
         if chunked.chunk_count > 64:
             continue
         for slices in {1, chunked.taps} if chunked.chunk_count == 1 else {1}:
@@ -122,6 +124,20 @@ def _cuts(base: OmegaTensorPlan, limit: int | None) -> Iterator[OmegaTensorPlan]
                 plan = replace(chunked, segments=segments, slice=taps)
                 if limit is None or plan.workspace <= limit:
                     yield replace(plan, predicted=_seconds(plan))
+
+
+def _batch(base: OmegaTensorPlan, images: int) -> int:
+    """Images of a row: few, so that neighbouring rows stay in L2, but enough to fill its pitch."""
+    granule = base.variant.ks if base.parts == 2 else 16
+    found, best = 1, 0.0
+    for batch in range(1, images + 1):
+        pitch = -(-base.units * batch // granule) * granule
+        if found > 1 and pitch > LONGEST_ROW:
+            break
+        used = images * base.units / (-(-images // batch) * pitch)
+        if used > 1.02 * best:
+            found, best = batch, used
+    return found
 
 
 def _seconds(plan: OmegaTensorPlan) -> float:

@@ -15,7 +15,7 @@ class Variant:
     ks: int  # positions of a stage
     stages: int
     resident: int = 1  # blocks of a multiprocessor
-    xvec: int = 2  # elements of a load; 1 where channels or addresses are not aligned
+    xvec: int = 2  # elements of a load: 2 of FP32, 4 of 16 bits; 1 where they are not aligned
     wgmma: int = 1  # or mma.sync: kernels/omega_mma.cuh
 
     @property

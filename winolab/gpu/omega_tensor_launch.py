@@ -34,13 +34,13 @@ TRANSFORM_PARAMS = Layout(
             ("pixel width channels blocks depths rows", INT),
         )
     ),
-    ("images units pitch pad_width pieces", INT),
+    ("images batch batches units pitch pad_width pieces", INT),
 )
 GEMM_PARAMS = Layout(
     ("u v u_scale v_scale m", POINTER),
     ("u_positions v_positions", LONG),
     ("u_blocks v_blocks tiles_m tiles_n taps first_tap taps_height pieces segments", INT),
-    ("pitch depths rows out_depths out_rows depth_shift row_shift accumulate", INT),
+    ("pitch batches depths rows out_depths out_rows depth_shift row_shift accumulate", INT),
 )
 FINISH_PARAMS = Layout(
     ("m dw", POINTER),
@@ -60,7 +60,6 @@ class Chunk:
     rows: int  # of dy
     x_row: int
     x_rows: int
-    pitch: int  # positions of a row
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,7 @@ class OmegaTensorPlan:
     device: Device
     images: int  # of a chunk
     rows: int  # of dy, of a chunk
+    batch: int  # images whose positions lie in one row
     segments: int  # of the sum over a chunk's positions
     slice: int  # taps whose sums the workspace holds at once
     predicted: float = 0.0  # seconds
@@ -137,10 +137,11 @@ class OmegaTensorPlan:
         (m, n), v = self.tiles, self.variant
         return m * v.bm, n * v.bn
 
-    def pitch(self, images: int) -> int:
+    @property
+    def pitch(self) -> int:
         """Positions of a row: a multiple of what one scale or one instruction covers."""
         granule = self.variant.ks if self.parts == 2 else 16
-        return -(-self.units * images // granule) * granule
+        return -(-self.units * self.batch // granule) * granule
 
     @cached_property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -154,20 +155,21 @@ class OmegaTensorPlan:
             rows = min(self.rows, out_height - row)
             first = min(max(0, row - pad), height)
             last = max(first, min(height, row + rows + taps - 1 - pad))
-            chunks.append(Chunk(image, images, row, rows, first, last - first, self.pitch(images)))
+            chunks.append(Chunk(image, images, row, rows, first, last - first))
         return tuple(chunks)
 
     def positions(self, chunk: Chunk) -> tuple[int, int]:
         """Positions of dy and of x in a chunk."""
         (depth, _, _), (out_depth, _, _), _, _ = self.sizes
-        return out_depth * chunk.rows * chunk.pitch, depth * chunk.x_rows * chunk.pitch
+        row = -(-chunk.images // self.batch) * self.pitch
+        return out_depth * chunk.rows * row, depth * chunk.x_rows * row
 
     @property
     def largest(self) -> tuple[int, int]:
         """Positions of dy and of x that the workspace holds."""
         (depth, height, _), (out_depth, _, _), (_, taps, _), _ = self.sizes
-        pitch = self.pitch(self.images)
-        return out_depth * self.rows * pitch, depth * min(height, self.rows + taps - 1) * pitch
+        row = -(-self.images // self.batch) * self.pitch
+        return out_depth * self.rows * row, depth * min(height, self.rows + taps - 1) * row
 
     @property
     def chunk_count(self) -> int:
@@ -206,7 +208,8 @@ class OmegaTensorPlan:
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
                 f"policies   {v}",
-                f"chunks     {len(self.chunks)} of {chunk.images} images × {chunk.rows} rows",
+                f"chunks     {len(self.chunks)} of {chunk.images} images × {chunk.rows} rows, "
+                f"images by {self.batch}",
                 f"segments   {self.segments}, {-(-self.taps // self.slice)} slices of taps",
                 f"memory     {v.shared_memory(self.parts)} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -269,8 +272,10 @@ class OmegaTensorPlan:
             out_depth,
             chunk.rows,
             chunk.images,
+            self.batch,
+            -(-chunk.images // self.batch),
             self.units,
-            chunk.pitch,
+            self.pitch,
             pad,
             self.pieces,
         )
@@ -296,7 +301,8 @@ class OmegaTensorPlan:
             taps_height,
             self.pieces,
             self.segments,
-            chunk.pitch,
+            self.pitch,
+            -(-chunk.images // self.batch),
             depth,
             chunk.x_rows,
             out_depth,
@@ -324,7 +330,7 @@ class OmegaTensorPlan:
             taps_width,
             self.segments,
         )
-        grid = (-(-self.channels // 256), self.out_channels, len(taps))
+        grid = (-(-self.channels * self.out_channels // 256), len(taps), 1)
         kernels["winolab_omega_finish"](grid, 256, params)
 
 

@@ -12,15 +12,15 @@ struct Shared {
   unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
 };
 
-// Starts the copies of one step; past the last one, none.
+// Starts the copies of the next step; past the last one, none.
 __device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const Item& item,
-                                      int step, int stage) {
+                                      Cursor& at, int step, int stage) {
   if (step < item.end) {
     const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
-    const int pieces = item.count(step) * 8;  // of 16 bytes, in 64 channels
-    const unsigned short* u = p.u + item.u_at(step) * 64 +
+    const int pieces = at.count(item) * 8;  // of 16 bytes, in 64 channels
+    const unsigned short* u = p.u + at.u * 64 +
                               ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
-    const unsigned short* v = p.v + item.v_at(step) * 64 +
+    const unsigned short* v = p.v + at.v * 64 +
                               (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
                                item.tile_n * (BN / 64)) * v_stride;
 #pragma unroll
@@ -36,6 +36,7 @@ __device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const
           copy_async<16>(shared.v[stage][part][b] + i * 8,
                          v + (part * ALPHA * p.v_blocks + b) * v_stride + i * 8, true);
     }
+    at.advance(item);
   }
   copy_async_commit();
 }
@@ -105,19 +106,19 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
   const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + row / 64) * u_blocks_k;
   const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks + item.tile_n * (BN / 64) +
                                       column / 64) * v_blocks_k;
-  for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, item, item.begin + s, s);
+  Cursor ahead(item), at(item);
+  for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, item, ahead, item.begin + s, s);
   int stage = 0;
   for (int step = item.begin; step < item.end; ++step) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    bring(p, shared, item, step + STAGES - 1, stage ? stage - 1 : STAGES - 1);
+    bring(p, shared, item, ahead, step + STAGES - 1, stage ? stage - 1 : STAGES - 1);
     if constexpr (PARTS == 1) {
 #pragma unroll
       for (int k = 0; k < KS; k += 16)
-        if (k < item.count(step)) multiply(shared, stage, k, row, column, acc);
+        if (k < at.count(item)) multiply(shared, stage, k, row, column, acc);
     } else {
-      const float scale = __fmul_rn(__ldg(u_scale + item.u_at(step) / KS),
-                                    __ldg(v_scale + item.v_at(step) / KS));
+      const float scale = __fmul_rn(__ldg(u_scale + at.u / KS), __ldg(v_scale + at.v / KS));
       float sum[2][TILES][4] = {};
 #pragma unroll
       for (int k = 0; k < KS; k += 16) multiply(shared, stage, k, row, column, sum);
@@ -130,6 +131,7 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
             acc[i][j][e] = __fmaf_rn(sum[i][j][e], scale, acc[i][j][e]);
     }
     if (++stage == STAGES) stage = 0;
+    at.advance(item);
   }
   copy_async_wait<0>();
 #pragma unroll

@@ -40,10 +40,11 @@ __device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, con
       p.v + (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
              item.tile_n * (BN / 64)) * v_stride;
   Pipe pipe;
+  Cursor at(item);
   for (int step = item.begin; step < item.end; ++step) {
-    const int bytes = item.count(step) * 128;
-    const unsigned short* u_from = u + item.u_at(step) * 64;
-    const unsigned short* v_from = v + item.v_at(step) * 64;
+    const int bytes = at.count(item) * 128;
+    const unsigned short* u_from = u + at.u * 64;
+    const unsigned short* v_from = v + at.v * 64;
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
     barrier_arrive_expect(&shared.full[pipe.stage], bytes * PARTS * (BM + BN) / 64);
 #pragma unroll
@@ -57,7 +58,7 @@ __device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, con
         bring(shared.v[pipe.stage][part][b], v_from + (part * ALPHA * p.v_blocks + b) * v_stride,
               bytes, &shared.full[pipe.stage]);
     }
-    pipe.advance();
+    pipe.advance(), at.advance(item);
   }
 }
 
@@ -84,6 +85,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
     acc[i] = pair.x, acc[i + 1] = pair.y;
   }
   Pipe pipe;
+  Cursor at(item);
   if constexpr (PARTS == 1) {
     int last = -1;
     for (int step = item.begin; step < item.end; ++step) {
@@ -91,7 +93,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
           matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
       const unsigned long long b = matrix_descriptor(
           shared.v[pipe.stage][0][group_n * (WN / 64)], BLOCK * 2, 1024, Swizzle::B128);
-      const int count = item.count(step);
+      const int count = at.count(item);
       barrier_wait(&shared.full[pipe.stage], pipe.phase);
       wgmma_pin(acc);
       wgmma_fence();
@@ -104,7 +106,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
       wgmma_wait<1>();
       if (last >= 0) release(&shared.empty[last]);
       last = pipe.stage;
-      pipe.advance();
+      pipe.advance(), at.advance(item);
     }
     wgmma_wait<0>();
     wgmma_pin(acc);
@@ -114,11 +116,10 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
     const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks +
                                         item.tile_n * (BN / 64) + group_n * (WN / 64)) * v_blocks_k;
     for (int step = item.begin; step < item.end; ++step) {
-      const long long ku = item.u_at(step) / KS, kv = item.v_at(step) / KS;
       float scale[WN / 64];
 #pragma unroll
       for (int b = 0; b < WN / 64; ++b)
-        scale[b] = __fmul_rn(__ldg(u_scale + ku), __ldg(v_scale + b * v_blocks_k + kv));
+        scale[b] = __fmul_rn(__ldg(u_scale + at.u / KS), __ldg(v_scale + b * v_blocks_k + at.v / KS));
       const unsigned long long high_a =
           matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
       const unsigned long long low_a =
@@ -152,7 +153,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
           acc[part * (PART_N / 2) + i] =
               __fmaf_rn(sum[i], scale[part * (PART_N / 64) + i / 32], acc[part * (PART_N / 2) + i]);
       }
-      pipe.advance();
+      pipe.advance(), at.advance(item);
     }
   }
 #pragma unroll

@@ -2,8 +2,9 @@
 // 16-bit values, read once for all channel blocks, filter rows and depths, and the output transform.
 //
 // The sum runs over positions k: a row of dy has UNITS × images of them, padded to PITCH, row after
-// row, depth after depth; V has the same for the rows of x, so that filter row fh meets U at k with
-// V at k + (fh + shift) · PITCH. Layout of both, in the order in which wgmma reads them with
+// row, depth after depth, batch of images after batch; V has the same for the rows of x, so that
+// filter row fh meets U at k with V at k + (fh + shift) · PITCH, soon enough for the L2 cache to
+// have it still. Layout of both, in the order in which wgmma reads them with
 // the 128-byte swizzle: [piece][part][state][block of 64 channels][k][64 channels], the 16-byte
 // pieces of row k exchanged by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
@@ -22,8 +23,8 @@ using Output = Element<OUTPUT>::type;
 constexpr bool BF16 = INPUT == 2;
 constexpr int KB = PARTS == 2 ? KS : 16;  // positions of a block of the transform
 constexpr int LARGEST = 13;               // exponent of the largest scaled element of a block
-// A state of FP16 data may be sqrt(2) times the largest element: halved, it does not overflow.
-constexpr float HALVED = INPUT == 1 ? 0.5f : 1.0f;
+// A state of 16-bit data may be sqrt(2) times the largest element: halved, it does not overflow.
+constexpr float HALVED = INPUT == 0 ? 1.0f : 0.5f;
 
 struct Side {  // x or dy, in one chunk of images and rows
   const Input* data;  // group's first channel, first image and row of the chunk
@@ -35,30 +36,46 @@ struct Side {  // x or dy, in one chunk of images and rows
 
 struct TransformParams {
   Side x, dy;
-  int images, units, pitch, pad_width, pieces;
+  int images, batch, batches;  // all, and in how many batches of how many
+  int units, pitch, pad_width, pieces;
 };
 
-__device__ __forceinline__ void load_pair(float& first, float& second, const Input* p, int count) {
-  first = second = 0.0f;
+constexpr int WIDE = INPUT == 0 ? 2 : 4;  // channels of a lane
+constexpr int LANES = 64 / WIDE;          // of a position
+constexpr int REPEATS = LANES / 16;       // positions that a lane transforms, one after another
+
+// Elements of WIDE channels, as many of them as count says; zeros for the others.
+__device__ __forceinline__ void load_wide(float (&v)[WIDE], const Input* p, int count) {
   if constexpr (INPUT == 0) {
+    v[0] = v[1] = 0.0f;
     if (XVEC == 2 && count >= 2) {
       const float2 pair = __ldg(reinterpret_cast<const float2*>(p));
-      first = pair.x, second = pair.y;
+      v[0] = pair.x, v[1] = pair.y;
     } else {
-      if (count >= 1) first = __ldg(reinterpret_cast<const float*>(p));
-      if (count >= 2) second = __ldg(reinterpret_cast<const float*>(p) + 1);
+      if (count >= 1) v[0] = __ldg(reinterpret_cast<const float*>(p));
+      if (count >= 2) v[1] = __ldg(reinterpret_cast<const float*>(p) + 1);
     }
   } else {
-    unsigned pair = 0;
-    if (XVEC == 2 && count >= 2) {
-      pair = __ldg(reinterpret_cast<const unsigned*>(p));
+    uint2 bits = make_uint2(0, 0);
+    if (XVEC == 4) {
+      if (count > 0) bits = __ldg(reinterpret_cast<const uint2*>(p));
     } else {
       const unsigned short* q = reinterpret_cast<const unsigned short*>(p);
-      if (count >= 1) pair = __ldg(q);
-      if (count >= 2) pair |= (unsigned)__ldg(q + 1) << 16;
+      if (count >= 1) bits.x = __ldg(q);
+      if (count >= 2) bits.x |= (unsigned)__ldg(q + 1) << 16;
+      if (count >= 3) bits.y = __ldg(q + 2);
+      if (count >= 4) bits.y |= (unsigned)__ldg(q + 3) << 16;
     }
-    unpack<BF16>(pair, first, second);
+    unpack<BF16>(bits.x, v[0], v[1]);
+    unpack<BF16>(bits.y, v[2], v[3]);
   }
+}
+
+__device__ __forceinline__ void store_wide(unsigned short* to, const unsigned (&pairs)[WIDE / 2]) {
+  if constexpr (WIDE == 4)
+    *reinterpret_cast<uint2*>(to) = make_uint2(pairs[0], pairs[1]);
+  else
+    *reinterpret_cast<unsigned*>(to) = pairs[0];
 }
 
 // The power of two that brings the largest finite element of the thread block's below 2^(LARGEST+1).
@@ -75,12 +92,12 @@ __device__ __forceinline__ float block_scale(unsigned largest, unsigned* shared)
   return __uint_as_float((unsigned)min(exponent, 253) << 23);
 }
 
-// Two positions a warp of x or dy, two channels a lane: load their columns, transform, store.
+// Two positions a warp of x or dy, WIDE channels a lane: load their columns, transform, store.
 template <bool X>
 __device__ __forceinline__ void transform_block(const TransformParams& p, const Side& side,
                                                 int index, unsigned* shared) {
   constexpr int COUNT = X ? ALPHA : R;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % LANES, first_at = threadIdx.x / LANES * REPEATS;
   const int blocks_k = p.pitch / KB;
   const int block = index % side.blocks;
   index /= side.blocks;
@@ -88,32 +105,36 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
   index /= blocks_k;
   const int row = index % side.rows;
   index /= side.rows;
-  const int depth = index % side.depths, piece = index / side.depths;
-  const int channel = block * 64 + lane * 2;
-  const long long positions = (long long)side.depths * side.rows * p.pitch;
+  const int depth = index % side.depths;
+  index /= side.depths;
+  const int batch = index % p.batches, piece = index / p.batches;
+  const int channel = block * 64 + lane * WIDE;
+  const long long positions = (long long)p.batches * side.depths * side.rows * p.pitch;
   const Input* data = side.data + depth * side.depth + row * side.row + channel;
-  float d[2][COUNT][2];
-  unsigned largest = 0;
+  float d[REPEATS][COUNT][WIDE];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int at = kb * KB + warp * 2 + i, unit = at / p.images, image = at % p.images;
+  for (int i = 0; i < REPEATS; ++i) {
+    const int at = kb * KB + first_at + i, unit = at / p.batch;
+    const int image = batch * p.batch + at % p.batch;
     const int first = unit * R + (X ? piece * N - p.pad_width : 0);
-    const int count = unit < p.units ? side.channels - channel : 0;
+    const int count = unit < p.units && image < p.images ? side.channels - channel : 0;
     const Input* q = data + image * side.batch + (long long)first * side.pixel;
 #pragma unroll
     for (int j = 0; j < COUNT; ++j)
-      load_pair(d[i][j][0], d[i][j][1], q + (long long)j * side.pixel,
+      load_wide(d[i][j], q + (long long)j * side.pixel,
                 (unsigned)(first + j) < (unsigned)side.width ? count : 0);
   }
   float scale = HALVED;
-  const long long k = ((long long)depth * side.rows + row) * p.pitch + kb * KB;
+  const long long k =
+      (((long long)batch * side.depths + depth) * side.rows + row) * p.pitch + kb * KB;
   if constexpr (PARTS == 2) {
+    unsigned largest = 0;
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
+    for (int i = 0; i < REPEATS; ++i)
 #pragma unroll
       for (int j = 0; j < COUNT; ++j)
 #pragma unroll
-        for (int c = 0; c < 2; ++c) {
+        for (int c = 0; c < WIDE; ++c) {
           const unsigned bits = __float_as_uint(d[i][j][c]) & 0x7fffffffu;
           largest = max(largest, bits < 0x7f800000u ? bits : 0u);
         }
@@ -124,14 +145,14 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
   }
   const long long state_stride = side.blocks * positions * 64;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int at = warp * 2 + i;  // PITCH and KB are multiples of 8
+  for (int i = 0; i < REPEATS; ++i) {
+    const int at = first_at + i;  // PITCH and KB are multiples of 8
     unsigned short* to = side.to + (long long)piece * PARTS * ALPHA * state_stride +
-                         (block * positions + k + at) * 64 + ((lane / 4) ^ (at % 8)) * 8 +
-                         lane % 4 * 2;
-    float state[2][ALPHA];
+                         (block * positions + k + at) * 64 +
+                         ((lane * WIDE / 8) ^ (at % 8)) * 8 + lane * WIDE % 8;
+    float state[WIDE][ALPHA];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
+    for (int c = 0; c < WIDE; ++c) {
       float column[COUNT];
 #pragma unroll
       for (int j = 0; j < COUNT; ++j)
@@ -143,14 +164,19 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
     }
 #pragma unroll
     for (int s = 0; s < ALPHA; ++s) {
-      const unsigned high = pack<BF16>(state[0][s], state[1][s]);
-      *reinterpret_cast<unsigned*>(to + s * state_stride) = high;
-      if constexpr (PARTS == 2) {
-        float first, second;
-        unpack<BF16>(high, first, second);
-        *reinterpret_cast<unsigned*>(to + (ALPHA + s) * state_stride) =
-            pack<BF16>(__fsub_rn(state[0][s], first), __fsub_rn(state[1][s], second));
+      unsigned high[WIDE / 2], low[WIDE / 2];
+#pragma unroll
+      for (int c = 0; c < WIDE / 2; ++c) {
+        high[c] = pack<BF16>(state[2 * c][s], state[2 * c + 1][s]);
+        if constexpr (PARTS == 2) {
+          float first, second;
+          unpack<BF16>(high[c], first, second);
+          low[c] = pack<BF16>(__fsub_rn(state[2 * c][s], first),
+                              __fsub_rn(state[2 * c + 1][s], second));
+        }
       }
+      store_wide(to + s * state_stride, high);
+      if constexpr (PARTS == 2) store_wide(to + (ALPHA + s) * state_stride, low);
     }
   }
 }
@@ -159,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(KB * 16)
     winolab_omega_transform(const __grid_constant__ TransformParams p) {
   __shared__ unsigned shared[KB / 2];
   const int blocks_k = p.pitch / KB;
-  const int dy_blocks = p.dy.depths * p.dy.rows * blocks_k * p.dy.blocks;
+  const int dy_blocks = p.batches * p.dy.depths * p.dy.rows * blocks_k * p.dy.blocks;
   const int index = blockIdx.x;
   if (index < dy_blocks)
     transform_block<false>(p, p.dy, index, shared);
@@ -185,29 +211,31 @@ __device__ __forceinline__ void store(Output* to, float value) {
 // dw = AT of the compensated sums of the segments: one channel of one tap's piece a thread.
 extern "C" __global__ void __launch_bounds__(256)
     winolab_omega_finish(const __grid_constant__ FinishParams p) {
-  const int channel = blockIdx.x * 256 + threadIdx.x, out = blockIdx.y;
-  if (channel >= p.channels) return;
-  int tap = p.first_tap + blockIdx.z;
+  const int index = blockIdx.x * 256 + threadIdx.x;
+  const int out = index / p.channels, channel = index - out * p.channels;
+  if (out >= p.out_channels) return;
+  int tap = p.first_tap + blockIdx.y;
   const int piece = tap % p.pieces;
   tap /= p.pieces;
   const int fh = tap % p.taps_height, fd = tap / p.taps_height;
-  const long long plane = (long long)p.padded_out * p.padded;
-  const float* m = p.m + blockIdx.z * plane + (long long)out * p.padded + channel;
-  float state[ALPHA], taps[N];
+  const long long plane = (long long)p.padded_out * p.padded, stride = p.taps * plane;
+  const float* m = p.m + blockIdx.y * plane + (long long)out * p.padded + channel;
+  float state[ALPHA] = {}, lost[ALPHA] = {}, taps[N];
+  for (int z = 0; z < p.segments; ++z, m += ALPHA * stride) {
+    float term[ALPHA];
 #pragma unroll
-  for (int s = 0; s < ALPHA; ++s) {
-    float sum = 0.0f, lost = 0.0f;
-    for (int z = 0; z < p.segments; ++z) {
-      const float term = __fsub_rn(__ldg(m + ((long long)z * ALPHA + s) * p.taps * plane), lost);
-      const float total = __fadd_rn(sum, term);
-      lost = __fsub_rn(__fsub_rn(total, sum), term);
-      sum = total;
+    for (int s = 0; s < ALPHA; ++s) term[s] = __ldg(m + s * stride);
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) {
+      const float left = __fsub_rn(term[s], lost[s]), sum = __fadd_rn(state[s], left);
+      lost[s] = __fsub_rn(__fsub_rn(sum, state[s]), left);
+      state[s] = sum;
     }
-    state[s] = sum;
   }
   transform_output(state, taps);
   Output* dw = p.dw + out * p.dw_out + fd * p.dw_depth + fh * p.dw_row + channel;
 #pragma unroll
   for (int i = 0; i < N; ++i)
-    if (piece * N + i < p.taps_width) store(dw + (piece * N + i) * p.dw_tap, __fmul_rn(taps[i], 1 / (HALVED * HALVED)));
+    if (piece * N + i < p.taps_width)
+      store(dw + (piece * N + i) * p.dw_tap, __fmul_rn(taps[i], 1 / (HALVED * HALVED)));
 }
