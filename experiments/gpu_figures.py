@@ -202,11 +202,12 @@ def _gradient_point(row: Row) -> dict[str, Any]:
         split = row["products"] == "fp32_split"
         name = f"Ω{alpha}{', split products' if split else ''}"
         return {"marker": "D" if split else "o", "color": colour, "label": name, "markersize": 4}
-    kinds = {name: kind for kind, names in GRADIENT_KINDS.items() for name in names}
+    words = {"gemm": "GEMM", "fft": "FFT", "winograd": "Winograd"}
+    kinds = {name: words[kind] for kind, names in GRADIENT_KINDS.items() for name in names}
     kind = "PyTorch" if row["method"] == "torch" else f"cuDNN {kinds[row['kernel']]}"
+    marker = {"GEMM": "s", "FFT": "^", "Winograd": "p", "PyTorch": "v"}[kind.split()[-1]]
     if "tf32" in row["products"]:
         kind += ", TF32 allowed"
-    marker = {"P": "^", "c": "s"}[kind[0]]
     colour = "#937860" if "tf32" in row["products"] else "#8172b3"
     return {"marker": marker, "color": colour, "markerfacecolor": "white", "label": kind,
             "markersize": 4}  # fmt: skip

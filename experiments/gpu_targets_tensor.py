@@ -123,9 +123,20 @@ def gradients(pick: Cases) -> Iterator[Cell]:
     yield from part.over("split over TF32", speeds(full, split, tf32), None, None)
     yield from part.over("TF32's relative RMS over split's",
                          quotients(full, "relative_rms_u11", tf32, split), None, None)  # fmt: skip
-    used = [row["workspace"] / data_size(c.layer.problem) for c in full if (row := c.ours)]
-    average = sum(used) / len(used) if used else math.nan
-    yield part.most("workspace over data", "average", 0.18, average, f"{len(used)} layers")
+    for label, group, of in (
+        ("FFMA", "fp32", ffma),
+        ("split", "fp32", split),
+        ("FP16", "fp16", ours),
+        ("BF16", "bf16", ours),
+    ):
+        halved = 1 if group == "fp32" else 2
+        used = [
+            halved * row["workspace"] / data_size(c.layer.problem)
+            for c in pick(FILTER, group, "winrs")
+            if (row := of(c))
+        ]
+        average = sum(used) / len(used) if used else math.nan
+        yield part.most(f"{label}, workspace over data", "average", 0.18, average)
     for group in ("fp16", "bf16"):
         half = pick(FILTER, group, "winrs")
         for taps, least in (((3, 5), 1.0), ((7, 9), 1.5)):
