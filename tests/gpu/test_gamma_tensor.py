@@ -108,6 +108,7 @@ SHAPES = [
     Variant(8, 3, 2),
     Variant(4, 1, 4),
     Variant(2, 3, 8),
+    Variant(8, 5),
 ]
 
 

@@ -329,9 +329,7 @@ def _tiles(
     width = correlation.filter[2]
     if algorithm is None:
         tiles = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
-        found = tuple(t for t in tiles if width > 1 and error_ratio(t) <= ADMISSIBLE)
-        least = min((-(-width // t.r) * t.r for t in found), default=0)
-        found = tuple(t for t in found if -(-width // t.r) * t.r == least)
+        found = tuple(t for t in tiles if t.r <= width and error_ratio(t) <= ADMISSIBLE)
         if not found:
             raise ValueError(
                 f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "

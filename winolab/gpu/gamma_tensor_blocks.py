@@ -64,6 +64,7 @@ class Variant:
 
 
 ROWS = (1, 2, 4, 8)
+SHARES = (1, 2, 3, 4, 5)  # more would sum more than 240 products in the Tensor Core
 SPLITS = (1, 2, 4, 8)
 
 
@@ -78,11 +79,11 @@ def variants(
 ) -> Iterator[Variant]:
     """Every block shape that can run, or ``variant`` as these arrays allow it."""
     height, parts = correlation.filter[1], PARTS[precision]
-    shares = [s for s in (3, 2, 1) if height % s == 0]
+    shares = [s for s in SHARES if s <= height]
     shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
-        if height % shape.share or columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
+        if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
         shape = replace(
             shape,

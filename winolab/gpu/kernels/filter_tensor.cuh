@@ -9,7 +9,7 @@ struct FilterParams {
   Header* header;  // scale.cuh
   const Row* rows;
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
-  int out_channels, channels, width;  // width: taps of the whole filter
+  int out_channels, channels, height, width;  // of the filter, in taps; what lies beyond is 0
   int taps, taps_height, taps_width, chunks;
 };
 
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2
     const int m = blockIdx.x * BN + warp * 16 + e / 2 % 2 * 8 + g;
     const int c = chunk * KC + e / 4 * 8 + q * 2 + e % 2;
-    const bool inside = m < p.out_channels && c < p.channels;
+    const bool inside = m < p.out_channels && c < p.channels && fh < p.height;
     const Element* w = p.w + m * p.m_stride + c * p.c_stride + fd * p.depth_stride +
                        fh * p.row_stride + fw * R * p.width_stride;
     const float scale = row_scale(p.rows, m);
