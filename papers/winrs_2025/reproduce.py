@@ -114,21 +114,46 @@ for row in table("winrs_2025", 3)["rows"]:
 # and 11:
 
 # %%
-from experiments import gpu_figures
+import pandas as pd
+
+from experiments import gpu_figures, gpu_tables
 from experiments.gpu_rows import stored
 
 measured = stored()
 gpu_figures.gradient_speeds(measured)
 
 # %% [markdown]
-# Workspace beside cuDNN's (Table 2, Figure 9), and errors on U[0,1] (Table 4, Figure 12).
+# Table 3: speedups over cuDNN's kinds of algorithms by filter size, beside the paper's on an
+# RTX 4090 (geometric mean and extremes here, averages and extremes there).
+
+# %%
+pd.options.display.float_format = "{:.3g}".format
+pd.options.display.max_rows = 400
+
+
+def frame(cells) -> pd.DataFrame:
+    """Cells as a table."""
+    lines = [(c.where, c.column, c.paper, c.ours, c.note) for c in cells]
+    return pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"])
+
+
+speedups = gpu_tables.cells_winrs3(measured)
+frame(c for c in speedups if "average" in c.column)
+
+# %% [markdown]
+# Table 2 and Figure 9: workspace, in MiB and as a multiple of the data, beside cuDNN's.
+
+# %%
+frame(gpu_tables.cells_winrs2(measured))
 
 # %%
 gpu_figures.gradient_workspace(measured)
 
+# %% [markdown]
+# Table 4 and Figure 12: mean relative errors on U[0,1].
+
+# %%
+frame(gpu_tables.cells_winrs4(measured))
+
 # %%
 gpu_figures.gradient_errors(measured)
-
-# %% [markdown]
-# `winolab reproduce winrs_2025` regenerates Tables 2, 3 and 4 and Figures 2, 5, 6, 7, 9 and 12;
-# `winolab plan backward-filter` plans a layer for any of the papers' GPUs.
