@@ -20,7 +20,8 @@ from winolab.ref.winrs_kernels import TILES
 
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
 UNITS = 2 * 128 * 48  # bytes of the tables of units
-ARCHITECTURE = (9, 0)  # the register reallocation of kernels/pipeline.cuh
+ARCHITECTURE = (8, 0)  # mbarriers
+HOPPER = (9, 0)  # VARIANTS' warps hand registers over
 # Units after which a sum is transformed and added to what the block has stored, by alpha: where dy's
 # rows are at least r wide, and where they are narrower and units partly empty. Until then each
 # state's sum grows, whose roundings are what errors on U[0, 1] consist of: the MARE of a 5x5
@@ -45,7 +46,7 @@ class Variant:
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded ci and co at once
     dwvec: int = 2  # floats of a store of dw
-    consumer_registers: int = 192
+    consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 120  # 384 × 168 in all, what the launch allocates: more never arrives
 
     def constants(self) -> dict[str, int]:
@@ -84,6 +85,17 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(32, 32, 8, 2, 2, 6, 1),
     ),
     16: (Variant(64, 32, 4, 2, 1, 6, 2), Variant(32, 32, 4, 1, 1, 6, 1)),
+}
+# Before compute capability 9.0, all threads have the same 168 registers, at most 64 of them
+# accumulators, and a block has 99 KB of shared memory (8.6 and 8.9) or 163 KB (8.0).
+EARLIER: dict[int, tuple[Variant, ...]] = {
+    alpha: tuple(replace(v, consumer_registers=0, producer_registers=0) for v in shapes)
+    for alpha, shapes in {
+        1: (Variant(64, 256, 8, 4, 4, 4, 2),),
+        4: (Variant(64, 64, 8, 4, 4, 4, 2),),
+        8: (Variant(64, 32, 8, 4, 2, 4, 2), Variant(32, 32, 8, 2, 2, 4, 1)),
+        16: (Variant(32, 32, 4, 1, 1, 4, 1), Variant(32, 16, 8, 2, 1, 2, 1)),
+    }.items()
 }
 
 
@@ -226,8 +238,13 @@ def plans(
     gradient = Gradient.of(problem)
     points = algorithm.points if algorithm else "best"
     count = algorithm.segments if algorithm else None
+    shapes = VARIANTS if device.compute_capability >= HOPPER else EARLIER
     for tile in tiles(gradient, algorithm, TILES["fp32"], points):
-        for shape in (variant,) if variant else VARIANTS[tile.alpha]:
+        for shape in (variant,) if variant else shapes[tile.alpha]:
+            while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
+                shape = replace(shape, stages=shape.stages - 1)
+            if shape.shared_memory(tile.alpha) > device.shared_memory:
+                continue
             for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
                 if pitch is None or (variant and bool(variant.wrap) != (pitch % tile.r > 0)):
                     continue
@@ -262,7 +279,8 @@ def _plan(
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
     blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
     lane_i, lane_o = v.lane(tile.alpha)
-    cycles = tile.alpha * v.bi * v.bo / 128 * (1 + OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o))
+    overhead = OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o)
+    cycles = tile.alpha * v.bi * v.bo * (1 / device.lanes + overhead / 128)
     programs = transforms(tile.n, tile.r, points).programs
     instructions = [p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)]
     cycles += TRANSFORM_SLOTS * (v.bo * instructions[0] + v.bi * instructions[1]) / 128
