@@ -24,7 +24,7 @@ from experiments.facts import ROOT
 from experiments.throughput import compile_all
 from winolab import bench
 from winolab.gpu import launch
-from winolab.gpu.contenders import Arrays, bound, candidates
+from winolab.gpu.contenders import Arrays, candidates, launched
 from winolab.gpu.launch import Kernel, Params
 from winolab.gpu.plan import Plan
 from winolab.layers import parse_layer
@@ -147,7 +147,7 @@ def launches(number: int) -> Iterator[dict[str, Any]]:
     arrays = Arrays(plan.direction, plan.problem, case.group)
     arrays.fill(-1, 1)
     workspace = launch.cupy().empty(plan.workspace, "uint8")
-    bound(plan, lambda: kernels, 0)(arrays, workspace.data.ptr)
+    launched(plan, kernels, 0, *arrays.addresses(), workspace.data.ptr)
     launch.cupy().cuda.runtime.deviceSynchronize()
     for note in notes:
         yield {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from types import SimpleNamespace
 
@@ -129,3 +130,51 @@ def test_a_single_round_is_its_own_quartiles(host) -> None:
     (found,) = timing.interleave({"x": lambda: None}, rounds=1, flush=64, warm=True).values()
     assert found.rounds == 1
     assert found.low == found.median == found.high
+
+
+class Prepared(SimpleNamespace):
+    """A plan whose filter is transformed apart, in terms of addresses."""
+
+    direction, problem, prepared = "forward", PROBLEM, 64
+
+    def launch(self, kernels, a, b, out, workspace, index) -> None:
+        kernels["whole"]((1, 1, 1), 32, ADDRESSES.pack(a.address, b.address, out.address))
+
+    def prepare(self, kernels, b, prepared, index) -> None:
+        kernels["filter"]((1, 1, 1), 32, ADDRESSES.pack(0, b.address, prepared))
+
+    def run(self, kernels, a, prepared, out, workspace, index) -> None:
+        kernels["main"]((1, 1, 1), 32, ADDRESSES.pack(a.address, prepared, out.address))
+
+
+ADDRESSES = launch.Layout(("a b out", launch.POINTER))
+ADDRESS = ctypes.POINTER(ctypes.c_uint64)
+
+
+def test_calls_replay_on_the_arrays_and_a_filter_is_transformed_once_a_filling(
+    host, monkeypatch
+) -> None:
+    seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def start(handle, gx, gy, gz, tx, ty, tz, shared, stream, params, extra) -> None:
+        values = ctypes.cast(ctypes.c_void_p.from_address(params), ADDRESS)
+        seen.append((handle, tuple(values[i] for i in range(3))))
+
+    monkeypatch.setattr(launch, "launch_kernel", lambda: start)
+    host.cuda.get_current_stream = lambda: SimpleNamespace(ptr=0)
+    kernels = {name: launch.Kernel(name, name, 0, None) for name in ("whole", "filter", "main")}  # pyright: ignore[reportArgumentType]
+    arrays = Arrays("forward", PROBLEM, "fp32")
+    a, b, out = arrays.addresses()
+    plan = Prepared()
+    contenders.bound(plan, lambda: kernels, 0)(arrays, 0)  # pyright: ignore[reportArgumentType]
+    assert seen == [("whole", (a, b, out))]
+    run = contenders.bound_prepared(plan, lambda: kernels, 0)
+    for filled in (True, False, True):
+        if filled:
+            arrays.fill(-1, 1)
+        run(arrays, 0)
+    names = [name for name, _ in seen[1:]]
+    assert names == ["filter", "main", "main", "filter", "main"]
+    (_, (_, taken, made)), (_, (read, used, written)) = seen[1:3]
+    assert (taken, read, written) == (b, a, out)
+    assert used == made

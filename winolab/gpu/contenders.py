@@ -16,9 +16,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu import cudnn, launch
-from winolab.gpu.launch import Kernels, View
+from winolab.gpu.launch import Kernel, Kernels, View
 from winolab.gpu.plan import DTYPES, Plan, plan, three
 from winolab.gpu.plan import candidates as choices
+from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
 
 GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
@@ -73,6 +74,11 @@ class Arrays:
             last = _bits(values) if self.group == "bf16" else values
             self.operands["NHWC"][i][...] = last
             self.operands["NCHW"][i][...] = launch.cupy().moveaxis(last, -1, 1)
+
+    def addresses(self) -> tuple[int, int, int]:
+        """Of both operands and the result, channels last."""
+        a, b = self.operands["NHWC"]
+        return a.data.ptr, b.data.ptr, self.results["NHWC"].data.ptr
 
     def poison(self) -> None:
         """Fill the result with NaN, whatever its type."""
@@ -147,7 +153,7 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
 
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
     @cache
-    def kernels() -> Kernels:
+    def kernels() -> Mapping[str, Kernel]:
         title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
         return launch.load(chosen.source(), title, chosen.shared(), index)
 
@@ -173,51 +179,70 @@ def digest(chosen: Plan) -> str:
     return sha256(chosen.source().encode()).hexdigest()[:12]
 
 
+def launched(
+    chosen: Plan, kernels: Kernels, index: int, a: int, b: int, out: int, workspace: int
+) -> None:
+    """Launch a plan on contiguous channels-last arrays at these addresses."""
+    chosen.launch(kernels, *_views(chosen, a, b, out), workspace, index)
+
+
 def bound(
-    chosen: Plan, kernels: Callable[[], Kernels], index: int
+    chosen: Plan, kernels: Callable[[], Mapping[str, Kernel]], index: int
 ) -> Callable[[Arrays, int], None]:
-    """The plan's launches on arrays and the address of its workspace, with these kernels."""
-    views = _views(chosen)
+    """The plan on arrays and the address of its workspace: recorded once, as users' calls are."""
+
+    @cache
+    def recording() -> Recording:
+        addresses = [address_of(i) for i in range(4)]
+        return Recording(kernels(), lambda found: launched(chosen, found, index, *addresses))
 
     def run(arrays: Arrays, workspace: int) -> None:
-        a, b, out = views(arrays)
-        chosen.launch(kernels(), a, b, out, workspace, index)
+        stream = launch.cupy().cuda.get_current_stream().ptr
+        recording().replay(stream, *arrays.addresses(), workspace)
 
     return run
 
 
 def bound_prepared(
-    chosen: Any, kernels: Callable[[], Kernels], index: int
+    chosen: Any, kernels: Callable[[], Mapping[str, Kernel]], index: int
 ) -> Callable[[Arrays, int], None]:
     """As ``bound``, but the filter is transformed only after the arrays were filled anew.
 
     ``chosen`` is a plan that has ``prepared`` bytes, ``prepare`` and ``run``.
     """
-    views, held = _views(chosen), {}
+    held: dict[str, Any] = {}
+    a, b, out = _views(chosen, *(address_of(i) for i in range(3)))
+    workspace_, filter_ = address_of(3), address_of(4)
+
+    @cache
+    def recordings() -> tuple[Recording, Recording]:
+        return (
+            Recording(kernels(), lambda k: chosen.prepare(k, b, filter_, index)),
+            Recording(kernels(), lambda k: chosen.run(k, a, filter_, out, workspace_, index)),
+        )
 
     def run(arrays: Arrays, workspace: int) -> None:
-        a, b, out = views(arrays)
+        prepare, compute = recordings()
+        stream = launch.cupy().cuda.get_current_stream().ptr
         if held.get("of") != (id(arrays), arrays.filled):
             held["of"] = id(arrays), arrays.filled
             held["memory"] = launch.cupy().empty(chosen.prepared, "uint8")
-            chosen.prepare(kernels(), b, held["memory"].data.ptr, index)
-        chosen.run(kernels(), a, held["memory"].data.ptr, out, workspace, index)
+            held["addresses"] = *arrays.addresses(), workspace, held["memory"].data.ptr
+            prepare.replay(stream, *held["addresses"])
+        compute.replay(stream, *held["addresses"])
 
     return run
 
 
-def _views(chosen: Plan) -> Callable[[Arrays], list[View]]:
+def _views(chosen: Plan, *addresses: int) -> tuple[View, View, View]:
     filter_at = 2 if chosen.direction == "backward_filter" else 1
-    steps = [
-        _strides(shape, 5 if i == filter_at else 4)
-        for i, shape in enumerate(shapes(chosen.direction, chosen.problem))
-    ]
-
-    def views(arrays: Arrays) -> list[View]:
-        found = [*arrays.operands["NHWC"], arrays.results["NHWC"]]
-        return [View(a.data.ptr, strides) for a, strides in zip(found, steps, strict=True)]
-
-    return views
+    a, b, out = (
+        View(address, _strides(shape, 5 if i == filter_at else 4))
+        for i, (address, shape) in enumerate(
+            zip(addresses, shapes(chosen.direction, chosen.problem), strict=True)
+        )
+    )
+    return a, b, out
 
 
 def _strides(shape: tuple[int, ...], kept: int) -> tuple[int, ...]:
