@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from winolab.device import DATASHEETS, REGISTERS, Device, datasheet
-from winolab.gpu import gamma
+from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
+from winolab.gpu import gamma, omega
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
 from winolab.gpu.plan import CORRELATIONS, Plan, candidates, plan
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
@@ -18,7 +18,7 @@ from winolab.ref.arithmetic import arithmetic
 from winolab.ref.order import Order
 
 DEVICES = [d for d in DATASHEETS.values() if d.compute_capability[0] == 8]
-ADA = datasheet("rtx4090")
+ADA, A100 = datasheet("rtx4090"), datasheet("a100")
 ALGORITHMS = ["gamma:4:2:3", "gamma:8:6:3", "gamma:8:2:7", "gamma:16:8:9", "direct"]
 ALPHAS = {1: "direct", 4: "gamma:4:2:3", 8: "gamma:8:6:3", 16: "gamma:16:8:9"}
 
@@ -94,11 +94,50 @@ def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
     """Alone, and with rows of the block sharing a stage; in other orders of threads too."""
     algorithm, problem = layer(ALPHAS[alpha])
     a, b = arrays(problem, direction)
-    a100 = datasheet("a100")
     for changes in ({}, {"rows": 4, "share": 3, "u_stages": 2, "v_stages": 2}):
-        p = plan(problem, direction, a100, algorithm, variant=replace(shape, **changes))
+        p = plan(problem, direction, A100, algorithm, variant=replace(shape, **changes))
         for seed in (0, 3):
             assert np.array_equal(hosted.execute(p, a, b, seed=seed), predicted(p, algorithm, a, b))
+
+
+GRADIENTS = ["omega:4:3:2", "omega:8:3:6", "omega:8:7:2", "omega:16:9:8", "direct"]
+
+
+def gradients(text: str, device: Device) -> list[omega.OmegaPlan]:
+    """Plans of a small filter gradient, all with the summation cut in two."""
+    algorithm = parse_algorithm(text)
+    width = algorithm.tiles[0].n if algorithm.kind == "omega" else 3
+    problem = Problem.of((2, 5, 2 * width + 5, 36), (70, 3, width, 36), padding=1)
+    found = omega.plans(problem, "backward_filter", device, algorithm, "fp32", aligned=True)
+    return [
+        replace(p, segments=2, grid=min(p.grid, 4), workspace=4 * p.gradient.weights) for p in found
+    ]
+
+
+def same_sums(p: omega.OmegaPlan, plans: list[omega.OmegaPlan]) -> omega.OmegaPlan:
+    """One of ``plans`` that adds up in the same order, whatever its blocks."""
+    return next(q for q in plans if (q.pitch, q.fold) == (p.pitch, p.fold))
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_every_plan_of_a_gradient_fits_the_gpu(device: Device, text) -> None:
+    plans = gradients(text, device)
+    assert plans
+    for p in plans:
+        assert (p.variant.consumer_registers, p.variant.producer_registers) == (0, 0)
+        assert max(p.shared().values()) <= device.shared_memory
+
+
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_gradients_have_hopper_s_bits_on_the_cpu(text) -> None:
+    rng = np.random.default_rng(0)
+    for device in (A100, ADA):
+        for p in gradients(text, device):
+            hopper = same_sums(p, gradients(text, H100))
+            shapes = p.problem.x_shape, p.problem.y_shape
+            x, dy = (rng.standard_normal(s, dtype=np.float32) for s in shapes)
+            assert np.array_equal(hosted.execute(p, x, dy, seed=3), hosted.execute(hopper, x, dy))
 
 
 @pytest.mark.gpu
@@ -113,9 +152,38 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
     a, b = arrays(problem, direction)
     on_gpu = [cp.asarray(v) for v in (a, b)]
     call = getattr(conv, f"conv_{direction}")
-    for device in (datasheet("a100"), ADA):
-        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans:
+    for device in (A100, ADA):
+        # one in three: all have one of two sources but for rows and what shares them
+        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans[::3]:
             expected = cp.asarray(predicted(p, algorithm, a, b))
             for _ in range(20):
                 y = call(*on_gpu, problem=problem, algorithm=algorithm, variant=p.variant)
                 assert bool((y == expected).all())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", GRADIENTS)
+def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
+    from winolab.gpu import launch
+
+    cp = launch.cupy()
+    launch.make_current(0)
+
+    def run(p: omega.OmegaPlan):
+        dw = cp.full(p.problem.w_shape, cp.nan, "float32")
+        a, b = (launch.View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
+        out = launch.View(dw.data.ptr, hosted._strides(dw, 5))
+        workspace = cp.full(p.workspace, 255, "uint8")
+        kernels = launch.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        p.launch(kernels, a, b, out, workspace.data.ptr, 0)
+        return dw
+
+    here = launch.device(0)
+    for device in (A100, ADA):
+        for p in gradients(text, device):
+            shapes = p.problem.x_shape, p.problem.y_shape
+            x, dy = (cp.random.default_rng(0).standard_normal(s, dtype="float32") for s in shapes)
+            expected = run(same_sums(p, gradients(text, here)))
+            assert not bool(cp.isnan(expected).any())
+            for _ in range(20):
+                assert bool((run(p) == expected).all())
