@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from experiments.gpu_aims import (
     DATA,
@@ -24,9 +25,13 @@ from experiments.gpu_aims import (
     tf32,
     transformed,
 )
-from experiments.gpu_rows import Measured, Row, paper_alpha
+from experiments.gpu_rows import Measured, Row, kernel, paper_alpha
 from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
+from winolab.layers import parse_layer
+from winolab.nouns import gamma
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.predict import Moments, predict
 from winolab.ref.winrs_plan import data_size
 
 Cases = Callable[..., list[Measured]]
@@ -99,6 +104,7 @@ def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
             if name in theirs
         }
         yield part.largest(f"relative RMS over FP32 direct's, data {words}", 2.0, shares)
+    yield from _predictions(pick)
     part = Part("Split", SPEED)
     used = {
         c.name: row["workspace"] / (transformed(c, row) + SCALES)
@@ -106,6 +112,34 @@ def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
         if (row := c.split)
     }
     yield part.largest("workspace over the transformed filter and scales", 1.0, used)
+
+
+UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # U[-1, 1)
+
+
+@cache
+def predicted(layer: str, kernel_: str, points: str, products: str, direction: str) -> float:
+    """Relative RMS on U[-1, 1) that the reference expects of a kernel."""
+    algorithm = gamma(*kernel(kernel_), points=points)
+    problem = parse_layer(layer).problem
+    run = arithmetic(products)
+    return predict(UNIFORM, UNIFORM, problem, algorithm, run, direction=direction).relative_rms
+
+
+def _predictions(pick: Cases) -> Iterator[Cell]:
+    for name, of in (("Split", split), ("FFMA", ffma)):
+        part = Part(name, f"{SPEED} --lists dragon,resnet")
+        off = {}
+        for direction in (FORWARD, DATA):
+            for c in pick(direction, "fp32", "dragon", "resnet"):
+                if (row := of(c)) and row["kernel"].startswith("Γ"):
+                    key = (c.name, row["kernel"], row["points"], row["products"], direction)
+                    off[f"{c.name} {direction}"] = row["relative_rms_u11"] / predicted(*key)
+        away = {place: abs(value - 1) for place, value in off.items()}
+        what = "relative RMS off the reference's prediction"
+        if name == "Split":
+            yield part.largest(what, 0.2, away)
+        yield from part.over("relative RMS over the prediction", off, None, None)
 
 
 def gradients(pick: Cases) -> Iterator[Cell]:

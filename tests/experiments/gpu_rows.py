@@ -43,6 +43,7 @@ def throughput() -> list[dict]:
                     "method": method,
                     "kernel": kernel,
                     "products": products,
+                    "points": "best",
                     "chosen": method == "winolab" and products != "fp32",
                     "layout": "NHWC",
                     "frugal": frugal,
