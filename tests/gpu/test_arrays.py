@@ -28,13 +28,19 @@ def test_cupy_says_how_much_memory_was_asked(monkeypatch) -> None:
 
 def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
     fake = SimpleNamespace(
-        empty=refuse, OutOfMemoryError=Exhausted, bfloat16="bf16", uint8="u8", float32="f32"
+        empty_strided=refuse,
+        OutOfMemoryError=Exhausted,
+        bfloat16="bf16",
+        uint8="u8",
+        device=lambda *where: where,
     )
     monkeypatch.setattr(arrays, "_torch", lambda: fake)
+    arrays._fresh.cache_clear()
     with pytest.raises(MemoryError, match=r"no device memory for 48 B: .* workspace_limit"):
         arrays.TORCH.empty((2, 3, 4), "bfloat16", 0)
     with pytest.raises(MemoryError, match="no device memory for 1048576 B"):
         arrays.TORCH.memory(1 << 20, 0)
+    arrays._fresh.cache_clear()
 
 
 def test_arrays_on_the_cpu_are_refused_beside_cuda_arrays(monkeypatch) -> None:

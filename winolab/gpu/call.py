@@ -71,13 +71,10 @@ class Call:
 
     def run(self, a: Any, b: Any, out: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed."""
-        if self.library.current() == self.index:
-            return self._run(a, b, out)
-        with self.library.on(self.index):
-            return self._run(a, b, out)
-
-    def _run(self, a: Any, b: Any, out: Any) -> Any:
         library, index = self.library, self.index
+        if library.current() != index:
+            with library.on(index):
+                return self.run(a, b, out)
         if self.copies[0]:
             a = library.contiguous(library.channels_last(a) if self.first else a)
         if self.copies[1]:

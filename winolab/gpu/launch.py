@@ -126,15 +126,20 @@ def cupy() -> Any:
     return cupy
 
 
-_thread = threading.local()
+class _Thread(threading.local):
+    """Per thread, the devices whose context it has."""
+
+    ready: frozenset[int] = frozenset()
+
+
+_thread = _Thread()
 
 
 def make_current(index: int) -> None:
     """Give the calling thread the device's context, which only the runtime's first call does."""
-    ready = _thread.__dict__.setdefault("ready", set())
-    if index not in ready:
+    if index not in _thread.ready:
         cupy().cuda.runtime.free(0)
-        ready.add(index)
+        _thread.ready |= {index}
 
 
 @cache

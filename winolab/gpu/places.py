@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from winolab.gpu.arrays import Described
+from winolab.gpu.arrays import Described, contiguous
 from winolab.gpu.launch import View
 from winolab.gpu.plan import three
 from winolab.nouns import Problem
@@ -57,11 +56,6 @@ class Place:
         first, *spatial, last = self.strides
         strides = (first, *three(tuple(spatial), 0))
         return View(address, (*strides, last) if filter else strides)
-
-
-def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a C-contiguous array."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def is_contiguous(array: Described) -> bool:
