@@ -193,7 +193,7 @@ def profiled(numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
             return
         lines = [json.loads(line) for line in notes.read_text().splitlines()]
         for line, counted in zip(lines, read(log.read_text()), strict=False):
-            if not counted["kernel_name"].startswith(line["launch"]):
+            if line["launch"] not in counted["kernel_name"]:
                 raise RuntimeError(f"{counted['kernel_name']} where {line['launch']} was launched")
             yield {**line, **counted}
 

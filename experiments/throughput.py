@@ -30,9 +30,11 @@ from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
 from winolab.gpu.contenders import candidates, digest
 from winolab.gpu.plan import Plan
+from winolab.layers import Layer
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 20  # seconds that a case may take before the run is given up
+SMALL = Layer(1, (8, 8), 64, 64, 3)
 GUESS = 2.0  # seconds that a case takes where none of its kind was measured
 
 
@@ -57,6 +59,8 @@ def main(
     print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
     if compile_only:
         print(f"{compile_all(plan for _, plans, _ in todo for plan in plans)} kernels", flush=True)
+        for direction, group in dict.fromkeys(case.key[1:] for case, *_ in todo):
+            compare(direction, SMALL.problem, group)  # compiles what CuPy runs besides
         return
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="seconds")}
     with output.open("a") as file:
