@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from contextlib import nullcontext
 from typing import Any, cast
 
 import numpy as np
@@ -11,100 +9,14 @@ import pytest
 
 import winolab
 from tests.gpu import hosted
+from tests.gpu.pretended import Array, Library, host_launch
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
-from winolab.gpu.arrays import Described
 from winolab.gpu.places import Place
 from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
 HOW: dict[str, Any] = {"padding": 1, "algorithm": "gamma:4:2:3", "precision": "fp32_ffma"}
-
-
-class Array:
-    """A NumPy array that says that it is on a CUDA device."""
-
-    is_cuda = True
-
-    def __init__(self, values: np.ndarray, index: int = 0) -> None:
-        self.values, self.index = values, index
-        self.shape, self.dtype = values.shape, values.dtype
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.values[key] = value
-
-
-class Library:
-    """Array operations, and what was asked of them."""
-
-    def __init__(self) -> None:
-        self.allocated: list[tuple[tuple[int, ...], str]] = []
-        self.copied = 0
-
-    def array(self, name: str, value: Any) -> Array:
-        return value
-
-    def describe(self, array: Array) -> Described:
-        values = array.values
-        strides = tuple(s // values.itemsize for s in values.strides)
-        aligned = values.ctypes.data % 16 == 0
-        return Described(values.shape, strides, values.dtype.name, array.index, aligned)
-
-    def address(self, array: Array) -> int:
-        return array.values.ctypes.data
-
-    def lie(self, array: Array) -> Any:
-        return self.describe(array)
-
-    def current(self) -> int:
-        return 0
-
-    def on(self, index: int) -> Any:
-        return nullcontext()
-
-    def stream(self, index: int) -> int:
-        return 7
-
-    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
-        self.allocated.append((shape, dtype))
-        memory = hosted.Guarded(shape, dtype)
-        return Array(memory.array, index)
-
-    def memory(self, size: int, index: int) -> tuple[Array, int]:
-        memory = self.empty((size,), "uint8", index)
-        return memory, self.address(memory)
-
-    def copy(self, target: Array, source: Array) -> None:
-        self.copied += 1
-        target.values[...] = source.values
-
-    def contiguous(self, array: Array) -> Array:
-        self.copied += 1
-        return Array(array.values.copy(order="C"), array.index)
-
-    def channels_last(self, array: Array) -> Array:
-        return Array(np.moveaxis(array.values, 1, -1), array.index)
-
-    def channels_first(self, array: Array) -> Array:
-        return Array(np.moveaxis(array.values, -1, 1), array.index)
-
-
-def host_launch(handle: hosted.Kernel, *arguments: int) -> None:
-    """A kernel on the CPU, started as the driver would start it."""
-    *sizes, shared, stream, params, extra = arguments
-    assert (stream, extra) == (7, 0)
-    message = ctypes.create_string_buffer(hosted.MESSAGE)
-    failed = handle.library.host_launch(
-        handle.index,
-        (ctypes.c_uint * 3)(*sizes[:3]),
-        (ctypes.c_uint * 3)(*sizes[3:]),
-        ctypes.c_size_t(shared),
-        ctypes.c_void_p(params),
-        ctypes.c_uint64(0),
-        message,
-        ctypes.c_size_t(hosted.MESSAGE),
-    )
-    assert not failed, message.value
 
 
 @pytest.fixture
@@ -251,6 +163,37 @@ def test_the_reference_keeps_a_prepared_filter_as_it_is() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+def test_without_memory_the_given_output_stays_as_it_was(library) -> None:
+    x, w, y = data()
+    out = np.full(y.shape, 7, np.float32)
+
+    def refuse(size: int, index: int):
+        raise MemoryError(f"no device memory for {size} B")
+
+    library.memory = refuse
+    with pytest.raises(MemoryError, match=r"for \d+ B"):
+        winolab.conv_forward(Array(x), Array(w), out=Array(out), **HOW)
+    assert (out == 7).all()
+
+
+def test_nan_and_infinity_follow_ieee_rules(library) -> None:
+    """Every output that depends on the element is not finite; those of other tiles are intact."""
+    x, w, y = data()
+    expected = host_result(x, w)
+    for bad in (np.nan, np.inf, -np.inf):
+        spoilt = x.copy()
+        spoilt[1, 2, 3, 5] = bad
+        got = host_result(spoilt, w)
+        assert not np.isfinite(got[1, 1:4, 2:5]).any()
+        far = np.ones(y.shape, bool)
+        far[1, 1:4] = False
+        assert (got[far] == expected[far]).all()
+
+
+def host_result(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return winolab.conv_forward(Array(x), Array(w), **HOW).values
 
 
 def test_sizes_of_zero_launch_nothing(library) -> None:

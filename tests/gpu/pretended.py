@@ -1,0 +1,98 @@
+"""NumPy arrays that say that they are on a GPU, and kernels that run on the CPU in their place."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from tests.gpu import hosted
+from winolab.gpu.arrays import Described
+
+
+class Array:
+    """A NumPy array that says that it is on a CUDA device."""
+
+    is_cuda = True
+
+    def __init__(self, values: np.ndarray, index: int = 0) -> None:
+        self.values, self.index = values, index
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.values[key] = value
+
+
+class Library:
+    """Array operations, and what was asked of them."""
+
+    def __init__(self) -> None:
+        self.allocated: list[tuple[tuple[int, ...], str]] = []
+        self.copied = 0
+
+    def array(self, name: str, value: Any) -> Array:
+        return value
+
+    def describe(self, array: Array) -> Described:
+        values = array.values
+        strides = tuple(s // values.itemsize for s in values.strides)
+        aligned = values.ctypes.data % 16 == 0
+        return Described(values.shape, strides, values.dtype.name, array.index, aligned)
+
+    def address(self, array: Array) -> int:
+        return array.values.ctypes.data
+
+    def lie(self, array: Array) -> Any:
+        return self.describe(array)
+
+    def current(self) -> int:
+        return 0
+
+    def on(self, index: int) -> Any:
+        return nullcontext()
+
+    def stream(self, index: int) -> int:
+        return 7
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Array:
+        self.allocated.append((shape, dtype))
+        memory = hosted.Guarded(shape, dtype)
+        return Array(memory.array, index)
+
+    def memory(self, size: int, index: int) -> tuple[Array, int]:
+        memory = self.empty((size,), "uint8", index)
+        return memory, self.address(memory)
+
+    def copy(self, target: Array, source: Array) -> None:
+        self.copied += 1
+        target.values[...] = source.values
+
+    def contiguous(self, array: Array) -> Array:
+        self.copied += 1
+        return Array(array.values.copy(order="C"), array.index)
+
+    def channels_last(self, array: Array) -> Array:
+        return Array(np.moveaxis(array.values, 1, -1), array.index)
+
+    def channels_first(self, array: Array) -> Array:
+        return Array(np.moveaxis(array.values, -1, 1), array.index)
+
+
+def host_launch(handle: hosted.Kernel, *arguments: int) -> None:
+    """A kernel on the CPU, started as the driver would start it."""
+    *sizes, shared, stream, params, extra = arguments
+    assert (stream, extra) == (7, 0)
+    message = ctypes.create_string_buffer(hosted.MESSAGE)
+    failed = handle.library.host_launch(
+        handle.index,
+        (ctypes.c_uint * 3)(*sizes[:3]),
+        (ctypes.c_uint * 3)(*sizes[3:]),
+        ctypes.c_size_t(shared),
+        ctypes.c_void_p(params),
+        ctypes.c_uint64(0),
+        message,
+        ctypes.c_size_t(hosted.MESSAGE),
+    )
+    assert not failed, message.value
