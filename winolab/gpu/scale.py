@@ -18,7 +18,9 @@ from winolab.ref.transforms import Matrix, Transforms
 
 HEADER, ROW = 256, 16  # bytes of the structs Header, with what follows it, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
-SAMPLERS, THREADS, TOGETHER = 32, 256, 8  # as scale.cuh has them
+SAMPLERS = 32  # as scale.cuh has them
+TOGETHER = 8  # rows of a block that lie side by side
+THREADS, WIDE_THREADS = 256, 1024  # of a block of one row, or with rows side by side
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
@@ -26,7 +28,7 @@ SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
 PARAMS = Layout(
     ("x w header rows", POINTER),
     ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
-    ("w_group w_m w_c w_depth w_row w_tap", LONG),
+    ("w_group w_m w_c w_depth w_row w_tap w_step", LONG),
     ("depth height width run wide", INT),
     ("all_rows padded group_rows channels taps taps_height taps_width together", INT),
 )
@@ -92,6 +94,7 @@ def parameters(c: Correlation, x: View, w: View, workspace: int, wide: bool) -> 
         depth,
         height,
         width,
+        _step(c, (depth, height, width, channel)),
         *sizes[1:],
         run // vector,
         wide,
@@ -105,11 +108,27 @@ def parameters(c: Correlation, x: View, w: View, workspace: int, wide: bool) -> 
     )
 
 
+def _step(c: Correlation, strides: tuple[int, ...]) -> int:
+    """Elements between a row's neighbours in memory, where it is dense; else 0."""
+    axes = sorted(
+        (stride, size)
+        for stride, size in zip(strides, (*c.filter, c.channels), strict=True)
+        if size > 1
+    )
+    step = reach = axes[0][0] if axes else 1
+    for stride, size in axes:
+        if stride != reach:
+            return 0
+        reach *= size
+    return step
+
+
 def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
     """Before everything else: the scales, the thresholds, no flag set."""
     together = int(params.values[-1])
     blocks = SAMPLERS + c.groups * padded(c) // together
-    kernels["winolab_scale"]((blocks, 1, 1), THREADS, params)
+    threads = THREADS if together == 1 else WIDE_THREADS
+    kernels["winolab_scale"]((blocks, 1, 1), threads, params)
 
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:

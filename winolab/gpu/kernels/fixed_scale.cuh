@@ -13,9 +13,12 @@ __device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTE
 
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, int) {}
-  __device__ __forceinline__ void tile(const float (&)[4][N], int) {}
-  __device__ __forceinline__ void channels() const {}
-  __device__ __forceinline__ float scaled_back(float y, int) const {
-    return __fmul_rn(__fmul_rn(y, 1 / FIXED_INPUT), 1 / FIXED_FILTER);
+  __device__ __forceinline__ void tile(float (&y)[4][N], int) const {
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+#pragma unroll
+      for (int o = 0; o < N; ++o)
+        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], 1 / FIXED_INPUT), 1 / FIXED_FILTER);
   }
+  __device__ __forceinline__ void channels() const {}
 };

@@ -341,7 +341,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, const fl
         if (o < columns) {
           float v[4];
 #pragma unroll
-          for (int c = 0; c < 4; ++c) v[c] = watched.scaled_back(y[c][o], c);
+          for (int c = 0; c < 4; ++c) v[c] = y[c][o];
           store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
         }
       }

@@ -10,7 +10,8 @@
 // row's own elements below 1/4 against inputs of at most 2^15. SCALE_* bound the growth in the
 // transforms, as exponents, and LEAST_* are these thresholds' factors, in units of 2^-10.
 
-constexpr int SAMPLERS = 32, SAMPLES = 8;  // blocks that sample x; vectors of a thread of theirs
+constexpr int SAMPLERS = 32, SAMPLE = 1 << 16;  // blocks that sample x; vectors
+constexpr int MOST_THREADS = 1024;              // of a block of winolab_scale
 constexpr int HEADROOM = 2;                // exponents that the sample leaves to the rest
 constexpr float UNDERFLOW = 2.384185791015625e-07f;  // 2^-22: above it no number vanishes
 
@@ -34,6 +35,7 @@ struct ScaleParams {
   long long batch_stride, depth_stride, row_stride, pixel_stride, channel_stride;
   long long vectors;  // of all elements
   long long w_group, w_m, w_c, w_depth, w_row, w_tap;
+  long long w_step;  // between all elements of a row, where it is the same; else 0
   int depth, height, width, run;  // run: vectors that follow one another
   int wide;                       // whether a vector has 4 floats, not 1
   int all_rows, padded, group_rows;  // rows; of a group, with and without those that fill it up
@@ -64,11 +66,12 @@ __device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i)
 }
 
 __device__ __forceinline__ float element_of_row(const ScaleParams& p, int row, int i) {
+  const float* w = p.w + row / p.padded * p.w_group + row % p.padded * p.w_m;
+  if (p.w_step) return __ldg(w + i * p.w_step);
   const int c = i % p.channels, tap = i / p.channels;
   const int fw = tap % p.taps_width, fh = tap / p.taps_width % p.taps_height;
   const int fd = tap / p.taps_width / p.taps_height;
-  return __ldg(p.w + row / p.padded * p.w_group + row % p.padded * p.w_m + c * p.w_c +
-               fd * p.w_depth + fh * p.w_row + fw * p.w_tap);
+  return __ldg(w + c * p.w_c + fd * p.w_depth + fh * p.w_row + fw * p.w_tap);
 }
 
 // The power of two that brings a number of these bits below 2^(15 - growth); infinity and NaN: 1.
@@ -84,10 +87,10 @@ __device__ __forceinline__ float inverse_of(float power) {
 
 // Sums, or maxima, of the threads whose number is the same modulo ``together``.
 template <class T, class F>
-__device__ __forceinline__ T combine(T (&values)[256], T value, int together, F f) {
+__device__ __forceinline__ T combine(T (&values)[MOST_THREADS], T value, int together, F f) {
   values[threadIdx.x] = value;
   __syncthreads();
-  for (int half = 128; half >= together; half /= 2) {
+  for (int half = blockDim.x / 2; half >= together; half /= 2) {
     if (threadIdx.x < half) values[threadIdx.x] = f(values[threadIdx.x], values[threadIdx.x + half]);
     __syncthreads();
   }
@@ -101,39 +104,37 @@ struct Plus {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
-  __shared__ unsigned largest[256];
-  __shared__ float squares[256];
-  __shared__ float lossy[256];
+  __shared__ unsigned largest[MOST_THREADS];
+  __shared__ float squares[MOST_THREADS];
+  __shared__ float lossy[MOST_THREADS];
   unsigned most = 0;
   if (blockIdx.x < SAMPLERS) {
-    constexpr int SAMPLE = SAMPLERS * 256 * SAMPLES;
-    float4 v[SAMPLES];
     const long long stride = p.vectors / SAMPLE;
-#pragma unroll
-    for (int k = 0; k < SAMPLES; ++k) {
-      const unsigned at = (blockIdx.x * SAMPLES + k) * 256 + threadIdx.x;
+    const unsigned first = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 4
+    for (unsigned at = first; at < SAMPLE; at += SAMPLERS * blockDim.x) {
       // Scattered, so that samples do not all fall on the same channels.
       const long long i = stride > 1 ? at * stride + (at * 2654435761u >> 8) % stride : at;
-      v[k] = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      const float4 v = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      most = max(max(most, max(magnitude(v.x), magnitude(v.y))),
+                 max(magnitude(v.z), magnitude(v.w)));
     }
-#pragma unroll
-    for (int k = 0; k < SAMPLES; ++k)
-      most = max(max(most, max(magnitude(v[k].x), magnitude(v[k].y))),
-                 max(magnitude(v[k].z), magnitude(v[k].w)));
     most = combine(largest, most, 1, Greater());
     if (threadIdx.x == 0) p.header->maxima[blockIdx.x] = most;
     if (blockIdx.x == 0 && threadIdx.x < 4) p.header->flags[threadIdx.x] = 0;
     return;
   }
   const int row = (blockIdx.x - SAMPLERS) * p.together + threadIdx.x % p.together;
-  const int first = threadIdx.x / p.together, step = 256 / p.together;
+  const int first = threadIdx.x / p.together, step = blockDim.x / p.together;
   const int count = row % p.padded < p.group_rows ? p.channels * p.taps : 0;
+#pragma unroll 4
   for (int i = first; i < count; i += step) most = max(most, magnitude(element_of_row(p, row, i)));
   most = combine(largest, most, p.together, Greater());
   const float scale = scale_of(most, SCALE_FILTER);
   float square = 0.0f, lost = 0.0f;
+#pragma unroll 4
   for (int i = first; i < count; i += step) {
     const float raw = element_of_row(p, row, i), v = fabsf(__fmul_rn(raw, scale));
     square = __fmaf_rn(v, v, square);
@@ -174,18 +175,23 @@ struct Watched {
   __device__ __forceinline__ Watched(Header* header, const Row* rows, int channel)
       : flags(header->flags), rows(rows + channel), back(__ldg(&header->back)) {}
 
-  // The first ``count`` outputs of a tile.
-  __device__ __forceinline__ void tile(const float (&y)[4][N], int count) {
+  // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
+  // but where FP32 holds the result with fewer bits, or not; so the smaller factor comes first.
+  __device__ __forceinline__ void tile(float (&y)[4][N], int count) {
     float all = 0.0f, least = 0.0f;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
+      const float4 row = __ldg(reinterpret_cast<const float4*>(rows + c));  // a Row
+      const float first = fminf(back, row.y), last = fmaxf(back, row.y);
       float size = 0.0f;
 #pragma unroll
-      for (int o = 0; o < N; ++o)
+      for (int o = 0; o < N; ++o) {
         if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
+        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], first), last);
+      }
       sum[c] = __fadd_rn(sum[c], size);
       all = __fadd_rn(all, size);
-      least = __fadd_rn(least, __ldg(&rows[c].least));
+      least = __fadd_rn(least, row.z);
     }
     judge(flags, all, __fmul_rn(least, count));
     outputs += count;
@@ -200,12 +206,6 @@ struct Watched {
       const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], 16));
       if (count >= 4) judge(flags, all, __fmul_rn(__ldg(&rows[c].least), count));
     }
-  }
-
-  // Exact but where FP32 holds the result with fewer bits, or not: the smaller factor first.
-  __device__ __forceinline__ float scaled_back(float y, int c) const {
-    const float of_row = __ldg(&rows[c].back);
-    return __fmul_rn(__fmul_rn(y, fminf(back, of_row)), fmaxf(back, of_row));
   }
 };
 
