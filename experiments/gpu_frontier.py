@@ -11,12 +11,16 @@ from matplotlib.figure import Figure
 from experiments.figures import INK, _panels
 from experiments.gpu_rows import Row, cases, wrong
 
-LAYERS = (
-    "128x48x48x128:128x3x3",
-    "32x28x28x128:128x3x3",
-    "64x64x64x128:128x5x5",
-    "32x64x64x128:128x9x9",
+FORWARD, FILTER = "forward", "backward_filter"
+PANELS = (
+    ("128x48x48x128:128x3x3", FORWARD),
+    ("32x28x28x128:128x3x3", FORWARD),
+    ("64x64x64x128:128x5x5", FORWARD),
+    ("32x64x64x128:128x9x9", FORWARD),
+    ("128x20x20x512:512x3x3", FILTER),
+    ("128x25x25x128:128x9x9", FILTER),
 )
+WAYS = {FORWARD: "forward", FILTER: "gradient"}
 COLOURS = {
     "fp32": "#4c72b0",
     "fp32 split": "#c44e52",
@@ -28,8 +32,8 @@ MARKERS = {"winolab": "o", "GEMM": "s", "FFT": "^", "Winograd": "p", "PyTorch": 
 KINDS = {"FFT": "FFT", "FFT_TILING": "FFT", "WINOGRAD": "Winograd", "WINOGRAD_NONFUSED": "Winograd"}
 USED = 1e-5  # relative RMS below which TF32 was allowed and not used: that is the FP32 algorithm
 CAPTION = (
-    "Speed against error of every algorithm in every precision, forward. Filled: winolab; colour: "
-    "the products' precision; line: the frontier."
+    "Speed against error of every algorithm in every precision, forward and of filter gradients. "
+    "Filled: winolab; colour: the products' precision; line: the frontier."
 )
 
 
@@ -53,11 +57,11 @@ class Point:
         return self.kind if self.kind in ("winolab", "PyTorch") else f"cuDNN {self.kind}"
 
 
-def points(rows: Sequence[Row], layer: str) -> list[Point]:
-    """Everybody who ran a layer forward, in any precision, with a right result."""
+def points(rows: Sequence[Row], layer: str, direction: str) -> list[Point]:
+    """Everybody who ran a layer, in any precision, with a right result."""
     found = []
     for c in cases(rows):
-        if (c.name, c.direction) != (layer, "forward"):
+        if (c.name, c.direction) != (layer, direction):
             continue
         for row in c.rows:
             error = row.get("relative_rms_u11")
@@ -84,12 +88,12 @@ def edge(every: Sequence[Point]) -> list[Point]:
 
 def frontier(rows: Sequence[Row]) -> Figure:
     """A panel a layer: TFLOPS against relative RMS on U[-1, 1)."""
-    shown = [(layer, every) for layer in LAYERS if (every := points(rows, layer))]
-    figure, panels = _panels(
-        -(-max(1, len(shown)) // 2), min(2, max(1, len(shown))), (9.5, 7.6), sharey=False
-    )
+    shown = [(place, every) for place in PANELS if (every := points(rows, *place))]
+    columns = min(3, max(1, len(shown)))
+    lines = -(-max(1, len(shown)) // columns)
+    figure, panels = _panels(lines, columns, (3.7 * columns, 3.7 * lines), sharey=False)
     handles = {}
-    for panel, (layer, every) in zip(panels, shown, strict=False):
+    for panel, ((layer, direction), every) in zip(panels, shown, strict=False):
         for point in every:
             colour = COLOURS[point.products]
             label = f"{point.who}, {point.products}"
@@ -100,12 +104,12 @@ def frontier(rows: Sequence[Row]) -> Figure:
         best = edge(every)
         panel.step([p.error for p in best], [p.tflops for p in best], where="pre", color=INK,
                    linewidth=0.8)  # fmt: skip
-        panel.set(title=layer, xscale="log", yscale="log")
+        panel.set(title=f"{WAYS[direction]} {layer}", xscale="log", yscale="log")
     for panel in panels[len(shown) :]:
         panel.set_axis_off()
-    for panel in panels[-2:]:
+    for panel in panels[-columns:]:
         panel.set_xlabel("relative RMS error on U[-1, 1)")
-    for panel in panels[::2]:
+    for panel in panels[::columns]:
         panel.set_ylabel("effective TFLOPS")
     names = sorted(handles)
     figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=4,
@@ -116,13 +120,13 @@ def frontier(rows: Sequence[Row]) -> Figure:
 def told(rows: Sequence[Row]) -> list[str]:
     """A sentence a layer: who is on the frontier, and which of ours is not, and why."""
     lines = []
-    for layer in LAYERS:
-        every = points(rows, layer)
+    for layer, direction in PANELS:
+        every = points(rows, layer, direction)
         if not every:
             continue
         best = edge(every)
         members = ", ".join(f"{p.name} ({p.tflops:.0f} TFLOPS, {p.error:.1e})" for p in best)
-        line = f"Frontier of {layer}: {members}."
+        line = f"Frontier of {WAYS[direction]} {layer}: {members}."
         for point in every:
             if point.kind == "winolab" and point not in best:
                 above = next(p for p in best

@@ -98,8 +98,8 @@ def test_a_wrong_result_is_never_the_fastest() -> None:
 
 
 def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:
-    layer = gpu_frontier.LAYERS[0]
-    every = gpu_frontier.points(THROUGHPUT, layer)
+    layer, direction = gpu_frontier.PANELS[0]
+    every = gpu_frontier.points(THROUGHPUT, layer, direction)
     best = gpu_frontier.edge(every)
     for point in every:
         beaten = any(p.tflops > point.tflops and p.error < point.error for p in every)
