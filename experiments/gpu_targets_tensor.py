@@ -177,7 +177,10 @@ def gradients(pick: Cases) -> Iterator[Cell]:
             mine = [c for c in half if c.layer.taps in taps]
             names = " and ".join(f"{r}×{r}" for r in taps)
             aim = least if group == "fp16" else None
-            for label, of in (("admissible", ours), ("any error", lambda c: c.ours_any)):
+            for label, of, aim in (
+                ("admissible", ours, aim),
+                ("any error", lambda c: c.ours_any, None),
+            ):
                 what = f"{group.upper()} {names}, {label}, over cuDNN and PyTorch"
                 yield from part.over(what, speeds(mine, of, library), aim, None)
     yield from _gradient_errors(part, pick)

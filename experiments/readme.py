@@ -7,6 +7,8 @@ else.
 
 from __future__ import annotations
 
+import math
+
 from experiments import gpu_targets
 from experiments.facts import ROOT
 from experiments.gpu_rows import Row, cases
@@ -31,7 +33,23 @@ def generated() -> str:
             agreed = sum(bool(cell.agrees) for cell in judged)
             count = f"{agreed} of {len(judged)} agree"
             lines.append(f"| {cited(table)}: {table.title} | {count} | {table.tolerance} |")
-    return "\n".join([*lines, "", *_kernels(), ""])
+    return "\n".join([*lines, "", *_kernels(), *_means(), ""])
+
+
+def _means() -> list[str]:
+    """Geometric means that had an aim, from the targets' table."""
+    rows = next((rows for table, rows in gpu_targets.results() if table.name == "targets"), [])
+    means = [c for c in gpu_targets.cells(rows) if c.column == "geometric mean" and c.paper]
+    known = [c for c in means if not math.isnan(c.ours)]
+    if not known:
+        return []
+    lines = [
+        "",
+        "Ratios of speed, geometric means (the report has every aim with its command):",
+        "",
+    ]
+    lines += ["| ours over theirs | measured | aim |", "|---|---|---|"]
+    return [*lines, *(f"| {c.where} | {c.ours:.2f} | {c.paper:.2f} |" for c in known)]
 
 
 def _kernels() -> list[str]:
