@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.gpu import hosted
 from tests.gpu.adversaries import DATA, made
+from winolab import conv_backward_data, conv_forward
 from winolab.device import H100
-from winolab.gpu import gamma, gamma_tensor, nvrtc
+from winolab.gpu import gamma, gamma_tensor, launch, nvrtc
 from winolab.gpu.guard import FLAGS, GuardedPlan
 from winolab.nouns import Problem, direct
 from winolab.ref import convolution, winograd
@@ -29,6 +32,10 @@ def _guarded(problem: Problem, direction: str) -> GuardedPlan:
         for module, precision in ((gamma_tensor, "fp32_split"), (gamma, "fp32"))
     )
     return GuardedPlan(split, ffma)
+
+
+def _view(array: Any, kept: int) -> launch.View:
+    return launch.View(array.data.ptr, hosted._strides(array, kept))
 
 
 def _errors(got: np.ndarray, exact: np.ndarray | int, axis: int) -> np.ndarray:
@@ -77,3 +84,64 @@ def test_the_fallback_spares_the_flags_alone() -> None:
     assert plan.workspace == max(plan.split.workspace, FLAGS + plan.fallback.workspace)
     assert plan.predicted > plan.split.predicted
     assert "fallback" in str(plan)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_calls_on_a_device_lose_nothing(direction: str) -> None:
+    """As above, by the public calls, at once and from a captured graph."""
+    cupy = launch.cupy()
+    problem = Problem.of((4, 29, 31, 64), (68, 3, 3, 64), padding=1)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    for name in DATA:
+        if direction == "backward_data" and "channel of" in name:
+            continue  # the filter's input channels are not summed over
+        a, b = made(name, shape, problem.w_shape)
+
+        def call(precision: str, a=a, b=b):
+            x, w = cupy.asarray(a), cupy.asarray(b)
+            if direction == "forward":
+                return conv_forward(x, w, padding=1, precision=precision)
+            return conv_backward_data(x, w, problem.x_shape, padding=1, precision=precision)
+
+        got, ffma = call("fp32_split").get(), call("fp32_ffma").get()
+        if DATA[name][1]:
+            np.testing.assert_array_equal(np.isfinite(got), np.isfinite(ffma), name)
+        oracle = convolution.forward if direction == "forward" else convolution.backward_data
+        with np.errstate(all="ignore"):
+            exact = oracle(a.astype("float64"), b.astype("float64"), problem)
+        kept = np.isfinite(exact) & np.isfinite(ffma)
+        assert kept.any()
+        got, ffma, exact = (np.where(kept, v, 0) for v in (got, ffma, exact))
+        for axis in (0, -1):
+            own, of_ffma = (_errors(v, exact, axis) for v in (got, ffma))
+            limit = np.maximum(of_ffma, FLOOR * _errors(exact, 0, axis))
+            assert (own <= 1.1 * limit).all(), name
+
+
+@pytest.mark.gpu
+def test_a_graph_holds_both_units() -> None:
+    cupy = launch.cupy()
+    plan = _guarded(PROBLEM, "forward")
+    kernels = launch.load(plan.source(), "guarded", plan.shared(), 0)
+    x, w = (cupy.empty(s, "float32") for s in (PROBLEM.x_shape, PROBLEM.w_shape))
+    y, space = cupy.empty(PROBLEM.y_shape, "float32"), cupy.empty(plan.workspace, "uint8")
+    inputs = (_view(x, 4), _view(w, 5))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        plan.launch(kernels, *inputs, _view(y, 4), space.data.ptr, 0)
+        graph = stream.end_capture()
+    for name in ("normal", "NaN", "normal", "an image 1e-30 as large"):
+        a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
+        x.set(a)
+        w.set(b)
+        y.fill(np.nan)
+        cupy.cuda.Device().synchronize()
+        graph.launch(stream)
+        stream.synchronize()
+        flags = space[:12].view("int32").get()
+        assert bool(flags[0] or (flags[1] and flags[2])) == DATA[name][1]
+        expected = cupy.empty_like(y)
+        plan.launch(kernels, *inputs, _view(expected, 4), space.data.ptr, 0)
+        np.testing.assert_array_equal(y.get(), expected.get())

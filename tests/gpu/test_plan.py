@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.device import H100
+from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.plan import Correlation, plan
 from winolab.nouns import Problem, direct, gamma, winograd
 from winolab.ref import convolution
@@ -58,7 +59,24 @@ def test_the_planner_takes_the_papers_kernels() -> None:
         (64, 128, 1, "Γ1(1,1)"),
     ):
         problem = Problem.of((64, hw, hw, channels), (channels, r, r, channels), padding=r // 2)
-        assert plan(problem, "forward", H100).kernel == kernel
+        assert plan(problem, "forward", H100, precision="fp32_ffma").kernel == kernel
+
+
+def test_fp32_is_what_the_faster_unit_delivers() -> None:
+    """Split products with FFMA behind them, but where launches cost more than they save."""
+    large, small = (
+        Problem.of((batch, hw, hw, c), (c, 3, 3, c), padding=1)
+        for batch, hw, c in ((64, 48, 128), (1, 7, 64))
+    )
+    for direction in ("forward", "backward_data"):
+        chosen = plan(large, direction, H100)
+        assert isinstance(chosen, GuardedPlan)
+        assert chosen.precision == "fp32_split"
+        assert chosen.fallback.precision == "fp32"
+        assert chosen.predicted < plan(large, direction, H100, precision="fp32_ffma").predicted
+        assert plan(small, direction, H100).precision == "fp32"
+        named = plan(small, direction, H100, precision="fp32_split")
+        assert isinstance(named, GuardedPlan)
 
 
 @pytest.mark.parametrize(

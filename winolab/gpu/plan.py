@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 CORRELATIONS = DIRECTIONS[:2]
-# What a caller may ask for -> precisions of families that deliver it. "fp32" does not take split
-# products by itself yet.
+# What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
-    "fp32": ("fp32",),
+    "fp32": ("fp32", "fp32_split"),
     "fp32_ffma": ("fp32",),
     "fp32_split": ("fp32_split",),
     "fp16": ("fp16",),
@@ -110,6 +109,7 @@ class Family:
 
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
+    Family("gamma_tensor", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
 )
