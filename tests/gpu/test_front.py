@@ -238,6 +238,25 @@ def test_a_graph_captures_every_family(precision, direction):
     assert bool((out == expected).all())
 
 
+def test_a_torch_graph_captures_calls_and_their_memory():
+    if "torch" not in LIBRARIES:
+        return
+    torch = importlib.import_module("torch")
+    (x, w), _ = operands("forward")
+    x, w = device_array(x, "torch"), device_array(w, "torch")
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        winolab.conv_forward(x, w, padding=1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = winolab.conv_forward(x, w, padding=1)
+    for seed in (1, 2):
+        x.copy_(device_array(arrays(seed)[0], "torch"))
+        graph.replay()
+        assert bool((y == winolab.conv_forward(x, w, padding=1)).all())
+
+
 def test_nan_and_infinity_follow_ieee_rules():
     """Every output that depends on the element is not finite, far ones are intact."""
     cp = launch.cupy()

@@ -12,7 +12,7 @@ from winolab.ref.winrs_kernels import TILES
 
 pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
-MOLDS = {"gamma": 6, "gamma_tensor": 2, "omega": 4, "omega_tensor": 2}
+MOLDS = {"gamma": 6, "gamma_tensor": 2, "omega": 3, "omega_tensor": 2}
 PROBLEMS = 14
 OMEGAS = {
     "omega": TILES["fp32"],
