@@ -30,6 +30,7 @@ class Recording:
     ) -> None:
         self._launches: list[tuple[Any, ...]] = []
         self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
+        self._addresses: tuple[int, ...] = ()  # that the structs hold
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
 
@@ -52,8 +53,10 @@ class Recording:
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
         with self._lock:
-            for pointer, number, offset in self._patches:
-                pointer.value = addresses[number] + offset
+            if addresses != self._addresses:  # allocators like to hand out the same again
+                for pointer, number, offset in self._patches:
+                    pointer.value = addresses[number] + offset
+                self._addresses = addresses
             start = launch.launch_kernel()
             for launched, params, _ in self._launches:
                 start(*launched, stream, params, 0)
