@@ -48,7 +48,7 @@ class Recording:
                 pointer = ctypes.c_uint64.from_buffer(buffer, offset)
                 self._patches.append((pointer, number - 1, int(value) - (number << SHIFT)))
         launched = kernel.handle, *grid, threads, 1, 1, kernel.shared
-        self._launches.append((launched, ctypes.addressof(pointers), (buffer, pointers)))
+        self._launches.append((launched, ctypes.addressof(pointers), (kernel, buffer, pointers)))
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
