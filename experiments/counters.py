@@ -14,13 +14,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from experiments.facts import ROOT
+from experiments.gpu_rows import cases as measured_cases
+from experiments.gpu_rows import stored
+from experiments.gpu_targets_tensor import slower
 from experiments.throughput import compile_all
 from winolab import bench
 from winolab.gpu import launch
@@ -74,8 +77,16 @@ CASES = (
     Case("32x64x64x128:128x9x9", FILTER, "fp32"),
     Case("32x64x64x128:128x9x9", FILTER, "fp16"),
 )
+SLOWEST = 8  # filter gradients that another library computes faster: so many are counted besides
 
-TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
+
+def every() -> list[Case]:
+    """CASES, and the filter gradients that are furthest behind another library by kept rows."""
+    slow = [Case(c.name, c.direction, row["products"])
+            for c, row, _ in slower(measured_cases(stored()))]  # fmt: skip
+    return list(dict.fromkeys([*CASES, *slow[:SLOWEST]]))
+
+
 TENSOR = "sm__ops_path_tensor_op_"
 # What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
 # runs; tensor operations count a multiplication and an addition as two.
@@ -134,9 +145,8 @@ class Profiled:
             profiler.stop()
 
 
-def launches(number: int) -> Iterator[dict[str, Any]]:
+def launches(case: Case) -> Iterator[dict[str, Any]]:
     """Launch a case's plan once; what was profiled, in order, and how often the plan does it."""
-    case = CASES[number]
     plan = case.plan()
     if plan is None:
         return
@@ -151,7 +161,9 @@ def launches(number: int) -> Iterator[dict[str, Any]]:
     launch.cupy().cuda.runtime.deviceSynchronize()
     for note in notes:
         yield {
-            "case": number,
+            "layer": case.layer,
+            "direction": case.direction,
+            "products": case.products,
             "kernel": plan.kernel,
             "points": plan.points,
             "plan": str(plan.variant),
@@ -160,27 +172,28 @@ def launches(number: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def child(numbers: Sequence[int], path: Path) -> None:
-    """Launch these cases, a JSON object a profiled kernel into the file."""
-    with path.open("w") as file:
-        for number in numbers:
-            for line in launches(number):
+def child(folder: Path) -> None:
+    """Launch the cases of the folder's cases.json, a JSON object a profiled kernel into it."""
+    with (folder / "launches.jsonl").open("w") as file:
+        for fields in json.loads((folder / "cases.json").read_text()):
+            for line in launches(Case(*fields)):
                 file.write(json.dumps(line) + "\n")
                 file.flush()
             launch.cupy().get_default_memory_pool().free_all_blocks()
 
 
-def profiled(numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+def profiled(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     """The rows of these cases, as far as the profiler came."""
     names = [*METRICS.values(), *(STALL + reason for reason in STALLS)]
     with tempfile.TemporaryDirectory() as folder:
         notes, log = Path(folder) / "launches.jsonl", Path(folder) / "ncu.csv"
+        (Path(folder) / "cases.json").write_text(json.dumps([astuple(case) for case in cases]))
         command = [
             "ncu", "--clock-control", "none", "--cache-control", "none",
             "--profile-from-start", "off", "--metrics", ",".join(names),
             "--csv", "--page", "raw", "--print-units", "base",
             "--log-file", str(log), sys.executable, "-m", "experiments.counters",
-            "--cases", ",".join(map(str, numbers)), "--launch-into", str(notes),
+            "--launch", folder,
         ]  # fmt: skip
         try:
             done = subprocess.run(command, timeout=SECONDS, check=False).returncode
@@ -226,35 +239,35 @@ def number(text: str) -> float | None:
 
 
 def main(
-    cases: Annotated[str, typer.Option(help="Numbers of CASES, with commas.")] = "",
+    numbers: Annotated[str, typer.Option("--cases", help="Numbers of cases, with commas.")] = "",
     output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
     ] = False,
-    launch_into: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    folder: Annotated[Path | None, typer.Option("--launch", hidden=True)] = None,
 ) -> None:
     """Count what every kernel does on this GPU."""
-    numbers = [int(n) for n in cases.split(",")] if cases else list(range(len(CASES)))
-    if launch_into:
-        child(numbers, launch_into)
+    if folder:
+        child(folder)
         return
     bench.ready()
+    cases = every()
+    if numbers:
+        cases = [cases[int(n)] for n in numbers.split(",")]
+    plans = (case.plan() for case in cases)
+    print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
     if compile_only:
-        plans = (CASES[n].plan() for n in numbers)
-        print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
         return
     if shutil.which("ncu") is None:
         raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
     machine = bench.context()
     with output.open("w") as file:
-        for row in profiled(numbers):
-            case = CASES[row.pop("case")]
-            labels = {"layer": case.layer, "direction": case.direction, "products": case.products}
+        for row in profiled(cases):
             del row["kernel_name"]
-            file.write(json.dumps({**labels, **row, **machine}) + "\n")
+            file.write(json.dumps({**row, **machine}) + "\n")
             file.flush()
             speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
-            print(*labels.values(), row["kernel"], row["launch"], speed, flush=True)
+            print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.counters import TENSOR_FLOP
 from experiments.figures import INK, _panels
 from experiments.gpu_rows import Row, kernel, stored
 from experiments.tables import Cell, Table
@@ -17,6 +16,7 @@ from experiments.texts import Text
 from winolab.layers import parse_layer
 
 SECTOR = 32  # bytes of L2
+TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
 LANES = 128  # FFMAs a cycle and multiprocessor
 PRODUCTS = {"fp32_split": 3}  # of parts, for one of FP32
 OPS = ("wgmma_fp16", "wgmma_bf16", "mma_fp16", "mma_bf16")
@@ -156,21 +156,20 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 def holds(rows: Sequence[Row]) -> list[str]:
     """A sentence a plan on what holds it below its limit."""
-    lines = []
-    for plan in plans(rows):
-        unit = "Tensor Cores'" if plan.tensor else "FMA units'"
-        factors = " · ".join(f"{value:.2f} {name}" for name, value in plan.factors.items())
-        others = {
-            name: v for name, v in plan.units().items() if name not in ("FMA", "Tensor Cores")
-        }
-        busiest = max(others, key=lambda name: others[name])
-        stalled = ", ".join(f"{name.replace('_', ' ')} {share:.0%}"
-                            for name, share in plan.stalls[:3])  # fmt: skip
-        lines.append(
-            f"{plan.name}: {plan.reached:.2f} of the {unit} peak = {factors}. Busiest beside them: "
-            f"{busiest} ({others[busiest]:.0f} %). Warps that do not issue wait for {stalled}."
-        )
-    return lines
+    return [held(plan) for plan in plans(rows)]
+
+
+def held(plan: Counted) -> str:
+    """A sentence on what holds a plan below its limit."""
+    unit = "Tensor Cores'" if plan.tensor else "FMA units'"
+    factors = " · ".join(f"{value:.2f} {name}" for name, value in plan.factors.items())
+    others = {name: v for name, v in plan.units().items() if name not in ("FMA", "Tensor Cores")}
+    busiest = max(others, key=lambda name: others[name])
+    stalled = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in plan.stalls[:3])
+    return (
+        f"{plan.name}: {plan.reached:.2f} of the {unit} peak = {factors}. Busiest beside them: "
+        f"{busiest} ({others[busiest]:.0f} %). Warps that do not issue wait for {stalled}."
+    )
 
 
 def roofline(rows: Sequence[Row]) -> Figure:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from experiments import counters_tables
 from experiments.gpu_aims import (
     DATA,
     FILTER,
@@ -208,15 +209,29 @@ def _gradient_errors(part: Part, pick: Cases) -> Iterator[Cell]:
             yield part.most(what, "number", 0, count, f"{len(found)} results")
 
 
-def behind(every: Sequence[Measured]) -> list[str]:
-    """Layers of the sample where a library's filter gradient is faster than ours, with ratios."""
-    lines = []
+def slower(every: Sequence[Measured]) -> list[tuple[Measured, Row, float]]:
+    """Layers of the sample where a library's filter gradient is faster than ours, with our row and
+    ours over theirs; the furthest behind first."""
+    found = []
     for group, of, theirs in (("fp32", split, anyone), ("fp16", ours, library),
                               ("bf16", ours, library)):  # fmt: skip
-        mine = [c for c in every if (c.list, c.group) == ("winrs", group)]
-        slow = [f"{name} {value:.2f}" for name, value in speeds(mine, of, theirs).items()
-                if value < 1]  # fmt: skip
-        if slow:
-            lines.append(f"Filter gradients in {group.upper()} where another library is faster, "
-                         f"with ours over theirs: {', '.join(slow)}.")  # fmt: skip
+        for c in every:
+            mine, other = of(c), theirs(c)
+            here = (c.list, c.direction, c.group) == ("winrs", FILTER, group)
+            if here and mine and other and mine["tflops"] < other["tflops"]:
+                found.append((c, mine, mine["tflops"] / other["tflops"]))
+    return sorted(found, key=lambda place: place[2])
+
+
+def behind(every: Sequence[Measured], counted: Sequence[Row]) -> list[str]:
+    """A sentence a layer where another library's filter gradient is faster, with counters."""
+    plans = {
+        (plan.main["layer"], plan.main["direction"], plan.main["products"]): plan
+        for plan in counters_tables.plans(counted)
+    }
+    lines = []
+    for c, row, value in slower(every):
+        plan = plans.get((c.name, c.direction, row["products"]))
+        line = f"Filter gradient {c.name} in {c.group.upper()}: {value:.2f} of the fastest library."
+        lines.append(f"{line} {counters_tables.held(plan)}" if plan else line)
     return lines

@@ -48,7 +48,7 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
     absent = [f"{c.where}, {c.column}" for c in missed if math.isnan(c.ours)]
     told += [f"Not measured: {'; '.join(absent)}."] if absent else []
     rows = stored()
-    return [*told, *gpu_frontier.told(rows), *behind(cases(rows)), machine()]
+    return [*told, *gpu_frontier.told(rows), *behind(cases(rows), stored("counters")), machine()]
 
 
 TEXTS = {
