@@ -5,26 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from winolab.device import Device
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
-from winolab.gpu.omega_tensor_launch import DTYPES, SIZES, OmegaTensorPlan
+from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
+from winolab.gpu.omega_tensor_params import DTYPES, SIZES
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.errors import ADMISSIBLE, error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-# Tiles by precision; any other tile with alpha up to 16 runs where an algorithm names it.
-ADMITTED = tuple(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9, 10) for r in range(2, a))
-# Of an H100, measured (see experiments/results): bytes a second from memory and from L2, tensor
-# cycles that run at their full rate, seconds of a launch, of a block's start and end.
-BANDWIDTH, L2_BANDWIDTH, TENSOR_SHARE = 2.6e12, 4.5e12, 0.75
-LAUNCH_SECONDS, BLOCK_CYCLES = 3e-6, 5000
-LONGEST_ROW = 256  # positions
+# Tiles whose error errors.error_ratio admits; any other with alpha up to 16 runs where it is named.
+ADMITTED = (
+    *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
+    *(Tile(6, 5), Tile(5, 6)),
+)
+# Of an H100, measured (experiments/results/throughput_variants.jsonl): bytes a second of device
+# memory and of L2, multiply-adds a cycle of a multiprocessor in 16 bits and the share of them that
+# blocks of 64 × 64 channels reach with two parts; seconds of a launch, cycles of a block's start.
+BANDWIDTH, L2_BANDWIDTH = 2.65e12, 8.0e12
+RATE, SMALL_SHARE = 1330, 0.5
+LAUNCH_SECONDS, BLOCK_CYCLES = 4e-6, 8000
 CACHED = 0.6  # share of L2 that a chunk may take to stay there
-IMAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
+SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
+MARGIN = 16 << 10  # bytes that the workspace's regions are rounded up by, and more
+PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
+ENOUGH = 4  # chunks, after which more are slower
 
 
 def plans(
@@ -60,7 +69,7 @@ def plans(
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
-            best = min(_cuts(base, workspace_limit), key=lambda p: p.predicted, default=None)
+            best = _best(base, workspace_limit)
             if best:
                 found = True
                 yield best
@@ -87,10 +96,8 @@ def _tiles(problem: Problem, algorithm: Algorithm | None, precision: str) -> Ite
     width = problem.filter[-1]
     if algorithm is None:
         yield Tile(1, 1)
-        yield from (
-            t for t in ADMITTED
-            if t.n <= max(2, width) and error_ratio(t) <= ADMISSIBLE
-        )  # fmt: skip
+        work = {t: _work(t, width, problem.output[-1]) for t in ADMITTED if t.n <= max(2, width)}
+        yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
     elif algorithm.kind == "direct":
         yield Tile(1, 1)
     elif algorithm.kind != "omega":
@@ -106,67 +113,88 @@ def _tiles(problem: Problem, algorithm: Algorithm | None, precision: str) -> Ite
         yield tile
 
 
-def _cuts(base: OmegaTensorPlan, limit: int | None) -> Iterator[OmegaTensorPlan]:
-    """The plan with every promising chunk, number of segments and slice of taps."""
-    height = base.rows
-    slots = base.device.multiprocessors * base.variant.resident
-    images = sorted({min(i, base.problem.batch) for i in (*IMAGES, base.problem.batch)})
-    rows = sorted({-(-height // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16)})
-    for count, tall in product(images, rows):
-        chunked = replace(base, images=count, rows=tall, batch=_batch(base, count))
-        if chunked.chunk_count > 64:
-            continue
-        for slices in {1, chunked.taps} if chunked.chunk_count == 1 else {1}:
-            taps = -(-chunked.taps // slices)
-            items = math.prod(chunked.tiles) * taps * base.tile.alpha
-            for waves in (1, 2, 3):
-                segments = max(1, min(slots * waves // items, 64))
-                plan = replace(chunked, segments=segments, slice=taps)
-                if limit is None or plan.workspace <= limit:
-                    yield replace(plan, predicted=_seconds(plan))
+def _work(tile: Tile, width: int, outputs: int) -> int:
+    """Multiply-adds of a row of weights and one of outputs, for a pair of channels."""
+    return tile.alpha * -(-width // tile.n) * -(-outputs // tile.r)
 
 
-def _batch(base: OmegaTensorPlan, images: int) -> int:
+@lru_cache(maxsize=4096)
+def _batch(units: int, images: int, granule: int) -> int:
     """Images of a row: few, so that neighbouring rows stay in L2, but enough to fill its pitch."""
-    granule = base.variant.ks if base.parts == 2 else 16
     found, best = 1, 0.0
     for batch in range(1, images + 1):
-        pitch = -(-base.units * batch // granule) * granule
-        if found > 1 and pitch > LONGEST_ROW:
+        pitch = -(-units * batch // granule) * granule
+        if batch > 1 and pitch > LONGEST_ROW:
             break
-        used = images * base.units / (-(-images // batch) * pitch)
+        used = images * units / (-(-images // batch) * pitch)
         if used > 1.02 * best:
             found, best = batch, used
     return found
 
 
-def _seconds(plan: OmegaTensorPlan) -> float:
-    """Predicted seconds: transforms by traffic, products by waves of blocks, launches."""
-    v, p, d = plan.variant, plan.problem, plan.device
-    chunks = plan.chunk_count
-    slices = -(-plan.taps // plan.slice)
-    positions = plan.largest
-    m, n = plan.padded
-    stored = sum(s * c for s, c in zip(positions, (m, n * plan.pieces), strict=True))
-    stored *= 2 * plan.parts * plan.tile.alpha
-    size = SIZES[DTYPES[plan.precision]]
-    raw = size * (math.prod(p.x_shape) + math.prod(p.y_shape)) / p.groups / chunks
-    cached = stored <= CACHED * d.l2
-    transform = (raw + (0 if cached else stored)) / BANDWIDTH + stored / L2_BANDWIDTH
-    products = 3 if plan.parts == 2 else 1
-    step = v.ks / 16 * v.bm * v.bn / 128 * products / TENSOR_SHARE
-    traffic = v.ks * (v.bm + v.bn) * 2 * plan.parts / (L2_BANDWIDTH / d.multiprocessors / d.clock)
-    steps = -(-positions[0] // v.ks)
-    items = math.prod(plan.tiles) * plan.slice * plan.tile.alpha * plan.segments
-    sums = v.bm * v.bn * 8 / (L2_BANDWIDTH / d.multiprocessors / d.clock)
-    block = -(-steps // plan.segments) * max(step, traffic) + BLOCK_CYCLES + sums
+def _best(base: OmegaTensorPlan, limit: int | None) -> OmegaTensorPlan | None:
+    """The fastest chunk, number of segments and slice of taps within the limit."""
+    v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
+    (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
+    (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
+    parts, pieces, units = base.parts, base.pieces, base.units
+    granule = v.ks if parts == 2 else 16
+    size = SIZES[DTYPES[base.precision]]
+    raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
-    full, rest = divmod(items, slots)
-    waves = full * v.resident + -(-rest // d.multiprocessors)
-    gemm = slices * waves * block / d.clock
-    if not cached:
-        gemm += stored / BANDWIDTH
-    finish = plan.segments * plan.tile.alpha * plan.taps * m * n * 4 / L2_BANDWIDTH
-    launches = chunks * (1 + slices) + slices
-    seconds = chunks * (transform + gemm) + finish + launches * LAUNCH_SECONDS
-    return p.groups * seconds
+    step = v.ks * v.bm * v.bn * (3 if parts == 2 else 1) / RATE / d.clock
+    if parts == 2 and v.bm * v.bn == 4096:
+        step /= SMALL_SHARE
+    sums_tap = 4 * alpha * m * n
+    best, chosen = math.inf, None
+    for images, rows in _chunks(p.batch, out_height):
+        batch = _batch(units, images, granule)
+        row = -(-images // batch) * -(-units * batch // granule) * granule
+        positions = out_depth * rows * row
+        shared = depth * min(height, rows + filter_height - 1) * row * pieces
+        stored = 2 * parts * alpha * (m * positions + n * shared)
+        scales = stored // (16 * alpha * v.ks) if parts == 2 else 0
+        chunks = -(-p.batch // images) * -(-out_height // rows)
+        cached = stored <= CACHED * d.l2
+        transform = raw / chunks / BANDWIDTH + stored / (L2_BANDWIDTH if cached else BANDWIDTH)
+        steps = -(-positions // v.ks)
+        read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
+        slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
+        for slice_, waves in product(slices, (1, 2, 3, 4)):
+            items = tiles_m * tiles_n * alpha * slice_
+            segments = max(1, min(slots * waves // items, 64, steps // 4))
+            sums = segments * sums_tap * slice_
+            workspace = stored + scales + sums + m * n // 512 * slice_ + MARGIN
+            if limit is not None and workspace > limit:
+                continue
+            memory = max(read * items / L2_BANDWIDTH, 0 if cached else stored / BANDWIDTH)
+            full, rest = divmod(items * segments, slots)
+            rounds = full * v.resident + -(-rest // d.multiprocessors)
+            seconds = max(rounds * -(-steps // segments) * step, memory)
+            seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
+            seconds += sums * (3 if chunks > 1 else 1) / BANDWIDTH
+            count = -(-taps // slice_)
+            seconds = chunks * (transform + LAUNCH_SECONDS + count * seconds)
+            seconds += count * (sums / BANDWIDTH + LAUNCH_SECONDS)
+            if seconds < best:
+                best, chosen = seconds, (images, rows, batch, segments, slice_)
+        if limit is None or (chosen and chunks >= ENOUGH):
+            break
+    if chosen is None:
+        return None
+    images, rows, batch, segments, slice_ = chosen
+    return replace(
+        base, images=images, rows=rows, batch=batch, segments=segments, slice=slice_,
+        predicted=p.groups * best,
+    )  # fmt: skip
+
+
+def _chunks(batch: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Images and rows of a chunk: all, then halved again and again."""
+    yield batch, rows
+    while batch > 1:
+        batch = -(-batch // 2)
+        yield batch, rows
+    while rows > 1:
+        rows = -(-rows // 2)
+        yield batch, rows

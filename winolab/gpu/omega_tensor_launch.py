@@ -9,45 +9,28 @@ as matrix products on wgmma, adding to what earlier chunks left; a last one sums
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
-from itertools import product
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, product
+from math import prod
 
 from winolab.device import Device
 from winolab.gpu.emit import unit
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.guard import FLAGS
+from winolab.gpu.launch import Kernels, Params, View
 from winolab.gpu.omega_tensor_blocks import Variant
+from winolab.gpu.omega_tensor_params import (
+    DTYPES,
+    FINISH_PARAMS,
+    GEMM_PARAMS,
+    SCALING,
+    SIZES,
+    TRANSFORM_PARAMS,
+    TYPES,
+)
 from winolab.gpu.plan import three
+from winolab.gpu.scale import SHARE
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
-
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
-DTYPES = {"fp32_split": "float32", "fp16": "float16", "bf16": "bfloat16"}
-SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
-
-TRANSFORM_PARAMS = Layout(
-    *(
-        (" ".join(f"{side}_{name}" for name in names.split()), kind)
-        for side in ("x", "dy")
-        for names, kind in (
-            ("data to scale", POINTER),
-            ("batch depth row", LONG),
-            ("pixel width channels blocks depths rows", INT),
-        )
-    ),
-    ("images batch batches units pitch pad_width pieces", INT),
-)
-GEMM_PARAMS = Layout(
-    ("u v u_scale v_scale m", POINTER),
-    ("u_positions v_positions", LONG),
-    ("u_blocks v_blocks tiles_m tiles_n taps first_tap taps_height pieces segments", INT),
-    ("pitch batches depths rows out_depths out_rows depth_shift row_shift accumulate", INT),
-)
-FINISH_PARAMS = Layout(
-    ("m dw", POINTER),
-    ("dw_out dw_depth dw_row dw_tap", LONG),
-    ("out_channels channels padded_out padded", INT),
-    ("taps first_tap taps_height pieces taps_width segments", INT),
-)
 
 
 @dataclass(frozen=True)
@@ -91,6 +74,14 @@ class OmegaTensorPlan:
     def parts(self) -> int:
         """16-bit parts of an element."""
         return 2 if self.precision == "fp32_split" else 1
+
+    @property
+    def watched(self) -> bool:
+        """Whether results are held against what low parts may have lost (kernels/guard.cuh).
+
+        Not those of direct: a single weight may be near 0 by chance.
+        """
+        return self.parts == 2 and self.tile.alpha > 1
 
     @property
     def channels(self) -> int:
@@ -177,27 +168,28 @@ class OmegaTensorPlan:
         return -(-self.problem.batch // self.images) * -(-self.sizes[1][1] // self.rows)
 
     @cached_property
-    def regions(self) -> tuple[int, int, int, int, int, int]:
-        """Offsets of u, v, their scales and m in the workspace, and its end, in bytes."""
+    def regions(self) -> dict[str, int]:
+        """Offsets in the workspace, the flags first, and its end, in bytes."""
         most, (m, n) = self.largest, self.padded
         states = 2 * self.parts * self.tile.alpha
         scale = 4 if self.parts == 2 else 0
-        sizes = (
-            states * m * most[0],
-            states * n * most[1] * self.pieces,
-            scale * (m // 64) * (most[0] // self.variant.ks),
-            scale * (n // 64) * (most[1] // self.variant.ks) * self.pieces,
-            4 * self.segments * self.tile.alpha * self.slice * m * n,
-        )
-        offsets = [0]
-        for size in sizes:
-            offsets.append(offsets[-1] + -(-size // 1024) * 1024)
-        return tuple(offsets)  # pyright: ignore[reportReturnType]
+        sizes = {
+            "flags": FLAGS if self.watched else 0,
+            "u": states * m * most[0],
+            "v": states * n * most[1] * self.pieces,
+            "u_scale": scale * (m // 64) * (most[0] // self.variant.ks),
+            "v_scale": scale * (n // 64) * (most[1] // self.variant.ks) * self.pieces,
+            "m": 4 * self.segments * self.tile.alpha * self.slice * m * n,
+            "budget": 8 * self.slice * (m // 64) * (n // 64) if self.watched else 0,
+            "end": 0,
+        }
+        ends = accumulate(-(-size // 1024) * 1024 for size in sizes.values())
+        return dict(zip(sizes, (0, *ends), strict=False))
 
     @property
     def workspace(self) -> int:
         """Bytes; groups follow one another in the same ones."""
-        return self.regions[-1]
+        return self.regions["end"]
 
     def __str__(self) -> str:
         p, v = self.problem, self.variant
@@ -216,8 +208,20 @@ class OmegaTensorPlan:
             ]
         )
 
+    @property
+    def least(self) -> float:
+        """Of the sum of |dw| of n taps, in budgets: FP32's error is then as large as the parts'.
+
+        A state's sum over blocks of ks positions, each with a scale p, loses 2^-25/√3 of either
+        operand, whose elements are at most 2^14: √(2/3) 2^-11 √(ks Σ p²).
+        """
+        terms = self.problem.batch * prod(self.problem.output)
+        growth = _growth(self.tile, self.points)
+        parts = SHARE * 2**0.5 * 2**14 * growth
+        return self.tile.n * parts * (self.variant.ks / terms) ** 0.5
+
     def source(self) -> str:
-        """The translation unit of the three kernels."""
+        """The translation unit of the kernels."""
         return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
 
     def shared(self) -> dict[str, int]:
@@ -225,6 +229,7 @@ class OmegaTensorPlan:
         return {
             "winolab_omega_transform": 0,
             "winolab_omega_products": self.variant.shared_memory(self.parts),
+            "winolab_omega_budget": 0,
             "winolab_omega_finish": 0,
         }
 
@@ -240,22 +245,28 @@ class OmegaTensorPlan:
             dw = View(
                 out.address + out_size * group * self.out_channels * out.strides[0], out.strides
             )
+            clear = group == 0 and self.watched
             for chunk in self.chunks:  # one, where there are several slices
-                self._transform(kernels, x, dy, workspace, chunk)
+                self._transform(kernels, x, dy, workspace, chunk, clear)
+                clear = False
                 for taps in slices:
                     self._products(kernels, workspace, chunk, taps)
                     if chunk is self.chunks[-1]:
                         self._finish(kernels, dw, workspace, taps)
 
-    def _transform(self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk) -> None:
+    def _transform(
+        self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk, clear: bool
+    ) -> None:
         (depth, _, width), (out_depth, _, out_width), _, (_, _, pad) = self.sizes
         size = SIZES[DTYPES[self.precision]]
-        u, v, u_scale, v_scale, _, _ = self.regions
+        u, v, u_scale, v_scale = (
+            workspace + self.regions[name] for name in ("u", "v", "u_scale", "v_scale")
+        )
         m, n = self.padded
         params = TRANSFORM_PARAMS.pack(
             x.address + size * (chunk.image * x.strides[0] + chunk.x_row * x.strides[2]),
-            workspace + v,
-            workspace + v_scale,
+            v,
+            v_scale,
             *x.strides,
             width,
             self.channels,
@@ -263,8 +274,8 @@ class OmegaTensorPlan:
             depth,
             chunk.x_rows,
             dy.address + size * (chunk.image * dy.strides[0] + chunk.row * dy.strides[2]),
-            workspace + u,
-            workspace + u_scale,
+            u,
+            u_scale,
             *dy.strides,
             out_width,
             self.out_channels,
@@ -278,6 +289,7 @@ class OmegaTensorPlan:
             self.pitch,
             pad,
             self.pieces,
+            workspace if clear else 0,
         )
         block = self.variant.ks if self.parts == 2 else 16
         u_positions, v_positions = self.positions(chunk)
@@ -285,22 +297,30 @@ class OmegaTensorPlan:
         kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params)
 
     def _products(self, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
-        (depth, _, _), (out_depth, _, _), (_, taps_height, _), (pad_depth, pad, _) = self.sizes
-        u, v, u_scale, v_scale, sums, _ = self.regions
-        m, n = self.padded
         tiles_m, tiles_n = self.tiles
-        params = GEMM_PARAMS.pack(
-            *(workspace + offset for offset in (u, v, u_scale, v_scale, sums)),
+        params = self._sums(workspace, chunk, taps, "m", self.segments)
+        blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
+        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
+        if self.watched:
+            m, n = self.padded
+            params = self._sums(workspace, chunk, taps, "budget", 1)
+            kernels["winolab_omega_budget"]((m // 64 * (n // 64), len(taps), 1), 256, params)
+
+    def _sums(self, workspace: int, chunk: Chunk, taps: range, to: str, segments: int) -> Params:
+        """Parameters of a kernel that sums over a chunk's positions into the region ``to``."""
+        (depth, _, _), (out_depth, _, _), (_, taps_height, _), (pad_depth, pad, _) = self.sizes
+        m, n = self.padded
+        return GEMM_PARAMS.pack(
+            *(workspace + self.regions[name] for name in ("u", "v", "u_scale", "v_scale", to)),
             *self.positions(chunk),
             m // 64,
             n // 64,
-            tiles_m,
-            tiles_n,
+            *self.tiles,
             len(taps),
             taps.start,
             taps_height,
             self.pieces,
-            self.segments,
+            segments,
             self.pitch,
             -(-chunk.images // self.batch),
             depth,
@@ -310,14 +330,13 @@ class OmegaTensorPlan:
             -pad_depth,
             chunk.row - pad - chunk.x_row,
             int(chunk is not self.chunks[0]),
+            workspace if self.watched else 0,
         )
-        blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
-        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
 
     def _finish(self, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
         _, _, (_, taps_height, taps_width), _ = self.sizes
         params = FINISH_PARAMS.pack(
-            workspace + self.regions[4],
+            workspace + self.regions["m"],
             dw.address,
             *dw.strides[:4],
             self.out_channels,
@@ -329,15 +348,25 @@ class OmegaTensorPlan:
             self.pieces,
             taps_width,
             self.segments,
+            workspace + self.regions["budget"] if self.watched else 0,
+            workspace if self.watched else 0,
+            self.least if self.watched else 0.0,
         )
         grid = (-(-self.channels * self.out_channels // 256), len(taps), 1)
         kernels["winolab_omega_finish"](grid, 256, params)
 
 
+@cache
+def _growth(tile: Tile, points: str) -> float:
+    """Of the states' independent errors, in a tap."""
+    made = transforms(tile.n, tile.r, points, SCALING).AT
+    return (sum(float(e) ** 2 for row in made for e in row) / tile.n) ** 0.5
+
+
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
     """The translation unit of one variant: the transforms, the products and the finish."""
-    programs = transforms(tile.n, tile.r, points, "power_of_two").programs
+    programs = transforms(tile.n, tile.r, points, SCALING).programs
     constants = {
         "N": tile.n,
         "R": tile.r,
@@ -356,7 +385,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_output": programs.AT,
         },
         (
-            *("pipeline", "tensor", "omega_transform", "omega_items"),
+            *("pipeline", "tensor", "guard", "omega_transform", "omega_items"),
             "omega_tensor" if variant.wgmma else "omega_mma",
+            "omega_finish",
         ),
     )

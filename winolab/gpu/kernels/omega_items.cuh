@@ -15,6 +15,7 @@ struct GemmParams {
   int pitch, batches, depths, rows, out_depths, out_rows;
   int depth_shift, row_shift;  // x row of dy row 0 and filter row 0 in this chunk
   int accumulate;              // m holds sums of earlier chunks
+  int* flags;                  // of guard.cuh, for the budget
 };
 
 constexpr int BM = 64 * GROUPS_M, GROUPS_N = GROUPS / GROUPS_M;
@@ -60,13 +61,13 @@ struct Item {
   }
 };
 
-// The positions of a step, from an item's first one on.
+// The positions of a step.
 struct Cursor {
   long long u, v;
   int offset, depth;  // in the depth, in the batch
-  __device__ __forceinline__ Cursor(const Item& item) {
-    const int before = item.steps_depth ? item.begin / item.steps_depth : 0;
-    offset = (item.begin - before * item.steps_depth) * KS;
+  __device__ __forceinline__ Cursor(const Item& item, int step) {
+    const int before = item.steps_depth ? step / item.steps_depth : 0;
+    offset = (step - before * item.steps_depth) * KS;
     const int batch = item.depths ? before / item.depths : 0;
     depth = before - batch * item.depths;
     u = item.u + before * item.u_depth + batch * item.u_skip + offset;

@@ -106,7 +106,7 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
   const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + row / 64) * u_blocks_k;
   const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks + item.tile_n * (BN / 64) +
                                       column / 64) * v_blocks_k;
-  Cursor ahead(item), at(item);
+  Cursor ahead(item, item.begin), at = ahead;
   for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, item, ahead, item.begin + s, s);
   int stage = 0;
   for (int step = item.begin; step < item.end; ++step) {
@@ -118,7 +118,8 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
       for (int k = 0; k < KS; k += 16)
         if (k < at.count(item)) multiply(shared, stage, k, row, column, acc);
     } else {
-      const float scale = __fmul_rn(__ldg(u_scale + at.u / KS), __ldg(v_scale + at.v / KS));
+      const float scale = __fmul_rn(fabsf(__ldg(u_scale + at.u / KS)),
+                                    fabsf(__ldg(v_scale + at.v / KS)));
       float sum[2][TILES][4] = {};
 #pragma unroll
       for (int k = 0; k < KS; k += 16) multiply(shared, stage, k, row, column, sum);

@@ -40,7 +40,7 @@ __device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, con
       p.v + (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
              item.tile_n * (BN / 64)) * v_stride;
   Pipe pipe;
-  Cursor at(item);
+  Cursor at(item, item.begin);
   for (int step = item.begin; step < item.end; ++step) {
     const int bytes = at.count(item) * 128;
     const unsigned short* u_from = u + at.u * 64;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
     acc[i] = pair.x, acc[i + 1] = pair.y;
   }
   Pipe pipe;
-  Cursor at(item);
+  Cursor at(item, item.begin);
   if constexpr (PARTS == 1) {
     int last = -1;
     for (int step = item.begin; step < item.end; ++step) {
@@ -119,7 +119,8 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
       float scale[WN / 64];
 #pragma unroll
       for (int b = 0; b < WN / 64; ++b)
-        scale[b] = __fmul_rn(__ldg(u_scale + at.u / KS), __ldg(v_scale + b * v_blocks_k + at.v / KS));
+        scale[b] = __fmul_rn(fabsf(__ldg(u_scale + at.u / KS)),
+                             fabsf(__ldg(v_scale + b * v_blocks_k + at.v / KS)));
       const unsigned long long high_a =
           matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
       const unsigned long long low_a =

@@ -8,7 +8,8 @@
 // the 128-byte swizzle: [piece][part][state][block of 64 channels][k][64 channels], the 16-byte
 // pieces of row k exchanged by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
-// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB].
+// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]; it is
+// negative where a channel that is not zero has vanished beside the others.
 
 template <int TYPE>
 struct Element {
@@ -38,6 +39,7 @@ struct TransformParams {
   Side x, dy;
   int images, batch, batches;  // all, and in how many batches of how many
   int units, pitch, pad_width, pieces;
+  int* flags;  // to be cleared, or null
 };
 
 constexpr int WIDE = INPUT == 0 ? 2 : 4;  // channels of a lane
@@ -88,14 +90,14 @@ __device__ __forceinline__ float block_scale(unsigned largest, unsigned* shared)
   largest = shared[0];
 #pragma unroll
   for (int i = 1; i < KB / 2; ++i) largest = max(largest, shared[i]);
-  const int exponent = largest ? 254 + LARGEST - (int)(largest >> 23) : 127;
+  const int exponent = largest ? 254 + LARGEST - (int)(largest >> 23) : 253;
   return __uint_as_float((unsigned)min(exponent, 253) << 23);
 }
 
 // Two positions a warp of x or dy, WIDE channels a lane: load their columns, transform, store.
 template <bool X>
 __device__ __forceinline__ void transform_block(const TransformParams& p, const Side& side,
-                                                int index, unsigned* shared) {
+                                                int index, unsigned* shared, int* vanished) {
   constexpr int COUNT = X ? ALPHA : R;
   const int lane = threadIdx.x % LANES, first_at = threadIdx.x / LANES * REPEATS;
   const int blocks_k = p.pitch / KB;
@@ -139,11 +141,9 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
           largest = max(largest, bits < 0x7f800000u ? bits : 0u);
         }
     scale = block_scale(largest, shared);
-    if (threadIdx.x == 0)
-      side.scale[((long long)piece * side.blocks + block) * (positions / KB) + k / KB] =
-          __uint_as_float((254u << 23) - __float_as_uint(scale));
   }
   const long long state_stride = side.blocks * positions * 64;
+  unsigned found[WIDE] = {}, kept = 0;  // bits of the columns of a channel; of high parts of both
 #pragma unroll
   for (int i = 0; i < REPEATS; ++i) {
     const int at = first_at + i;  // PITCH and KB are multiples of 8
@@ -156,7 +156,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
       float column[COUNT];
 #pragma unroll
       for (int j = 0; j < COUNT; ++j)
-        column[j] = __fmul_rn(d[i][j][c], scale);
+        column[j] = __fmul_rn(d[i][j][c], scale), found[c] |= __float_as_uint(d[i][j][c]);
       if constexpr (X)
         transform_input(column, state[c]);
       else
@@ -170,6 +170,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
         high[c] = pack<BF16>(state[2 * c][s], state[2 * c + 1][s]);
         if constexpr (PARTS == 2) {
           float first, second;
+          kept |= high[c];
           unpack<BF16>(high[c], first, second);
           low[c] = pack<BF16>(__fsub_rn(state[2 * c][s], first),
                               __fsub_rn(state[2 * c + 1][s], second));
@@ -179,63 +180,33 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
       if constexpr (PARTS == 2) store_wide(to + (ALPHA + s) * state_stride, low);
     }
   }
+  if constexpr (PARTS == 2) {
+    const bool gone = (found[0] << 1 && !(kept & 0x7fffu)) || (found[1] << 1 && !(kept & 0x7fff0000u));
+    const bool any = __any_sync(0xffffffffu, gone);
+    if (threadIdx.x % 32 == 0) vanished[threadIdx.x / 32] = any;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int all = 0;
+#pragma unroll
+      for (int i = 0; i < KB / 2; ++i) all |= vanished[i];
+      side.scale[((long long)piece * side.blocks + block) * (positions / KB) + k / KB] =
+          __uint_as_float(((254u << 23) - __float_as_uint(scale)) | (unsigned)all << 31);
+    }
+  }
 }
 
-extern "C" __global__ void __launch_bounds__(KB * 16)
+// Blocks of a multiprocessor, 1024 threads; wide tiles have no registers for as many.
+constexpr int TOGETHER = 1024 / (KB * 16) / (ALPHA <= 10 ? 1 : 2);
+extern "C" __global__ void __launch_bounds__(KB * 16, TOGETHER)
     winolab_omega_transform(const __grid_constant__ TransformParams p) {
   __shared__ unsigned shared[KB / 2];
+  __shared__ int vanished[KB / 2];
+  if (p.flags && blockIdx.x == 0 && threadIdx.x < 3) p.flags[threadIdx.x] = 0;
   const int blocks_k = p.pitch / KB;
   const int dy_blocks = p.batches * p.dy.depths * p.dy.rows * blocks_k * p.dy.blocks;
   const int index = blockIdx.x;
   if (index < dy_blocks)
-    transform_block<false>(p, p.dy, index, shared);
+    transform_block<false>(p, p.dy, index, shared, vanished);
   else
-    transform_block<true>(p, p.x, index - dy_blocks, shared);
-}
-
-struct FinishParams {
-  const float* m;  // [segment][state][tap of the slice][outputs, padded][channels, padded]
-  Output* dw;
-  long long dw_out, dw_depth, dw_row, dw_tap;  // strides in elements; channels are contiguous
-  int out_channels, channels, padded_out, padded;
-  int taps, first_tap, taps_height, pieces, taps_width, segments;
-};
-
-__device__ __forceinline__ void store(Output* to, float value) {
-  if constexpr (OUTPUT == 0)
-    *to = value;
-  else
-    *to = (unsigned short)pack<OUTPUT == 2>(value, 0.0f);
-}
-
-// dw = AT of the compensated sums of the segments: one channel of one tap's piece a thread.
-extern "C" __global__ void __launch_bounds__(256)
-    winolab_omega_finish(const __grid_constant__ FinishParams p) {
-  const int index = blockIdx.x * 256 + threadIdx.x;
-  const int out = index / p.channels, channel = index - out * p.channels;
-  if (out >= p.out_channels) return;
-  int tap = p.first_tap + blockIdx.y;
-  const int piece = tap % p.pieces;
-  tap /= p.pieces;
-  const int fh = tap % p.taps_height, fd = tap / p.taps_height;
-  const long long plane = (long long)p.padded_out * p.padded, stride = p.taps * plane;
-  const float* m = p.m + blockIdx.y * plane + (long long)out * p.padded + channel;
-  float state[ALPHA] = {}, lost[ALPHA] = {}, taps[N];
-  for (int z = 0; z < p.segments; ++z, m += ALPHA * stride) {
-    float term[ALPHA];
-#pragma unroll
-    for (int s = 0; s < ALPHA; ++s) term[s] = __ldg(m + s * stride);
-#pragma unroll
-    for (int s = 0; s < ALPHA; ++s) {
-      const float left = __fsub_rn(term[s], lost[s]), sum = __fadd_rn(state[s], left);
-      lost[s] = __fsub_rn(__fsub_rn(sum, state[s]), left);
-      state[s] = sum;
-    }
-  }
-  transform_output(state, taps);
-  Output* dw = p.dw + out * p.dw_out + fd * p.dw_depth + fh * p.dw_row + channel;
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    if (piece * N + i < p.taps_width)
-      store(dw + (piece * N + i) * p.dw_tap, __fmul_rn(taps[i], 1 / (HALVED * HALVED)));
+    transform_block<true>(p, p.x, index - dy_blocks, shared, vanished);
 }
