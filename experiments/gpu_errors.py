@@ -43,8 +43,8 @@ def images(layer: Layer) -> list[int]:
 
 
 def plans(layer: Layer, data: str) -> dict[Plan, bool]:
-    """On the paper's data Γ of the layer's kernel with both sets of points, in every FP32 precision;
-    else what the planner takes in each."""
+    """On the paper's data Γ of the layer's kernel with both sets of points, in every precision of
+    FP32; else what the planner takes in each."""
     if data != "u12":
         return candidates("forward", layer.problem, "fp32", None)
     alpha, n, r = layer.kernel or (0, 0, 0)
