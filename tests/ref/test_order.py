@@ -25,12 +25,12 @@ def looped(order, pieces, channels):
     for rank in range(order.split):
         share = steps[len(steps) * rank // order.split : len(steps) * (rank + 1) // order.split]
         folds = {}
-        for at, (fd, group, fw, chunk) in enumerate(share):
-            for f in range(order.share):
-                for c in range(chunk * order.chunk, min(channels, (chunk + 1) * order.chunk)):
-                    fh = group * order.share + f
-                    place = ((fd * height + fh) * width + fw) * channels + c
-                    folds.setdefault(at // order.fold if order.fold else 0, []).append(place)
+        rows = [(*step, f) for step in share for f in range(order.share)]
+        for at, (fd, group, fw, chunk, f) in enumerate(rows):
+            for c in range(chunk * order.chunk, min(channels, (chunk + 1) * order.chunk)):
+                fh = group * order.share + f
+                place = ((fd * height + fh) * width + fw) * channels + c
+                folds.setdefault(at // order.fold if order.fold else 0, []).append(place)
         found.append([folds[key] for key in sorted(folds)])
     return found
 

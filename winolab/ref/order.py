@@ -20,8 +20,8 @@ class Order:
     its width, chunk of `chunk` channels, row of the group, channel.
 
     The loop down to the chunks is cut into `split` equal parts, each summed from zero; the parts
-    are added in order. Within one, `fold` steps of the loop, where it is not 0, are summed from
-    zero and added to a second accumulator.
+    are added in order. Within one, `fold` rows of a chunk, where it is not 0, are summed from zero
+    and added to a second accumulator: two-level summation.
     """
 
     chunk: int
@@ -44,10 +44,11 @@ class Order:
             depth, height, width, channels
         )
         loops = places.reshape(depth, -1, self.share, width, chunks, self.chunk)
-        steps = loops.transpose(0, 1, 3, 4, 2, 5).reshape(-1, self.share * self.chunk)
-        ends = [len(steps) * rank // self.split for rank in range(self.split + 1)]
+        rows = loops.transpose(0, 1, 3, 4, 2, 5).reshape(-1, self.chunk)
+        steps = len(rows) // self.share
+        ends = [steps * rank // self.split * self.share for rank in range(self.split + 1)]
         return [
-            [_inside(steps[start : min(start + (self.fold or end), end)]) for start in starts]
+            [_inside(rows[start : min(start + (self.fold or end), end)]) for start in starts]
             for begin, end in pairwise(ends)
             for starts in [range(begin, end, self.fold or max(1, end - begin))]
         ]
