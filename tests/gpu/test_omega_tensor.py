@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu.hosted import execute
+from tests.gpu.hosted import Guarded, execute, load
 from tests.gpu.structs import c_fields
 from winolab import conv_backward_filter
 from winolab.device import H100, datasheet
@@ -23,6 +23,7 @@ from winolab.gpu.omega_tensor_params import (
     DTYPES,
     FINISH_PARAMS,
     GEMM_PARAMS,
+    SCALING,
     TRANSFORM_PARAMS,
     TYPES,
 )
@@ -30,6 +31,7 @@ from winolab.gpu.plan import three
 from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
+from winolab.ref.transforms import transforms
 
 GUARD = 4096
 # The paper's kernels and direct in every precision; what else the planner takes, in one each.
@@ -43,6 +45,11 @@ KERNELS = [
 
 # Twice direct's error by the predicted ratio of Ω8, and FP32's where it is split.
 BOUNDS = {"fp16": 4e-3, "fp32_split": 2e-6}
+
+
+def _strides(array, kept: int) -> tuple[int, ...]:
+    first, *spatial, last = (s // array.itemsize for s in array.strides)
+    return (first, *three(tuple(spatial), 0), last)[:kept]
 
 
 def _plan(problem: Problem, text: str | None, precision: str, **options):
@@ -128,6 +135,33 @@ def test_the_transforms_read_two_sides():
     assert (*sides, *rest) == TRANSFORM_PARAMS.fields
 
 
+def test_no_state_of_16_bit_data_overflows():
+    """Rows of G and BT sum up to at most 2, which halved data allow for."""
+    for tile in (*ADMITTED, Tile(5, 12), Tile(6, 11), Tile(7, 10), Tile(8, 9), Tile(9, 8)):
+        made = transforms(tile.n, tile.r, "best", SCALING)
+        assert max(sum(map(abs, row)) for row in (*made.G, *made.BT)) <= 2
+
+
+def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
+    """Flags of kernels/guard.cuh: lost accuracy, results of 0, numbers that vanish."""
+    problem = Problem.of((3, 8, 12, 20), (24, 3, 3, 20), padding=1)
+    plan = _plan(problem, "omega:8:3:6", "fp32_split", variant=VARIANTS[2][5])
+    kernels = load(plan.source(), plan.shared())
+    rng = np.random.default_rng(2)
+    dy = Guarded.of(rng.standard_normal(problem.y_shape).astype("float32"))
+    found = {}
+    for small in (1.0, 2.0**-24, 2.0**-60, 0.0):
+        values = rng.standard_normal(problem.x_shape).astype("float32")
+        values[..., 3] *= small
+        x, dw = Guarded.of(values), Guarded(problem.w_shape, "float32")
+        workspace = Guarded((plan.workspace,), "uint8")
+        views = (launch.View(g.array.ctypes.data, _strides(g.array, k))
+                 for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
+        plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
+        found[small] = workspace.array[:12].view("int32").tolist()
+    assert found == {1.0: [0, 0, 0], 2.0**-24: [1, 0, 0], 2.0**-60: [0, 1, 1], 0.0: [0, 1, 0]}
+
+
 def test_workspace_limit_is_kept_or_refused():
     problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
     limit = 40 << 20
@@ -167,8 +201,7 @@ class Operands:
 
 
 def _view(array, kept: int) -> launch.View:
-    first, *spatial, last = (s // array.itemsize for s in array.strides)
-    return launch.View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
+    return launch.View(array.data.ptr, _strides(array, kept))
 
 
 def _poisoned(shape: tuple[int, ...], dtype: str):
@@ -299,6 +332,21 @@ def test_what_the_planner_takes_without_and_with_a_limit(precision) -> None:
         found = _sorted(_every(problem, None, precision, workspace_limit=limits[-1]))
         assert all(p.workspace <= limits[-1] for p in found)
         _check(problem, found[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", ["omega:8:3:6", "omega:16:9:8"])
+def test_the_largest_numbers_of_fp16_do_not_overflow(text) -> None:
+    cp = launch.cupy()
+    n = int(text.split(":")[2])
+    problem = Problem.of((2, 9, 20, 64), (64, 3, n, 64), padding=(1, n // 2))
+    operands = Operands(problem, "fp16", 7)
+    for i, scale in enumerate((65504.0, 2.0**-12)):
+        operands.stored[i] = cp.copysign(cp.float16(scale), operands.stored[i])
+        operands.exact[i] = operands.stored[i]
+    last = VARIANTS[1][-1]
+    (found,) = _every(problem, text, "fp16", variant=last, out_dtype="float32")
+    _check(problem, found, operands=operands)
 
 
 @pytest.mark.gpu
