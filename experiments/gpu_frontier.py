@@ -133,7 +133,7 @@ def told(rows: Sequence[Row]) -> list[str]:
                              if p.tflops >= point.tflops and p.error <= point.error)  # fmt: skip
                 line += (
                     f" Not on it: {point.name} ({point.tflops:.0f}, {point.error:.1e}), for "
-                    f"{above.name} is as fast and as exact."
+                    f"{above.name} is at least as fast and as exact."
                 )
         lines.append(line)
     return lines

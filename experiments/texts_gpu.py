@@ -43,8 +43,11 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
     missed = [c for c in cells if c.agrees is False]
     judged = [c for c in cells if c.agrees is not None]
     told = [f"{sum(bool(c.agrees) for c in judged)} of {len(judged)} aims reached."]
-    told += [f"Missed: {c.where}, {c.column}: {c.ours:.3g} where {c.paper:.3g} was the aim "
-             f"({c.note})." for c in missed if not math.isnan(c.ours)]  # fmt: skip
+    for c in missed:
+        if not math.isnan(c.ours):
+            why = c.note.partition("python -m")[0].rstrip("; ")
+            line = f"Missed: {c.where}, {c.column}: {c.ours:.3g} where {c.paper:.3g} was the aim"
+            told.append(f"{line} ({why})." if why else f"{line}.")
     absent = [f"{c.where}, {c.column}" for c in missed if math.isnan(c.ours)]
     told += [f"Not measured: {'; '.join(absent)}."] if absent else []
     rows = stored()
