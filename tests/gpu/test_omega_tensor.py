@@ -155,9 +155,9 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
         values[..., 3] *= small
         x, dw = Guarded.of(values), Guarded(problem.w_shape, "float32")
         workspace = Guarded((plan.workspace,), "uint8")
-        views = (launch.View(g.array.ctypes.data, _strides(g.array, k))
-                 for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
-        plan.launch(kernels, *views, workspace.array.ctypes.data, 0)
+        a, b, out = (launch.View(g.array.ctypes.data, _strides(g.array, k))
+                     for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
+        plan.launch(kernels, a, b, out, workspace.array.ctypes.data, 0)
         found[small] = workspace.array[:12].view("int32").tolist()
     assert found == {1.0: [0, 0, 0], 2.0**-24: [1, 0, 0], 2.0**-60: [0, 1, 1], 0.0: [0, 1, 0]}
 
