@@ -37,6 +37,7 @@ direct summation in FP64 is off by at most γ_k M, k its products, which is adde
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -44,12 +45,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.nouns import Algorithm, Problem
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import sample as sampling
 from winolab.ref import winograd
 from winolab.ref.arithmetic import Arithmetic, Exact, Float, arithmetic
 from winolab.ref.formats import FORMATS
-from winolab.ref.roundings import Cost, depth_of, tiling
+from winolab.ref.roundings import Cost, Units, depth_of, tiling
 from winolab.ref.tiles import gains
 from winolab.ref.winograd import ProgramsOf
 
@@ -93,24 +94,64 @@ def bound(
             size = np.abs(RUNS[direction](*args, programs))
         else:
             size = np.abs(sampling.forward(*args, sample, programs)[0])
+    kinds = {(tuple(s.tile for s in x.segments), depth_of(layer, x)) for x in boxes}
+    costing = Costing(algorithm, programs or winograd.programs_of(algorithm), programs)
+    return assembled(a, b, run, size, magnitude, kinds, costing)
+
+
+@dataclass(frozen=True)
+class Costing:
+    """The programs that ran, and, beside them, what their matrices and their sums are.
+
+    ``typed``: programs whose constants may differ from the algorithm's; ``exact``: the matrices
+    are the programs' own; ``pieces``: how many such results are added up, in the transform format.
+    """
+
+    algorithm: Algorithm
+    of: ProgramsOf
+    typed: ProgramsOf | None = None
+    exact: bool = False
+    pieces: int = 1
+
+    def cost(self, tiles: tuple[Tile, ...], depth: int, run: Arithmetic) -> Cost:
+        programs = self.of if self.exact else self.typed
+        return Cost.of(tiles, depth, self.algorithm, run, programs, exact=self.exact)
+
+
+def assembled(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    run: Arithmetic,
+    size: NDArray[np.float64],
+    magnitude: Magnitude,
+    kinds: Collection[tuple[tuple[Tile, ...], int]],
+    costing: Costing,
+) -> NDArray[np.float64]:
+    """The bound of outputs of magnitudes ``size``, computed in ``magnitude`` from |a| and |b|.
+
+    ``kinds``: tiles of every dimension, and the products that one of their sums has.
+    """
     if isinstance(run, Exact):
         return np.zeros(size.shape)
     stored = all(_is_stored(v, run) for v in (a, b))
     fp64 = arithmetic("fp64,fused=no")
     growth = floor = wide = oracle = 0.0
-    run, of = run.of_data(a, b), programs or winograd.programs_of(algorithm)
-    scales = set()
-    for tiles, depth in {(tuple(s.tile for s in x.segments), depth_of(layer, x)) for x in boxes}:
-        cost = Cost.of(tiles, depth, algorithm, run, programs)
+    run = run.of_data(a, b)
+    scales, added = set(), costing.pieces - 1
+    for tiles, depth in kinds:
+        cost = costing.cost(tiles, depth, run)
         growth = max(growth, cost.growth + (0.0 if stored else cost.storage))
-        scale = run.exponents(gains([of(tile) for tile in tiles]))
+        scale = run.exponents(gains([costing.of(tile) for tile in tiles]))
         scales.add(scale)
         operands = [math.ldexp(v, e) for v, e in zip(magnitude.operands, scale, strict=True)]
         least = math.ldexp(cost.underflow((operands[0], operands[1]), stored), -sum(scale))
         floor = max(floor, least + (LEAST if any(scale) else 0.0))
-        wide = max(wide, Cost.of(tiles, depth, algorithm, fp64, programs).roundings)
+        wide = max(wide, costing.cost(tiles, depth, fp64).roundings)
         products = depth * math.prod(tile.r for tile in tiles)
         oracle = max(oracle, (products + 4) * FORMATS["fp64"].unit_roundoff)
+    growth += added * Units.of(run).transform.growth
+    wide += added * FORMATS["fp64"].unit_roundoff
+    floor, oracle = costing.pieces * floor, costing.pieces * oracle
     if growth >= 1 or any(magnitude.overflows(run, math.exp(growth), s) for s in scales):
         return np.full(size.shape, np.inf)
     with np.errstate(all="ignore"):

@@ -65,9 +65,8 @@ def forward(
     arithmetic = arithmetic.of_data(x, w)
     algorithm = resolved(problem, algorithm, arithmetic)
     for piece in pieces_of(problem, algorithm).pieces:
-        box = Region(tuple(_segment(len(c.outputs), c.tile, c.direct) for c in piece))
+        part, box = engine_problem(problem, piece, "forward")
         taps = w[_index(c.taps for c in piece)]
-        part = _forward_problem(problem, piece)
         z = compute(x, taps, part, (box,), programs or programs_of(algorithm), arithmetic)
         where = _index(c.outputs for c in piece)
         y[where] = arithmetic.add(y[where], z)
@@ -92,14 +91,11 @@ def backward_data(
     arithmetic = arithmetic.of_data(dy, w)
     algorithm = resolved(problem, algorithm, arithmetic, "backward_data")
     for piece in pieces_of(problem, algorithm).pieces:
-        reached = [reached_inputs(problem, d, c) for d, c in enumerate(piece)]
+        reached = reached_by(problem, piece)
         if not all(map(len, reached)):
             continue
-        box = Region(
-            tuple(_segment(len(i), c.tile, c.direct) for i, c in zip(reached, piece, strict=True))
-        )
+        part, box = engine_problem(problem, piece, "backward_data")
         taps = rotated(w[_index(c.taps for c in piece)], problem.groups)
-        part = _data_problem(problem, piece, reached)
         z = compute(dy, taps, part, (box,), programs or programs_of(algorithm), arithmetic)
         where = _index(
             range(first + c.step * i.start, first + c.step * i.stop, c.step)
@@ -127,8 +123,7 @@ def backward_filter(
     algorithm = resolved(problem, algorithm, arithmetic, "backward_filter")
     of = programs or programs_of(algorithm)
     for piece in pieces_of(problem, algorithm).pieces:
-        box = Region(tuple(_segment(c.tile.r, Tile(c.tile.r, c.tile.n), c.direct) for c in piece))
-        part = _filter_problem(problem, piece)
+        part, box = engine_problem(problem, piece, "backward_filter")
         where = _index(c.taps for c in piece)
         some = dy[_index(c.outputs for c in piece)]
         for i, o in group_slices(problem):
@@ -137,6 +132,29 @@ def backward_filter(
             taps = dw[o]
             taps[where] = arithmetic.add(taps[where], z)
     return dw
+
+
+def engine_problem(problem: Problem, piece: Piece, direction: str) -> tuple[Problem, Region]:
+    """What a piece is for the tiled engine: a forward problem, for filters a group's, and a box.
+
+    A gradient of the data needs inputs that the piece reaches.
+    """
+    if direction == "backward_filter":
+        tiles = [(c.tile.r, Tile(c.tile.r, c.tile.n)) for c in piece]
+        part = _filter_problem(problem, piece)
+    elif direction == "backward_data":
+        reached = reached_by(problem, piece)
+        tiles = [(len(i), c.tile) for i, c in zip(reached, piece, strict=True)]
+        part = _data_problem(problem, piece, reached)
+    else:
+        tiles = [(len(c.outputs), c.tile) for c in piece]
+        part = _forward_problem(problem, piece)
+    cuts = zip(tiles, piece, strict=True)
+    return part, Region(tuple(_segment(size, tile, c.direct) for (size, tile), c in cuts))
+
+
+def reached_by(problem: Problem, piece: Piece) -> list[range]:
+    return [reached_inputs(problem, d, c) for d, c in enumerate(piece)]
 
 
 def _segment(size: int, tile: Tile, direct: bool):

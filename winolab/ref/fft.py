@@ -128,33 +128,49 @@ def forward(
 
     Raises ValueError where :func:`sizes` does, and for arithmetics without a Fourier transform.
     """
-    return _run(x, w, problem, windows(problem, algorithm, "forward"), algorithm, arithmetic)
+    return evaluated(x, w, problem, algorithm, arithmetic, "forward")
 
 
 def backward_data(
     dy: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dx (N, *input, IC): the forward algorithm on rotated filters."""
-    tiles = windows(problem, algorithm, "backward_data")
-    adjoint, dy, w = data_adjoint(problem, dy, w)
-    return _run(dy, w, adjoint, tiles, algorithm, arithmetic)
+    return evaluated(dy, w, problem, algorithm, arithmetic, "backward_data")
 
 
 def backward_filter(
     x: np.ndarray, dy: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dw (OC, *filter, IC/groups): pieces of dy as filters, summed over pieces and images."""
-    tiles = windows(problem, algorithm, "backward_filter")
-    adjoint = filter_adjoint(problem)
-    arithmetic = arithmetic.of_data(x, dy)
+    return evaluated(x, dy, problem, algorithm, arithmetic, "backward_filter")
+
+
+def evaluated(
+    a: np.ndarray,
+    b: np.ndarray,
+    problem: Problem,
+    algorithm: Algorithm,
+    arithmetic: Arithmetic,
+    direction: str,
+    engine: type[Fourier] = Fourier,
+) -> np.ndarray:
+    """What ``engine`` makes of the tiles of a direction."""
+    tiles = windows(problem, algorithm, direction)
+    if direction == "forward":
+        return _run(a, b, problem, tiles, algorithm, arithmetic, engine)
+    if direction == "backward_data":
+        adjoint, dy, w = data_adjoint(problem, a, b)
+        return _run(dy, w, adjoint, tiles, algorithm, arithmetic, engine)
+    arithmetic = arithmetic.of_data(a, b)
     parts = [
         _run(
-            x[..., i].swapaxes(0, -1),
-            dy[..., o].swapaxes(0, -1),
-            adjoint,
+            a[..., i].swapaxes(0, -1),
+            b[..., o].swapaxes(0, -1),
+            filter_adjoint(problem),
             tiles,
             algorithm,
             arithmetic,
+            engine,
         ).swapaxes(0, -1)
         for i, o in group_slices(problem)
     ]
@@ -168,6 +184,7 @@ def _run(
     tiles: Sequence[Window],
     algorithm: Algorithm,
     arithmetic: Arithmetic,
+    made: type[Fourier],
 ) -> np.ndarray:
     if not isinstance(arithmetic, Float) or arithmetic.transform.name not in ("fp32", "fp64"):
         raise ValueError(
@@ -181,6 +198,6 @@ def _run(
     ]
 
     def engine(group: Problem, box: Region) -> Fourier:
-        return Fourier(group, box, (), arithmetic, products=algorithm.products)
+        return made(group, box, (), arithmetic, products=algorithm.products)
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)

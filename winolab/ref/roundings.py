@@ -286,12 +286,19 @@ class Cost:
         algorithm: Algorithm,
         run: Arithmetic,
         programs: ProgramsOf | None,
+        *,
+        exact: bool = False,
     ) -> Cost:
+        """``exact``: the programs compute the very matrices that they are made of."""
         units = Units.of(run)
         of = programs or programs_of(algorithm)
         stages = tuple(
             tuple(
-                Stage.of(getattr(of(tile), name), matrix_of(algorithm, tile, name), units)
+                Stage.of(
+                    getattr(of(tile), name),
+                    getattr(of(tile), name).exact() if exact else matrix_of(algorithm, tile, name),
+                    units,
+                )
                 for tile in tiles
             )
             for name in ("AT", "G", "BT")

@@ -1,0 +1,99 @@
+"""Bounds of DWM and of FFT convolution, in all directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from winolab.conv import ENGINES
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.bounds import bound
+from winolab.ref.proven import proven
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+
+
+def _tensors(problem: Problem, direction: str, rng: np.random.Generator, low: float):
+    shapes = {
+        "forward": (problem.x_shape, problem.w_shape),
+        "backward_data": (problem.y_shape, problem.w_shape),
+        "backward_filter": (problem.x_shape, problem.y_shape),
+    }[direction]
+    return [rng.uniform(low, 1, s).astype("float32") for s in shapes]
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    st.sampled_from(
+        [
+            ("dwm:3:2", "fp32", 2),
+            ("dwm:3:4", "bf16", 1),
+            ("dwm:2:3", "fp16", 2),
+            ("fft:8:3", "fp32", 1),
+            ("fft:16:4", "fp32", 1),
+            ("fft:16:3", "tf32", 1),
+        ]
+    ),
+    st.sampled_from(DIRECTIONS),
+    st.integers(1, 2),
+    st.integers(0, 1 << 20),
+)
+def test_errors_stay_below_the_bound(case, direction: str, groups: int, seed: int) -> None:
+    text, precision, stride = case
+    rng = np.random.default_rng(seed)
+    problem = Problem.of(
+        (2, *(int(v) for v in rng.integers(6, 20, 2)), 4),
+        (6, *(int(v) for v in rng.integers(2, 6, 2)), 4 // groups),
+        padding=int(rng.integers(0, 3)),
+        stride=stride,
+        groups=groups,
+    )
+    algorithm, run = parse_algorithm(text), arithmetic(precision)
+    a, b = (run.to_float64(run.asarray(v)).astype("float32")
+            for v in _tensors(problem, direction, rng, float(rng.integers(-1, 1))))  # fmt: skip
+    got = run.to_float64(getattr(ENGINES[algorithm.kind], direction)(a, b, problem, algorithm, run))
+    exact = getattr(convolution, direction)(a, b, problem)
+    limit = proven(a, b, problem, algorithm, run, direction=direction)
+    assert limit.shape == exact.shape
+    assert np.isfinite(limit).all()
+    assert (np.abs(got - exact) <= limit).all()
+
+
+def test_uncut_filters_have_the_tiled_algorithms_bound() -> None:
+    problem = Problem.of((1, 8, 8, 4), (4, 3, 3, 4))
+    rng = np.random.default_rng(3)
+    a, b = _tensors(problem, "forward", rng, -1)
+    run = arithmetic("fp32")
+    one, other = (
+        proven(a, b, problem, parse_algorithm(text), run)
+        for text in ("dwm:3:2", "winograd:2x2:3x3")
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    np.testing.assert_array_equal(
+        other, bound(a, b, problem, parse_algorithm("winograd:2x2:3x3"), run)
+    )
+
+
+def test_what_is_not_proven_is_unbounded() -> None:
+    problem = Problem.of((1, 9, 9, 2), (2, 3, 3, 2))
+    rng = np.random.default_rng(3)
+    a, b = _tensors(problem, "forward", rng, -1)
+    for text, precision in (("fft:12:3", "fp32"), ("fft:8:3", "fp32_split"), ("fft:8:3", "fp16")):
+        limit = proven(a, b, problem, parse_algorithm(text), arithmetic(precision))
+        assert np.isinf(limit).all()
+    a[0, 4, 4] = np.nan
+    for text in ("dwm:3:2", "fft:8:3"):
+        limit = proven(a, b, problem, parse_algorithm(text), arithmetic("fp32"))
+        assert np.isinf(limit).any()
+
+
+@pytest.mark.parametrize("kind", ["dwm:3:2", "fft:8:3"])
+def test_zeros_have_next_to_no_error(kind: str) -> None:
+    problem = Problem.of((1, 9, 9, 2), (2, 3, 3, 2))
+    a, b = np.zeros(problem.x_shape, "float32"), np.ones(problem.w_shape, "float32")
+    limit = proven(a, b, problem, parse_algorithm(kind), arithmetic("fp32"))
+    assert (limit < 1e-35).all()
