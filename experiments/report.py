@@ -85,8 +85,9 @@ def _introduction() -> str:
     return """<p>Winograd convolution saves multiplications and pays in rounding error. Papers
 report that error for their kernels. Here each figure stands beside one that is computed from
 the algorithm's exact matrices alone: the same layers, the same distribution of data, every
-operation rounded as the hardware rounds it, in the order in which the kernel makes it. No GPU is
-involved; where a constant was fitted to a paper, the section says so.</p>
+operation rounded as the hardware rounds it, in the order in which the kernel makes it. Sections
+that name a GPU have what it measured, from kept rows; the others need none. Where a constant was
+fitted to a paper, the section says so.</p>
 <dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
 zero-mean data outputs near zero make it meaningless.</dd>
 <dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
