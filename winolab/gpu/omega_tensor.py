@@ -33,6 +33,7 @@ LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
 SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
 MARGIN = 16 << 10  # bytes that the workspace's regions are rounded up by, and more
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
+SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
 ENOUGH = 4  # chunks, after which more are slower
 
 
@@ -61,6 +62,7 @@ def plans(
     wide = 2 if parts == 2 else 4
     channels = problem.in_channels, problem.out_channels
     vectors = aligned and all(c // problem.groups % wide == 0 for c in channels)
+    limit = device.memory // SHARE if workspace_limit is None else workspace_limit
     found = False
     for tile in _tiles(problem, algorithm, precision):
         for shape in shapes:
@@ -69,14 +71,14 @@ def plans(
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
-            best = _best(base, workspace_limit)
+            best = _best(base, limit, 1 if workspace_limit is None else ENOUGH)
             if best:
                 found = True
                 yield best
     if not found:
         raise ValueError(
             f"no {precision} kernel on Tensor Cores stays within a workspace of "
-            f"{workspace_limit} B; raise it, or use fp32"
+            f"{limit} B; raise it, or use fp32"
         )
 
 
@@ -132,8 +134,11 @@ def _batch(units: int, images: int, granule: int) -> int:
     return found
 
 
-def _best(base: OmegaTensorPlan, limit: int | None) -> OmegaTensorPlan | None:
-    """The fastest chunk, number of segments and slice of taps within the limit."""
+def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | None:
+    """The fastest chunk, number of segments and slice of taps within the limit.
+
+    Once something fits, no more than ``enough`` chunks are tried.
+    """
     v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
     (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
     (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
@@ -165,7 +170,7 @@ def _best(base: OmegaTensorPlan, limit: int | None) -> OmegaTensorPlan | None:
             segments = max(1, min(slots * waves // items, 64, steps // 4))
             sums = segments * sums_tap * slice_
             workspace = stored + scales + sums + m * n // 512 * slice_ + MARGIN
-            if limit is not None and workspace > limit:
+            if workspace > limit:
                 continue
             memory = max(read * items / L2_BANDWIDTH, 0 if cached else stored / BANDWIDTH)
             full, rest = divmod(items * segments, slots)
@@ -178,7 +183,7 @@ def _best(base: OmegaTensorPlan, limit: int | None) -> OmegaTensorPlan | None:
             seconds += count * (sums / BANDWIDTH + LAUNCH_SECONDS)
             if seconds < best:
                 best, chosen = seconds, (images, rows, batch, segments, slice_)
-        if limit is None or (chosen and chunks >= ENOUGH):
+        if chosen and chunks >= enough:
             break
     if chosen is None:
         return None
