@@ -96,13 +96,35 @@ def test_every_error_is_within_its_bound(algorithm: str, precision: str, constan
     assert row["max_abs"] <= row["bound"]
 
 
-@pytest.mark.parametrize("algorithm", ["dwm:3:2", "fft:8:3"])
-def test_untiled_algorithms_are_computed_whole_without_bound(algorithm: str) -> None:
-    row = Case(algorithm, **SMALL, data="normal", sample="full").measure()
-    assert row["samples"] == 2 * 7 * 9 * 4
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize("algorithm", ["dwm:3:2", "fft:8:3", "direct", "winograd:2x2:3x3"])
+@pytest.mark.parametrize("data", ["normal", "wide"])
+def test_gradients_are_computed_whole(algorithm: str, direction: str, data: str) -> None:
+    row = Case(algorithm, **SMALL, data=data, sample="full", direction=direction).measure()
+    problem = Case(algorithm, **SMALL, sample="full").problem
+    shape = {"forward": problem.y_shape, "backward_data": problem.x_shape}
+    assert row["samples"] == np.prod(shape.get(direction, problem.w_shape))
+    assert row["multiply_adds"] == pytest.approx(problem.macs, rel=0.1)
     assert 0 < row["relative_rms"] < 1e-5
-    assert row["unbounded"] == row["samples"]
-    assert np.isnan(row["prediction"])
+    assert row["unbounded"] == 0
+    assert row["bound_ratio"] <= 1
+    if algorithm in ("direct", "winograd:2x2:3x3"):
+        assert row["relative_rms"] == pytest.approx(row["prediction"], rel=0.35)
+    else:
+        assert np.isnan(row["prediction"])
+    assert Case.of_row(row).measure()["max_abs"] == row["max_abs"]
+
+
+def test_rows_without_a_direction_are_forward() -> None:
+    row = Case("direct", **SMALL, sample="full").measure()
+    del row["direction"]
+    assert Case.of_row(row).direction == "forward"
+
+
+def test_gradients_have_no_samples() -> None:
+    for direction in ("backward_data", "backward"):
+        with pytest.raises(ValueError, match=r"sample|direction"):
+            Case("direct", **SMALL, direction=direction)
 
 
 @pytest.mark.parametrize("sample", ["full", "10"])

@@ -160,6 +160,13 @@ def accuracy(
     seed: Annotated[
         str, typer.Option(metavar="LIST", help="Seeds of the data and of the sample.")
     ] = "0",
+    direction: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="forward; backward_data and backward_filter need --sample full.",
+        ),
+    ] = "forward",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -186,7 +193,7 @@ def accuracy(
     """
     lists = {
         "input": input, "filter": filter, "padding": padding, "data": data,
-        "constants": constants, "sample": sample,
+        "constants": constants, "sample": sample, "direction": direction,
     }  # fmt: skip
     todo = sweep.cases(
         algorithm=_values(algorithm, keep=r"\s*[-+\d∞]|\s*inf|\s*oo"),

@@ -24,6 +24,8 @@ from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
 from winolab.ref.errors import bound, compare
 from winolab.ref.formats import FORMATS
 from winolab.ref.predict import Moments, Prediction, predict
+from winolab.ref.proven import proven
+from winolab.ref.roundings import DIRECTIONS
 from winolab.ref.transforms import Programs
 from winolab.ref.winograd import ProgramsOf
 
@@ -36,8 +38,15 @@ DATA = {
     "u11": "inputs and filters uniform on [-1, 1]",
     "normal": "inputs and filters standard normal",
     "relu": "inputs after ReLU (half of them 0), filters standard normal",
-    "wide": "inputs normal times 2**U[-20, 0], as gradients are; filters standard normal",
+    "wide": "inputs, or dy, normal times 2**U[-20, 0], as gradients are; the others normal",
 }
+# The operands' shapes, and the result's.
+OPERANDS = {
+    "forward": ("x_shape", "w_shape"),
+    "backward_data": ("y_shape", "w_shape"),
+    "backward_filter": ("x_shape", "y_shape"),
+}
+RESULTS = {"forward": "y_shape", "backward_data": "x_shape", "backward_filter": "w_shape"}
 # Multiply-adds between two steps of a progress bar; bounds the memory too.
 PART = 1 << 26
 # Elements from which the moments of a tensor are taken: enough for three digits.
@@ -67,10 +76,15 @@ class Case:
     constants: str = EXACT
     sample: str = "4096"
     seed: int = 0
+    direction: str = "forward"
 
     def __post_init__(self) -> None:
         if self.data not in DATA:
             raise ValueError(f"unknown data {self.data!r}; expected one of {', '.join(DATA)}")
+        if self.direction not in DIRECTIONS:
+            raise ValueError(
+                f"unknown direction {self.direction!r}; expected one of {', '.join(DIRECTIONS)}"
+            )
         if self.sample != FULL and not (self.sample.isdigit() and int(self.sample) > 0):
             raise ValueError(
                 f"sample {self.sample!r}; expected a positive number of outputs or {FULL!r}"
@@ -88,17 +102,19 @@ class Case:
             ("filter", "x".join(map(str, self.problem.w_shape[:-1]))),
         ):
             object.__setattr__(self, name, value)
-        if self._tiled:
+        if self._tiled and self.direction == "forward":
             winograd.regions(self.problem, self._algorithm)
         elif (self.sample, self.constants) != (FULL, EXACT):
             raise ValueError(
-                f"{self.algorithm} is computed whole and with exact constants; use sample {FULL!r}"
+                f"{self.algorithm} {self.direction} is computed whole and with exact constants; "
+                f"use sample {FULL!r}"
             )
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Case:
         """The case that a row of a table holds. Raises KeyError, ValueError where it holds none."""
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
+        names = {field.name for field in fields(cls)}
+        return cls(**{name: row[name] for name in names if name in row or name != "direction"})
 
     @cached_property
     def problem(self) -> Problem:
@@ -163,6 +179,8 @@ class Case:
         run = self._arithmetic
         if isinstance(run, Float):
             run = replace(run, storage=FORMATS["fp32"])
+        if not self._tiled or self.direction != "forward":
+            return proven(x, w, problem, self._algorithm, run, direction=self.direction)
         return bound(x, w, problem, self._algorithm, run, programs=self.programs, sample=part)
 
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
@@ -178,17 +196,23 @@ class Case:
             self.problem,
             self._algorithm,
             self._arithmetic,
+            direction=self.direction,
             programs=self.programs,
         )
 
     def tensors(self) -> tuple[np.ndarray, np.ndarray]:
-        """x and w: float32 values of the storage format; algorithm and sample leave them alone."""
+        """The direction's operands: float32 values of the storage format.
+
+        Algorithm and sample leave them alone. Data "relu" are x, data "wide" x or dy.
+        """
         streams = np.random.SeedSequence(self.seed).spawn(2)
         x_rng, w_rng = map(np.random.default_rng, streams)
-        x = _fill(x_rng, self.data, self.problem.x_shape)
-        w = _fill(
-            w_rng, "normal" if self.data in ("relu", "wide") else self.data, self.problem.w_shape
-        )
+        first, second = OPERANDS[self.direction]
+        kinds = [self.data, "normal" if self.data in ("relu", "wide") else self.data]
+        if (self.direction, self.data) == ("backward_filter", "wide"):
+            kinds.reverse()
+        x = _fill(x_rng, kinds[0], getattr(self.problem, first))
+        w = _fill(w_rng, kinds[1], getattr(self.problem, second))
         run = self._arithmetic
         if isinstance(run, Float):
             for block in (*x, w):
@@ -203,6 +227,8 @@ class Case:
         started = time.perf_counter()
         x, w = self.tensors()
         computed = self._images if self.sample == FULL else self._tiles
+        if self.direction == "backward_filter":
+            computed = self._whole
         got, expected, bounds = ([np.empty(0)] for _ in range(3))
         for y, reference, limit, part in computed(x, w):
             got.append(self._arithmetic.to_float64(y).ravel())
@@ -210,6 +236,7 @@ class Case:
             bounds.append(limit.ravel())
             advance(part)
         y, reference, limit = map(np.concatenate, (got, expected, bounds))
+        outputs = getattr(self.problem, RESULTS[self.direction])
         found = compare(y, reference, limit).row()
         expectation = self._prediction(x, w)
         return {
@@ -220,8 +247,7 @@ class Case:
             "prediction": expectation.relative_rms,
             "predicted_mare": expectation.mare,
             **found,
-            "multiply_adds": y.size
-            * (self.problem.macs // max(1, math.prod(self.problem.y_shape))),
+            "multiply_adds": y.size * (self.problem.macs // max(1, math.prod(outputs))),
             "seconds": time.perf_counter() - started,
         }
 
@@ -229,19 +255,28 @@ class Case:
         """All outputs, an image at a time."""
         image = replace(self.problem, batch=1)
         for i in range(len(x)):
-            one = x[i : i + 1]
-            run = (one, w, image, self._algorithm, self._arithmetic)
-            if self._tiled:
-                y = winograd.forward(*run, self.programs)
-                limit = self._bound(one, w, image)
-            else:
-                y = ENGINES[self._algorithm.kind].forward(*run)
-                limit = np.full(y.shape, np.inf)
-            if self._simulated:
-                reference = convolution.forward(one, w, image)
-            else:
-                reference = winograd.forward(one, w, image, direct(), self.oracle)
-            yield y, reference, limit, 1 / len(x)
+            yield *self._results(x[i : i + 1], w, image), 1 / len(x)
+
+    def _whole(self, a: np.ndarray, b: np.ndarray) -> Iterator[Piece]:
+        """All outputs at once."""
+        yield *self._results(a, b, self.problem), 1.0
+
+    def _results(
+        self, a: np.ndarray, b: np.ndarray, problem: Problem
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computed outputs, their oracle and their bounds."""
+        engine = ENGINES[self._algorithm.kind]
+        run = (a, b, problem, self._algorithm, self._arithmetic)
+        if self._tiled and self.direction == "forward":
+            y = winograd.forward(*run, self.programs)
+        else:
+            y = getattr(engine, self.direction)(*run)
+        if self._simulated:
+            reference = getattr(convolution, self.direction)(a, b, problem)
+        else:
+            exact = (a, b, problem, direct(), self.oracle)
+            reference = getattr(winograd, self.direction)(*exact)
+        return y, reference, self._bound(a, b, problem)
 
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """The sample's outputs, some tiles at a time."""
