@@ -1,0 +1,91 @@
+"""Filter gradients in split products watch their results; what is lost is computed again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.gpu.hosted import Guarded, load
+from winolab import conv_backward_filter
+from winolab.device import H100
+from winolab.gpu import launch, oracle
+from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.omega_tensor import plans
+from winolab.gpu.omega_tensor_blocks import VARIANTS
+from winolab.gpu.plan import candidates, plan, three
+from winolab.nouns import Problem, direct, omega
+
+
+def _strides(array, kept: int) -> tuple[int, ...]:
+    first, *spatial, last = (s // array.itemsize for s in array.strides)
+    return (first, *three(tuple(spatial), 0), last)[:kept]
+
+
+def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
+    """Flags of kernels/guard.cuh: lost accuracy, results of 0, numbers that vanish."""
+    problem = Problem.of((3, 8, 12, 20), (24, 3, 3, 20), padding=1)
+    (plan,) = plans(
+        problem, "backward_filter", H100, omega(8, 3, 6), "fp32_split", aligned=True,
+        variant=VARIANTS[2][5],
+    )  # fmt: skip
+    kernels = load(plan.source(), plan.shared())
+    rng = np.random.default_rng(2)
+    dy = Guarded.of(rng.standard_normal(problem.y_shape).astype("float32"))
+    found = {}
+    for small in (1.0, 2.0**-24, 2.0**-60, 0.0):
+        values = rng.standard_normal(problem.x_shape).astype("float32")
+        values[..., 3] *= small
+        x, dw = Guarded.of(values), Guarded(problem.w_shape, "float32")
+        workspace = Guarded((plan.workspace,), "uint8")
+        a, b, out = (launch.View(g.array.ctypes.data, _strides(g.array, k))
+                     for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
+        plan.launch(kernels, a, b, out, workspace.array.ctypes.data, 0)
+        found[small] = workspace.array[:12].view("int32").tolist()
+    assert found == {1.0: [0, 0, 0], 2.0**-24: [1, 0, 0], 2.0**-60: [0, 1, 1], 0.0: [0, 1, 0]}
+
+
+def test_precision_fp32_takes_split_products_with_a_fallback():
+    problem = Problem.of((32, 56, 56, 256), (256, 3, 3, 256), padding=1)
+    chosen = plan(problem, "backward_filter", H100)
+    assert isinstance(chosen, GuardedPlan)
+    assert chosen.split.watched
+    assert chosen.fallback.precision == "fp32"
+    named = candidates(problem, "backward_filter", H100, direct(), "fp32").plans
+    assert not any(isinstance(p, GuardedPlan) for p in named)
+
+
+CASES = {  # factors of x by channel 3, of x and dy; which flags are then set
+    "plain": (1.0, 1.0, 1.0, [0, 0, 0]),
+    "zero channel": (0.0, 1.0, 1.0, [0, 1, 0]),
+    "small channel": (2.0**-20, 1.0, 1.0, [1, 0, 0]),
+    "vanishing channel": (2.0**-60, 1.0, 1.0, [0, 1, 1]),
+    "large": (1.0, 2.0**60, 2.0**50, [0, 0, 0]),
+    "small": (1.0, 2.0**-60, 2.0**-50, [0, 0, 0]),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
+    cp = launch.cupy()
+    factor, of_x, of_dy, flags = CASES[name]
+    problem = Problem.of((8, 28, 28, 192), (128, 3, 3, 192), padding=1)
+    rng = cp.random.default_rng(4)
+    x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
+    x[..., 3] *= cp.float32(factor)
+    x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
+    choice = candidates(problem, "backward_filter", launch.device(0))
+    guarded = next(p for p in choice.plans if isinstance(p, GuardedPlan))
+    kernels = launch.load(guarded.source(), name, guarded.shared(), 0)
+    dw = cp.full(problem.w_shape, cp.nan, "float32")
+    workspace = cp.full(guarded.workspace, 0xFF, "uint8")
+    a, b, out = (launch.View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
+    guarded.launch(kernels, a, b, out, workspace.data.ptr, 0)
+    assert workspace[:12].view("int32").tolist() == flags
+    exact = oracle.fp64("backward_filter", problem, x, dy)
+    for result in (dw, conv_backward_filter(x, dy, problem.w_shape, padding=1)):
+        error = ((result - exact) ** 2).mean(axis=(0, 1, 2)) ** 0.5
+        size = (exact**2).mean(axis=(0, 1, 2)) ** 0.5
+        # 0.30 u sqrt(K) of FP32 in order, K = 6272, and 1.3 times that of lost parts
+        limit = 1.64 * 0.30 * 2.0**-24 * (8 * 28 * 28) ** 0.5
+        assert bool((error <= limit * size).all()), float((error / size).max())
