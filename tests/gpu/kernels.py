@@ -1,0 +1,233 @@
+"""The compile table, kernels.csv: what every kernel that the planner picks takes, per GPU.
+
+``python -m tests.gpu.kernels`` brings it up to date: it plans every case below, compiles what is
+new or changed, and writes registers, spills, stack and shared memory as the assembler reports them.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from winolab.device import datasheet
+from winolab.gpu import nvrtc
+from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.plan import CORRELATIONS, Plan, plan
+from winolab.layers import LAYERS, parse_layer
+from winolab.nouns import parse_algorithm
+
+TABLE = Path(__file__).with_name("kernels.csv")
+COMMAND = "python -m tests.gpu.kernels"
+HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86, sm_89
+PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
+# What the warps of a block ask for in all by setmaxnreg, in the words of the kernels' sources.
+ASKED = {
+    "winolab_gamma": "CONSUMERS * CONSUMER_REGISTERS + PRODUCERS * PRODUCER_REGISTERS",
+    "winolab_omega": "CONSUMERS * CONSUMER_REGISTERS + PRODUCERS * PRODUCER_REGISTERS",
+    "winolab_omega_products": "128 * (GROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS)",
+}
+# Bytes that units still spill, outside their main loops, by what their names contain.
+SPILLS = {
+    "Γ1(1,1) fp32 64x256x8 stages=4+4 rows=4 share=3 split=2": 8,
+    "Γ8(2,7) fp32 128x32x8 stages=3+2 rows=2 share=7 split=4": 56,
+    "Ω8(5,4) fp32 64x64x8 stages=4 vector=0": 584,
+    "fp32_split rows=4 share=3": 40,
+    "fp16 rows=4 share=3": 16,
+    "bf16 rows=4 share=3": 16,
+    "Ω9(3,7) fp32_split": 8,  # of sm_8x
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question to the planner; "" leaves the algorithm to it."""
+
+    device: str
+    direction: str
+    layer: str
+    precision: str
+    algorithm: str = ""
+
+    def plan(self) -> Plan:
+        """What the planner picks. Raises ValueError where it has no kernel."""
+        problem = parse_layer(self.layer).problem
+        algorithm = parse_algorithm(self.algorithm) if self.algorithm else None
+        aligned = problem.in_channels % 4 == 0 and problem.out_channels % 4 == 0
+        device = datasheet(self.device)
+        return plan(problem, self.direction, device, algorithm, self.precision, aligned=aligned)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one kernel takes: a line of the table. ``unit`` says from which source it comes."""
+
+    compiler: str
+    arch: str
+    unit: str
+    kernel: str
+    registers: int
+    spills: int  # bytes stored and loaded
+    stack: int  # bytes
+    shared: int  # bytes of dynamic shared memory
+    source: str  # hash
+    device: str  # with what follows, a case that picks the unit
+    direction: str
+    layer: str
+    precision: str
+    algorithm: str
+
+    @property
+    def case(self) -> Case:
+        """The question whose answer the unit is."""
+        return Case(self.device, self.direction, self.layer, self.precision, self.algorithm)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit that some case picks."""
+
+    case: Case
+    arch: str
+    name: str
+    source: str
+    shared: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def all(cls, case: Case) -> list[Unit]:
+        """What the planner picks; split products come with a fallback. ValueError for nothing."""
+        picked = case.plan()
+        arch = nvrtc.architecture(picked.device.compute_capability)
+        guarded = isinstance(picked, GuardedPlan)
+        return [
+            cls(
+                case,
+                arch,
+                f"{p.kernel} {p.precision} {p.variant}",
+                p.source(),
+                (*p.shared().items(),),
+            )
+            for p in ((picked.split, picked.fallback) if guarded else (picked,))
+        ]
+
+    @classmethod
+    def of(cls, row: Row) -> Unit:
+        """The unit that the row's case picks: of the row's name, where there is one."""
+        units = cls.all(row.case)
+        return next((unit for unit in units if unit.name == row.unit), units[0])
+
+    @property
+    def hash(self) -> str:
+        """Of the source; comments and line ends do not count."""
+        text = " ".join(re.sub(r"//.*", "", self.source).split())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def compile(self, launched: Mapping[str, int] = {}) -> list[Row]:
+        """The unit's rows, from the assembler.
+
+        Raises CompileError, also where warps ask for more registers than ``launched``, registers of
+        a thread by kernel, gives a block: they would wait for ever.
+        """
+        fit = "".join(
+            f'\nstatic_assert({ASKED[name]} <= THREADS * {registers}, "registers of {name}");'
+            for name, registers in launched.items()
+            if "registers_grow<CONSUMER_REGISTERS>" in self.source and name in ASKED
+        )
+        resources = nvrtc.compile_cubin(self.source + fit, self.arch).resources
+        if sorted(resources) != sorted(name for name, _ in self.shared):
+            raise ValueError(f"{self.name}: {sorted(resources)} compiled, {self.shared} planned")
+        return [
+            Row(
+                compiler(), self.arch, self.name, kernel, resources[kernel].registers,
+                resources[kernel].spills, resources[kernel].stack, shared, self.hash,
+                **asdict(self.case),
+            )
+            for kernel, shared in sorted(self.shared)
+        ]  # fmt: skip
+
+
+def allowed(unit: str) -> int:
+    """Bytes that a unit of that name may spill."""
+    return max((size for part, size in SPILLS.items() if part in unit), default=0)
+
+
+def compiler() -> str:
+    """NVRTC's version, on which the assembler's figures depend."""
+    return "NVRTC {}.{}".format(*nvrtc.version())
+
+
+def cases(device: str) -> Iterator[Case]:
+    """The papers' layers: every direction, by the planner's choice and by the papers' kernels."""
+    layers = {str(layer): layer for name in PAPERS for layer in LAYERS[name]}
+    for text, layer in layers.items():
+        for direction in CORRELATIONS:
+            yield Case(device, direction, text, "fp32_ffma")
+            if layer.algorithm:
+                yield Case(device, direction, text, "fp32_ffma", str(layer.algorithm))
+        yield Case(device, "backward_filter", text, "fp32_ffma")
+    for layer in LAYERS["resnet"]:
+        yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
+        for direction in (*CORRELATIONS, "backward_filter"):
+            for precision in ("fp32_split", "fp16", "bf16"):
+                yield Case(device, direction, str(layer), precision)
+
+
+def units(device: str) -> dict[str, Unit]:
+    """The translation units that the cases pick on ``device``, by name."""
+    found = {}
+    for case in cases(device):
+        try:
+            picked = Unit.all(case)
+        except ValueError:  # no kernel of that precision there
+            continue
+        for unit in picked:
+            found.setdefault(unit.name, unit)
+    return found
+
+
+def read() -> list[Row]:
+    """The table."""
+    numbers = ("registers", "spills", "stack", "shared")
+    with TABLE.open(newline="") as file:
+        rows = csv.DictReader(file)
+        return [Row(**row | {n: int(row[n]) for n in numbers}) for row in rows]  # type: ignore
+
+
+def by_unit(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+    """Rows of every architecture and unit, in the table's order."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.arch, row.unit), []).append(row)
+    return found
+
+
+def main() -> None:
+    """Write the table; what has not changed is not compiled again."""
+    known = by_unit(read() if TABLE.exists() else [])
+    picked = [u for device in (HOPPER, *EARLIER) for u in units(device).values()]
+    made: dict[Unit, list[Row]] = {}
+    for unit in picked:
+        rows = known.get((unit.arch, unit.name), [])
+        if rows and (rows[0].source, rows[0].compiler) == (unit.hash, compiler()):
+            made[unit] = [replace(row, **asdict(unit.case)) for row in rows]
+    new = [unit for unit in picked if unit not in made]
+    print(f"{len(new)} of {len(picked)} units to compile")
+    with ProcessPoolExecutor() as pool:
+        made |= dict(zip(new, pool.map(Unit.compile, new), strict=True))
+    rows = sorted(
+        (row for unit in picked for row in made[unit]), key=lambda r: (r.arch, r.unit, r.kernel)
+    )
+    with TABLE.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(Row.__dataclass_fields__), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(asdict, rows))
+    spilled = [f"{row.arch} {row.unit} {row.kernel}: {row.spills} B" for row in rows if row.spills]
+    print("\n".join(spilled) or "no spills")
+
+
+if __name__ == "__main__":
+    main()
