@@ -39,7 +39,7 @@ SPILLS = {
     "fp32_split rows=4 share=3": 40,
     "fp16 rows=4 share=3": 16,
     "bf16 rows=4 share=3": 16,
-    "Ω9(3,7) fp32_split": 8,  # of sm_8x
+    "Ω9(3,7) fp32_split": 32,  # of sm_80; 8 of sm_86 and sm_89
 }
 
 
