@@ -9,6 +9,7 @@ CUDA graph can hold both.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +97,17 @@ class GuardedPlan:
         fallback = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
         self.split.launch(kernels, a, b, out, workspace, index)
         self.fallback.launch(fallback, a, b, out, workspace + FLAGS, index, wanted=workspace)
+
+
+def verify(flags: Sequence[int]) -> None:
+    """Raise ValueError where the flags, the first three integers of the workspace, say so."""
+    lost, zero, tiny = flags
+    if lost or (zero and tiny):
+        raise ValueError(
+            "split products cannot serve these data: within a tensor, magnitudes are too far apart "
+            "for two FP16 parts, or a result is not finite; use on_range='fallback', or precision "
+            "'fp32_ffma'"
+        )
 
 
 def _renamed(text: str) -> str:
