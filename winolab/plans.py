@@ -88,6 +88,10 @@ def backward_filter(
         print(json.dumps(shown[0] if stride == 1 else shown))
     else:
         print("\n\n".join(map(str, plans)))
+        if stride == 1 and points == "best" and not all_kernels:
+            print("\nthe CUDA kernels' own plan:")
+            limit = workspace_limit
+            _kernels("backward_filter", input, filter, padding, device, precision, None, limit)
 
 
 Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
@@ -136,23 +140,25 @@ def _kernels(direction, input, filter, padding, device, precision, algorithm, li
     problem = Case("direct", input, filter, padding).problem
     wanted = None if algorithm is None else parse_algorithm(algorithm)
     how = (problem, direction, datasheet(device), wanted, precision)
-    print(gpu_plan(*how, workspace_limit=limit))
     choice = candidates(*how, workspace_limit=limit)
+    if direction == "backward_filter" and not choice.plans:
+        print("; ".join(choice.reasons))
+        return
+    print(gpu_plan(*how, workspace_limit=limit))
     fastest = {}
     for found in choice.plans:
         fastest.setdefault((found.kernel, found.precision), found)
     print("\nfastest predicted of every kernel")
     for (kernel, unit), found in fastest.items():
-        error = _error(found, problem, direction)
         print(
-            f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace, "
-            f"relative RMS error {error:.1e} on normal data"
+            f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace"
+            + ("" if direction == "backward_filter" else _error(found, problem, direction))
         )
     for reason in choice.reasons:
         print(f"left out: {reason}")
 
 
-def _error(plan: Any, problem: Problem, direction: str) -> float:
+def _error(plan: Any, problem: Problem, direction: str) -> str:
     """Predicted relative RMS error on zero-mean data; wide filters run in pieces of r taps."""
     tile, taps = plan.tile, problem.filter
     algorithm = direct() if tile.alpha == 1 else Algorithm("gamma", (tile,), plan.points)
@@ -161,7 +167,8 @@ def _error(plan: Any, problem: Problem, direction: str) -> float:
     shape = (*taps[:-1], tile.r, channels)
     outputs = [size + 1 for size in taps[:-1]] + [tile.r + 4 * tile.n]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
-    return predict(NORMAL, NORMAL, summed, algorithm, arithmetic(plan.precision)).relative_rms
+    error = predict(NORMAL, NORMAL, summed, algorithm, arithmetic(plan.precision)).relative_rms
+    return f", relative RMS error {error:.1e} on normal data"
 
 
 def _draw(plans: list[Plan], path: Path) -> None:
