@@ -31,6 +31,15 @@ class Device:
         return 64 if self.compute_capability in ((7, 0), (7, 5), (8, 0)) else 128
 
     @property
+    def large_blocks(self) -> bool:
+        """Whether a block has what Hopper's have.
+
+        Bulk copies, clusters, registers that warps hand over, 227 KB of shared memory: compute
+        capability 9.0 and 10.0, but not 8.x and 12.0.
+        """
+        return self.compute_capability >= (9, 0) and self.shared_memory >= 227 << 10
+
+    @property
     def fp32_peak(self) -> float:
         """FP32 FLOP/s without Tensor Cores, an FMA being two."""
         return 2 * self.lanes * self.multiprocessors * self.clock

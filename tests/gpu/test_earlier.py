@@ -11,7 +11,7 @@ from tests.gpu import hosted
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu import gamma, omega
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
-from winolab.gpu.plan import CORRELATIONS, Plan, candidates, plan
+from winolab.gpu.plan import CORRELATIONS, DIRECTIONS, Plan, candidates, plan
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import winograd
 from winolab.ref.arithmetic import arithmetic
@@ -69,6 +69,15 @@ def test_the_a100_s_163_kb_hold_more_stages() -> None:
         plan(problem, "forward", datasheet(name)).variant for name in ("a100", "a5000")
     )
     assert deep.u_stages + deep.v_stages > shallow.u_stages + shallow.v_stages
+
+
+def test_newer_gpus_with_small_blocks_have_the_same_plans() -> None:
+    """Compute capability 12.0 has Hopper's instructions, but 99 KB."""
+    problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
+    blackwell = replace(ADA, compute_capability=(12, 0))
+    for direction in DIRECTIONS:
+        older, newer = (plan(problem, direction, d, None, "fp32_ffma") for d in (ADA, blackwell))
+        assert (newer.source(), newer.predicted) == (older.source(), older.predicted)
 
 
 def test_half_the_lanes_take_longer() -> None:

@@ -82,9 +82,8 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
     ),
 }
 SPLITS = (1, 2, 4, 8)
-HOPPER = (9, 0)  # has what VARIANTS need: bulk copies, clusters, registers that warps hand over
-# Before, all threads have the same 168 registers, 64 of them accumulators, and a block has 99 KB of
-# shared memory (compute capability 8.6 and 8.9) or 163 KB (8.0).
+# Where blocks are not Hopper's, all threads have the same 168 registers, 64 of them accumulators,
+# and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB (8.0).
 EARLIER: dict[int, tuple[Variant, ...]] = {
     alpha: tuple(replace(v, bulk=0, consumer_registers=0, producer_registers=0) for v in shapes)
     for alpha, shapes in {
@@ -109,11 +108,11 @@ def variants(
     Raises ValueError for a variant that the device is too old for.
     """
     height = correlation.filter[1]
-    hopper = device.compute_capability >= HOPPER
-    if variant and not hopper and (variant.bulk or variant.split > 1):
+    large = device.large_blocks
+    if variant and not large and (variant.bulk or variant.split > 1):
         raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
-    splits = SPLITS if hopper else (1,)
-    for shape in (variant,) if variant else (VARIANTS if hopper else EARLIER)[tile.alpha]:
+    splits = SPLITS if large else (1,)
+    for shape in (variant,) if variant else (VARIANTS if large else EARLIER)[tile.alpha]:
         shape = replace(
             shape,
             xvec=shape.cpt if aligned and correlation.channels % shape.cpt == 0 else 1,

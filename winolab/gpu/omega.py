@@ -21,7 +21,6 @@ from winolab.ref.winrs_kernels import TILES
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
 UNITS = 2 * 128 * 48  # bytes of the tables of units
 ARCHITECTURE = (8, 0)  # mbarriers
-HOPPER = (9, 0)  # VARIANTS' warps hand registers over
 # Units after which a sum is transformed and added to what the block has stored, by alpha: where dy's
 # rows are at least r wide, and where they are narrower and units partly empty. Until then each
 # state's sum grows, whose roundings are what errors on U[0, 1] consist of: the MARE of a 5x5
@@ -86,8 +85,9 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
     ),
     16: (Variant(64, 32, 4, 2, 1, 6, 2), Variant(32, 32, 4, 1, 1, 6, 1)),
 }
-# Before compute capability 9.0, all threads have the same 168 registers, at most 64 of them
-# accumulators, and a block has 99 KB of shared memory (8.6 and 8.9) or 163 KB (8.0).
+# Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
+# accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
+# (8.0).
 EARLIER: dict[int, tuple[Variant, ...]] = {
     alpha: tuple(replace(v, consumer_registers=0, producer_registers=0) for v in shapes)
     for alpha, shapes in {
@@ -238,7 +238,7 @@ def plans(
     gradient = Gradient.of(problem)
     points = algorithm.points if algorithm else "best"
     count = algorithm.segments if algorithm else None
-    shapes = VARIANTS if device.compute_capability >= HOPPER else EARLIER
+    shapes = VARIANTS if device.large_blocks else EARLIER
     for tile in tiles(gradient, algorithm, TILES["fp32"], points):
         for shape in (variant,) if variant else shapes[tile.alpha]:
             while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
