@@ -20,7 +20,7 @@ from winolab.ref.accumulate import Accumulation
 from winolab.ref.eft import fma64
 from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
-from winolab.ref.split import Scale
+from winolab.ref.split import HEADROOM, Scale
 
 __all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic"]
 
@@ -174,7 +174,7 @@ PRESETS = {
     "fp16": _preset("fp16", "fp16", "fp32", "tensor_core:8:1:truncate"),
     "fp32_split": replace(
         _preset("fp32", "fp16", "fp32", "tensor_core:16:2:truncate:48"),
-        parts=2, scale=Scale("absmax"),
+        parts=2, scale=Scale("absmax", HEADROOM),
     ),
 }  # fmt: skip
 ACCEPTED = ["exact", "mp:BITS", *PRESETS]

@@ -25,14 +25,17 @@ Array = NDArray[np.float64]
 # rounding of a transform reaches its end.
 CEILING = 15
 LOWEST, HIGHEST = -126, 127  # of an FP32 factor
+# Exponents that a kernel leaves above the largest element of a sample of its input.
+HEADROOM = 2
 
 
 @dataclass(frozen=True)
 class Scale:
     """Powers of two by which both tensors are multiplied before they are transformed.
 
-    rule "absmax": from the tensors' largest magnitudes; "peaks": from their exponents, a and b,
-    which are known; "given": by 2^a and 2^b. Text: "absmax", "peaks:3:-7", "11:18".
+    rule "absmax": from the tensors' largest magnitudes, 2^a and 2^b below what they allow; "peaks":
+    from their exponents, a and b, which are known; "given": by 2^a and 2^b. Text: "absmax",
+    "absmax:2:0", "peaks:3:-7", "11:18".
     """
 
     rule: str
@@ -45,7 +48,7 @@ class Scale:
         if text in ("none", "absmax"):
             return None if text == "none" else cls("absmax")
         rule, fields = "given", text.split(":")
-        if fields[0] == "peaks":
+        if fields[0] in ("peaks", "absmax"):
             rule, *fields = fields
         try:
             a, b = map(int, fields)
@@ -57,15 +60,16 @@ class Scale:
         return cls(rule, a, b)
 
     def __str__(self) -> str:
-        if self.rule == "absmax":
+        if self == Scale("absmax"):
             return "absmax"
-        return f"{'peaks:' if self.rule == 'peaks' else ''}{self.a}:{self.b}"
+        return f"{'' if self.rule == 'given' else f'{self.rule}:'}{self.a}:{self.b}"
 
     def of_data(self, a: NDArray, b: NDArray) -> Scale:
         """With the exponents of these tensors' largest magnitudes where the rule asks for them."""
         if self.rule != "absmax":
             return self
-        return Scale("peaks", *(exponent(peak(x)) for x in (a, b)))
+        spared = zip((a, b), (self.a, self.b), strict=True)
+        return Scale("peaks", *(exponent(peak(x)) + spare for x, spare in spared))
 
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         """The exponents for transforms whose largest absolute row sums are ``gains``."""
