@@ -167,7 +167,8 @@ def _error(plan: Any, problem: Problem, direction: str) -> str:
     shape = (*taps[:-1], tile.r, channels)
     outputs = [size + 1 for size in taps[:-1]] + [tile.r + 4 * tile.n]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
-    error = predict(NORMAL, NORMAL, summed, algorithm, arithmetic(plan.precision)).relative_rms
+    run = arithmetic(getattr(plan, "simulated", plan.precision))
+    error = predict(NORMAL, NORMAL, summed, algorithm, run).relative_rms
     return f", relative RMS error {error:.1e} on normal data"
 
 

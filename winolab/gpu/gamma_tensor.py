@@ -29,6 +29,7 @@ from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
 from winolab.gpu.plan import DTYPES, Correlation
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.ref.split import products
 from winolab.ref.transforms import transforms
 
 THREADS = CONSUMERS + PRODUCERS
@@ -151,6 +152,12 @@ class GammaTensorPlan:
     def header(self) -> int:
         """Bytes of the workspace before the transformed filter: flags, scales, thresholds."""
         return scale.header(self.correlation) if self.parts == 2 else 0
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
+        interval = products(self.parts) * KC * self.variant.share
+        return f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
 
     @property
     def watched(self) -> bool:

@@ -46,6 +46,11 @@ class GuardedPlan:
         return self.split.precision
 
     @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic of the split products."""
+        return self.split.simulated
+
+    @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
         return self.split.kernel
