@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab.device import Device
 from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
@@ -63,6 +64,11 @@ class Mold:
         """Whether the family computes filter gradients."""
         return self.family.startswith("omega")
 
+    @property
+    def device(self) -> Device:
+        """The GPU that kernels are planned for."""
+        return launch.device(0)
+
     @cached_property
     def shape(self) -> tuple[int, tuple[int, int], bool, str, Any]:
         """Filter's height, divisors of the channels, alignment, dtype of the result, variant."""
@@ -97,7 +103,7 @@ class Mold:
         try:
             return list(
                 family.plans(
-                    problem, direction, launch.device(0), parse_algorithm(algorithm),
+                    problem, direction, self.device, parse_algorithm(algorithm),
                     self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
                 )
             )  # fmt: skip

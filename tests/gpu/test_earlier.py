@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.guarded import Mold, run
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu import gamma, omega
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
@@ -196,3 +197,34 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
             assert not bool(cp.isnan(expected).any())
             for _ in range(20):
                 assert bool((run(p) == expected).all())
+
+
+@dataclass(frozen=True)
+class EarlierMold(Mold):
+    """A kernel that was planned for another GPU than the one that runs it."""
+
+    planned_for: str = "rtx4090"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {self.planned_for}"
+
+    @property
+    def device(self) -> Device:
+        return datasheet(self.planned_for)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("gpu", ["a100", "rtx4090"])
+@pytest.mark.parametrize(
+    ("family", "algorithm", "precision"),
+    [
+        *(("gamma", text, "fp32") for text in ALGORITHMS),
+        *(("omega", text, "fp32") for text in GRADIENTS),
+        *(("omega_tensor", "omega:8:3:6", p) for p in ("fp32_split", "fp16")),
+    ],
+)
+def test_random_problems(family, algorithm, precision, gpu) -> None:
+    """Kernels of 8.x between guard zones and against FP64, on any GPU."""
+    mold = EarlierMold(family, algorithm, precision, 0, gpu)
+    for number in range(14):
+        run(mold, number)
