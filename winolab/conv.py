@@ -21,6 +21,7 @@ from winolab.ref.arithmetic import Arithmetic, arithmetic
 Sizes = int | Sequence[int]
 Padding = int | str | Sequence[int | Sequence[int]]
 
+ON_RANGE = ("fallback", "raise")
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
 PRECISION_OF = {
     np.dtype(np.float64): "fp64",
@@ -45,6 +46,7 @@ def conv_forward(
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
+    on_range: str = "fallback",
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
@@ -62,11 +64,15 @@ def conv_forward(
     the kernels' workspace in bytes; ``deterministic`` is met by every kernel and the reference,
     which takes no workspace.
 
+    On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor
+    are too far apart for them, ``on_range`` "fallback" computes again on FFMA units, "raise" waits
+    for the result and raises ValueError.
+
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """
     geometry = (None, stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
     return _run("forward", x, w, out, geometry, wishes)
 
 
@@ -86,13 +92,14 @@ def conv_backward_data(
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
+    on_range: str = "fallback",
 ) -> Any:
     """dx, the gradient of ``conv_forward`` with respect to its input of shape ``input_shape``.
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
     geometry = (tuple(input_shape), stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
     return _run("backward_data", dy, w, out, geometry, wishes)
 
 
@@ -112,6 +119,7 @@ def conv_backward_filter(
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
+    on_range: str = "fallback",
 ) -> Any:
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
@@ -119,7 +127,7 @@ def conv_backward_filter(
     2×2 pieces of dy. Arguments and errors are those of :func:`conv_forward`.
     """
     geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
     return _run("backward_filter", x, dy, out, geometry, wishes)
 
 
@@ -214,6 +222,8 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
     if known:
         return known.run(a, held, out)
     wishes = Wishes(*given)
+    if wishes.on_range not in ON_RANGE:
+        raise ValueError(f"on_range {wishes.on_range!r}; expected one of {', '.join(ON_RANGE)}")
     shape, *rest = geometry
     x_shape = shape if direction == "backward_data" else np.shape(a)
     problem = _problem(x_shape, shape if direction == "backward_filter" else np.shape(b), *rest)

@@ -12,7 +12,9 @@ from tests.gpu import hosted
 from tests.gpu.pretended import Array, Library, host_launch
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
+from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.places import Place
+from winolab.gpu.plan import plan
 from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
@@ -194,6 +196,27 @@ def test_nan_and_infinity_follow_ieee_rules(library) -> None:
 
 def host_result(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return winolab.conv_forward(Array(x), Array(w), **HOW).values
+
+
+def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch) -> None:
+    x, w, y = data()
+    ffma = plan(Problem.of(SHAPE, FILTER, padding=1), "forward", H100, None, "fp32_ffma")
+    monkeypatch.setattr(call, "plan", lambda *_, **__: GuardedPlan(ffma, ffma))
+    flags, read = [0, 0, 1], []
+
+    def integers(address: int, count: int, stream: int) -> list[int]:
+        read.append((address, count, stream))
+        return flags
+
+    monkeypatch.setattr(launch, "integers", integers)
+    asked = {"padding": 1, "on_range": "raise"}
+    assert close(winolab.conv_forward(Array(x), Array(w), **asked), y)
+    assert [(count, stream) for _, count, stream in read] == [(3, 7)]
+    flags[:] = 1, 0, 0
+    with pytest.raises(ValueError, match="magnitudes are too far apart"):
+        winolab.conv_forward(Array(x), Array(w), **asked)
+    with pytest.raises(ValueError, match="on_range 'ignore'; expected one of fallback, raise"):
+        winolab.conv_forward(Array(x), Array(w), padding=1, on_range="ignore")
 
 
 def test_sizes_of_zero_launch_nothing(library) -> None:

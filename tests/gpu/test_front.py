@@ -268,6 +268,23 @@ def test_nan_and_infinity_follow_ieee_rules():
         assert bool((cp.abs(y[2:5, 2:5] - 72) <= 72 * 2.0**-17).all())
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("direction", directions("fp32_split"))
+def test_ranges_too_wide_for_split_products(direction, library):
+    """FFMA's bits by default, an error where asked for; neither where the data are harmless."""
+    (a, b), shape = operands(direction)
+    wide = a * np.float32(2.0) ** np.random.default_rng(0).integers(-60, 60, a.shape)
+    call = getattr(winolab, f"conv_{direction}")
+    how = {"padding": 1, "precision": "fp32_split"}
+    a, wide, b = (device_array(v.astype(np.float32), library) for v in (a, wide, b))
+    quiet = call(a, b, *shape, on_range="raise", **how)
+    assert close(quiet, host(call(a, b, *shape, **how)))
+    expected = oracle(direction, host(wide), host(b), *shape, padding=1)
+    assert close(call(wide, b, *shape, **how), expected)
+    with pytest.raises(ValueError, match="magnitudes are too far apart"):
+        call(wide, b, *shape, on_range="raise", **how)
+
+
 def test_empty_arrays_are_served():
     cp = launch.cupy()
     w = cp.ones((3, 3, 3, 2), "f")

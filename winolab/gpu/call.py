@@ -12,6 +12,7 @@ import numpy as np
 
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
+from winolab.gpu.guard import GuardedPlan, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import ITEMSIZE, Place, is_contiguous, shapes
 from winolab.gpu.plan import PRECISIONS, Plan, plan
@@ -36,6 +37,7 @@ class Wishes(NamedTuple):
     precision: Any = None
     out_dtype: Any = None
     workspace_limit: int | None = None
+    on_range: str = "fallback"
     variant: Any = None
 
 
@@ -68,6 +70,7 @@ class Call:
     out_dtype: str
     workspace: int
     recording: Recording | None  # None: there is nothing to sum
+    verified: bool = False  # whether the call waits for what the kernels say of the data's range
 
     def run(self, a: Any, b: Any, out: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed."""
@@ -92,6 +95,8 @@ class Call:
                 library.address(target),
                 address,
             )
+            if self.verified:
+                verify(launch.integers(address, 3, library.stream(index)))
             del memory  # its allocator hands it out again in the order of the stream
         else:
             target[...] = 0
@@ -174,7 +179,9 @@ def prepare_call(
     if detour:
         place_out = fresh
 
-    recording, workspace = None, 0
+    recording, workspace, verified = None, 0, False
+    if wishes.on_range == "raise" and isinstance(chosen, GuardedPlan):
+        chosen, verified = chosen.split, not empty
     if chosen and not empty:
         filters = [name in ("w", "dw") for name in names]
         view_a = place_a.view(address_of(A), filter=filters[0])
@@ -203,6 +210,7 @@ def prepare_call(
         wanted,
         workspace,
         recording,
+        verified,
     )
 
 

@@ -142,6 +142,16 @@ def make_current(index: int) -> None:
         _thread.ready |= {index}
 
 
+def integers(address: int, count: int, stream: int) -> list[int]:
+    """32-bit integers in device memory, once the stream's work is done."""
+    runtime, found = cupy().cuda.runtime, (ctypes.c_int32 * count)()
+    runtime.memcpyAsync(
+        ctypes.addressof(found), address, 4 * count, runtime.memcpyDeviceToHost, stream
+    )
+    runtime.streamSynchronize(stream)
+    return list(found)
+
+
 @cache
 def device(index: int) -> Device:
     """The GPU of that index."""
