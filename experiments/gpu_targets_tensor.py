@@ -217,6 +217,19 @@ def _gradient_errors(part: Part, pick: Cases) -> Iterator[Cell]:
             yield part.most(what, "number", 0, count, f"{len(found)} results")
 
 
+def wide(every: Sequence[Measured]) -> list[str]:
+    """A sentence on 8 and 9 taps, where cuDNN's FFT leads."""
+    mine = [c for c in every if (c.direction, c.group) == (FORWARD, "fp32") and c.layer.taps > 7]
+    found = {
+        "winolab picks": [row["tflops"] for c in mine if (row := c.ours)],
+        "split products": [row["tflops"] for c in mine if (row := c.split)],
+        "Γ16 on FFMA": [row["tflops"] for c in mine if (row := c.ffma)],
+        "cuDNN's FFT tiling": [row["tflops"] for c in mine if (row := c.cudnn("FFT_TILING"))],
+    }
+    ranges = [f"{name} {min(v):.0f} to {max(v):.0f}" for name, v in found.items() if v]
+    return [f"8 and 9 taps, FP32, TFLOPS over the shapes: {', '.join(ranges)}."] if mine else []
+
+
 def slower(every: Sequence[Measured]) -> list[tuple[Measured, Row, float]]:
     """Layers of the sample where a library's filter gradient is faster than ours, with our row and
     ours over theirs; the furthest behind first."""

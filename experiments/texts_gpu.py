@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments import gpu_frontier
 from experiments.gpu_rows import Row, cases, stored
-from experiments.gpu_targets_tensor import behind
+from experiments.gpu_targets_tensor import behind, wide
 from experiments.tables import Cell
 from experiments.texts import Text
 
@@ -51,7 +51,14 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
     absent = [f"{c.where}, {c.column}" for c in missed if math.isnan(c.ours)]
     told += [f"Not measured: {'; '.join(absent)}."] if absent else []
     rows = stored()
-    return [*told, *gpu_frontier.told(rows), *behind(cases(rows), stored("counters")), machine()]
+    every = cases(rows)
+    return [
+        *told,
+        *wide(every),
+        *gpu_frontier.told(rows),
+        *behind(every, stored("counters")),
+        machine(),
+    ]
 
 
 TEXTS = {
