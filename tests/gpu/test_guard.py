@@ -13,7 +13,7 @@ from winolab import conv_backward_data, conv_forward
 from winolab.device import H100
 from winolab.gpu import gamma, gamma_tensor, launch, nvrtc, omega, omega_tensor
 from winolab.gpu.guard import FLAGS, GuardedPlan, verify
-from winolab.nouns import Problem, direct
+from winolab.nouns import Problem, direct, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
 
@@ -68,6 +68,31 @@ def test_no_accuracy_is_lost(name: str, direction: str) -> None:
     for axis in (0, -1):
         own, of_order = (_errors(v, exact, axis) for v in (got, in_order))
         assert (own <= np.maximum(2 * of_order, FLOOR * _errors(exact, 0, axis))).all()
+
+
+@pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:8:2:7", "gamma:4:2:3"])
+def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
+    """An image ever smaller than the other: as long as no flag is set, its error stays."""
+    algorithm = parse_algorithm(text)
+    r = algorithm.tiles[0].r
+    problem = Problem.of((2, 2, 9, 64), (16, 1, r, 64), padding=(0, r // 2))
+    plan = min(
+        gamma_tensor.plans(problem, "forward", H100, algorithm, "fp32_split", aligned=True),
+        key=lambda plan: plan.predicted,
+    )
+    kernels = hosted.loaded(plan)
+    whole, flagged = None, []
+    for binades in range(0, 21, 4):
+        a, b = made("normal", problem.x_shape, problem.w_shape)
+        a[1] *= 2.0**-binades
+        flags = np.empty(12, "uint8")
+        got = hosted.execute(plan, a, b, kernels=kernels, left=flags)[1]
+        error = _errors(got, convolution.forward(a, b, problem)[1], 0).max() * 2.0**binades
+        whole = error if whole is None else whole
+        flagged.append(bool(flags.view("int32")[0]))
+        assert flagged[-1] or error <= 1.5 * whole
+    assert not any(flagged[:2])
+    assert flagged[-1]
 
 
 # What split products of filter gradients, whose scales are those of blocks, cannot serve.
