@@ -199,6 +199,13 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
                 assert bool((run(p) == expected).all())
 
 
+RANDOM = [
+    *(("gamma", text, "fp32") for text in ALGORITHMS),
+    *(("omega", text, "fp32") for text in GRADIENTS),
+    *(("omega_tensor", "omega:8:3:6", precision) for precision in ("fp32_split", "fp16")),
+]
+
+
 @dataclass(frozen=True)
 class EarlierMold(Mold):
     """A kernel that was planned for another GPU than the one that runs it."""
@@ -215,14 +222,7 @@ class EarlierMold(Mold):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("gpu", ["a100", "rtx4090"])
-@pytest.mark.parametrize(
-    ("family", "algorithm", "precision"),
-    [
-        *(("gamma", text, "fp32") for text in ALGORITHMS),
-        *(("omega", text, "fp32") for text in GRADIENTS),
-        *(("omega_tensor", "omega:8:3:6", p) for p in ("fp32_split", "fp16")),
-    ],
-)
+@pytest.mark.parametrize(("family", "algorithm", "precision"), RANDOM)
 def test_random_problems(family, algorithm, precision, gpu) -> None:
     """Kernels of 8.x between guard zones and against FP64, on any GPU."""
     mold = EarlierMold(family, algorithm, precision, 0, gpu)
