@@ -161,13 +161,16 @@ def _kind(contender: Contender) -> tuple:
 
 
 def _errors(direction, problem, arrays: Arrays, contenders, calls) -> dict[str, Row]:
-    """Both errors of everybody, on as many images as SAMPLE allows (a filter's gradient: all)."""
+    """Both errors of everybody, on images of SAMPLE FLOP spread over the batch, its last one too (a
+    filter's gradient: on all of it). A result that is not finite anywhere has the error "nan"."""
+    cp = launch.cupy()
     found: dict[str, Row] = {c.name: {} for c in contenders}
     if not contenders:
         return found
     gradient = direction == "backward_filter"
-    least = min(problem.batch, int(SAMPLE * problem.batch / max(1, 2 * problem.macs)))
-    few = replace(problem, batch=problem.batch if gradient else max(1, least))
+    count = max(1, min(problem.batch, int(SAMPLE * problem.batch / max(1, 2 * problem.macs))))
+    images = sorted({i * problem.batch // count for i in range(count)} | {problem.batch - 1})
+    few = replace(problem, batch=problem.batch if gradient else len(images))
     for metric, measure, low, high in (
         ("mare_u01", oracle.mean_relative, 0, 1)
         if gradient
@@ -176,12 +179,14 @@ def _errors(direction, problem, arrays: Arrays, contenders, calls) -> dict[str, 
     ):
         arrays.fill(low, high, scale=_scale(arrays.group, gradient))
         first, second = (arrays.values(a) for a in arrays.operands["NHWC"])
-        exact = oracle.fp64(direction, few, first[: few.batch], second)
+        exact = oracle.fp64(direction, few, first if gradient else first[images], second)
         for c in contenders:
             arrays.poison()
             returned = calls[c.name]()
             result = arrays.result(c.order) if returned is None else _numbers(returned)
-            error = measure(result[: len(exact)], exact)
+            error = math.nan
+            if bool(cp.isfinite(result).all()):
+                error = measure(result if gradient else result[images], exact)
             found[c.name][metric] = error if math.isfinite(error) else str(error)
     return found
 
