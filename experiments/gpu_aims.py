@@ -133,6 +133,8 @@ class Part:
     def _extreme(self, what, column, aim, values, pick, beyond, told) -> Cell:
         if not values:
             return told(what, column, aim, math.nan)
+        if absent := [name for name, value in values.items() if math.isnan(value)]:
+            return self.told(what, column, aim, math.inf, False, f"not a number: {absent[0]}")
         name = pick(values, key=lambda key: values[key])
         missed = sum(beyond(value) for value in values.values())
         return told(what, column, aim, values[name], f"{name}; {missed} of {len(values)} beyond")

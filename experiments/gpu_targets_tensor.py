@@ -93,7 +93,8 @@ def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
             part = Part(name, SPEED)
             shares = quotients(mine, "relative_rms_u11", of, gemm)
             yield part.largest(f"relative RMS over cuDNN's FP32 GEMM, {direction}", 1.0, shares)
-            found = {c.name: row["mare_u12"] for c in mine if (row := of(c)) and "mare_u12" in row}
+            found = {c.name: float(row["mare_u12"]) for c in mine
+                     if (row := of(c)) and "mare_u12" in row}  # fmt: skip
             yield part.largest(f"MARE on U[1, 2], {direction}", 6e-7, found)
     part = Part("Split", "python -m experiments.gpu_errors")
     for data, words in (("relu", "after ReLU"), ("wide", "of wide exponents")):
