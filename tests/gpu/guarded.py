@@ -273,7 +273,7 @@ def run(mold: Mold, number: int) -> float:
 
     exact = oracle.fp64(plan.direction, p, a.values, b.values)
     error = abs(result - exact)
-    proven, deviation = limits(plan, mold.precision, [float(abs(z.values).max()) for z in (a, b)])
+    proven, deviation = limits(plan, mold.precision)
     rounding = UNIT[wanted] * (abs(exact) + proven)
     check((error <= proven + rounding).all(), f"{float(error.max()):.2e} > {proven:.2e}, proven")
     check(
@@ -285,47 +285,42 @@ def run(mold: Mold, number: int) -> float:
     return float((error / (proven + rounding)).max())
 
 
-def limits(plan: Any, precision: str, peaks: Sequence[float]) -> tuple[float, float]:
+def limits(plan: Any, precision: str) -> tuple[float, float]:
     """A proven bound of every output's error (winolab.ref.bounds) and its predicted deviation.
 
-    Whatever the order of the sums: of K products, each is rounded K times at most. The magnitude
-    M = P_AT Σ (P_G |w|) ∘ (P_BT |x|) is bounded by the largest of the elements, ``peaks``.
+    Of data in [-1, 1), whatever the order of the sums: of K products, each is rounded K times at
+    most. The magnitude is M = P_AT Σ (P_G |w|) ∘ (P_BT |x|).
     """
     p, tile = plan.problem, plan.tile
     if plan.direction == "backward_filter":
         depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // tile.r) + 1)
     else:
         c = Correlation.of(p, plan.direction)
-        depth = math.prod(c.filter) // tile.r * c.channels
+        depth = math.prod(c.filter[:2]) * -(-c.filter[2] // tile.r) * c.channels
     depth = 1 << max(0, depth - 1).bit_length()
-    growth, size, floor, relative = _theory(tile, plan.points, precision, depth, *peaks)
-    return math.expm1(growth) * size + math.exp(growth) * floor, relative * math.sqrt(
-        depth * tile.r / 9
+    return _limits(
+        tile, plan.points, getattr(plan, "simulated", RUNS.get(precision, precision)), depth
     )
 
 
 @lru_cache(maxsize=4096)
-def _theory(
-    tile: Tile, points: str, precision: str, depth: int, *peaks: float
-) -> tuple[float, float, float, float]:
-    """Growth, size and floor of the bound, and the predicted relative error, for ``depth`` pieces.
-
-    A sum of that many products in any order is no worse than in order.
-    """
+def _limits(tile: Tile, points: str, run: str, depth: int) -> tuple[float, float]:
+    """``limits`` of sums of ``depth`` pieces in the arithmetic ``run``."""
     algorithm = Algorithm("gamma", (tile,), points) if tile.alpha > 1 else Algorithm("direct")
-    run = arithmetic(RUNS.get(precision, precision)).of_data(*(np.array([peak]) for peak in peaks))
+    simulated = arithmetic(run).of_data(np.ones(1), np.ones(1))
     programs = programs_of(algorithm)(tile)
     g, bt = ([float(sum(row)) for row in m.path_weights()[0]] for m in (programs.G, programs.BT))
     weights = programs.AT.path_weights()[0]
     states = [sum(float(w) * u * v for w, u, v in zip(row, g, bt, strict=True)) for row in weights]
-    size = depth * peaks[0] * peaks[1] * max(states)
-    cost = Cost.of((tile,), depth, algorithm, run, None)
-    scale = run.exponents(gains([programs]))
-    x, w = (math.ldexp(max(v) * k, e) for v, k, e in zip((bt, g), peaks, scale, strict=True))
+    cost = Cost.of((tile,), depth, algorithm, simulated, None)
+    scale = simulated.exponents(gains([programs]))
+    x, w = (math.ldexp(max(v), e) for v, e in zip((bt, g), scale, strict=True))
     floor = math.ldexp(cost.underflow((x, w), stored=True), -sum(scale))
+    proven = math.expm1(cost.growth) * depth * max(states) + math.exp(cost.growth) * floor
     layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
-    relative = predict(UNIFORM, UNIFORM, layer, algorithm, run).relative_rms
-    return cost.growth, size, floor, relative + FORMATS["fp32"].unit_roundoff
+    relative = predict(UNIFORM, UNIFORM, layer, algorithm, simulated).relative_rms
+    relative += FORMATS["fp32"].unit_roundoff  # of the result, or of the last sum of parts
+    return proven, relative * math.sqrt(depth * tile.r / 9)
 
 
 if __name__ == "__main__":
