@@ -15,14 +15,15 @@ from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import PARAMS, Gradient, Segments, Timing, choose, reduce, tiles
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.program import Program, program
 from winolab.ref.transforms import transforms
 from winolab.ref.winrs_kernels import TILES
 
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
 UNITS = 2 * 128 * 48  # bytes of the tables of units
 ARCHITECTURE = (8, 0)  # mbarriers
-# Units after which a sum is transformed and added to what the block has stored, by alpha: where dy's
-# rows are at least r wide, and where they are narrower and units partly empty. Until then each
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where
+# dy's rows are at least r wide, and where they are narrower and units partly empty. Till then each
 # state's sum grows, whose roundings are what errors on U[0, 1] consist of: the MARE of a 5x5
 # gradient of 7 columns by F(5,12) is 1.2e-5 with 2048 units, 1.8e-6 with 128, 8e-7 with 48;
 # elsewhere at most 5e-7 with 256 (simulated). Storing takes as long as 20 to 30 units.
@@ -42,6 +43,7 @@ class Variant:
     co: int  # output channels that a producer thread transforms at once
     stages: int
     passes: int  # over the staging memory of the epilogue
+    parts: int = 1  # blocks of a cluster, each of which holds its part of the states
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded ci and co at once
     dwvec: int = 2  # floats of a store of dw
@@ -54,16 +56,16 @@ class Variant:
 
     def lane(self, alpha: int) -> tuple[int, int]:
         """Input × output channels of a consumer lane, in each of its warp's states."""
-        return self.bi // 8, self.bo * min(alpha, 8) // 32
+        return self.bi // 8, self.bo * min(alpha // self.parts, 8) // 32
 
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's struct Shared."""
         stage = self.kc * (self.bi + self.bo)
         staged = self.stages * stage + self.bo * self.bi // self.passes
-        return 4 * alpha * staged + UNITS + 16 * self.stages
+        return 4 * (alpha // self.parts) * staged + UNITS + 16 * (self.stages + 1)
 
     def __str__(self) -> str:
-        names = ("wrap", "vector", "dwvec")
+        names = ("parts", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)
@@ -83,7 +85,11 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(32, 64, 8, 2, 4, 4, 1),
         Variant(32, 32, 8, 2, 2, 6, 1),
     ),
-    16: (Variant(64, 32, 4, 2, 1, 6, 2), Variant(32, 32, 4, 1, 1, 6, 1)),
+    16: (
+        Variant(64, 64, 4, 2, 2, 8, 2, parts=2),
+        Variant(64, 32, 4, 2, 1, 6, 2),
+        Variant(32, 32, 4, 1, 1, 6, 1),
+    ),
 }
 # Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
 # accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
@@ -197,19 +203,48 @@ class OmegaPlan:
             reduce(kernels["winolab_reduce"], g, out, workspace, self.segments - 1, wanted)
 
 
+def instructions(tile: Tile) -> tuple[int, int]:
+    """Those of G and of BT, to within one: planning builds no program."""
+    alpha = tile.alpha
+    if alpha == 1:
+        return 0, 0
+    return (alpha // 2 - 1) * (tile.r + 1) + alpha // 16, {4: 4, 8: 24, 16: 112}[alpha]
+
+
+@lru_cache(maxsize=256)
+def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
+    """The transforms of F(n, r) by their names in the kernels, one of each kind for every part.
+
+    Where states are parted, those of 0 and infinity come first, so that pairs of points ±p, which
+    share half of their work, lie in one part.
+    """
+    found = transforms(tile.n, tile.r, points)
+    if parts == 1:
+        made = found.programs
+        return {
+            "transform_filter": made.G,
+            "transform_input": made.BT,
+            "transform_output": made.AT,
+        }
+    order = [0, tile.alpha - 1, *range(1, tile.alpha - 1)]
+    held = tile.alpha // parts
+    result = {"transform_output": program(tuple(tuple(r[s] for s in order) for r in found.AT))}
+    for part in range(parts):
+        states = order[part * held : (part + 1) * held]
+        for name, matrix in (("filter", found.G), ("input", found.BT)):
+            suffix = f"_{part}" if part else ""
+            result[f"transform_{name}{suffix}"] = program(tuple(matrix[s] for s in states))
+    return result
+
+
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, variant: Variant) -> str:
     """The translation unit of one variant of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
-    programs = transforms(tile.n, tile.r, points).programs
     sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1}
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {variant}",
         {**sizes, **variant.constants()},
-        {
-            "transform_filter": programs.G,
-            "transform_input": programs.BT,
-            "transform_output": programs.AT,
-        },
+        programs(tile, points, variant.parts),
         ("guard", "pipeline", "fp32", "units", "omega", "reduce"),
     )
 
@@ -239,7 +274,7 @@ def plans(
     points = algorithm.points if algorithm else "best"
     count = algorithm.segments if algorithm else None
     shapes = VARIANTS if device.large_blocks else EARLIER
-    for tile in tiles(gradient, algorithm, TILES["fp32"], points):
+    for tile in tiles(gradient, algorithm, TILES["fp32"]):
         for shape in (variant,) if variant else shapes[tile.alpha]:
             while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
                 shape = replace(shape, stages=shape.stages - 1)
@@ -280,14 +315,15 @@ def _plan(
     blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
     lane_i, lane_o = v.lane(tile.alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o)
-    cycles = tile.alpha * v.bi * v.bo * (1 / device.lanes + overhead / 128)
-    programs = transforms(tile.n, tile.r, points).programs
-    instructions = [p.counts.instructions + 2 * tile.alpha for p in (programs.G, programs.BT)]
-    cycles += TRANSFORM_SLOTS * (v.bo * instructions[0] + v.bi * instructions[1]) / 128
+    held = tile.alpha // v.parts
+    cycles = held * v.bi * v.bo * (1 / device.lanes + overhead / 128)
+    filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
+    slots = device.multiprocessors // v.parts
+    cycles += TRANSFORM_SLOTS * (v.bo * filter_ + v.bi * input_) / 128
     fold = FOLDS[tile.alpha][g.output[2] < tile.r]
     timing = Timing(
         blocks,
-        device.multiprocessors,
+        slots,
         cycles / device.clock,
         ITEM_CYCLES / device.clock,
         v.kc,
@@ -304,7 +340,7 @@ def _plan(
         pitch,
         segments.count,
         blocks,
-        min(device.multiprocessors, blocks * segments.count),
+        v.parts * min(slots, blocks * segments.count),
         fold,
         segments.workspace,
         segments.seconds,

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, View
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.im2col import DIRECT
 
 LAUNCH_SECONDS = 4e-6  # of each kernel
 BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
 # As many segments as bring the predicted time within this of the least: each costs workspace.
 ENOUGH = 1.02
-WORKSPACE_OF_DATA = 1.67  # the largest workspace of WinRS's Table 2, in multiples of the data
+WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
 WAVES = 24  # of blocks, up to which segments are counted to fill them
+ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits, at any named points
 POSITIONS = 1 << 31  # the kernels count them in 32 bits
 
 PARAMS = Layout(
@@ -193,24 +193,18 @@ def _counts(units: int, timing: Timing) -> list[int]:
 
 
 def tiles(
-    gradient: Gradient,
-    algorithm: Algorithm | None,
-    kernels: Iterable[Tile],
-    points: str,
-    *,
-    masked: bool = True,
+    gradient: Gradient, algorithm: Algorithm | None, kernels: Iterable[Tile]
 ) -> Iterator[Tile]:
     """The kernels' tiles that may run: the algorithm's own, or the admissible ones.
 
-    With ``masked``, a filter width that is no multiple of n runs in wider tiles whose last taps are
-    not written; else, and where the algorithm names the tile, n divides the width. Raises
-    ValueError for algorithms that are not filter gradients of these kernels.
+    A filter width that is no multiple of n runs in wider tiles whose last taps are not written; but
+    where the algorithm names the tile, n divides the width. Raises ValueError for algorithms that
+    are not filter gradients of these kernels.
     """
     width = gradient.filter[2]
     if algorithm is None or algorithm.kind == "winrs":
         for tile in kernels:
-            fits = width % tile.n == 0 or (masked and width > 1)
-            if fits and (tile == DIRECT or error_ratio(tile, points) <= ADMISSIBLE):
+            if tile.alpha <= ADMITTED and (width > 1 or tile == DIRECT):
                 yield tile
         return
     if algorithm.kind == "direct":

@@ -6,17 +6,20 @@
 // Producer warps load the columns, apply BT and G and write U and V to shared memory; consumer
 // warps run outer products out of it, each one part of the states, and apply AT at the end. Blocks
 // are persistent: producers run ahead into the next item while consumers finish the last.
+//
+// With PARTS = 2 a cluster of two blocks does the work of one: each transforms and multiplies half
+// of the states, so that a block has room for twice the channels, and applies AT to half of the
+// results, reading the other's states.
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
 constexpr int WARPS = CONSUMERS / 32;
-constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;   // states of a warp
-constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;  // warps of a state
+constexpr int HELD = ALPHA / PARTS;                        // states of a block
+constexpr int STATES = HELD > WARPS ? HELD / WARPS : 1;    // states of a warp
+constexpr int SHARERS = HELD < WARPS ? WARPS / HELD : 1;   // warps of a state
 constexpr int TI = BI / 8, TO = BO / SHARERS / 4;           // input × output channels of a lane
-constexpr int INNER = TI > TO ? TI : TO;
+constexpr int RUN = TI < 8 ? TI : 8;                       // input channels of a row of FFMAs
 constexpr int LANES_I = BI / CI, LANES_O = BO / CO;         // producer threads of a unit
 constexpr int GROUPS_I = KC * LANES_I / PRODUCERS, GROUPS_O = KC * LANES_O / PRODUCERS;
-// Scalar loads have one way: two take more registers than there are.
-constexpr bool MASKLESS = VECTOR || ALPHA == 16;
 constexpr int TABLE = PRODUCERS / KC;  // steps whose units are described at once
 constexpr int ROW = BI / PASSES;       // input channels staged in a pass
 static_assert(KC * LANES_I % PRODUCERS == 0 && KC * LANES_O % PRODUCERS == 0, "producer shape");
@@ -24,11 +27,11 @@ static_assert(PRODUCERS % LANES_I == 0 && PRODUCERS % LANES_O == 0, "producer sh
 static_assert(TI % (4 * PASSES) == 0 && TO % 4 == 0, "tile shape");
 
 struct Shared {
-  float u[STAGES][ALPHA * KC * BI];  // [state][unit][input channel]
-  float v[STAGES][ALPHA * KC * BO];  // [state][unit][output channel]
-  float out[ALPHA * BO * ROW];       // [state][output channel][input channel, permuted]
+  float u[STAGES][HELD * KC * BI];  // [state][unit][input channel]
+  float v[STAGES][HELD * KC * BO];  // [state][unit][output channel]
+  float out[HELD * BO * ROW];       // [state][output channel][input channel, permuted]
   Unit units[2 * PRODUCERS];
-  unsigned long long full[STAGES], empty[STAGES];
+  unsigned long long full[STAGES], empty[STAGES], met;
 };
 
 struct Pipe {
@@ -87,46 +90,56 @@ template <int COLUMNS, int C>
 __device__ __forceinline__ void load_tile(float (&d)[COLUMNS][C], const float* from, int pixel,
                                           int jump, unsigned mask, int left, int channels) {
   const bool whole = mask == (1u << COLUMNS) - 1 && (!WRAP || COLUMNS <= left) && channels >= C;
-  if (MASKLESS && __all_sync(~0u, whole)) {
+  if (__all_sync(~0u, whole)) {
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) load<C>(d[i], from + i * pixel);
     return;
   }
 #pragma unroll
-  for (int i = 0; i < COLUMNS; ++i)
-    load_some<C>(d[i], from + (i * pixel + (WRAP && i >= left ? jump : 0)),
-                 mask >> i & 1 ? channels : 0);
+  for (int i = 0; i < COLUMNS; ++i) {
+    load_some<C>(d[i], from, mask >> i & 1 ? channels : 0);
+    from += pixel + (WRAP && i + 1 == left ? jump : 0);
+  }
 }
 
-template <bool X, int COLUMNS, int C>
+template <int PART, bool X, int COLUMNS>
+__device__ __forceinline__ void transform(const float (&column)[COLUMNS], float (&state)[HELD]) {
+  if constexpr (X && PART == 0)
+    transform_input(column, state);
+  else if constexpr (X)
+    transform_input_1(column, state);
+  else if constexpr (PART == 0)
+    transform_filter(column, state);
+  else
+    transform_filter_1(column, state);
+}
+
+template <int PART, bool X, int COLUMNS, int C>
 __device__ __forceinline__ void store_tile(float* to, const float (&d)[COLUMNS][C]) {
-  float states[ALPHA][C];
+  float states[HELD][C];
 #pragma unroll
   for (int c = 0; c < C; ++c) {
-    float column[COLUMNS], state[ALPHA];
+    float column[COLUMNS], state[HELD];
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) column[i] = d[i][c];
-    if constexpr (X)
-      transform_input(column, state);
-    else
-      transform_filter(column, state);
+    transform<PART, X>(column, state);
 #pragma unroll
-    for (int s = 0; s < ALPHA; ++s) states[s][c] = state[s];
+    for (int s = 0; s < HELD; ++s) states[s][c] = state[s];
   }
 #pragma unroll
-  for (int s = 0; s < ALPHA; ++s) store<C>(to + s * KC * (X ? BI : BO), states[s]);
+  for (int s = 0; s < HELD; ++s) store<C>(to + s * KC * (X ? BI : BO), states[s]);
 }
 
 // Loads of the next step are in flight while this one's columns are transformed.
+template <int PART>
 __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int in = thread % LANES_I * CI, out = thread % LANES_O * CO;
   const int unit_i = thread / LANES_I, unit_o = thread / LANES_O;
   constexpr int APART_I = PRODUCERS / LANES_I, APART_O = PRODUCERS / LANES_O;
-  const int x_pixel = p.x_pixel, dy_pixel = p.dy_pixel;
   int table = 0;
   Pipe pipe;
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  for (int index = blockIdx.x / PARTS; index < p.items; index += gridDim.x / PARTS) {
     const Item item(p, index);
     const Map map(p, item);
     const int channels = p.channels - item.in - in, outs = p.out_channels - item.out - out;
@@ -141,11 +154,11 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
     };
     const auto load_dy = [&](int g, int step) {
       const Unit& u = shared.units[table + step % TABLE * KC + unit_o + g * APART_O];
-      load_tile(dy[g], u.dy + out, dy_pixel, u.dy_jump, u.dy_mask, u.left, outs);
+      load_tile(dy[g], u.dy + out, u.dy_pixel, u.dy_jump, u.dy_mask, u.left, outs);
     };
     const auto load_x = [&](int g, int step) {
       const Unit& u = shared.units[table + step % TABLE * KC + unit_i + g * APART_I];
-      load_tile(x[g], u.x + in, x_pixel, u.x_jump, u.x_mask, u.left, channels);
+      load_tile(x[g], u.x + in, u.x_pixel, u.x_jump, u.x_mask, u.left, channels);
     };
     describe(0);
 #pragma unroll
@@ -159,17 +172,14 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
       float* v = shared.v[pipe.stage] + out;
 #pragma unroll
       for (int g = 0; g < GROUPS_O; ++g) {
-        store_tile<false>(v + (unit_o + g * APART_O) * BO, dy[g]);
+        store_tile<PART, false>(v + (unit_o + g * APART_O) * BO, dy[g]);
         load_dy(g, step);
       }
       float* u = shared.u[pipe.stage] + in;
 #pragma unroll
       for (int g = 0; g < GROUPS_I; ++g) {
-        store_tile<true>(u + (unit_i + g * APART_I) * BI, x[g]);
-        if (g == GROUPS_I - 1) {
-          __syncwarp();
-          if (thread % 32 == 0) barrier_arrive(&shared.full[pipe.stage]);
-        }
+        store_tile<PART, true>(u + (unit_i + g * APART_I) * BI, x[g]);
+        if (g == GROUPS_I - 1) barrier_arrive(&shared.full[pipe.stage]);
         load_x(g, step);
       }
       pipe.advance();
@@ -177,11 +187,25 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
   }
 }
 
+// All consumers of a cluster.
+__device__ __forceinline__ void meet(Shared& shared, unsigned& phase) {
+  if constexpr (PARTS == 1) {
+    consumers_sync<CONSUMERS>();
+  } else {
+    __syncwarp();
+    if (threadIdx.x % 32 < PARTS)
+      barrier_release_cluster(cluster_pointer(&shared.met, threadIdx.x % 32));
+    barrier_acquire_cluster(&shared.met, phase);
+    phase ^= 1;
+  }
+}
+
 // The output transform: staged by output channel, so that a warp stores rows of input channels.
 // Accumulators are staged one float at a time and rotated, for the reasons in gamma.cuh.
 __device__ __forceinline__ void finish(const OmegaParams& p, Shared& shared,
                                        const float (&acc)[STATES][TO][TI], const Item& item,
-                                       int state0, int out0, bool add) {
+                                       int state0, int out0, bool add, unsigned& phase) {
+  const int rank = PARTS > 1 ? cluster_rank() : 0;
   const int li = threadIdx.x % 8, lo = threadIdx.x / 8 % 4;
   const bool first = item.segment == 0;
   const int row_size = p.taps_width * p.channels, outer = p.taps_depth * p.taps_height;
@@ -197,7 +221,7 @@ __device__ __forceinline__ void finish(const OmegaParams& p, Shared& shared,
   const int ins = p.channels - item.in, outs = p.out_channels - item.out;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
-    consumers_sync<CONSUMERS>();
+    meet(shared, phase);
 #pragma unroll
     for (int s = 0; s < STATES; ++s)
 #pragma unroll
@@ -208,19 +232,24 @@ __device__ __forceinline__ void finish(const OmegaParams& p, Shared& shared,
         for (int i = 0; i < TI / PASSES; ++i)
           row[i / 4 * 32 + ((i + lo) % 4) * 8] = acc[s][j][pass * (TI / PASSES) + i];
       }
-    consumers_sync<CONSUMERS>();
+    meet(shared, phase);
 #pragma unroll 1
-    for (int e = threadIdx.x; e < BO * ROW / 2; e += CONSUMERS) {
+    for (int e = rank * CONSUMERS + threadIdx.x; e < BO * ROW / 2; e += CONSUMERS * PARTS) {
       const int pair = e % (ROW / 2), out = e / (ROW / 2);
       const int half = pair / 8 % 2 * 2;  // of the four floats that a lane staged
       const int in = pass * ROW + pair / 16 * 32 + pair % 8 * 4 + half;
-      const float* staged = shared.out + out * ROW + pair / 16 * 32 + pair % 8;
+      const float* staged[PARTS];  // of each block
+#pragma unroll
+      for (int b = 0; b < PARTS; ++b) {
+        staged[b] = shared.out + out * ROW + pair / 16 * 32 + pair % 8;
+        if constexpr (PARTS > 1) staged[b] = cluster_pointer(staged[b], b);
+      }
       const int at_even = (half + out / 4) % 4 * 8, at_odd = (half + 1 + out / 4) % 4 * 8;
       float even[ALPHA], odd[ALPHA], y_even[N], y_odd[N];
 #pragma unroll
       for (int s = 0; s < ALPHA; ++s) {
-        even[s] = staged[s * BO * ROW + at_even];
-        odd[s] = staged[s * BO * ROW + at_odd];
+        even[s] = staged[s / HELD][s % HELD * BO * ROW + at_even];
+        odd[s] = staged[s / HELD][s % HELD * BO * ROW + at_odd];
       }
       transform_output(even, y_even);
       transform_output(odd, y_odd);
@@ -261,7 +290,8 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, li = lane % 8, lo = lane / 8;
   const int state0 = warp / SHARERS * STATES, out0 = warp % SHARERS * (BO / SHARERS);
   Pipe pipe;
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  unsigned met = 0;
+  for (int index = blockIdx.x / PARTS; index < p.items; index += gridDim.x / PARTS) {
     const Item item(p, index);
     int step = 0;
     const int steps = item.steps();
@@ -286,40 +316,53 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
           const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
           if (next < KC * STATES)
             load_fragments(a[next % 2], b[next % 2], u + at * BI, v + at * BO);
-          // Serpentine, the longer side inside (2 % faster): an FFMA reuses an operand of the last.
+          // Serpentine, in runs that leave the assembler least registers of one bank to read at once
+          // (2 to 6 % faster than rows of the longer side at alpha 4 and 16): an FFMA reuses an
+          // operand of the last.
 #pragma unroll
           for (int e = 0; e < TI * TO; ++e) {
-            const int outer = e / INNER, inner = outer % 2 ? INNER - 1 - e % INNER : e % INNER;
-            const int i = TI > TO ? inner : outer, j = TI > TO ? outer : inner;
+            const int run = e / (RUN * TO), at = e % (RUN * TO), line = at / RUN;
+            const int i = run * RUN + (line % 2 ? RUN - 1 - at % RUN : at % RUN);
+            const int j = run % 2 ? TO - 1 - line : line;
             acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
           }
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
+        barrier_arrive(&shared.empty[pipe.stage]);
         pipe.advance();
       }
-      finish(p, shared, acc, item, state0, out0, first > 0);
+      finish(p, shared, acc, item, state0, out0, first > 0, met);
     } while (step < steps);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void
+#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and PARTS is 1
+    __cluster_dims__(PARTS, 1, 1)
+#endif
+        __launch_bounds__(THREADS, 1)
     winolab_omega(const __grid_constant__ OmegaParams p) {
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
-      barrier_init(&shared.full[s], PRODUCERS / 32);
-      barrier_init(&shared.empty[s], WARPS);
+      barrier_init(&shared.full[s], PRODUCERS);
+      barrier_init(&shared.empty[s], CONSUMERS);
     }
+    barrier_init(&shared.met, WARPS * PARTS);
+    if constexpr (PARTS > 1) barriers_ready();
   }
+  if constexpr (PARTS > 1) cluster_sync();
   __syncthreads();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    produce(p, shared);
+    if (PARTS == 1 || cluster_rank() == 0)
+      produce<0>(p, shared);
+    else
+      produce<PARTS - 1>(p, shared);
   }
+  if constexpr (PARTS > 1) cluster_sync();  // the other block may still read this one's states
 }

@@ -79,6 +79,7 @@ struct __align__(16) Unit {
   int x_jump, dy_jump;       // what columns in the next row are further away
   unsigned x_mask, dy_mask;  // which columns exist
   int left;                  // columns before the next row
+  int x_pixel, dy_pixel;     // read anew for every unit: their multiples would fill registers
 };
 
 // How an item's units lie in memory.
@@ -120,6 +121,7 @@ struct Map {
     Unit u;
     u.x = x + x_row + (long long)column * p.x_pixel;
     u.dy = dy + dy_row + (long long)column * p.dy_pixel;
+    u.x_pixel = p.x_pixel, u.dy_pixel = p.dy_pixel;
     u.left = WRAP ? p.pitch - column : ALPHA;
     u.x_mask = inside ? bits(-first, p.width - first, min(u.left, ALPHA)) : 0;
     u.dy_mask = inside ? bits(0, p.out_width - column, min(u.left, R)) : 0;
