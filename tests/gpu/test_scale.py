@@ -1,0 +1,92 @@
+"""Scales and thresholds of split products, as the kernel finds them on the CPU."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab.device import H100
+from winolab.gpu import gamma_tensor, scale
+from winolab.gpu.launch import View
+from winolab.gpu.plan import Correlation
+from winolab.nouns import Problem, Tile
+from winolab.ref.transforms import transforms
+
+
+def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
+    """The sample's maximum, and the rows (scale, back, least) of every group's outputs."""
+    plan = next(
+        iter(gamma_tensor.plans(problem, direction, H100, None, "fp32_split", aligned=True))
+    )
+    c = Correlation.of(problem, direction)
+    memory = np.full(scale.header(c) // 4, np.nan, "float32")
+    of_x, of_w = (
+        View(array.ctypes.data, hosted._strides(array, kept)) for array, kept in ((x, 4), (w, 5))
+    )
+    wide = x.shape[-1] % 4 == 0
+    params = scale.parameters(c, of_x, of_w, memory.ctypes.data, wide)
+    scale.scale(hosted.load(plan.source(), plan.shared()), c, params)
+    maxima = memory[4 : 4 + scale.SAMPLERS]
+    rows = memory[scale.HEADER // 4 :].reshape(c.groups, -1, 4)[..., :3]
+    assert not memory[:3].view("int32").any()
+    return maxima.max(), rows, plan.tile
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(("groups", "channels"), [(1, 12), (2, 8)])
+def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, channels) -> None:
+    problem = Problem.of((2, 5, 9, channels * groups), (12 * groups, 3, 3, channels),
+                         padding=1, groups=groups)  # fmt: skip
+    rng = np.random.default_rng(1)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    x = rng.standard_normal(shape).astype("float32") * np.float32(1e-9)
+    w = rng.standard_normal(problem.w_shape) * 2.0 ** rng.integers(-9, 9, (12 * groups, 1, 1, 1))
+    w[1, :, :, 1] = 0
+    w = w.astype("float32")
+    if not dense:
+        x = np.concatenate([x, x], axis=2)[:, :, : shape[2]]
+        w = np.concatenate([w, w], axis=1)[:, :3]
+    most, rows, tile = _found(problem, direction, x, w)
+    assert most == np.abs(x).max()
+    taps = w.reshape(groups, 12, 9, channels)
+    if direction == "backward_data":
+        taps = taps.transpose(0, 3, 2, 1)
+    made = transforms(tile.n, tile.r, "best", "filter")
+    growth = scale.constants(tile, made)
+    for group, values in zip(rows, taps, strict=True):
+        count = len(values)
+        peaks = np.abs(values).max(axis=(1, 2))
+        expected = 2.0 ** (14 - growth["SCALE_FILTER"] - np.floor(np.log2(peaks)))
+        np.testing.assert_array_equal(group[:count, 0], expected)
+        np.testing.assert_array_equal(group[:count, 0] * group[:count, 1], 1)
+        scaled = values * group[:count, :1, None]
+        rms = np.sqrt(np.mean(scaled.astype(float) ** 2, axis=(1, 2)))
+        lossy = np.mean((scaled != 0) & (np.abs(scaled) < 0.25), axis=(1, 2))
+        least = growth["LEAST_INPUT"] / 1024 * rms
+        least = least + growth["LEAST_FILTER"] * 32 * np.sqrt(lossy)
+        np.testing.assert_allclose(group[:count, 2], least, rtol=1e-5)
+        np.testing.assert_array_equal(group[count:], [[1, 1, 0]] * (len(group) - count))
+
+
+def test_a_large_input_is_sampled_in_all_its_channels() -> None:
+    problem = Problem.of((3, 40, 50, 64), (4, 3, 3, 64), padding=1)
+    x = np.ones(problem.x_shape, "float32")
+    for channel in (0, 17, 63):
+        x[:] = 1
+        x[..., channel] = 4
+        assert _found(problem, "forward", x, np.ones(problem.w_shape, "float32"))[0] == 4
+
+
+def test_thresholds_follow_the_errors_of_both_kinds() -> None:
+    """FP32 in order errs by 0.30 · 2^-24 √K, parts by 2^-25/√3 of an operand."""
+    made = transforms(6, 3, "best", "filter")
+    at, g = (np.array(m, float) for m in (made.AT, made.G))
+    grown = math.sqrt((at**2 @ (g**2).sum(1)).mean())
+    least = 2**-25 / math.sqrt(3) * grown / (1.3 * 0.30 * 2**-24 * math.sqrt(3))
+    least *= math.sqrt(2 / math.pi)  # RMS to mean
+    found = scale.constants(Tile(6, 3), made)["LEAST_INPUT"] / 1024
+    assert found == pytest.approx(least, rel=2e-3)
