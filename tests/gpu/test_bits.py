@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.predicted import predicted
 from winolab.device import H100
 from winolab.gpu import gamma
 from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import winograd
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.order import Order
 
 ALGORITHMS = {"gamma:4:2:3": 3, "gamma:8:6:3": 6, "gamma:16:8:9": 9, "direct": 3}
 
@@ -25,14 +23,6 @@ def case(text: str, direction: str):
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.standard_normal(s, dtype=np.float32) for s in (shape, problem.w_shape))
     return parse_algorithm(text), problem, a, b
-
-
-def predicted(plan: gamma.GammaPlan, algorithm, a, b) -> np.ndarray:
-    """What the reference says that the plan's kernel computes."""
-    v = plan.variant
-    order = Order(v.kc, v.share, v.split)
-    compute = getattr(winograd, plan.direction)
-    return compute(a, b, plan.problem, algorithm, arithmetic("fp32"), order=order)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])

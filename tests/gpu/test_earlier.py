@@ -60,7 +60,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
             v = p.variant
             assert (v.bulk, v.split, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
             assert max(p.shared().values()) <= device.shared_memory
-            assert gamma.THREADS * 168 <= REGISTERS
+            assert v.threads * 168 <= REGISTERS
             assert 0 < p.predicted < 1
 
 

@@ -13,7 +13,7 @@ from winolab.gpu.emit import kernel
 from winolab.gpu.gamma import FILTER_PARAMS, PARAMS, GammaPlan, plans, source
 from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant
 from winolab.gpu.plan import CORRELATIONS
-from winolab.nouns import Algorithm, Problem, Tile, gamma
+from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.ref.transforms import transforms
 
 GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
@@ -37,7 +37,8 @@ def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
         assert lane_tiles % 4 == 0
         assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
         assert lane_m % (4 * v.passes) == 0
-        assert 256 * v.consumer_registers + 128 * v.producer_registers <= 65536
+        asked = 256 * v.consumer_registers + v.producers * v.producer_registers
+        assert asked + v.finishers * v.finisher_registers <= 65536
 
 
 @pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
@@ -89,12 +90,21 @@ def test_a_small_output_splits_its_summation() -> None:
 def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
     problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
     assert best(problem, aligned=False).variant.xvec == 1
-    assert best(problem, aligned=False).variant.yvec == 1
+
+
+def test_two_level_sums_take_blocks_with_room_for_them() -> None:
+    problem = Problem.of((8, 28, 28, 128), (128, 3, 3, 128), padding=1)
+    p = best(problem, algorithm=parse_algorithm("gamma:8:6:3;variant=two_level:32"))
+    assert (p.variant.fold, p.variant.kc, p.variant.accumulators(8)) == (4, 8, 64)
+    assert "fold=4" in str(p)
+    for text, why in (("two_level:20", "multiple of 8"), ("pairwise", "know the variant")):
+        with pytest.raises(ValueError, match=why):
+            best(problem, algorithm=gamma(8, 6, 3, variant=text))
 
 
 @pytest.mark.parametrize(
     ("struct", "file", "layout"),
-    [("Params", "gamma", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
+    [("Params", "items", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
 )
 def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
     assert c_fields(struct, kernel(file)) == layout.fields

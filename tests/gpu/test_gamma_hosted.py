@@ -10,6 +10,7 @@ import pytest
 
 import winolab
 from tests.gpu import hosted
+from tests.gpu.predicted import predicted
 from winolab.device import H100
 from winolab.gpu.gamma import GammaPlan
 from winolab.gpu.gamma_blocks import VARIANTS
@@ -17,32 +18,32 @@ from winolab.gpu.plan import CORRELATIONS, plan
 from winolab.nouns import Problem, direct, gamma
 from winolab.ref import winograd
 from winolab.ref.errors import noise_gain
-from winolab.ref.order import Order
 
 KERNELS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
 KERNELS += [(16, 10, 7), (16, 9, 8), (16, 8, 9), (1, 1, 1)]
 CONSUMERS = 8  # warps, numbered first
 
 
-def check(problem: Problem, direction: str, alpha: int, n: int, r: int, **options) -> None:
+def check(
+    problem: Problem, direction: str, alpha: int, n: int, r: int, device=H100, text="", **options
+) -> GammaPlan:
     """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
-    algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
-    p = plan(problem, direction, H100, algorithm, **options)
+    algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
+    p = plan(problem, direction, device, algorithm, **options)
     assert isinstance(p, GammaPlan)
     rng = np.random.default_rng(0)
     a_shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (a_shape, problem.w_shape))
     y = hosted.execute(p, a, b, seed=3)
-    run, order = winolab.arithmetic("fp32"), Order(p.variant.kc, p.variant.share, p.variant.split)
-    evaluate = getattr(winograd, direction)
-    assert np.array_equal(y, evaluate(a, b, problem, algorithm, run, order=order))
-    exact = evaluate(a, b, problem, direct(), winolab.arithmetic("fp64"))
+    assert np.array_equal(y, predicted(p, algorithm, a, b))
+    exact = getattr(winograd, direction)(a, b, problem, direct(), winolab.arithmetic("fp64"))
     # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
     gain = noise_gain(algorithm) if alpha > 1 else 1
     terms = b.size // problem.out_channels + 32
     error = np.sqrt(np.mean((y - exact) ** 2) / np.mean(exact**2))
     assert error <= 3 * 0.30 * 2**-24 * np.sqrt(terms * gain)
+    return p
 
 
 @pytest.mark.parametrize("direction", CORRELATIONS)
@@ -64,6 +65,9 @@ def test_every_kernel(alpha, n, r, direction) -> None:
         ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
         ({"rows": 8, "share": 1, "u_stages": 2, "split": 2}, 9, 130),
         ({"rows": 4, "share": 3}, 12, 5),
+        ({"finishers": 128, "producer_registers": 72}, 12, 70),
+        ({"finishers": 128, "producer_registers": 72, "split": 4}, 70, 70),
+        ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
     ],
 )
 @pytest.mark.parametrize("alpha", VARIANTS)
@@ -72,6 +76,25 @@ def test_every_policy(alpha, change, channels, out_channels) -> None:
     variant = VARIANTS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
     check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
+
+
+@pytest.mark.parametrize("finishers", [0, 128])
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
+    variant = replace(VARIANTS[8][-1], split=2, finishers=finishers, producer_registers=72)
+    problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
+    few = replace(H100, multiprocessors=5)
+    p = check(problem, direction, 8, 6, 3, few, variant=variant)
+    assert (p.items, p.whole, p.grid) == (9, 8, 4)
+
+
+@pytest.mark.parametrize("split", [1, 3])
+def test_two_level_sums(split) -> None:
+    """Sums of 24 products are no multiple of a shared stage of two rows, 16."""
+    variant = replace(VARIANTS[8][-1], split=split, rows=2, share=2)
+    problem = Problem.of((2, 5, 14, 40), (20, 2, 3, 40), padding=1)
+    p = check(problem, "forward", 8, 6, 3, text="two_level:24", variant=variant)
+    assert p.variant.fold == 3
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ CASES = [
     for alpha, variants in VARIANTS.items()
     for variant, changes in [
         *((v, {"xvec": v.cpt}) for v in variants),
-        (variants[0], {"split": 2, "xvec": 1, "yvec": 1}),
+        (variants[0], {"split": 2, "xvec": 1}),
     ]
 ]
 

@@ -20,7 +20,6 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import transforms
 
-THREADS = 384  # of a block: 8 consumer and 4 producer warps
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
@@ -29,7 +28,7 @@ WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 # per state, an item has a prologue and an epilogue (cycles).
 OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, 6000
 LAUNCH_SECONDS = 6e-6
-CLUSTER_SHARE = 0.88
+CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.955, 4: 0.91, 8: 0.91}  # of an H100's multiprocessors
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = Layout(
@@ -43,7 +42,7 @@ PARAMS = Layout(
     ("x_pixel y_pixel", INT),
     ("depth height width out_depth out_height out_width", INT),
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items", INT),
+    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items whole", INT),
 )
 FILTER_M, FILTER_C = 32, 8  # output × input channels of a block of the filter transform
 
@@ -61,6 +60,7 @@ class GammaPlan:
     device: Device
     grid: int  # blocks
     items: int  # blocks' worth of work: the grid walks over them
+    whole: int  # items that one block computes alone; clusters share the others
     tiles_width: int
     blocks_row: int
     workspace: int  # bytes: the transformed filter
@@ -103,7 +103,8 @@ class GammaPlan:
                 f"block      {v.bn} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
                 f"{v.kc} channels a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items",
+                f"grid       {self.grid} blocks of {v.threads} threads, {self.items} items, "
+                f"{self.whole} of them whole",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -226,8 +227,9 @@ class GammaPlan:
             self.blocks_m,
             self.blocks_row,
             self.items,
+            self.whole,
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), THREADS, params)
+        kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params)
 
 
 @lru_cache(maxsize=256)
@@ -242,7 +244,7 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("guard", "pipeline", "filter", "gamma"),
+        ("guard", "pipeline", "filter", "block", "items", "produce", "finish", "gamma"),
     )
 
 
@@ -272,7 +274,7 @@ def plans(
     shapes = [
         (tile, shape)
         for tile in _tiles(correlation, algorithm)
-        for shape in variants(tile, correlation, device, aligned, variant)
+        for shape in variants(tile, correlation, device, aligned, variant, _fold(algorithm))
     ]
     if not shapes:
         raise ValueError(
@@ -290,9 +292,9 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
         return (Tile(1, 1), *(t for t in tiles if error_ratio(t) <= ADMISSIBLE))
     if algorithm.kind == "direct":
         return (Tile(1, 1),)
-    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
+    if algorithm.kind != "gamma" or algorithm.scaling:
         raise ValueError(
-            f"the CUDA kernels run gamma and direct algorithms without options, not {algorithm}"
+            f"the CUDA kernels run gamma and direct algorithms without scaling, not {algorithm}"
         )
     (tile,) = algorithm.tiles
     if tile.alpha not in VARIANTS:
@@ -301,6 +303,18 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
     return (tile,)
+
+
+def _fold(algorithm: Algorithm | None) -> int:
+    """Products of a sum of the first level, of the variant "two_level:<products>"; 0 without."""
+    if algorithm is None or not algorithm.variant:
+        return 0
+    name, _, products = algorithm.variant.partition(":")
+    if name != "two_level" or not products.isdecimal() or not int(products):
+        raise ValueError(
+            f"{algorithm}: the CUDA kernels know the variant two_level:<products>, as two_level:32"
+        )
+    return int(products)
 
 
 def _plan(
@@ -322,18 +336,22 @@ def _plan(
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
     outer = math.prod(correlation.filter) // tile.r
     chunks = -(-correlation.channels // variant.kc)
-    # Clusters of 4 and more leave multiprocessors of a GPC idle that do not make up another one.
-    usable = device.multiprocessors * (CLUSTER_SHARE if variant.split > 2 else 1)
+    # A GPC's multiprocessors that make up no other cluster stay idle.
+    usable = device.multiprocessors * CLUSTER_SHARE[variant.split]
     slots = max(1, int(usable / variant.split))
-    grid = variant.split * max(1, min(items, slots))
+    blocks = slots * variant.split
+    whole = items if variant.split == 1 else items // blocks * blocks
+    grid = min(whole, blocks) or variant.split * min(items, slots)
     transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
     lane_m, lane_tiles = variant.lane(alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
     step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
     step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
-    cycles = -(-outer * chunks // variant.split) * step + ITEM_CYCLES * (1 + (variant.split > 1))
-    seconds = -(-items // slots) * cycles / device.clock
+    cycles = -(-whole // grid) * (outer * chunks * step + ITEM_CYCLES)
+    shared_rounds = -(-(items - whole) // slots)
+    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + 2 * ITEM_CYCLES)
+    seconds = cycles / device.clock
     seconds += transformed / 1e12 + LAUNCH_SECONDS
     return GammaPlan(
         direction,
@@ -345,6 +363,7 @@ def _plan(
         device,
         grid,
         items,
+        whole,
         tiles_width,
         blocks_row,
         transformed * correlation.groups,

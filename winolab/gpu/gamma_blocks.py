@@ -25,10 +25,13 @@ class Variant:
     kc: int = 8  # channels of a stage
     split: int = 1  # blocks of a cluster that share a summation
     xvec: int = 4  # floats of a load of x; 1 where channels or addresses are not aligned
-    yvec: int = 2  # floats of a store of y
     bulk: int = 1  # whether U comes by bulk copies, which begin with compute capability 9.0
     consumer_registers: int = 200  # of a thread; 0 and 0: as many as the launch gives
     producer_registers: int = 104
+    finisher_registers: int = 40
+    fold: int = 0  # stages of KC products that are summed apart, and their sums then; 0: one sum
+    producers: int = 128  # threads that make V
+    finishers: int = 0  # threads that finish outputs; without, the consumers do
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
@@ -49,14 +52,23 @@ class Variant:
         """Output channels × tiles of a consumer lane, in each of its warp's states."""
         return self.bn // 8, self.bt * min(alpha, 8) // 32
 
+    @property
+    def threads(self) -> int:
+        """Of a block: 8 consumer warps, and the others."""
+        return 256 + self.producers + self.finishers
+
+    def accumulators(self, alpha: int) -> int:
+        """Of a consumer lane, all its states."""
+        return self.bn * self.bt * alpha // 256
+
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's struct Shared."""
         floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
         floats += alpha * self.bt * self.bn // self.passes
-        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages)
+        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages + 2)
 
     def __str__(self) -> str:
-        names = ("rows", "share", "split", "xvec", "yvec")
+        names = ("rows", "share", "split", "passes", "producers", "finishers", "fold", "xvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)
@@ -81,7 +93,7 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(32, 32, 3, 2, 1, 2),
     ),
 }
-SPLITS = (1, 2, 4, 8)
+SPLITS = (1, 2, 3, 4, 8)
 # Where blocks are not Hopper's, all threads have the same 168 registers, 64 of them accumulators,
 # and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB (8.0).
 EARLIER: dict[int, tuple[Variant, ...]] = {
@@ -102,10 +114,13 @@ def variants(
     device: Device,
     aligned: bool,
     variant: Variant | None,
+    fold: int = 0,
 ) -> Iterator[Variant]:
     """Every block shape that can run, or ``variant`` as these arrays allow it.
 
-    Raises ValueError for a variant that the device is too old for.
+    With two-level sums of ``fold`` products only blocks that leave registers for a second sum.
+    Raises ValueError for a variant that the device is too old for, and for a ``fold`` that is no
+    multiple of a stage's channels.
     """
     height = correlation.filter[1]
     large = device.large_blocks
@@ -113,10 +128,15 @@ def variants(
         raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
     splits = SPLITS if large else (1,)
     for shape in (variant,) if variant else (VARIANTS if large else EARLIER)[tile.alpha]:
+        if fold:
+            if fold % shape.kc:
+                raise ValueError(f"two_level:{fold}: expected a multiple of {shape.kc} products")
+            if shape.accumulators(tile.alpha) > 64:
+                continue
+            shape = replace(shape, fold=fold // shape.kc)
         shape = replace(
             shape,
             xvec=shape.cpt if aligned and correlation.channels % shape.cpt == 0 else 1,
-            yvec=2 if aligned and correlation.out_channels % 2 == 0 else 1,
         )
         if variant:
             shapes = [shape]

@@ -115,6 +115,11 @@ void producers_sync() {
   host::meet(host::now->block->named[2], THREADS, "producers_sync");
 }
 
+template <int THREADS>
+void storers_sync() {
+  host::meet(host::now->block->named[3], THREADS, "storers_sync");
+}
+
 inline int cluster_rank() { return host::now->block->rank; }
 inline void cluster_sync() {
   host::meet(host::machine.cluster_meeting, host::machine.cluster_live, "cluster_sync");

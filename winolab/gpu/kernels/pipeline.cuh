@@ -88,6 +88,12 @@ __device__ __forceinline__ void producers_sync() {
   asm volatile("barrier.sync 2, %0;" ::"n"(THREADS) : "memory");
 }
 
+// Barrier 3 joins the warps that finish outputs.
+template <int THREADS>
+__device__ __forceinline__ void storers_sync() {
+  asm volatile("barrier.sync 3, %0;" ::"n"(THREADS) : "memory");
+}
+
 __device__ __forceinline__ int cluster_rank() {
   int rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

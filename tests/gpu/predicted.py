@@ -1,0 +1,37 @@
+"""What the reference says that a Γ plan's kernel computes, bit for bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from winolab.gpu.gamma import GammaPlan
+from winolab.nouns import Algorithm
+from winolab.ref import winograd
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.order import Order
+
+
+def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The result of the plan's direction: items that a cluster shares are summed in parts."""
+
+    def result(split: int) -> np.ndarray:
+        order = Order(p.variant.kc, p.variant.share, split, p.variant.fold)
+        compute = getattr(winograd, p.direction)
+        return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
+
+    alone = result(1) if p.whole else np.zeros(())
+    together = result(p.variant.split) if p.whole < p.items else np.zeros(())
+    return np.where(items(p) < p.whole, alone, together).astype(np.float32)
+
+
+def items(p: GammaPlan) -> np.ndarray:
+    """The number of the item that computes an output, for every output, channels last."""
+    c, v = p.correlation, p.variant
+    depth, height, width = c.output
+    batch, d, h, w, m = np.ogrid[: c.batch, :depth, :height, :width, : c.out_channels * c.groups]
+    column = ((batch * depth + d) * p.tiles_width + w // p.tile.n) // (v.bt // v.rows)
+    item = (column * p.blocks_row + h // v.rows) * p.blocks_m + m % c.out_channels // v.bn
+    spatial = p.problem.output if p.direction == "forward" else p.problem.input
+    return item.reshape(c.batch, *spatial, math.prod(item.shape[4:]))

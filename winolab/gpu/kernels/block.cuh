@@ -1,0 +1,41 @@
+// A block of a Γ kernel: its threads, their shares of it, and its shared memory.
+
+constexpr int CONSUMERS = 256, THREADS = CONSUMERS + PRODUCERS + FINISHERS;
+constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
+constexpr int WARPS = CONSUMERS / 32;
+constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;          // states of a warp
+constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;         // warps of a state
+constexpr int TM = BN / 8, TT = BT / SHARERS / 4;                  // outputs × tiles of a lane
+constexpr int INNER = TM > TT ? TT : TM;
+constexpr int COLUMNS = BT / ROWS;
+constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;              // of a V stage
+// Channels in flight: scalar loads too wait for memory once, where registers allow.
+constexpr int LOADED = XVEC == 1 && ALPHA < 16 ? CPT : XVEC;
+constexpr int LPT = KC / CPT;                                      // producer lanes of a tile
+constexpr int SLOTS = PRODUCERS / LPT;                             // tiles that producers hold
+constexpr int GROUPS = (V_TILES + SLOTS - 1) / SLOTS;              // tiles of a producer thread
+
+// Floats between V's channels: a producer warp, which holds 32 / LPT tiles × LPT channel groups,
+// writes to different banks as far as the 16-byte alignment of the consumers' reads lets it.
+__device__ constexpr int v_stride() {
+  int stride = (V_TILES + 3) / 4 * 4;
+  const int apart = (32 / LPT + 4 * CPT - 1) / (4 * CPT) * (4 * CPT) % 32;  // groups, in banks
+  while (CPT * stride % 32 != apart) stride += 4;
+  return stride;
+}
+constexpr int V_STRIDE = v_stride();
+constexpr int U_SIZE = ALPHA * KC * BN, V_SIZE = ALPHA * KC * V_STRIDE;  // floats of a stage
+constexpr int ROW = BN / PASSES;                                   // outputs staged in a pass
+static_assert(KC % CPT == 0 && (XVEC == 1 || XVEC == CPT), "producer shape");
+static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in one row");
+static_assert(BT / SHARERS % 16 == 0 && TM % (4 * PASSES) == 0 && BT % 8 == 0 && BT <= CONSUMERS, "tile shape");
+
+struct Shared {
+  float u[U_STAGES][U_SIZE];  // [state][channel][output]
+  float v[V_STAGES][V_SIZE];  // [state][channel][row][column]
+  float out[ALPHA * BT * ROW];  // [state][tile][output, permuted]
+  long long offset[BT];  // of a tile's first output in y
+  int columns[BT];       // outputs of a tile inside y
+  unsigned long long u_full[U_STAGES], u_empty[U_STAGES], v_full[V_STAGES], v_empty[V_STAGES];
+  unsigned long long out_full, out_empty, peers_full, peers_empty;
+};

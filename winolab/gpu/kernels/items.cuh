@@ -1,0 +1,88 @@
+// What the blocks of a Γ kernel work on: a correlation, cut into items of BN output channels ×
+// (ROWS × COLUMNS) tiles.
+
+struct Params {
+  const float* x;
+  const float* u;
+  float* y;
+  const int* wanted;  // guard.cuh
+  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
+  int x_pixel, y_pixel;
+  int depth, height, width;
+  int out_depth, out_height, out_width;
+  int pad_depth, pad_height, pad_width;
+  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
+  int channels, out_channels;
+  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
+  int chunks;                // of KC channels
+  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
+  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
+  int whole;                 // items that one block computes alone
+};
+
+// What a block works on: output channels, output rows and tile columns from these on.
+struct Item {
+  int block_m, row, column;
+  __device__ __forceinline__ Item(const Params& p, int index) {
+    block_m = index % p.blocks_m;
+    index /= p.blocks_m;
+    row = index % p.blocks_row * ROWS;
+    column = index / p.blocks_row * COLUMNS;
+  }
+};
+
+// A tile column: one tile's width of one image and depth.
+struct Column {
+  int batch, depth, first;  // first: output index along the width
+  __device__ __forceinline__ Column(const Params& p, int index) {
+    first = index % p.tiles_width * N;
+    index /= p.tiles_width;
+    depth = index % p.out_depth;
+    batch = index / p.out_depth;
+  }
+};
+
+// Where a thread is in a ring of stages: the stage, and the parity of its barriers' phase.
+template <int STAGES>
+struct Pipe {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// The items of a block, one after another: the first p.whole it computes alone, the others with its
+// cluster, whose blocks share their summation.
+struct Work {
+  int index, parts = 1;
+  __device__ __forceinline__ explicit Work(const Params& p) : index(blockIdx.x) { share(p); }
+  __device__ __forceinline__ bool left(const Params& p) const { return index < p.items; }
+  __device__ __forceinline__ void next(const Params& p) {
+    index += gridDim.x / parts;
+    share(p);
+  }
+
+ private:
+  __device__ __forceinline__ void share(const Params& p) {
+    if constexpr (SPLIT > 1) {
+      if (parts > 1 || index < p.whole) return;
+      index = p.whole + blockIdx.x / SPLIT;
+      parts = SPLIT;
+    }
+  }
+};
+
+// A block's share of an item's summation, in V stages: (outer tap, chunk), chunk fastest.
+struct Steps {
+  int all, begin, end;
+  __device__ __forceinline__ Steps(const Params& p, int parts) {
+    all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
+    const int rank = SPLIT > 1 && parts > 1 ? cluster_rank() : 0;
+    begin = (int)((long long)all * rank / parts);
+    end = (int)((long long)all * (rank + 1) / parts);
+  }
+};

@@ -1,0 +1,116 @@
+// The producers of a Γ kernel: input tiles through BT into V, and the copies of U.
+
+// LOADED channels of one pixel, of which ``left`` are there: all or none where they come together.
+__device__ __forceinline__ void load_channels(float (&d)[LOADED], const float* x, bool inside,
+                                              int left) {
+  if constexpr (XVEC == 4) {
+    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (inside) v = __ldg(reinterpret_cast<const float4*>(x));
+    d[0] = v.x, d[1] = v.y, d[2] = v.z, d[3] = v.w;
+  } else if constexpr (XVEC == 2) {
+    float2 v = make_float2(0.0f, 0.0f);
+    if (inside) v = __ldg(reinterpret_cast<const float2*>(x));
+    d[0] = v.x, d[1] = v.y;
+  } else {
+#pragma unroll
+    for (int c = 0; c < LOADED; ++c) d[c] = inside && c < left ? __ldg(x + c) : 0.0f;
+  }
+}
+
+__device__ __forceinline__ void produce(const Params& p, Shared& shared) {
+  const int thread = threadIdx.x - CONSUMERS;
+  const int group = thread % LPT, slot = thread / LPT;
+  Pipe<V_STAGES> pipe;
+  Pipe<U_STAGES> u_pipe;
+  for (Work work(p); work.left(p); work.next(p)) {
+    const Item item(p, work.index);
+    const Steps steps(p, work.parts);
+    int chunk = steps.begin % p.chunks, tap = steps.begin / p.chunks;
+    int fw = tap % p.taps_width, fh = tap / p.taps_width % (p.taps_height / SHARE) * SHARE,
+        fd = tap / p.taps_width / (p.taps_height / SHARE);
+    const float* u =
+        p.u + ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
+    const float* x[GROUPS];
+    unsigned inside[GROUPS];
+    bool new_tap = true;
+    for (int step = steps.begin; step < steps.end; ++step) {
+      if (new_tap) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+          const int tile = slot + g * SLOTS, at = item.column + tile % COLUMNS;
+          const Column column(p, at);
+          const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
+          const int h = item.row + tile / COLUMNS + fh - p.pad_height;
+          const bool row = at < p.columns && (unsigned)d < (unsigned)p.depth &&
+                           (unsigned)h < (unsigned)p.height;
+          inside[g] = 0;
+#pragma unroll
+          for (int i = 0; i < ALPHA; ++i)
+            inside[g] |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
+          x[g] = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
+                 (long long)w * p.x_pixel + group * CPT;
+        }
+        new_tap = false;
+      }
+#pragma unroll
+      for (int g = 0; g < GROUPS; ++g) {
+        const int tile = slot + g * SLOTS;
+        const bool mine = V_TILES % SLOTS == 0 || tile < V_TILES;
+        float* v = shared.v[pipe.stage] + group * CPT * V_STRIDE + tile;
+#pragma unroll 1
+        for (int part = 0; part < CPT; part += LOADED) {
+          const int channel = chunk * KC + part, left = p.channels - channel - group * CPT;
+          const unsigned mask = left > 0 ? inside[g] : 0;
+          float d[ALPHA][LOADED];
+#pragma unroll
+          for (int i = 0; i < ALPHA; ++i)
+            load_channels(d[i], x[g] + channel + i * p.x_pixel, mask >> i & 1, left);
+          if (g == 0 && part == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
+          if (mine) {
+#pragma unroll
+            for (int c = 0; c < LOADED; ++c) {
+              float column[ALPHA], state[ALPHA];
+#pragma unroll
+              for (int i = 0; i < ALPHA; ++i) column[i] = d[i][c];
+              transform_input(column, state);
+#pragma unroll
+              for (int s = 0; s < ALPHA; ++s) v[(s * KC + part + c) * V_STRIDE] = state[s];
+            }
+          }
+        }
+      }
+      barrier_arrive(&shared.v_full[pipe.stage]);
+      pipe.advance();
+      // The U stages that meet this V stage; the last of them are still to be used when the next V
+      // stage is made.
+      if constexpr (!BULK) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+#pragma unroll 4
+          for (int i = 4 * thread; i < U_SIZE; i += 4 * PRODUCERS)
+            copy_async<16>(shared.u[u_pipe.stage] + i, u + i, true);
+          copy_async_arrive(&shared.u_full[u_pipe.stage]);
+          u += U_SIZE;
+          u_pipe.advance();
+        }
+      } else if (thread == 0) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+          barrier_arrive_expect(&shared.u_full[u_pipe.stage], U_SIZE * 4);
+          bulk_copy(shared.u[u_pipe.stage], u, U_SIZE * 4, &shared.u_full[u_pipe.stage]);
+          u += U_SIZE;
+          u_pipe.advance();
+        }
+      }
+      __syncwarp();
+      if (++chunk == p.chunks) {
+        chunk = 0;
+        new_tap = true;
+        if (++fw == p.taps_width) {
+          fw = 0;
+          if ((fh += SHARE) == p.taps_height) fh = 0, ++fd;
+        }
+      }
+    }
+  }
+}
