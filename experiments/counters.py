@@ -63,6 +63,8 @@ class Case:
 CASES = (
     Case("128x48x48x128:128x3x3", FORWARD, "fp32", "gamma:8:6:3"),
     Case("128x48x48x128:128x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("128x96x96x64:64x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("128x96x96x64:64x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
     Case("32x64x64x128:128x9x9", FORWARD, "fp32", "gamma:16:8:9"),
     Case("32x112x112x128:128x3x3", FILTER, "fp32"),
     Case("32x112x112x128:128x3x3", FILTER, "fp32_split"),
