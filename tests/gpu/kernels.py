@@ -25,11 +25,16 @@ TABLE = Path(__file__).with_name("kernels.csv")
 COMMAND = "python -m tests.gpu.kernels"
 HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86, sm_89
 PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
-# What the warps of a block ask for in all by setmaxnreg, in the words of the kernels' sources.
+# Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
+ROLES = {
+    "CONSUMER_REGISTERS": "CONSUMERS",
+    "PRODUCER_REGISTERS": "PRODUCERS",
+    "FINISHER_REGISTERS": "FINISHERS",
+}
 ASKED = {
-    "winolab_gamma": "CONSUMERS * CONSUMER_REGISTERS + PRODUCERS * PRODUCER_REGISTERS",
-    "winolab_omega": "CONSUMERS * CONSUMER_REGISTERS + PRODUCERS * PRODUCER_REGISTERS",
-    "winolab_omega_products": "128 * (GROUPS * CONSUMER_REGISTERS + PRODUCER_REGISTERS)",
+    "winolab_gamma": ROLES,
+    "winolab_omega": ROLES,
+    "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops, by what their names contain.
 SPILLS = {
@@ -132,10 +137,12 @@ class Unit:
         Raises CompileError, also where warps ask for more registers than ``launched``, registers of
         a thread by kernel, gives a block: they would wait for ever.
         """
+        asked = sorted(set(re.findall(r"registers_(?:grow|shrink)<(\w+)>", self.source)))
         fit = "".join(
-            f'\nstatic_assert({ASKED[name]} <= THREADS * {registers}, "registers of {name}");'
+            f"\nstatic_assert({' + '.join(f'{ASKED[name][r]} * {r}' for r in asked)} "
+            f'<= THREADS * {registers}, "registers of {name}");'
             for name, registers in launched.items()
-            if "registers_grow<CONSUMER_REGISTERS>" in self.source and name in ASKED
+            if asked and name in ASKED
         )
         resources = nvrtc.compile_cubin(self.source + fit, self.arch).resources
         if sorted(resources) != sorted(name for name, _ in self.shared):

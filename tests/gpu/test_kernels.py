@@ -49,9 +49,8 @@ def test_every_kernel_that_hands_registers_over_is_known() -> None:
         text = kernel(name)
         entries = re.findall(r"(winolab_\w+)\(const __grid_constant__", text)
         assert entries
-        if "registers_grow" in text:
-            assert "registers_grow<CONSUMER_REGISTERS>" in text
-            assert set(entries) <= set(kernels.ASKED), name
+        for asked in re.findall(r"registers_(?:grow|shrink)<(\w+)>", text):
+            assert all(asked in kernels.ASKED[entry] for entry in entries)
 
 
 @pytest.mark.parametrize("part", kernels.SPILLS)
