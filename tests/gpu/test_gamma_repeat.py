@@ -26,9 +26,11 @@ SHAPES = {
 @pytest.mark.gpu
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 @pytest.mark.parametrize(("rows", "shared"), [(1, False), (4, True), (8, True)])
-@pytest.mark.parametrize("split", [1, 2, 4, 8])
-@pytest.mark.parametrize("text", SHAPES)
-def test_the_same_bits_every_time(text, split, rows, shared, direction) -> None:
+@pytest.mark.parametrize("split", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(
+    ("text", "finishers"), [*((text, 0) for text in SHAPES), ("gamma:8:6:3", 128)]
+)
+def test_the_same_bits_every_time(text, finishers, split, rows, shared, direction) -> None:
     from winolab.gpu import conv, launch, oracle
 
     cp = launch.cupy()
@@ -36,6 +38,8 @@ def test_the_same_bits_every_time(text, split, rows, shared, direction) -> None:
     problem, algorithm = Problem.of(x, w, padding=padding), parse_algorithm(text)
     shape = VARIANTS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]
     variant = replace(shape, rows=rows, share=w[1] if shared else 1, split=split)
+    if finishers:
+        variant = replace(variant, finishers=finishers, producer_registers=72)
     first, last = (x, problem.y_shape) if direction == "forward" else (problem.y_shape, x)
     rng = cp.random.default_rng(split)
     a, b = (rng.random(s, dtype="float32") * 2 - 1 for s in (first, w))
