@@ -61,6 +61,7 @@ CASES = {  # factors of x by channel 3, of x and dy; which flags are then set
     "vanishing channel": (2.0**-60, 1.0, 1.0, [0, 1, 1]),
     "large": (1.0, 2.0**60, 2.0**50, [0, 0, 0]),
     "small": (1.0, 2.0**-60, 2.0**-50, [0, 0, 0]),
+    "scales underflow": (1.0, 2.0**-64, 2.0**-60, [0, 1, 1]),
 }
 
 

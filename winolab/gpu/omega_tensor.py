@@ -9,8 +9,9 @@ from functools import lru_cache
 from itertools import product
 
 from winolab.device import Device
+from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
-from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
+from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
 from winolab.gpu.omega_tensor_params import DTYPES, SIZES
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
@@ -31,7 +32,6 @@ LAUNCH_SECONDS, BLOCK_CYCLES = 4e-6, 8000
 CACHED = 0.6  # share of L2 that a chunk may take to stay there
 LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
 SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
-MARGIN = 16 << 10  # bytes that the workspace's regions are rounded up by, and more
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
 ENOUGH = 4  # chunks, after which more are slower
@@ -157,8 +157,12 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
         row = -(-images // batch) * -(-units * batch // granule) * granule
         positions = out_depth * rows * row
         shared = depth * min(height, rows + filter_height - 1) * row * pieces
-        stored = 2 * parts * alpha * (m * positions + n * shared)
-        scales = stored // (16 * alpha * v.ks) if parts == 2 else 0
+        sides = [2 * parts * alpha * c for c in (m * positions, n * shared)]
+        if parts == 2:
+            sides += [side // (64 * alpha * v.ks) for side in sides]
+        if base.watched:
+            sides += [FLAGS]
+        stored = sum(sides[:2])
         chunks = -(-p.batch // images) * -(-out_height // rows)
         cached = stored <= CACHED * d.l2
         transform = raw / chunks / BANDWIDTH + stored / (L2_BANDWIDTH if cached else BANDWIDTH)
@@ -169,8 +173,8 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
             items = tiles_m * tiles_n * alpha * slice_
             segments = max(1, min(slots * waves // items, 64, steps // 4))
             sums = segments * sums_tap * slice_
-            workspace = stored + scales + sums + m * n // 512 * slice_ + MARGIN
-            if workspace > limit:
+            budget = m * n // 512 * slice_ if base.watched else 0
+            if sum(map(rounded, (*sides, sums, budget))) > limit:
                 continue
             memory = max(read * items / L2_BANDWIDTH, 0 if cached else stored / BANDWIDTH)
             full, rest = divmod(items * segments, slots)

@@ -33,6 +33,11 @@ from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
 
+def rounded(size: int) -> int:
+    """Bytes of a region of the workspace."""
+    return -(-size // 1024) * 1024
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Images and rows of dy that one transform and one launch of products serve."""
@@ -183,7 +188,7 @@ class OmegaTensorPlan:
             "budget": 8 * self.slice * (m // 64) * (n // 64) if self.watched else 0,
             "end": 0,
         }
-        ends = accumulate(-(-size // 1024) * 1024 for size in sizes.values())
+        ends = accumulate(map(rounded, sizes.values()))
         return dict(zip(sizes, (0, *ends), strict=False))
 
     @property

@@ -12,9 +12,13 @@ struct FinishParams {
   float least;  // of the sum of |dw| of N taps, times the budget
 };
 
+// Where the product of two blocks' scales underflows, their positions are left out of the sums: up
+// to 2^-149 · 2^28 each, as much as a block of this scale may lose in low parts.
+constexpr float DROPPED = 1.0f / (1ull << 54) / (1ull << 54);
+
 // The sum of the products of two blocks' scales over a tap's steps, and the largest: a block of
 // threads for 64 × 64 channels of a tap. The product is at least the sum of their squares.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     winolab_omega_budget(const __grid_constant__ GemmParams p) {
   if constexpr (PARTS == 2) {
     __shared__ float sums[8];
@@ -28,8 +32,10 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int step = threadIdx.x; step < item.end; step += 256) {
       const Cursor at(item, step);
       const float u = __ldg(u_scale + at.u / KS), v = __ldg(v_scale + at.v / KS);
-      if (u < 0.0f || v < 0.0f) p.flags[TINY] = 1;
-      const float scale = __fmul_rn(fabsf(u), fabsf(v));
+      float scale = __fmul_rn(fabsf(u), fabsf(v));
+      const bool underflow = scale == 0.0f && u != 0.0f && v != 0.0f;
+      if (u < 0.0f || v < 0.0f || underflow) p.flags[TINY] = 1;
+      if (underflow) scale = DROPPED;
       sum = __fadd_rn(sum, scale), most = fmaxf(most, scale);
     }
 #pragma unroll

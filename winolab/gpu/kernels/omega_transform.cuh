@@ -8,8 +8,8 @@
 // the 128-byte swizzle: [piece][part][state][block of 64 channels][k][64 channels], the 16-byte
 // pieces of row k exchanged by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
-// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]; it is
-// negative where a channel that is not zero has vanished beside the others.
+// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]: 0 where
+// the block is, negative where an element that is not zero may have vanished beside the others.
 
 template <int TYPE>
 struct Element {
@@ -24,6 +24,7 @@ using Output = Element<OUTPUT>::type;
 constexpr bool BF16 = INPUT == 2;
 constexpr int KB = PARTS == 2 ? KS : 16;  // positions of a block of the transform
 constexpr int LARGEST = 13;               // exponent of the largest scaled element of a block
+constexpr float VANISHING = 1.0f / (1 << 22);  // of scaled elements: high parts may be 0
 // A state of 16-bit data may be sqrt(2) times the largest element: halved, it does not overflow.
 constexpr float HALVED = INPUT == 0 ? 1.0f : 0.5f;
 
@@ -80,24 +81,28 @@ __device__ __forceinline__ void store_wide(unsigned short* to, const unsigned (&
     *reinterpret_cast<unsigned*>(to) = pairs[0];
 }
 
-// The power of two that brings the largest finite element of the thread block's below 2^(LARGEST+1).
-__device__ __forceinline__ float block_scale(unsigned largest, unsigned* shared) {
-#pragma unroll
-  for (int lane = 16; lane; lane /= 2)
-    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lane));
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
+// The power of two that brings the largest element of the thread block's below 2^(LARGEST+1), 0
+// where there is none but zeros; ``vanishes``: a smaller one's high part may be 0.
+__device__ __forceinline__ float block_scale(unsigned largest, unsigned smallest, bool& vanishes) {
+  __shared__ unsigned shared[KB];
+  largest = __reduce_max_sync(0xffffffffu, largest);
+  smallest = __reduce_max_sync(0xffffffffu, smallest);
+  const int warp = threadIdx.x / 32;
+  if (threadIdx.x % 32 == 0) shared[warp] = largest, shared[KB / 2 + warp] = smallest;
   __syncthreads();
-  largest = shared[0];
 #pragma unroll
-  for (int i = 1; i < KB / 2; ++i) largest = max(largest, shared[i]);
-  const int exponent = largest ? 254 + LARGEST - (int)(largest >> 23) : 253;
-  return __uint_as_float((unsigned)min(exponent, 253) << 23);
+  for (int i = 0; i < KB / 2; ++i)
+    largest = max(largest, shared[i]), smallest = max(smallest, shared[KB / 2 + i]);
+  const int exponent = 254 + LARGEST - (int)(largest >> 23);
+  const float scale = largest ? __uint_as_float((unsigned)min(exponent, 253) << 23) : 0.0f;
+  vanishes = __fmul_rn(__uint_as_float(0u - smallest), scale) < VANISHING;
+  return scale;
 }
 
 // Two positions a warp of x or dy, WIDE channels a lane: load their columns, transform, store.
 template <bool X>
 __device__ __forceinline__ void transform_block(const TransformParams& p, const Side& side,
-                                                int index, unsigned* shared, int* vanished) {
+                                                int index) {
   constexpr int COUNT = X ? ALPHA : R;
   const int lane = threadIdx.x % LANES, first_at = threadIdx.x / LANES * REPEATS;
   const int blocks_k = p.pitch / KB;
@@ -130,7 +135,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
   const long long k =
       (((long long)batch * side.depths + depth) * side.rows + row) * p.pitch + kb * KB;
   if constexpr (PARTS == 2) {
-    unsigned largest = 0;
+    unsigned largest = 0, smallest = 0;  // the latter negated, so that zeros do not count
 #pragma unroll
     for (int i = 0; i < REPEATS; ++i)
 #pragma unroll
@@ -138,12 +143,18 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
 #pragma unroll
         for (int c = 0; c < WIDE; ++c) {
           const unsigned bits = __float_as_uint(d[i][j][c]) & 0x7fffffffu;
-          largest = max(largest, bits < 0x7f800000u ? bits : 0u);
+          largest = max(largest, bits < 0x7f800000u ? bits : 1u);  // infinity makes no scale
+          smallest = max(smallest, 0u - bits);
         }
-    scale = block_scale(largest, shared);
+    bool vanishes;
+    scale = block_scale(largest, smallest, vanishes);
+    if (threadIdx.x == 0)
+      side.scale[((long long)piece * side.blocks + block) * (positions / KB) + k / KB] =
+          scale == 0.0f ? 0.0f
+                        : __uint_as_float(((254u << 23) - __float_as_uint(scale)) |
+                                          (unsigned)vanishes << 31);
   }
   const long long state_stride = side.blocks * positions * 64;
-  unsigned found[WIDE] = {}, kept = 0;  // bits of the columns of a channel; of high parts of both
 #pragma unroll
   for (int i = 0; i < REPEATS; ++i) {
     const int at = first_at + i;  // PITCH and KB are multiples of 8
@@ -156,7 +167,7 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
       float column[COUNT];
 #pragma unroll
       for (int j = 0; j < COUNT; ++j)
-        column[j] = __fmul_rn(d[i][j][c], scale), found[c] |= __float_as_uint(d[i][j][c]);
+        column[j] = __fmul_rn(d[i][j][c], scale);
       if constexpr (X)
         transform_input(column, state[c]);
       else
@@ -170,7 +181,6 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
         high[c] = pack<BF16>(state[2 * c][s], state[2 * c + 1][s]);
         if constexpr (PARTS == 2) {
           float first, second;
-          kept |= high[c];
           unpack<BF16>(high[c], first, second);
           low[c] = pack<BF16>(__fsub_rn(state[2 * c][s], first),
                               __fsub_rn(state[2 * c + 1][s], second));
@@ -180,33 +190,18 @@ __device__ __forceinline__ void transform_block(const TransformParams& p, const 
       if constexpr (PARTS == 2) store_wide(to + (ALPHA + s) * state_stride, low);
     }
   }
-  if constexpr (PARTS == 2) {
-    const bool gone = (found[0] << 1 && !(kept & 0x7fffu)) || (found[1] << 1 && !(kept & 0x7fff0000u));
-    const bool any = __any_sync(0xffffffffu, gone);
-    if (threadIdx.x % 32 == 0) vanished[threadIdx.x / 32] = any;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      int all = 0;
-#pragma unroll
-      for (int i = 0; i < KB / 2; ++i) all |= vanished[i];
-      side.scale[((long long)piece * side.blocks + block) * (positions / KB) + k / KB] =
-          __uint_as_float(((254u << 23) - __float_as_uint(scale)) | (unsigned)all << 31);
-    }
-  }
 }
 
 // Blocks of a multiprocessor, 1024 threads; wide tiles have no registers for as many.
 constexpr int TOGETHER = 1024 / (KB * 16) / (ALPHA <= 10 ? 1 : 2);
 extern "C" __global__ void __launch_bounds__(KB * 16, TOGETHER)
     winolab_omega_transform(const __grid_constant__ TransformParams p) {
-  __shared__ unsigned shared[KB / 2];
-  __shared__ int vanished[KB / 2];
   if (p.flags && blockIdx.x == 0 && threadIdx.x < 3) p.flags[threadIdx.x] = 0;
   const int blocks_k = p.pitch / KB;
   const int dy_blocks = p.batches * p.dy.depths * p.dy.rows * blocks_k * p.dy.blocks;
   const int index = blockIdx.x;
   if (index < dy_blocks)
-    transform_block<false>(p, p.dy, index, shared, vanished);
+    transform_block<false>(p, p.dy, index);
   else
-    transform_block<true>(p, p.x, index - dy_blocks, shared, vanished);
+    transform_block<true>(p, p.x, index - dy_blocks);
 }
