@@ -192,9 +192,8 @@ __device__ __forceinline__ void meet(Shared& shared, unsigned& phase) {
   if constexpr (PARTS == 1) {
     consumers_sync<CONSUMERS>();
   } else {
-    __syncwarp();
-    if (threadIdx.x % 32 < PARTS)
-      barrier_release_cluster(cluster_pointer(&shared.met, threadIdx.x % 32));
+    for (int block = 0; block < PARTS; ++block)
+      barrier_release_cluster(cluster_pointer(&shared.met, block));
     barrier_acquire_cluster(&shared.met, phase);
     phase ^= 1;
   }
@@ -349,7 +348,7 @@ extern "C" __global__ void
       barrier_init(&shared.full[s], PRODUCERS);
       barrier_init(&shared.empty[s], CONSUMERS);
     }
-    barrier_init(&shared.met, WARPS * PARTS);
+    barrier_init(&shared.met, CONSUMERS * PARTS);
     if constexpr (PARTS > 1) barriers_ready();
   }
   if constexpr (PARTS > 1) cluster_sync();
