@@ -89,4 +89,5 @@ def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
         size = (exact**2).mean(axis=(0, 1, 2)) ** 0.5
         # 0.30 u sqrt(K) of FP32 in order, K = 6272, and 1.3 times that of lost parts
         limit = 1.64 * 0.30 * 2.0**-24 * (8 * 28 * 28) ** 0.5
-        assert bool((error <= limit * size).all()), float((error / size).max())
+        # what is smaller than the smallest normal number may be 0
+        assert bool((error <= limit * size + 2.0**-126).all()), float((error / size).max())
