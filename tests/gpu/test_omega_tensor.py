@@ -88,7 +88,7 @@ def test_gradient_on_the_cpu(precision, text, shapes, options):
     assert ((dw - exact) ** 2).mean() ** 0.5 <= BOUNDS[precision] * (exact**2).mean() ** 0.5
 
 
-@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
 def test_compiles_without_spills(precision):
     parts = 2 if precision == "fp32_split" else 1
     shapes = [*product(VARIANTS[parts], ["sm_90a"]), *product(MMA_VARIANTS[parts], ["sm_80"])]

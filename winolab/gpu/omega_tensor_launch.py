@@ -1,9 +1,9 @@
 """Launches of Ωα(n,r) on Tensor Cores: FP16, BF16, and FP32 by split FP16 parts.
 
-x and dy are transformed a chunk at a time, once for all channel blocks and filter rows, into a
-workspace that the L2 cache mostly holds; one launch then runs the products of all states and taps
-as matrix products on wgmma, adding to what earlier chunks left; a last one sums the segments
-(Kahan) and applies the output transform.
+x and dy are transformed once for all channel blocks and filter rows into the workspace, in chunks
+where a limit asks for them; one launch then runs the products of all states and taps as matrix
+products on wgmma or mma.sync, adding to what earlier chunks left; a last one sums the segments
+(Kahan) and applies the output transform. Split products watch their results (kernels/guard.cuh).
 """
 
 from __future__ import annotations
