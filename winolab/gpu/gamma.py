@@ -25,8 +25,8 @@ ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 # Fitted to the rows of experiments/results/throughput.jsonl: an FFMA's issue slots beyond the first
 # grow with the operands loaded for it, a transformed tile and channel takes issue slots and latency
-# per state, an item has a prologue and an epilogue (cycles).
-OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, 6000
+# per state, an item has a prologue and an epilogue (cycles; the second of blocks with finishers).
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, (6000, 3000)
 LAUNCH_SECONDS = 6e-6
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.955, 4: 0.91, 8: 0.91}  # of an H100's multiprocessors
 
@@ -348,9 +348,10 @@ def _plan(
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
     step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
     step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
-    cycles = -(-whole // grid) * (outer * chunks * step + ITEM_CYCLES)
+    item_cycles = ITEM_CYCLES[variant.finishers > 0]
+    cycles = -(-whole // grid) * (outer * chunks * step + item_cycles)
     shared_rounds = -(-(items - whole) // slots)
-    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + 2 * ITEM_CYCLES)
+    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + 2 * item_cycles)
     seconds = cycles / device.clock
     seconds += transformed / 1e12 + LAUNCH_SECONDS
     return GammaPlan(

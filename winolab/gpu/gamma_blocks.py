@@ -87,7 +87,15 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(64, 128, 4, 3, 2, 4),
         Variant(64, 64, 4, 3, 1, 4),
     ),
-    8: (Variant(128, 32, 4, 2, 2, 4), Variant(64, 64, 4, 2, 2, 4), Variant(64, 32, 4, 3, 1, 4)),
+    8: tuple(
+        replace(v, finishers=128, producer_registers=72)
+        for v in (
+            Variant(128, 32, 4, 2, 2, 4),
+            Variant(96, 32, 4, 2, 1, 4),
+            Variant(64, 64, 4, 2, 1, 4),
+            Variant(64, 32, 4, 3, 1, 4),
+        )
+    ),
     16: (
         Variant(64, 32, 3, 2, 2, 2),
         Variant(32, 32, 3, 2, 1, 2),
