@@ -27,6 +27,16 @@ def test_peaks_follow_from_lanes_and_clocks(name: str) -> None:
     assert DATASHEETS[name].fp16_peak / 1e12 == pytest.approx(fp16 or 0, rel=0.02)
 
 
+# Published peaks of FP16 products with FP32 sums, in TFLOPS.
+@pytest.mark.parametrize(
+    ("name", "peak"), [("v100", 125), ("a100", 312), ("rtx3090", 71), ("rtx4090", 165.2)]
+)
+def test_sums_in_fp32_run_at_half_the_rate_on_geforce(name: str, peak: float) -> None:
+    device = DATASHEETS[name]
+    rate = 2 * device.matrix * device.multiprocessors * device.clock
+    assert rate / 1e12 == pytest.approx(peak, rel=0.02)
+
+
 def test_hopper_at_its_driver_s_clock() -> None:
     """The data sheet's 989 TFLOPS are at 1.83 GHz; the driver states 1.98 GHz as the maximum."""
     for name in ("h100", "h200"):

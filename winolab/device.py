@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Dense multiply-adds in FP16 with FP32 sums, a cycle and multiprocessor, from the white papers
+# named below; of 8.6 and 8.9 GeForce's, half of what their professional siblings have.
+MATRIX = {(7, 0): 512, (7, 5): 256, (8, 0): 1024, (8, 6): 256, (8, 9): 256, (9, 0): 2048}
 REGISTERS = 65536  # 32-bit, of a multiprocessor: compute capability 3.7 to 9.0
 
 
@@ -38,6 +41,11 @@ class Device:
         capability 9.0 and 10.0, but not 8.x and 12.0.
         """
         return self.compute_capability >= (9, 0) and self.shared_memory >= 227 << 10
+
+    @property
+    def matrix(self) -> int:
+        """FP16 multiply-adds with FP32 sums a cycle and multiprocessor; at least, if unknown."""
+        return MATRIX.get(self.compute_capability, 256)
 
     @property
     def fp32_peak(self) -> float:

@@ -12,6 +12,8 @@ from tests.gpu.guarded import Mold, run
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu import gamma, omega
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
+from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
 from winolab.gpu.plan import CORRELATIONS, DIRECTIONS, Plan, candidates, plan
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import winograd
@@ -136,6 +138,17 @@ def test_every_plan_of_a_gradient_fits_the_gpu(device: Device, text) -> None:
     for p in plans:
         assert (p.variant.consumer_registers, p.variant.producer_registers) == (0, 0)
         assert max(p.shared().values()) <= device.shared_memory
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
+def test_tensor_core_gradients_are_not_predicted_above_the_peak(device: Device) -> None:
+    problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
+    for precision, products in (("fp16", 1), ("fp32_split", 3)):
+        for p in candidates(problem, "backward_filter", device, None, precision).plans:
+            p = p.split if isinstance(p, GuardedPlan) else p
+            assert isinstance(p, OmegaTensorPlan)
+            done = problem.macs * p.tile.alpha / (p.tile.n * p.tile.r) * products
+            assert done / p.predicted <= device.matrix * device.multiprocessors * device.clock
 
 
 @pytest.mark.parametrize("text", GRADIENTS)

@@ -158,6 +158,9 @@ def device(index: int) -> Device:
     runtime = cupy().cuda.runtime
     p = runtime.getDeviceProperties(index)
     clock = runtime.deviceGetAttribute(runtime.cudaDevAttrClockRate, index) * 1e3
+    # two transfers a cycle of the memory's clock, of a bus so many bits wide
+    transfers = runtime.deviceGetAttribute(runtime.cudaDevAttrMemoryClockRate, index) * 2e3
+    width = runtime.deviceGetAttribute(runtime.cudaDevAttrGlobalMemoryBusWidth, index)
     return Device(
         p["name"].decode(),
         (p["major"], p["minor"]),
@@ -166,6 +169,7 @@ def device(index: int) -> Device:
         p["sharedMemPerBlockOptin"],
         p["l2CacheSize"],
         p["totalGlobalMem"],
+        transfers * width / 8,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from winolab.device import Device
+from winolab.device import H100, Device
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
@@ -134,6 +134,13 @@ def _batch(units: int, images: int, granule: int) -> int:
     return found
 
 
+def _rates(device: Device) -> tuple[float, float, float]:
+    """Bandwidths of memory and L2, multiply-adds a cycle: an H100's, by what the device has."""
+    memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
+    cycles = device.multiprocessors * device.clock / H100.multiprocessors / H100.clock
+    return BANDWIDTH * memory, L2_BANDWIDTH * cycles, RATE * device.matrix / H100.matrix
+
+
 def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | None:
     """The fastest chunk, number of segments and slice of taps within the limit.
 
@@ -147,7 +154,8 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     size = SIZES[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
-    step = v.ks * v.bm * v.bn * (3 if parts == 2 else 1) / RATE / d.clock
+    bandwidth, l2_bandwidth, rate = _rates(d)
+    step = v.ks * v.bm * v.bn * (3 if parts == 2 else 1) / rate / d.clock
     if parts == 2 and v.bm * v.bn == 4096:
         step /= SMALL_SHARE
     sums_tap = 4 * alpha * m * n
@@ -165,7 +173,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
         stored = sum(sides[:2])
         chunks = -(-p.batch // images) * -(-out_height // rows)
         cached = stored <= CACHED * d.l2
-        transform = raw / chunks / BANDWIDTH + stored / (L2_BANDWIDTH if cached else BANDWIDTH)
+        transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
         steps = -(-positions // v.ks)
         read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
@@ -176,15 +184,15 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
             budget = m * n // 512 * slice_ if base.watched else 0
             if sum(map(rounded, (*sides, sums, budget))) > limit:
                 continue
-            memory = max(read * items / L2_BANDWIDTH, 0 if cached else stored / BANDWIDTH)
+            memory = max(read * items / l2_bandwidth, 0 if cached else stored / bandwidth)
             full, rest = divmod(items * segments, slots)
             rounds = full * v.resident + -(-rest // d.multiprocessors)
             seconds = max(rounds * -(-steps // segments) * step, memory)
             seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
-            seconds += sums * (3 if chunks > 1 else 1) / BANDWIDTH
+            seconds += sums * (3 if chunks > 1 else 1) / bandwidth
             count = -(-taps // slice_)
             seconds = chunks * (transform + LAUNCH_SECONDS + count * seconds)
-            seconds += count * (sums / BANDWIDTH + LAUNCH_SECONDS)
+            seconds += count * (sums / bandwidth + LAUNCH_SECONDS)
             if seconds < best:
                 best, chosen = seconds, (images, rows, batch, segments, slice_)
         if chosen and chunks >= enough:
