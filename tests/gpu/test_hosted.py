@@ -171,6 +171,27 @@ def test_copies_arrive_when_they_are_waited_for() -> None:
     assert np.array_equal(got[2], np.where(np.arange(32) > 11, source[:31:-1], 0))
 
 
+def test_copies_end_a_barrier_s_phase() -> None:
+    source, got = np.arange(64, dtype="f"), np.zeros((2, 64), "f")
+    body = """
+      auto barrier = reinterpret_cast<unsigned long long*>(memory);
+      float* s = reinterpret_cast<float*>(memory + 64);
+      if (t == 0) barrier_init(barrier, 32);
+      __syncthreads();
+      if (t < 32) {
+        copy_async<4>(s + t, a + t, true);
+        copy_async<4>(s + 32 + t, a + 32 + t, t < 20);
+        copy_async_arrive(barrier);
+      }
+      __syncthreads();
+      b[t] = s[63 - t];
+      barrier_wait(barrier, 0);
+      b[64 + t] = s[63 - t];"""
+    run(body, [source, got], 64)
+    assert np.isnan(got[0]).all()
+    assert np.array_equal(got[1, ::-1], np.where(np.arange(64) < 52, source, 0))
+
+
 def test_blocks_of_a_cluster_store_to_each_other() -> None:
     got = np.zeros((4, 32), np.uint32)
     body = """
