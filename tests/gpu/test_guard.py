@@ -70,6 +70,25 @@ def test_no_accuracy_is_lost(name: str, direction: str) -> None:
         assert (own <= np.maximum(2 * of_order, FLOOR * _errors(exact, 0, axis))).all()
 
 
+@pytest.mark.parametrize("name", ["normal", "NaN"])
+def test_filters_transformed_before_give_the_same_bits(name: str) -> None:
+    plan = _guarded(PROBLEM, "forward")
+    a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
+    kernels = hosted.loaded(plan)
+    prepared, beside = (hosted.Guarded((size,), "uint8") for size in (plan.prepared, plan.beside))
+    out = hosted.Guarded(PROBLEM.y_shape, "float32")
+    arrays = [hosted.Guarded.of(v) for v in (a, b)] + [out]
+    x, w, y = (
+        launch.View(g.array.ctypes.data, hosted._strides(g.array, kept))
+        for g, kept in zip(arrays, (4, 5, 4), strict=True)
+    )
+    plan.prepare(kernels, w, prepared.array.ctypes.data, 0)
+    plan.run(kernels, x, prepared.array.ctypes.data, y, beside.array.ctypes.data, 0)
+    for guarded in (prepared, beside, *arrays):
+        guarded.check("what is around")
+    np.testing.assert_array_equal(out.array, hosted.execute(plan, a, b, kernels=kernels))
+
+
 @pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:8:2:7", "gamma:4:2:3"])
 def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
     """An image ever smaller than the other: as long as no flag is set, its error stays."""

@@ -22,17 +22,24 @@ def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
         iter(gamma_tensor.plans(problem, direction, H100, None, "fp32_split", aligned=True))
     )
     c = Correlation.of(problem, direction)
-    memory = np.full(scale.header(c) // 4, np.nan, "float32")
+    header = np.full(scale.HEADER // 4, np.nan, "float32")
+    rows = np.full(scale.size(c) // 4, np.nan, "float32")
     of_x, of_w = (
         View(array.ctypes.data, hosted._strides(array, kept)) for array, kept in ((x, 4), (w, 5))
     )
-    wide = x.shape[-1] % 4 == 0
-    params = scale.parameters(c, of_x, of_w, memory.ctypes.data, wide)
-    scale.scale(hosted.load(plan.source(), plan.shared()), c, params)
-    maxima = memory[4 : 4 + scale.SAMPLERS]
-    rows = memory[scale.HEADER // 4 :].reshape(c.groups, -1, 4)[..., :3]
-    assert not memory[:3].view("int32").any()
-    return maxima.max(), rows, plan.tile
+    kernels = hosted.load(plan.source(), plan.shared())
+    founds = []
+    for views in ((of_x, of_w), (of_x, None), (None, of_w)):
+        wide = x.shape[-1] % 4 == 0
+        where = (header.ctypes.data, rows.ctypes.data)
+        scale.scale(kernels, c, scale.parameters(c, *where, *views, wide))
+        founds.append((header[4 : 4 + scale.SAMPLERS].max(), rows.copy()))
+        assert not header[:3].view("int32").any()
+    most, whole = founds[0]
+    for sampled, made in founds[1:]:
+        assert sampled == most
+        np.testing.assert_array_equal(made, whole)
+    return most, whole.reshape(c.groups, -1, 4), plan.tile
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
@@ -69,7 +76,8 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
         least = growth["LEAST_INPUT"] / 1024 * rms
         least = least + growth["LEAST_FILTER"] * 32 * np.sqrt(lossy)
         np.testing.assert_allclose(group[:count, 2], least, rtol=1e-5)
-        np.testing.assert_array_equal(group[count:], [[1, 1, 0]] * (len(group) - count))
+        np.testing.assert_array_equal(group[:, 3], 0)
+        np.testing.assert_array_equal(group[count:], [[1, 1, 0, 0]] * (len(group) - count))
 
 
 def test_a_large_input_is_sampled_in_all_its_channels() -> None:

@@ -187,7 +187,9 @@ def prepare_call(
         view_a = place_a.view(address_of(A), filter=filters[0])
         view_b = place_b.view(address_of(B), filter=filters[1]) if place_b else None
         view_out = place_out.view(address_of(OUT), filter=filters[2])
-        workspace = chosen.workspace - (prepared(chosen) if transformed else 0)
+        workspace = chosen.workspace
+        if transformed:
+            workspace = getattr(chosen, "beside", workspace - prepared(chosen))
 
         def record(kernels: Kernels) -> None:
             end = (address_of(WORKSPACE), a.index)

@@ -44,7 +44,7 @@ CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can us
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = Layout(
-    ("w u header rows", POINTER),
+    ("w u rows", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels height width taps taps_height taps_width chunks", INT),
 )
@@ -144,14 +144,24 @@ class GammaTensorPlan:
 
     @property
     def transformed(self) -> int:
-        """Bytes of the transformed filter of a group; groups follow one another there."""
+        """Bytes of the transformed filter of a group."""
         states = self.blocks_m * math.prod(self.outer) * self.chunks * self.tile.alpha
         return states * self.parts * BN * KC * 2
 
     @property
     def header(self) -> int:
-        """Bytes of the workspace before the transformed filter: flags, scales, thresholds."""
-        return scale.header(self.correlation) if self.parts == 2 else 0
+        """Bytes of a call's own, first in the workspace: flags, and the sample of its input."""
+        return scale.HEADER if self.parts == 2 else 0
+
+    @property
+    def rows(self) -> int:
+        """Bytes of the filter's scales and thresholds, before the transformed filter."""
+        return scale.size(self.correlation) if self.parts == 2 else 0
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of what depends on the filter alone, of all groups."""
+        return self.rows + self.correlation.groups * self.transformed
 
     @property
     def simulated(self) -> str:
@@ -167,7 +177,7 @@ class GammaTensorPlan:
     @property
     def workspace(self) -> int:
         """Bytes."""
-        return self.header + self.transformed
+        return self.header + self.prepared
 
     def __str__(self) -> str:
         p, v = self.problem, self.variant
@@ -199,18 +209,44 @@ class GammaTensorPlan:
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        c, u = self.correlation, workspace + self.header
-        params = None
+        prepared = workspace + self.header
+        self._scale(kernels, a, b, workspace, prepared)
+        self._transform(kernels, b, prepared)
+        self._correlate(kernels, a, prepared, out, workspace)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        self._scale(kernels, None, b, 0, prepared)
+        self._transform(kernels, b, prepared)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with a transformed filter; ``workspace`` begins with the header."""
+        self._scale(kernels, a, None, workspace, prepared)
+        self._correlate(kernels, a, prepared, out, workspace)
+
+    def _scale(
+        self, kernels: Kernels, x: View | None, w: View | None, header: int, rows: int
+    ) -> None:
         if self.parts == 2:
-            params = scale.parameters(c, a, b, workspace, self.variant.xvec == 4)
-            scale.scale(kernels, c, params)
-        for group in range(c.groups):
-            self._transform_filter(kernels, group, b, workspace, u)
-            self._correlate(kernels, group, a, workspace, u, out)
-        if params:
+            wide = self.variant.xvec == 4
+            params = scale.parameters(self.correlation, header, rows, x, w, wide)
+            scale.scale(kernels, self.correlation, params)
+
+    def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:
+        for group in range(self.correlation.groups):
+            self._transform_filter(kernels, group, w, prepared)
+
+    def _correlate(self, kernels: Kernels, x: View, prepared: int, y: View, header: int) -> None:
+        for group in range(self.correlation.groups):
+            self._correlate_group(kernels, group, x, prepared, y, header)
+        if self.parts == 2:
+            wide = self.variant.xvec == 4
+            params = scale.parameters(self.correlation, header, prepared, x, None, wide)
             scale.scan(kernels, self.device, params)
 
-    def _transform_filter(self, kernels: Kernels, group: int, w: View, header: int, u: int) -> None:
+    def _transform_filter(self, kernels: Kernels, group: int, w: View, prepared: int) -> None:
         c = self.correlation
         m_stride, *taps, c_stride = w.strides
         m_total = c.channels if c.rotated else c.out_channels
@@ -222,9 +258,8 @@ class GammaTensorPlan:
             m_stride, c_stride = c_stride, m_stride
         params = FILTER_PARAMS.pack(
             address,
-            u,
-            header,
-            scale.rows(c, header, group),
+            prepared + self.rows + group * self.transformed,
+            scale.row(c, prepared, group),
             m_stride,
             c_stride,
             *taps,
@@ -238,16 +273,16 @@ class GammaTensorPlan:
         grid = (self.blocks_m, self.chunks, math.prod(self.outer))
         kernels["winolab_filter"](grid, 128, params)
 
-    def _correlate(
-        self, kernels: Kernels, group: int, x: View, header: int, u: int, y: View
+    def _correlate_group(
+        self, kernels: Kernels, group: int, x: View, prepared: int, y: View, header: int
     ) -> None:
         c = self.correlation
         params = PARAMS.pack(
             x.address + self.size * group * c.channels,
-            u,
+            prepared + self.rows + group * self.transformed,
             y.address + SIZES[self.out_dtype] * group * c.out_channels,
             header,
-            scale.rows(c, header, group),
+            scale.row(c, prepared, group),
             *x.strides[:3],
             *y.strides[:3],
             x.strides[3],

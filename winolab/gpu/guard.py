@@ -73,6 +73,17 @@ class GuardedPlan:
         return max(self.split.workspace, FLAGS + self.fallback.workspace)
 
     @property
+    def prepared(self) -> int:
+        """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
+        split, fallback = (getattr(unit, "prepared", 0) for unit in (self.split, self.fallback))
+        return split + fallback if split and fallback else 0
+
+    @property
+    def beside(self) -> int:
+        """Bytes of workspace beside the transformed filters."""
+        return max(FLAGS, self.split.workspace - self.split.prepared)
+
+    @property
     def predicted(self) -> float:
         """Seconds, of data that split products serve."""
         return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
@@ -99,9 +110,25 @@ class GuardedPlan:
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        fallback = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
         self.split.launch(kernels, a, b, out, workspace, index)
-        self.fallback.launch(fallback, a, b, out, workspace + FLAGS, index, wanted=workspace)
+        again = self._fallbacks(kernels)
+        self.fallback.launch(again, a, b, out, workspace + FLAGS, index, wanted=workspace)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter for both."""
+        self.split.prepare(kernels, b, prepared, index)
+        self.fallback.prepare(self._fallbacks(kernels), b, prepared + self.split.prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with the transformed filters; ``workspace`` begins with the flags."""
+        self.split.run(kernels, a, prepared, out, workspace, index)
+        again, other = self._fallbacks(kernels), prepared + self.split.prepared
+        self.fallback.run(again, a, other, out, 0, index, wanted=workspace)
+
+    def _fallbacks(self, kernels: Kernels) -> Kernels:
+        return {name: kernels[_renamed(name)] for name in self.fallback.shared()}
 
 
 def verify(flags: Sequence[int]) -> None:

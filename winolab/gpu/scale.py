@@ -1,7 +1,7 @@
 """Scales of split products, and the flags by which their results are held against FP32's accuracy.
 
-See kernels/scale.cuh, which a family's kernels of split products are compiled with. The workspace
-begins with a header (flags, scales of x) and one row for every output channel.
+See kernels/scale.cuh, which a family's kernels of split products are compiled with. A call has a
+header (flags, a sample of x), its filter a row for every output channel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from winolab.nouns import Tile
 from winolab.ref.split import ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
-HEADER, ROW = 256, 16  # bytes of the structs Header, with what follows it, and Row
+HEADER, ROW = 256, 16  # bytes of the structs Header, filled up, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
 SAMPLERS = 32  # as scale.cuh has them
 TOGETHER = 8  # rows of a block that lie side by side
@@ -30,7 +30,7 @@ PARAMS = Layout(
     ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
     ("w_group w_m w_c w_depth w_row w_tap w_step", LONG),
     ("depth height width run wide", INT),
-    ("all_rows padded group_rows channels taps taps_height taps_width together", INT),
+    ("all_rows padded group_rows channels taps taps_height taps_width together first", INT),
 )
 
 
@@ -64,37 +64,45 @@ def padded(c: Correlation) -> int:
     return -(-c.out_channels // ROWS) * ROWS
 
 
-def header(c: Correlation) -> int:
-    """Bytes of header and rows, a multiple of 256."""
-    return HEADER + ROW * c.groups * padded(c)
+def size(c: Correlation) -> int:
+    """Bytes of all rows, a multiple of 256."""
+    return row(c, 0, c.groups)
 
 
-def rows(c: Correlation, workspace: int, group: int) -> int:
-    """The address of a group's rows."""
-    return workspace + HEADER + ROW * group * padded(c)
+def row(c: Correlation, rows: int, group: int) -> int:
+    """The address of a group's first row."""
+    return rows + ROW * group * padded(c)
 
 
-def parameters(c: Correlation, x: View, w: View, workspace: int, wide: bool) -> Params:
-    """Of both launches; ``wide``: x allows loads of four elements."""
-    *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
+def parameters(
+    c: Correlation, header: int, rows: int, x: View | None, w: View | None, wide: bool
+) -> Params:
+    """Of ``scale``, which finds the scale of x or of w's rows, or of both, and of ``scan``.
+
+    ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements.
+    """
     vector = 4 if wide else 1
-    oc, depth, height, width, ic = w.strides
-    m, channel = (ic, oc) if c.rotated else (oc, ic)
+    *sizes, run = [1] * 5
+    strides, address, step, together = [0] * 6, 0, 0, 1
+    if x:
+        *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
+    if w:
+        oc, depth, height, width, ic = w.strides
+        m, channel = (ic, oc) if c.rotated else (oc, ic)
+        group = oc * (c.channels if c.rotated else c.out_channels)
+        strides, address = [group, m, channel, depth, height, width], w.address
+        step = _step(c, (depth, height, width, channel))
+        together = TOGETHER if m == 1 else 1
     return PARAMS.pack(
-        x.address,
-        w.address,
-        workspace,
-        rows(c, workspace, 0),
-        *x.strides,
+        x.address if x else 0,
+        address,
+        header,
+        rows,
+        *(x.strides if x else (0,) * 4),
         1,
-        math.prod(sizes) * run // vector,
-        oc * (c.channels if c.rotated else c.out_channels),
-        m,
-        channel,
-        depth,
-        height,
-        width,
-        _step(c, (depth, height, width, channel)),
+        math.prod(sizes) * run // vector if x else 0,
+        *strides,
+        step,
         *sizes[1:],
         run // vector,
         wide,
@@ -104,7 +112,8 @@ def parameters(c: Correlation, x: View, w: View, workspace: int, wide: bool) -> 
         c.channels,
         math.prod(c.filter),
         *c.filter[1:],
-        TOGETHER if m == 1 else 1,
+        together,
+        0 if x else SAMPLERS,
     )
 
 
@@ -125,8 +134,11 @@ def _step(c: Correlation, strides: tuple[int, ...]) -> int:
 
 def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
     """Before everything else: the scales, the thresholds, no flag set."""
-    together = int(params.values[-1])
-    blocks = SAMPLERS + c.groups * padded(c) // together
+    values = dict(zip((name for name, _ in PARAMS.fields), params.values, strict=True))
+    together = int(values["together"])
+    blocks = SAMPLERS * bool(values["x"])
+    if values["w"]:
+        blocks += c.groups * padded(c) // together
     threads = THREADS if together == 1 else WIDE_THREADS
     kernels["winolab_scale"]((blocks, 1, 1), threads, params)
 

@@ -6,8 +6,7 @@
 struct FilterParams {
   const Element* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   unsigned* u;
-  Header* header;  // scale.cuh
-  const Row* rows;
+  const Row* rows;  // scale.cuh
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
   int out_channels, channels, height, width;  // of the filter, in taps; what lies beyond is 0
   int taps, taps_height, taps_width, chunks;
@@ -19,7 +18,6 @@ extern "C" __global__ void __launch_bounds__(128)
   const int chunk = blockIdx.y, tap = blockIdx.z;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const int fh = row % p.taps_height, fd = row / p.taps_height;
-  settle_scale(p.header);
   float state[8][ALPHA];
 #pragma unroll
   for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2

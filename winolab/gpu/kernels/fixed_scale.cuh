@@ -7,7 +7,6 @@ struct Row;
 constexpr float FIXED_INPUT = BF16 ? 1.0f : 1.0f / (1 << SCALE_INPUT);
 constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 
-__device__ __forceinline__ void settle_scale(Header*) {}
 __device__ __forceinline__ float input_scale(const Header*) { return FIXED_INPUT; }
 __device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTER; }
 

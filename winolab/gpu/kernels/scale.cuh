@@ -17,14 +17,13 @@ constexpr float UNDERFLOW = 2.384185791015625e-07f;  // 2^-22: above it no numbe
 
 struct Header {
   int flags[4];  // guard.cuh
-  unsigned maxima[SAMPLERS];
-  float scale, back;  // of x, and its inverse
+  unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
 struct Row {
   float scale, back;  // of the row, and its inverse
   float least;        // RMS of outputs, scaled, below which they are in doubt
-  float unused;
+  float tiny;         // whether a number of the row vanishes though it is not 0
 };
 
 struct ScaleParams {
@@ -41,6 +40,7 @@ struct ScaleParams {
   int all_rows, padded, group_rows;  // rows; of a group, with and without those that fill it up
   int channels, taps, taps_height, taps_width;
   int together;  // rows of a block: 8 where they are contiguous, or 1
+  int first;     // block of the launch: those of x, SAMPLERS, come before those of the rows
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -109,10 +109,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
   __shared__ unsigned largest[MOST_THREADS];
   __shared__ float squares[MOST_THREADS];
   __shared__ float lossy[MOST_THREADS];
+  const int block = blockIdx.x + p.first;
   unsigned most = 0;
-  if (blockIdx.x < SAMPLERS) {
+  if (block < SAMPLERS) {
     const long long stride = p.vectors / SAMPLE;
-    const unsigned first = blockIdx.x * blockDim.x + threadIdx.x;
+    const unsigned first = block * blockDim.x + threadIdx.x;
 #pragma unroll 4
     for (unsigned at = first; at < SAMPLE; at += SAMPLERS * blockDim.x) {
       // Scattered, so that samples do not all fall on the same channels.
@@ -122,11 +123,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
                  max(magnitude(v.z), magnitude(v.w)));
     }
     most = combine(largest, most, 1, Greater());
-    if (threadIdx.x == 0) p.header->maxima[blockIdx.x] = most;
-    if (blockIdx.x == 0 && threadIdx.x < 4) p.header->flags[threadIdx.x] = 0;
+    if (threadIdx.x == 0) p.header->maxima[block] = most;
+    if (block == 0 && threadIdx.x < 4) p.header->flags[threadIdx.x] = 0;
     return;
   }
-  const int row = (blockIdx.x - SAMPLERS) * p.together + threadIdx.x % p.together;
+  const int row = (block - SAMPLERS) * p.together + threadIdx.x % p.together;
   const int first = threadIdx.x / p.together, step = blockDim.x / p.together;
   const int count = row % p.padded < p.group_rows ? p.channels * p.taps : 0;
 #pragma unroll 4
@@ -134,34 +135,33 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
   most = combine(largest, most, p.together, Greater());
   const float scale = scale_of(most, SCALE_FILTER);
   float square = 0.0f, lost = 0.0f;
+  unsigned gone = 0;
 #pragma unroll 4
   for (int i = first; i < count; i += step) {
     const float raw = element_of_row(p, row, i), v = fabsf(__fmul_rn(raw, scale));
     square = __fmaf_rn(v, v, square);
     if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
+    gone |= raw != 0.0f && v < UNDERFLOW;
   }
   square = combine(squares, square, p.together, Plus());
   lost = combine(lossy, lost, p.together, Plus());
+  gone = combine(largest, gone, p.together, Greater());
   if (first == 0) {
     const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(square / count));
     const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(lost / count));
-    p.rows[row] = {scale, inverse_of(scale), count ? __fadd_rn(of_inputs, of_filter) : 0.0f, 0.0f};
+    p.rows[row] = {scale, inverse_of(scale), count ? __fadd_rn(of_inputs, of_filter) : 0.0f, (float)gone};
   }
 }
 
-// The first warp of a later launch makes x's scale of the sample's maxima.
-__device__ __forceinline__ void settle_scale(Header* header) {
-  if (blockIdx.x || blockIdx.y || blockIdx.z || threadIdx.x >= SAMPLERS) return;
-  unsigned most = header->maxima[threadIdx.x];
+// Of all lanes of a warp.
+__device__ __forceinline__ float input_scale(const Header* header) {
+  static_assert(SAMPLERS == 32, "a lane each");
+  unsigned most = __ldg(&header->maxima[threadIdx.x % 32]);
 #pragma unroll
   for (int flip = 16; flip > 0; flip /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, flip));
-  if (threadIdx.x == 0) {
-    header->scale = scale_of(most, SCALE_INPUT + HEADROOM);
-    header->back = inverse_of(header->scale);
-  }
+  return scale_of(most, SCALE_INPUT + HEADROOM);
 }
 
-__device__ __forceinline__ float input_scale(const Header* header) { return __ldg(&header->scale); }
 __device__ __forceinline__ float row_scale(const Row* rows, int m) { return __ldg(&rows[m].scale); }
 
 // A thread's outputs in four neighbouring channels: watched, and scaled back.
@@ -173,7 +173,7 @@ struct Watched {
   int outputs = 0;
 
   __device__ __forceinline__ Watched(Header* header, const Row* rows, int channel)
-      : flags(header->flags), rows(rows + channel), back(__ldg(&header->back)) {}
+      : flags(header->flags), rows(rows + channel), back(inverse_of(input_scale(header))) {}
 
   // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
   // but where FP32 holds the result with fewer bits, or not; so the smaller factor comes first.
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(256)
     winolab_scan(const __grid_constant__ ScaleParams p) {
   if (!p.header->flags[ZERO]) return;
   const long long first = (long long)blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256ll;
-  const float scale = p.header->scale;
+  const float scale = input_scale(p.header);
   bool tiny = false;
   for (long long i = first; i < p.vectors; i += step) {
     const float4 v = load_vector(p, i);
@@ -222,12 +222,6 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
     for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, scale)) < UNDERFLOW;
   }
-  const int count = p.channels * p.taps;
-  for (long long i = first; i < (long long)p.all_rows * count; i += step) {
-    const int row = (int)(i / count);
-    if (row % p.padded >= p.group_rows) continue;
-    const float w = element_of_row(p, row, (int)(i % count));
-    tiny |= w != 0.0f && fabsf(__fmul_rn(w, p.rows[row].scale)) < UNDERFLOW;
-  }
+  for (long long i = first; i < p.all_rows; i += step) tiny |= p.rows[i].tiny != 0.0f;
   if (tiny) p.header->flags[TINY] = 1;
 }
