@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.facts import table
+from experiments.gpu_ceilings import product_bound, transform_bound
 from experiments.gpu_rows import Measured, Row, cases, kernel, known, mean, paper_alpha, ratio
 from experiments.tables import Cell, Table, select
 from experiments.tables import stored as simulated
@@ -199,7 +200,22 @@ def cells_winrs3(rows: Sequence[Row]) -> list[Cell]:
                     paper = printed[0].get(kind) if printed and who == "FFMA" else None
                     paper = printed[0].get(kind) if printed and group == "fp16" else paper
                     found += _speedups(f"{group} {taps}×{taps}, {who}", kind, ratios, paper)
+                if who != "FFMA":
+                    found += _ceilings(f"{group} {taps}×{taps}, {who}", mine, of)
     return found
+
+
+def _ceilings(where: str, mine: Sequence[Measured], of) -> Iterator[Cell]:
+    """Shares of what transforms and products allow, for plans that transform apart."""
+    pairs = [(c, row) for c in mine if (row := of(c)) and kernel(row["kernel"])[0] > 1]
+    for name, bound in (
+        ("transforms", transform_bound),
+        ("products", lambda c, r: product_bound(r)),
+    ):
+        shares = [row["tflops"] / bound(c, row) for c, row in pairs]
+        if shares:
+            yield cell(where, f"share of what {name} allow", None, mean(shares),
+                       note=f"{min(shares):.2f} to {max(shares):.2f}")  # fmt: skip
 
 
 OURS: dict[str, Callable[[Measured], Row | None]] = {

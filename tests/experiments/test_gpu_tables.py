@@ -6,7 +6,14 @@ import math
 
 import pytest
 
-from experiments import counters_tables, gpu_frontier, gpu_tables, gpu_targets, report
+from experiments import (
+    counters_tables,
+    gpu_ceilings,
+    gpu_frontier,
+    gpu_tables,
+    gpu_targets,
+    report,
+)
 from experiments.gpu_rows import cases, kernel, ratio
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
 from tests.experiments import gpu_rows
@@ -118,3 +125,17 @@ def test_factors_make_the_share_of_the_peak() -> None:
     assert plain.useful == pytest.approx(2 * 128 * 48 * 48 * 128 * 128 * 9 / 2.25)
     assert split.useful == pytest.approx(3 * plain.useful)
     assert plain.stalls[0] == ("long_scoreboard", 0.25)
+
+
+def test_ceilings_of_gradients_count_bytes_and_products() -> None:
+    (case,) = (c for c in cases(THROUGHPUT) if c.name == "32x128x128x256:256x2x2"
+               and (c.direction, c.group) == ("backward_filter", "fp16"))  # fmt: skip
+    row = {"kernel": "Ω9(2,8)", "products": "fp16"}
+    x, dy = 32 * 127 * 127 * 256, 32 * 128 * 128 * 256
+    units = 32 * 16 * 9 * 256 * (127 + 128)
+    seconds = 2 * (x + dy + 2 * units) / 3.352e12
+    flop = 2 * dy * 256 * 4
+    assert gpu_ceilings.transform_bound(case, row) == pytest.approx(flop / seconds / 1e12)
+    split = {"kernel": "Ω9(2,8)", "products": "fp32_split"}
+    ratio_ = gpu_ceilings.product_bound(row) / gpu_ceilings.product_bound(split)
+    assert ratio_ == pytest.approx(3)
