@@ -74,7 +74,7 @@ def fill(arrays: Arrays, data: str) -> None:
     if data == "relu":
         x = cp.maximum(x, 0)
     else:
-        x *= 2.0 ** -rng.uniform(0, WIDE, x.shape).astype("float32")
+        x *= cp.exp2(-WIDE * rng.random(x.shape, dtype="float32"))
     arrays.assign(x, w)
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.stand_in import CuPy
 from winolab.gpu import compare, contenders, cudnn, launch, oracle, timing
 from winolab.gpu.contenders import Arrays, Contender
 from winolab.nouns import Problem
@@ -28,7 +29,7 @@ class Event:
 
 @pytest.fixture
 def host(monkeypatch):
-    """NumPy with the little of CuPy that a comparison needs."""
+    """NumPy in CuPy's place."""
     cuda = SimpleNamespace(
         Event=Event,
         Device=lambda: SimpleNamespace(mem_info=(8 << 30, 8 << 30)),
@@ -36,33 +37,10 @@ def host(monkeypatch):
         get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
     )
 
-    class CuPy:
-        def __getattr__(self, name: str):
-            return getattr(np, name)
-
-        @staticmethod
-        def get_default_memory_pool():
-            return SimpleNamespace(free_all_blocks=lambda: None)
-
-        @staticmethod
-        def empty(shape, dtype="float64"):
-            return Buffer(np.empty(shape, dtype))
-
-    CuPy.cuda = cuda  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setattr(CuPy, "cuda", cuda)
     monkeypatch.setattr(launch, "cupy", CuPy)
     monkeypatch.setattr(compare, "FLUSH", 1 << 10)
     return CuPy
-
-
-class Buffer(np.ndarray):
-    """An array whose memory has an address where CuPy has it."""
-
-    def __new__(cls, array):
-        return array.view(cls)
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 def exact(direction: str, off: float, pause: float, order: str = "NHWC"):
