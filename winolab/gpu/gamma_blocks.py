@@ -101,7 +101,7 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(32, 32, 3, 2, 1, 2),
     ),
 }
-SPLITS = (1, 2, 3, 4, 8)
+SPLITS = (1, 2, 4, 8)
 # Where blocks are not Hopper's, all threads have the same 168 registers, 64 of them accumulators,
 # and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB (8.0).
 EARLIER: dict[int, tuple[Variant, ...]] = {
