@@ -16,8 +16,8 @@ struct FinishParams {
 // to 2^-149 · 2^28 each, as much as a block of this scale may lose in low parts.
 constexpr float DROPPED = 1.0f / (1ull << 54) / (1ull << 54);
 
-// The sum of the products of two blocks' scales over a tap's steps, and the largest: a block of
-// threads for 64 × 64 channels of a tap. The product is at least the sum of their squares.
+// The sum of the products of two blocks' scales over a tap's steps, and the largest of them: sum
+// times largest is at least the sum of their squares. A block of threads has 64 × 64 channels.
 extern "C" __global__ void __launch_bounds__(256, 4)
     winolab_omega_budget(const __grid_constant__ GemmParams p) {
   if constexpr (PARTS == 2) {

@@ -1,15 +1,15 @@
 // The transforms of Ωα(n, r) on Tensor Cores, outside of the products: U = G dy and V = BT x as
-// 16-bit values, read once for all channel blocks, filter rows and depths, and the output transform.
+// 16-bit values, made once for all channel blocks, filter rows and depths.
 //
 // The sum runs over positions k: a row of dy has UNITS × images of them, padded to PITCH, row after
 // row, depth after depth, batch of images after batch; V has the same for the rows of x, so that
 // filter row fh meets U at k with V at k + (fh + shift) · PITCH, soon enough for the L2 cache to
-// have it still. Layout of both, in the order in which wgmma reads them with
-// the 128-byte swizzle: [piece][part][state][block of 64 channels][k][64 channels], the 16-byte
-// pieces of row k exchanged by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
+// have it still. Layout of both, in the order in which wgmma reads them with the 128-byte swizzle:
+// [piece][part][state][block of 64 channels][k][64 channels], the 16-byte pieces of row k exchanged
+// by ^ (k % 8). Wide filters take pieces of N taps, each with a V.
 // FP32 data become a high and a low FP16 part (PARTS = 2), scaled by a power of two of each block
-// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]: 0 where
-// the block is, negative where an element that is not zero may have vanished beside the others.
+// of KB positions × 64 channels, whose inverse is kept in [piece][block of channels][k / KB]: 0 for a
+// block of zeros, negative where an element that is not zero may have vanished beside the others.
 
 template <int TYPE>
 struct Element {
@@ -25,7 +25,7 @@ constexpr bool BF16 = INPUT == 2;
 constexpr int KB = PARTS == 2 ? KS : 16;  // positions of a block of the transform
 constexpr int LARGEST = 13;               // exponent of the largest scaled element of a block
 constexpr float VANISHING = 1.0f / (1 << 22);  // of scaled elements: high parts may be 0
-// A state of 16-bit data may be sqrt(2) times the largest element: halved, it does not overflow.
+// A state of 16-bit data may be 2 times the largest element: halved, it does not overflow.
 constexpr float HALVED = INPUT == 0 ? 1.0f : 0.5f;
 
 struct Side {  // x or dy, in one chunk of images and rows
