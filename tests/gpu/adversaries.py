@@ -89,7 +89,9 @@ DATA: dict[str, tuple[Change, bool]] = {
     "NaN": (_one(np.nan), True),
     "infinity in the filter": (_filter(-np.inf), True),
     "NaN in the filter": (_filter(np.nan), True),
-    "one huge tap": (_filter(1e9), False),
+    "one tap 2^8 as large": (_filter(2.0**8), True),
+    "one tap 2^4 as large": (_filter(2.0**4), False),
+    "one huge tap": (_filter(1e9), True),
     "a tiny output channel": (_first, False),
 }
 

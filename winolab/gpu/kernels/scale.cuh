@@ -7,7 +7,9 @@
 // of at most 2^-25 an output gets, as relative RMS, sqrt(K) 2^-25 / sqrt(3) times |G row|·|AT| times
 // the row's RMS; FP32 in order gets 0.30 · 2^-24 sqrt(K) times the output. An output is in doubt
 // where the first exceeds 1.3 times the second. The same with G and BT exchanged holds for the
-// row's own elements below 1/4 against inputs of at most 2^15. SCALE_* bound the growth in the
+// row's own elements below 1/4 against inputs of at most 2^15. A row of which one element is half
+// (of the sum of squares) is always in doubt: FP32 errs less there than products of 22 bits, whose
+// errors do not average. SCALE_* bound the growth in the
 // transforms, as exponents, and LEAST_* are these thresholds' factors, in units of 2^-10.
 
 constexpr int SAMPLERS = 32, SAMPLE = 1 << 16;  // blocks that sample x; vectors
@@ -147,9 +149,13 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
   lost = combine(lossy, lost, p.together, Plus());
   gone = combine(largest, gone, p.together, Greater());
   if (first == 0) {
+    const float peak = __fmul_rn(__uint_as_float(most), scale);
+    const bool single = __fmul_rn(peak, peak) > __fmul_rn(0.5f, square);
     const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(square / count));
     const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(lost / count));
-    p.rows[row] = {scale, inverse_of(scale), count ? __fadd_rn(of_inputs, of_filter) : 0.0f, (float)gone};
+    const float sum = count ? __fadd_rn(of_inputs, of_filter) : 0.0f;
+    const float least = single ? __int_as_float(0x7f800000) : sum;
+    p.rows[row] = {scale, inverse_of(scale), least, (float)gone};
   }
 }
 
