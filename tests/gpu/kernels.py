@@ -38,13 +38,9 @@ ASKED = {
 }
 # Bytes that units still spill, outside their main loops, by what their names contain.
 SPILLS = {
-    "Γ1(1,1) fp32 64x256x8 stages=4+4 rows=4 share=3 split=2": 8,
-    "Γ8(2,7) fp32 128x32x8 stages=3+2 rows=2 share=7 split=4": 56,
-    "Ω8(5,4) fp32 64x64x8 stages=4 vector=0": 584,
     "fp32_split rows=4 share=3": 40,
     "fp16 rows=4 share=3": 16,
     "bf16 rows=4 share=3": 16,
-    "Ω9(3,7) fp32_split": 32,  # of sm_80; 8 of sm_86 and sm_89
 }
 
 
