@@ -29,7 +29,7 @@ sys.path.insert(0, str(root))
 import pandas as pd
 
 import winolab
-from experiments import figures, gpu_figures, gpu_tables
+from experiments import counters_tables, figures, gpu_figures, gpu_frontier, gpu_tables
 from experiments import gpu_rows as gpu
 from experiments import im2col_winograd as study
 from experiments.facts import table
@@ -129,13 +129,38 @@ measured = gpu.stored()
 gpu_figures.speeds(measured)
 
 # %% [markdown]
-# Table 2: the least and the greatest speedup over cuDNN, beside the paper's on an RTX 4090.
+# Table 2: the least and the greatest speedup over cuDNN, beside the paper's on an RTX 4090 and an
+# RTX 3060 Ti.
 
 # %%
 pd.DataFrame(
     [(c.where, c.column, c.paper, c.ours, c.note) for c in gpu_tables.cells_table2(measured)],
     columns=["kernel", "speedup", "paper", "ours", ""],
 )
+
+# %% [markdown]
+# Speed is half of it. Every algorithm of cuDNN, PyTorch and this package in every precision, speed
+# against error:
+
+# %%
+gpu_frontier.frontier(measured)
+
+# %%
+print("\n".join(gpu_frontier.told(measured)))
+
+# %% [markdown]
+# What holds the kernels below their limits, by hardware counters
+# (`python -m experiments.counters`):
+
+# %%
+counted = gpu.stored("counters")
+counters_tables.roofline(counted)
+
+# %%
+counters_tables.utilisation(counted)
+
+# %%
+print("\n".join(counters_tables.holds(counted)))
 
 # %% [markdown]
 # Table 3 from the kernels. Points are kernels, lines the simulation above, crosses the paper.
