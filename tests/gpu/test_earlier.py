@@ -175,8 +175,8 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
     on_gpu = [cp.asarray(v) for v in (a, b)]
     call = getattr(conv, f"conv_{direction}")
     for device in (A100, ADA):
-        # one in three: all have one of two sources but for rows and what shares them
-        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans[::3]:
+        # one in four: all have one of two sources but for rows and what shares them
+        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans[::4]:
             expected = cp.asarray(predicted(p, algorithm, a, b))
             for _ in range(20):
                 y = call(*on_gpu, problem=problem, algorithm=algorithm, variant=p.variant)
@@ -238,5 +238,5 @@ class EarlierMold(Mold):
 def test_random_problems(family, algorithm, precision, gpu) -> None:
     """Kernels of 8.x between guard zones and against FP64, on any GPU."""
     mold = EarlierMold(family, algorithm, precision, 0, gpu)
-    for number in range(14):
+    for number in range(6, 14):  # the last is a large one
         run(mold, number)
