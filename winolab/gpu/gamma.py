@@ -23,11 +23,13 @@ from winolab.ref.transforms import transforms
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
-# Fitted to the rows of experiments/results/throughput.jsonl: an FFMA's issue slots beyond the first
-# grow with the operands loaded for it, a transformed tile and channel takes issue slots and latency
-# per state, an item has a prologue and an epilogue (cycles; the second of blocks with finishers).
-OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 30, (6000, 3000)
-LAUNCH_SECONDS = 6e-6
+# Fitted to 60 rows of an H100 (rms 4 %; the block shape picked is at most 1 % from the fastest): an
+# FFMA's issue slots beyond the first grow with the operands loaded for it; a transformed tile and
+# channel takes issue slots and latency per state, more where loads are scalars; an item has a
+# prologue and an epilogue, of blocks with finishers a shorter one, of a cluster a longer one; a
+# launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 33
+ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 22_900
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
 # The kernels' parameter structs, field for field.
@@ -347,13 +349,14 @@ def _plan(
     lane_m, lane_tiles = variant.lane(alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
     step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
-    step += variant.kc * (rows + share - 1) * columns / share * TRANSFORM_SLOTS * alpha / 128
-    item_cycles = ITEM_CYCLES[variant.finishers > 0]
+    transform = TRANSFORM_SLOTS if variant.xvec > 1 else SCALAR_SLOTS
+    step += variant.kc * (rows + share - 1) * columns / share * transform * alpha / 128
+    item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
     cycles = -(-whole // grid) * (outer * chunks * step + item_cycles)
     shared_rounds = -(-(items - whole) // slots)
-    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + 2 * item_cycles)
-    seconds = cycles / device.clock
-    seconds += transformed / 1e12 + LAUNCH_SECONDS
+    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + CLUSTER_CYCLES)
+    cycles += LAUNCH_CYCLES * variant.accumulators(alpha) / 128
+    seconds = cycles / device.clock + transformed / 1e12
     return GammaPlan(
         direction,
         problem,
