@@ -13,7 +13,7 @@ from winolab.device import Device
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Correlation
 from winolab.nouns import Tile
-from winolab.ref.split import ceil_log2
+from winolab.ref.split import HEADROOM, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
 HEADER, ROW = 256, 16  # bytes of the structs Header, filled up, and Row
@@ -43,6 +43,7 @@ def constants(tile: Tile, made: Transforms) -> dict[str, int]:
     )
     unit = 1024 * SHARE / math.sqrt(tile.r)
     return {
+        "HEADROOM": HEADROOM,
         "SCALE_INPUT": _growth(made.BT),
         "SCALE_FILTER": _growth(made.G),
         "LEAST_INPUT": math.ceil(unit * inputs),

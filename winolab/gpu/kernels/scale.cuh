@@ -9,12 +9,11 @@
 // where the first exceeds 1.3 times the second. The same with G and BT exchanged holds for the
 // row's own elements below 1/4 against inputs of at most 2^15. A row of which one element is half
 // (of the sum of squares) is always in doubt: FP32 errs less there than products of 22 bits, whose
-// errors do not average. SCALE_* bound the growth in the
-// transforms, as exponents, and LEAST_* are these thresholds' factors, in units of 2^-10.
+// errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
+// have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
 
 constexpr int SAMPLERS = 32, SAMPLE = 1 << 16;  // blocks that sample x; vectors
 constexpr int MOST_THREADS = 1024;              // of a block of winolab_scale
-constexpr int HEADROOM = 2;                // exponents that the sample leaves to the rest
 constexpr float UNDERFLOW = 2.384185791015625e-07f;  // 2^-22: above it no number vanishes
 
 struct Header {
