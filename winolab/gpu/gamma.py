@@ -30,6 +30,7 @@ WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 # launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
 OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 33
 ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 22_900
+EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
 # The kernels' parameter structs, field for field.
@@ -351,6 +352,8 @@ def _plan(
     step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
     transform = TRANSFORM_SLOTS if variant.xvec > 1 else SCALAR_SLOTS
     step += variant.kc * (rows + share - 1) * columns / share * transform * alpha / 128
+    if not variant.bulk:
+        step *= EARLIER_STEPS[alpha == 16]
     item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
     cycles = -(-whole // grid) * (outer * chunks * step + item_cycles)
     shared_rounds = -(-(items - whole) // slots)
