@@ -22,14 +22,18 @@ from winolab.ref.winrs_kernels import TILES
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
 UNITS = 2 * 128 * 48  # bytes of the tables of units
 ARCHITECTURE = (8, 0)  # mbarriers
-# Units after which a sum is transformed and added to what the block has stored, by alpha: where
-# dy's rows are at least r wide, and where they are narrower and units partly empty. Till then each
-# state's sum grows, whose roundings are what errors on U[0, 1] consist of: the MARE of a 5x5
-# gradient of 7 columns by F(5,12) is 1.2e-5 with 2048 units, 1.8e-6 with 128, 8e-7 with 48;
-# elsewhere at most 5e-7 with 256 (simulated). Storing takes as long as 20 to 30 units.
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where a
+# row of dy has at least 4/5 r columns, and where fewer: units are partly empty then. Until it, each
+# state's sum grows, whose roundings are what errors on U[0, 1] consist of. With 2048 units, F(5,12)
+# has a MARE of 1.2e-5 on 7 columns and 4e-6 on 15; as it is, all are below 8e-7 (simulated). At
+# alpha 16 that takes 8 to 14 % of the time, and 26 to 48 % where rows are narrow.
 FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 48)}
-# Cycles, from Γ's model; an H100 took 1.03 to 1.25 of the predicted times.
-OPERAND_OVERHEAD, TRANSFORM_SLOTS, ITEM_CYCLES = 1.15, 1.3, 8000
+# Cycles of a block: of a warp's FFMA, of an operand read from shared memory, of a producers'
+# instruction, of one more at rows' ends (unless or if units wrap); of an item, and of each result
+# that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
+# experiments/results/throughput_variants.jsonl: 54 within 9 %, 32 x 32 channels 1.3 times as long.
+FFMA, OPERAND, PRODUCED, EDGE = 1.0, 1.3, 1.66, (11.9, 20.1)
+ITEM, STORED = 14700, (0.45, 1.7)
 
 
 @dataclass(frozen=True)
@@ -299,6 +303,27 @@ def _whole(aligned: bool, channels: int, vector: int) -> bool:
     return aligned and channels % vector == 0
 
 
+@lru_cache(maxsize=256)
+def ends(g: Gradient, tile: Tile, pitch: int) -> float:
+    """The share of a warp's pairs of units one of which lies at an end of its row."""
+    starts = range(0, pitch, 1 if pitch % tile.r else tile.r)
+    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.alpha + 1)
+    share = sum(at not in inside or at + tile.r > g.output[2] for at in starts) / len(starts)
+    return 1 - (1 - share) ** 2
+
+
+def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> float:
+    """What a unit takes a block, averaged over the taps' rows and over a row's units."""
+    held = tile.alpha // v.parts
+    products = held * v.bi * v.bo
+    operands = sum(products / channels for channels in v.lane(tile.alpha))
+    filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
+    loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
+    produced = v.bo * filter_ + v.bi * input_ + loads
+    cycles = FFMA * products / lanes + OPERAND * operands / 128 + PRODUCED * produced / 128
+    return g.met * (cycles + EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128)
+
+
 def _plan(
     problem: Problem,
     gradient: Gradient,
@@ -313,21 +338,17 @@ def _plan(
     g, v = gradient, variant
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
     blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
-    lane_i, lane_o = v.lane(tile.alpha)
-    overhead = OPERAND_OVERHEAD * (1 / lane_i + 1 / lane_o)
-    held = tile.alpha // v.parts
-    cycles = held * v.bi * v.bo * (1 / device.lanes + overhead / 128)
-    filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
     slots = device.multiprocessors // v.parts
-    cycles += TRANSFORM_SLOTS * (v.bo * filter_ + v.bi * input_) / 128
-    fold = FOLDS[tile.alpha][g.output[2] < tile.r]
+    fold = FOLDS[tile.alpha][5 * g.output[2] < 4 * tile.r]
+    stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
     timing = Timing(
         blocks,
         slots,
-        cycles / device.clock,
-        ITEM_CYCLES / device.clock,
+        unit_cycles(g, tile, v, pitch, device.lanes) / device.clock,
+        ITEM / device.clock,
         v.kc,
         fold,
+        stored / device.clock,
     )
     segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
     return OmegaPlan(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, View
 from winolab.gpu.plan import check, three
@@ -94,6 +95,15 @@ class Gradient:
         first = max(0, low)
         return first, max(first, min(self.output[dimension], self.input[dimension] + low))
 
+    @cached_property
+    def met(self) -> float:
+        """The share of dy's rows that meet an input, averaged over the taps."""
+        share = 1.0
+        for d in (0, 1):
+            rows = (self.rows(d, tap) for tap in range(self.filter[d]))
+            share *= sum(last - first for first, last in rows) / (self.filter[d] * self.output[d])
+        return share
+
     def units(self, tile: Tile, pitch: int) -> int:
         """Units of a row of taps whose rows all meet inputs. Raises ValueError for too many."""
         positions = self.batch * self.output[0] * self.output[1] * pitch
@@ -120,14 +130,15 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a kernel takes: ``unit`` and ``item`` are seconds of one block."""
+    """What a kernel takes: ``unit``, ``item`` and ``output`` are seconds of one block."""
 
     blocks: int  # of one segment
     slots: int  # blocks that the GPU holds
     unit: float  # of the sum
-    item: float  # of an output transform and of filling the stages
+    item: float  # whatever does not depend on the sum's length
     step: int  # units of a stage
     fold: int = POSITIONS  # units after which a sum is transformed
+    output: float = 0.0  # of such a transform
 
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
@@ -135,7 +146,8 @@ class Timing:
         waves = -(-self.blocks * segments // self.slots)
         length = steps * self.step
         outputs = -(-length // self.fold)
-        return waves * (length * self.unit + outputs * self.item) + LAUNCH_SECONDS
+        block = length * self.unit + self.item + outputs * self.output
+        return waves * block + LAUNCH_SECONDS
 
 
 @dataclass(frozen=True)
