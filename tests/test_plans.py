@@ -56,6 +56,16 @@ def test_the_kernels_plan_says_what_else_was_considered() -> None:
         assert "Γ1(1,1) fp32" in text.stdout
 
 
+def test_older_gpus_have_plans_and_the_oldest_a_reason() -> None:
+    for name in ("A100", "RTX 3090", "RTX 4090"):
+        text = kernels("forward", *VGG16_2, "--device", name)
+        assert text.exit_code == 0
+        assert "Γ8(6,3) fp32" in text.stdout
+        assert name in text.stdout
+    failed = kernels("forward", *VGG16_2, "--device", "RTX 2080 Ti")
+    assert "compute capability 7.5; the kernels need 8.0" in str(failed.exception)
+
+
 def test_a_workspace_that_no_plan_has_is_an_error() -> None:
     failed = kernels("forward", *VGG16_2, "--workspace-limit", "10")
     assert isinstance(failed.exception, ValueError)
