@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from experiments import counters_tables, gpu_tables
+from experiments import counters_tables, gpu_tables, variants_tables
 from experiments.facts import facts, table
 from experiments.gpu_aims import (
     DATA,
@@ -179,6 +179,7 @@ TARGETS = Table(
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (TARGETS, ("throughput", "gpu_errors", "host")),
     (counters_tables.COUNTERS, ("counters",)),
+    (variants_tables.VARIANTS, ("throughput_variants",)),
     (gpu_tables.TABLE2, ("throughput",)),
     (gpu_tables.TABLE3, ("gpu_errors",)),
     (gpu_tables.FIGURE10, ("gpu_errors",)),

@@ -18,13 +18,27 @@ from experiments import (
     texts_dwm,
     texts_gpu,
     texts_winrs,
+    variants_tables,
 )
 from experiments.facts import ROOT, facts, papers
 from experiments.jobs import Row
 from experiments.tables import Cell, Table
 
-TEXTS = texts.TEXTS | texts_dwm.TEXTS | texts_winrs.TEXTS | texts_gpu.TEXTS | counters_tables.TEXTS
-FIGURES = figures.FIGURES | figures_winrs.FIGURES | gpu_figures.FIGURES | counters_tables.FIGURES
+TEXTS = (
+    texts.TEXTS
+    | texts_dwm.TEXTS
+    | texts_winrs.TEXTS
+    | texts_gpu.TEXTS
+    | counters_tables.TEXTS
+    | variants_tables.TEXTS
+)
+FIGURES = (
+    figures.FIGURES
+    | figures_winrs.FIGURES
+    | gpu_figures.FIGURES
+    | counters_tables.FIGURES
+    | variants_tables.FIGURES
+)
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """

@@ -142,3 +142,14 @@ def counters() -> list[dict]:
             }
         )  # fmt: skip
     return found
+
+
+def variants() -> list[dict]:
+    """Two of one step, with times predicted in both ways that rows have."""
+    common = {"step": "a step", "batch": 128, "output": 48, "channels": 128, "filter": 3,
+              "direction": "forward", **MACHINE}  # fmt: skip
+    return [
+        {**common, "variant": "wide", "prediction": "870 µs by the planner", "tflops": 100.0},
+        {**common, "variant": "narrow", "prediction": "", "predicted_us": 435.0, "tflops": 50.0},
+        {**common, "variant": "small", "prediction": "", "tflops": 1.0, "batch": None},
+    ]

@@ -13,6 +13,7 @@ from experiments import (
     gpu_tables,
     gpu_targets,
     report,
+    variants_tables,
 )
 from experiments.gpu_rows import cases, kernel, ratio
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
@@ -20,7 +21,7 @@ from tests.experiments import gpu_rows
 
 THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
-        "counters": gpu_rows.counters()}  # fmt: skip
+        "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants()}  # fmt: skip
 TABLES = [(table, [row for source in sources for row in ROWS[source]])
           for table, sources in gpu_targets.SOURCES]  # fmt: skip
 
@@ -139,3 +140,12 @@ def test_ceilings_of_gradients_count_bytes_and_products() -> None:
     split = {"kernel": "Ω9(2,8)", "products": "fp32_split"}
     ratio_ = gpu_ceilings.product_bound(row) / gpu_ceilings.product_bound(split)
     assert ratio_ == pytest.approx(3)
+
+
+def test_variants_are_held_against_their_predictions() -> None:
+    rows = gpu_rows.variants()
+    ratios = [b / a for _, a, b in variants_tables.pairs(rows)]
+    assert ratios == pytest.approx([869.7 / 870, 4.0], rel=1e-3)
+    assert "1 were within 20%" in variants_tables.told(rows)[1]
+    best = max(variants_tables.cells(rows), key=lambda cell: cell.ours)
+    assert best.note == "best of 2: wide"
