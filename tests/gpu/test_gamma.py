@@ -104,7 +104,7 @@ def test_two_level_sums_take_blocks_with_room_for_them() -> None:
 
 @pytest.mark.parametrize(
     ("struct", "file", "layout"),
-    [("Params", "items", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
+    [("Params", "block", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
 )
 def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
     assert c_fields(struct, kernel(file)) == layout.fields

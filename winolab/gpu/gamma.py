@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.device import Device
+from winolab.gpu import geometry
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
@@ -41,11 +42,7 @@ FILTER_PARAMS = Layout(
 )
 PARAMS = Layout(
     ("x u y wanted", POINTER),
-    ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
-    ("x_pixel y_pixel", INT),
-    ("depth height width out_depth out_height out_width", INT),
-    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items whole", INT),
+    *geometry.FIELDS,
 )
 FILTER_M, FILTER_C = 32, 8  # output × input channels of a block of the filter transform
 
@@ -214,23 +211,7 @@ class GammaPlan:
             u,
             y.address + 4 * group * c.out_channels,
             wanted,
-            *x.strides[:3],
-            *y.strides[:3],
-            x.strides[3],
-            y.strides[3],
-            *c.input,
-            *c.output,
-            *c.padding,
-            *self.outer,
-            c.channels,
-            c.out_channels,
-            self.tiles_width,
-            self.columns,
-            self.chunks,
-            self.blocks_m,
-            self.blocks_row,
-            self.items,
-            self.whole,
+            *geometry.values(self, x, y),
         )
         kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params)
 

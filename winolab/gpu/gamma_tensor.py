@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.device import Device
-from winolab.gpu import scale
+from winolab.gpu import geometry, scale
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
     BN,
@@ -33,6 +33,7 @@ from winolab.ref.split import products
 from winolab.ref.transforms import transforms
 
 THREADS = CONSUMERS + PRODUCERS
+BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
@@ -50,11 +51,7 @@ FILTER_PARAMS = Layout(
 )
 PARAMS = Layout(
     ("x u y header rows", POINTER),
-    ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
-    ("x_pixel y_pixel", INT),
-    ("depth height width out_depth out_height out_width", INT),
-    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items", INT),
+    *geometry.FIELDS,
 )
 
 
@@ -130,6 +127,11 @@ class GammaTensorPlan:
         """Clusters' worth of work: the grid walks over them."""
         columns = self.variant.columns(self.tile)
         return self.blocks_m * self.blocks_row * -(-self.columns // columns)
+
+    @property
+    def whole(self) -> int:
+        """Items that one block computes alone where clusters share the others."""
+        return 0
 
     @property
     def slots(self) -> int:
@@ -283,22 +285,7 @@ class GammaTensorPlan:
             y.address + SIZES[self.out_dtype] * group * c.out_channels,
             header,
             scale.row(c, prepared, group),
-            *x.strides[:3],
-            *y.strides[:3],
-            x.strides[3],
-            y.strides[3],
-            *c.input,
-            *c.output,
-            *c.padding,
-            *self.outer,
-            c.channels,
-            c.out_channels,
-            self.tiles_width,
-            self.columns,
-            self.chunks,
-            self.blocks_m,
-            self.blocks_row,
-            self.items,
+            *geometry.values(self, x, y),
         )
         kernels["winolab_gamma"]((self.grid, 1, 1), THREADS, params)
 
@@ -322,7 +309,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("tensor", "parts", "pipeline", *scales, "filter_tensor", "gamma_tensor"),
+        ("tensor", "parts", "pipeline", *scales, "filter_tensor", *BLOCKS),
     )
 
 

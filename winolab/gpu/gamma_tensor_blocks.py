@@ -25,7 +25,7 @@ class Variant:
     share: int = 1  # filter rows that a transformed stage of input serves
     split: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
-    passes: int = 2  # over the staging memory of the epilogue
+    passes: int = 4  # of the epilogue, over two buffers of staged tiles
     xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 4  # elements of a store of y
     consumer_registers: int = 208
@@ -52,9 +52,9 @@ class Variant:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha = self.stage_tiles(tile), tile.alpha
         v = self.v_stages * alpha * parts * tiles * KC * 2
-        raw = -(-tiles // 32) * alpha * PRODUCERS * 4 * size
-        out = TILE_STATES // self.passes * (BN + 4) * 4
-        return v + raw + out + 12 * (TILE_STATES // alpha) + 16 * self.v_stages + 16
+        raw = -(-tiles // 32) * PRODUCERS * (alpha * 4 * size + 16)
+        out = 2 * TILE_STATES // self.passes * (BN + 4) * 4
+        return v + raw + out + 16 * self.v_stages + 32
 
     def __str__(self) -> str:
         changed = [f"{n}={getattr(self, n)}" for n in ("split", "xvec", "yvec")]

@@ -8,111 +8,17 @@
 // comes from global memory straight into wgmma's A registers, V is B. Parts of a product: high·low,
 // low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which
 // truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
-// SHARE filter rows need. Blocks are persistent: producers run ahead into the next item while
-// consumers finish the last.
-
-using Output = Storage<WIDE_OUT>::type;
-
-struct Params {
-  const Element* x;
-  const uint4* u;
-  Output* y;
-  Header* header;  // scale.cuh
-  const Row* rows;
-  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
-  int x_pixel, y_pixel;
-  int depth, height, width;
-  int out_depth, out_height, out_width;
-  int pad_depth, pad_height, pad_width;
-  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
-  int channels, out_channels;
-  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
-  int chunks;                // of KC channels
-  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
-  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
-};
-
-constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
-constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
-constexpr int BT = 512 / ALPHA;                       // tiles
-constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
-constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
-constexpr int COLUMNS = BT / ROWS;
-constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;  // of a V stage
-constexpr int UNITS = V_TILES / 8;                    // of 8 tiles × KC channels
-constexpr int SLOTS = (UNITS + 3) / 4;                // units of a producer warp
-constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
-constexpr int V_SIZE = ALPHA * PARTS * V_PART;
-constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
-constexpr int ROW_OUT = BN + 4;                       // floats: lanes of a store hit 32 banks
-static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0 && BT <= CONSUMERS, "block shape");
-
-struct alignas(4 * sizeof(Element)) Vector {
-  Element c[4];  // neighbouring channels of a pixel
-};
-
-struct Shared {
-  unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
-  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
-  float out[ALPHA][TILES_OUT][ROW_OUT];
-  long long offset[BT];  // of a tile's first output in y
-  int columns[BT];       // outputs of a tile inside y
-  unsigned long long v_full[V_STAGES], v_empty[V_STAGES], out_full, out_empty;
-};
-
-// What a block works on: output channels, output rows and tile columns from these on.
-struct Item {
-  int block_m, row, column;
-  __device__ __forceinline__ Item(const Params& p, int index) {
-    block_m = index % p.blocks_m;
-    index /= p.blocks_m;
-    row = index % p.blocks_row * ROWS;
-    column = index / p.blocks_row * COLUMNS;
-  }
-};
-
-// A tile column: one tile's width of one image and depth.
-struct Column {
-  int batch, depth, first;  // first: output index along the width
-  __device__ __forceinline__ Column(const Params& p, int index) {
-    first = index % p.tiles_width * N;
-    index /= p.tiles_width;
-    depth = index % p.out_depth;
-    batch = index / p.out_depth;
-  }
-};
-
-struct Pipe {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == V_STAGES) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
-
-// This block's share of the summation, in V stages: (outer tap, chunk), chunk fastest.
-struct Steps {
-  int all, begin, end;
-  __device__ __forceinline__ explicit Steps(const Params& p) {
-    all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
-    const int rank = SPLIT > 1 ? cluster_rank() : 0;
-    begin = (int)((long long)all * rank / SPLIT);
-    end = (int)((long long)all * (rank + 1) / SPLIT);
-  }
-};
+// SHARE filter rows need. Blocks are persistent: producers run ahead into the next item, then
+// finish the last one (finish_tensor.cuh) while consumers go on.
 
 // Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {
   const Steps& steps;
   int index, step, chunk, fw, fh, fd;
-  const Element* x[SLOTS];  // of the tile's first pixel under the tap, this thread's first channel
-  unsigned inside[SLOTS];   // a bit a pixel
+  Source (&source)[SLOTS][PRODUCERS];
 
-  __device__ __forceinline__ Fetch(const Params& p, const Steps& steps)
-      : steps(steps), index(blockIdx.x / SPLIT) {
+  __device__ __forceinline__ Fetch(const Params& p, Shared& shared, const Steps& steps)
+      : steps(steps), index(blockIdx.x / SPLIT), source(shared.source) {
     begin(p);
   }
 
@@ -138,12 +44,13 @@ struct Fetch {
       const int h = item.row + tile / COLUMNS + fh - p.pad_height;
       const bool row = at < p.columns && (unsigned)d < (unsigned)p.depth &&
                        (unsigned)h < (unsigned)p.height && index < p.items;
-      inside[g] = 0;
+      unsigned inside = 0;
 #pragma unroll
       for (int i = 0; i < ALPHA; ++i)
-        inside[g] |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
-      x[g] = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
+        inside |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
+      const Element* x = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
              (long long)w * p.x_pixel + lane / 16 * 8 + lane % 2 * 4;
+      source[g][threadIdx.x - CONSUMERS] = {x, inside};
     }
   }
 
@@ -168,8 +75,9 @@ struct Fetch {
     const int thread = threadIdx.x - CONSUMERS, lane = threadIdx.x % 32;
     const int channel = chunk * KC;
     const int left = p.channels - channel - (lane / 16 * 8 + lane % 2 * 4);  // channels from here
-    const unsigned mask = left > 0 ? inside[g] : 0;
-    const Element* from = x[g] + channel;
+    const Source at = source[g][thread];
+    const unsigned mask = left > 0 ? at.inside : 0;
+    const Element* from = at.x + channel;
 #pragma unroll
     for (int i = 0; i < ALPHA; ++i) {
       Vector* to = &shared.raw[g][i][thread];
@@ -180,11 +88,11 @@ struct Fetch {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const bool element = pixel && c < left;
-          const Element* at = element ? from + i * p.x_pixel + c : p.x;
+          const Element* one = element ? from + i * p.x_pixel + c : p.x;
           if constexpr (WIDE)
-            copy_async<4>(&to->c[c], at, element);
+            copy_async<4>(&to->c[c], one, element);
           else
-            to->c[c] = element ? __ldg(at) : Element(0);
+            to->c[c] = element ? __ldg(one) : Element(0);
         }
       }
     }
@@ -194,9 +102,10 @@ struct Fetch {
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
   const float scale = input_scale(p.header);
-  const Steps steps(p);
-  Pipe pipe;
-  Fetch fetch(p, steps);
+  const Steps steps(p, SPLIT);
+  Pipe<V_STAGES> pipe;
+  Pipe<BUFFERS> out;
+  Fetch fetch(p, shared, steps);
 #pragma unroll
   for (int g = 0; g < SLOTS; ++g) {
     fetch.copy(p, shared, g);
@@ -204,41 +113,49 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   }
   fetch.next(p);
   const int place = (lane / 16 * V_TILES + warp * 8 + lane / 2 % 8) * 16 + lane % 2 * 8;
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
+  const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
+  for (int index = first; index < p.items + stride; index += stride) {
+    const int count = index < p.items ? steps.end - steps.begin : 0;
+    const int ahead = min(AHEAD, count);
 #pragma unroll 1
-    for (int step = steps.begin; step < steps.end; ++step) {
+    for (int step = 0; step <= count; ++step) {
+      if (step == ahead && index > first) finish(p, shared, index - stride, out);
+      if (step == count) break;
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
         copy_async_wait<SLOTS - 1>();
-        float d[4][ALPHA], state[4][ALPHA];
+        Vector pixels[ALPHA];
 #pragma unroll
-        for (int i = 0; i < ALPHA; ++i) {
-          const Vector pixel = shared.raw[g][i][thread];
+        for (int i = 0; i < ALPHA; ++i) pixels[i] = shared.raw[g][i][thread];
+        unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
 #pragma unroll
-          for (int c = 0; c < 4; ++c) d[c][i] = __fmul_rn(scale, value(pixel.c[c]));
+        for (int pair = 0; pair < 2; ++pair) {
+          float d[2][ALPHA], state[2][ALPHA];
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+#pragma unroll
+            for (int i = 0; i < ALPHA; ++i)
+              d[c][i] = __fmul_rn(scale, value(pixels[i].c[pair * 2 + c]));
+            transform_input(d[c], state[c]);
+          }
+#pragma unroll
+          for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
-#pragma unroll
-        for (int c = 0; c < 4; ++c) transform_input(d[c], state[c]);
         fetch.copy(p, shared, g);
         copy_async_commit();
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
         if (UNITS % 4 == 0 || g * 4 + warp < UNITS) {
           unsigned char* v = shared.v[pipe.stage] + place + g * 4 * 8 * 16;
 #pragma unroll
-          for (int s = 0; s < ALPHA; ++s) {
-            unsigned low[PARTS], high[PARTS];
-            split(state[0][s], state[1][s], low);
-            split(state[2][s], state[3][s], high);
+          for (int s = 0; s < ALPHA; ++s)
 #pragma unroll
             for (int part = 0; part < PARTS; ++part)
               *reinterpret_cast<uint2*>(v + (s * PARTS + part) * V_PART) =
-                  make_uint2(low[part], high[part]);
-          }
+                  make_uint2(pairs[0][s][part], pairs[1][s][part]);
         }
       }
       fence_async();
-      __syncwarp();
-      if (lane == 0) barrier_arrive(&shared.v_full[pipe.stage]);
+      barrier_arrive(&shared.v_full[pipe.stage]);
       pipe.advance();
       fetch.next(p);
     }
@@ -270,92 +187,6 @@ __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint
   load_filter(a[i % RING], (i + RING < FILTERS ? u : u_next) + filter_offset((i + RING) % FILTERS));
 }
 
-// The output transform: staged by tile, so that a warp stores whole rows of output channels. Blocks
-// of a cluster take different elements, and add what all of them staged.
-__device__ __forceinline__ void finish(const Params& p, Shared& shared, const float (&acc)[STEPS][32],
-                                       const Item& item, unsigned& phase) {
-  const int rank = SPLIT > 1 ? cluster_rank() : 0;
-  const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
-  const int g = thread % 32 / 4, q = thread % 4;
-  const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
-  Watched watched(p.header, p.rows, channel);
-#pragma unroll
-  for (int pass = 0; pass < PASSES; ++pass) {
-    if constexpr (SPLIT == 1)
-      consumers_sync<CONSUMERS>();
-    else
-      barrier_acquire_cluster(&shared.out_empty, phase ^ 1);
-    if (pass == 0 && thread < BT) {
-      const int at = item.column + thread % COLUMNS, row = item.row + thread / COLUMNS;
-      const Column column(p, at);
-      shared.offset[thread] = column.batch * p.y_batch + column.depth * p.y_depth +
-                              row * p.y_row + (long long)column.first * p.y_pixel;
-      shared.columns[thread] =
-          at < p.columns && row < p.out_height ? min(N, p.out_width - column.first) : 0;
-    }
-#pragma unroll
-    for (int s = 0; s < HELD; ++s)
-#pragma unroll
-      for (int j = 0; j < TILES_OUT / 8; ++j) {
-        const int column = pass * (TILES_OUT / 8) + j;  // of 8 tiles
-        float* out = &shared.out[group * HELD + s][j * 8 + q * 2][warp * 16 + g];
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          out[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
-      }
-    if constexpr (SPLIT == 1) {
-      consumers_sync<CONSUMERS>();
-    } else {
-      __syncwarp();
-      if (thread % 32 < SPLIT)
-        barrier_release_cluster(cluster_pointer(&shared.out_full, thread % 32));
-      barrier_acquire_cluster(&shared.out_full, phase);
-    }
-#pragma unroll 1
-    for (int e = rank * CONSUMERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * CONSUMERS) {
-      const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
-      float state[4][ALPHA], y[4][N];
-#pragma unroll
-      for (int s = 0; s < ALPHA; ++s) {
-        const float* out = &shared.out[s][local][m];
-        if constexpr (SPLIT == 1) {
-          const float4 v = *reinterpret_cast<const float4*>(out);
-          state[0][s] = v.x, state[1][s] = v.y, state[2][s] = v.z, state[3][s] = v.w;
-        } else {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            state[c][s] = cluster_load(out + c, 0);
-#pragma unroll
-            for (int other = 1; other < SPLIT; ++other)
-              state[c][s] = __fadd_rn(state[c][s], cluster_load(out + c, other));
-          }
-        }
-      }
-#pragma unroll
-      for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
-      Output* to = p.y + shared.offset[tile] + channel;
-      const int columns = channel < p.out_channels ? shared.columns[tile] : 0;
-      watched.tile(y, columns);
-#pragma unroll
-      for (int o = 0; o < N; ++o) {
-        if (o < columns) {
-          float v[4];
-#pragma unroll
-          for (int c = 0; c < 4; ++c) v[c] = y[c][o];
-          store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
-        }
-      }
-    }
-    if constexpr (SPLIT > 1) {
-      __syncwarp();
-      if (thread % 32 < SPLIT)
-        barrier_release_cluster(cluster_pointer(&shared.out_empty, thread % 32));
-      phase ^= 1;
-    }
-  }
-  watched.channels();
-}
-
 // Keeps the compiler from computing a row's descriptors ahead, in registers that it lacks.
 __device__ __forceinline__ unsigned long long opaque(unsigned long long v) {
   asm volatile("" : "+l"(v));
@@ -369,29 +200,30 @@ __device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
 
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   const int group = threadIdx.x / 128, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
-  const Steps steps(p);
-  Pipe pipe;
-  unsigned phase = 0;  // of the epilogue's barriers
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
-    const Item item(p, index);
-    // This group's states of a filter row of a stage; the next row's are U_ROW further on.
-    const uint4* u = p.u +
-                     ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_ROW) +
-                     group * HELD * PARTS * 128 + thread;
-    float acc[STEPS][32], part[32];
-    unsigned a[RING][PARTS][4];
+  const Steps steps(p, SPLIT);
+  Pipe<V_STAGES> pipe;
+  Pipe<BUFFERS> out;
+  // This group's states of a filter row of a stage; the next row's are U_ROW further on.
+  const int block = steps.all * (SHARE * U_ROW), stride = gridDim.x / SPLIT;
+  const uint4* u = p.u + (long long)(blockIdx.x / SPLIT % p.blocks_m) * block +
+                   (steps.begin * SHARE * U_ROW + group * HELD * PARTS * 128 + thread);
+  unsigned a[RING][PARTS][4];
 #pragma unroll
-    for (int i = 0; i < RING; ++i) load_filter(a[i], u + filter_offset(i));
+  for (int i = 0; i < RING; ++i) load_filter(a[i], u + filter_offset(i));
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += stride) {
+    const int blocks = (index + stride) % p.blocks_m - index % p.blocks_m;  // to the next item's U
+    float acc[STEPS][32], part[32];
 #pragma unroll
     for (int j = 0; j < 32; ++j)
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) acc[i][j] = 0.0f;
 #pragma unroll 1
-    for (int step = steps.begin; step < steps.end; ++step) {
+    for (int left = steps.end - steps.begin; left > 0; --left) {
       barrier_wait(&shared.v_full[pipe.stage], pipe.phase);
       unsigned long long v = matrix_descriptor(
           shared.v[pipe.stage] + group * HELD * PARTS * V_PART, V_TILES * 16, 128);
-      const uint4* u_next = step + 1 < steps.end ? u + SHARE * U_ROW : u;
+      const uint4* u_next = u + SHARE * U_ROW;
+      if (left == 1) u_next += (long long)blocks * block - (steps.end - steps.begin) * (SHARE * U_ROW);
 #pragma unroll
       for (int s = 0; s < HELD; ++s) {
 #pragma unroll
@@ -422,7 +254,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
       pipe.advance();
       u = u_next;
     }
-    finish(p, shared, acc, item, phase);
+    stage(shared, acc, out);
   }
 }
 
@@ -432,11 +264,13 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < V_STAGES; ++s) {
-      barrier_init(&shared.v_full[s], PRODUCERS / 32);
+      barrier_init(&shared.v_full[s], PRODUCERS);
       barrier_init(&shared.v_empty[s], CONSUMERS / 32);
     }
-    barrier_init(&shared.out_full, CONSUMERS / 32 * SPLIT);
-    barrier_init(&shared.out_empty, CONSUMERS / 32 * SPLIT);
+    for (int b = 0; b < BUFFERS; ++b) {
+      barrier_init(&shared.out_full[b], signals(CONSUMERS));
+      barrier_init(&shared.out_empty[b], signals(PRODUCERS));
+    }
     barriers_ready();
   }
   __syncthreads();

@@ -1,24 +1,5 @@
 // What the blocks of a Γ kernel work on: a correlation, cut into items of BN output channels ×
-// (ROWS × COLUMNS) tiles.
-
-struct Params {
-  const float* x;
-  const float* u;
-  float* y;
-  const int* wanted;  // guard.cuh
-  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
-  int x_pixel, y_pixel;
-  int depth, height, width;
-  int out_depth, out_height, out_width;
-  int pad_depth, pad_height, pad_width;
-  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
-  int channels, out_channels;
-  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
-  int chunks;                // of KC channels
-  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
-  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
-  int whole;                 // items that one block computes alone
-};
+// (ROWS × COLUMNS) tiles. Params stand before it: block.cuh, block_tensor.cuh.
 
 // What a block works on: output channels, output rows and tile columns from these on.
 struct Item {

@@ -1,0 +1,43 @@
+"""What the main kernels of Γ are told of a correlation, the same on FFMA and on Tensor Cores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from winolab.gpu.launch import INT, LONG
+
+if TYPE_CHECKING:
+    from winolab.gpu.launch import View
+
+# The fields of struct Params behind its pointers.
+FIELDS = (
+    ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
+    ("x_pixel y_pixel", INT),
+    ("depth height width out_depth out_height out_width", INT),
+    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
+    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items whole", INT),
+)
+
+
+def values(plan: Any, x: View, y: View) -> tuple[int, ...]:
+    """Their values for a plan of either family."""
+    c = plan.correlation
+    return (
+        *x.strides[:3],
+        *y.strides[:3],
+        x.strides[3],
+        y.strides[3],
+        *c.input,
+        *c.output,
+        *c.padding,
+        *plan.outer,
+        c.channels,
+        c.out_channels,
+        plan.tiles_width,
+        plan.columns,
+        plan.chunks,
+        plan.blocks_m,
+        plan.blocks_row,
+        plan.items,
+        plan.whole,
+    )

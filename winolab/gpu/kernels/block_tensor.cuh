@@ -1,0 +1,58 @@
+// A block of gamma_tensor.cuh: its parameters, shape and shared memory.
+
+using Output = Storage<WIDE_OUT>::type;
+
+struct Params {
+  const Element* x;
+  const uint4* u;
+  Output* y;
+  Header* header;  // scale.cuh
+  const Row* rows;
+  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
+  int x_pixel, y_pixel;
+  int depth, height, width;
+  int out_depth, out_height, out_width;
+  int pad_depth, pad_height, pad_width;
+  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
+  int channels, out_channels;
+  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
+  int chunks;                // of KC channels
+  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
+  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
+  int whole;                 // 0: items.cuh
+};
+
+constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
+constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
+constexpr int BT = 512 / ALPHA;                       // tiles
+constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
+constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
+constexpr int COLUMNS = BT / ROWS;
+constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;  // of a V stage
+constexpr int UNITS = V_TILES / 8;                    // of 8 tiles × KC channels
+constexpr int SLOTS = (UNITS + 3) / 4;                // units of a producer warp
+constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
+constexpr int V_SIZE = ALPHA * PARTS * V_PART;
+constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
+constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
+constexpr int BUFFERS = 2;                            // of staged tiles
+constexpr int ROW_OUT = BN + 4;                       // floats: lanes of a store hit 32 banks
+static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
+
+struct alignas(4 * sizeof(Element)) Vector {
+  Element c[4];  // neighbouring channels of a pixel
+};
+
+// Of a tile: its first pixel under the tap, a producer thread's first channel; a bit a pixel inside.
+struct alignas(16) Source {
+  const Element* x;
+  unsigned inside;
+};
+
+struct Shared {
+  unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
+  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
+  Source source[SLOTS][PRODUCERS];      // and where they are, to save registers
+  float out[BUFFERS][ALPHA][TILES_OUT][ROW_OUT];  // accumulators
+  unsigned long long v_full[V_STAGES], v_empty[V_STAGES], out_full[BUFFERS], out_empty[BUFFERS];
+};

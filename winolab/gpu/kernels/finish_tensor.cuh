@@ -1,0 +1,98 @@
+// The epilogue of gamma_tensor.cuh. Consumers stage their accumulators by tile, in passes over two
+// buffers, and go on with the next item; producers, whose turn it is once they are ahead, fetch every
+// state of four output channels of a tile, apply AT and store. Blocks of a cluster take different
+// elements, and add what all of them staged.
+
+__device__ __forceinline__ void await(unsigned long long* barrier, unsigned parity) {
+  if constexpr (SPLIT == 1)
+    barrier_wait(barrier, parity);
+  else
+    barrier_acquire_cluster(barrier, parity);
+}
+
+// By every thread of a role: to all blocks of the cluster.
+__device__ __forceinline__ void signal(unsigned long long* barrier) {
+  if constexpr (SPLIT == 1) {
+    barrier_arrive(barrier);
+  } else {
+    __syncwarp();
+    if (threadIdx.x % 32 < SPLIT)
+      barrier_release_cluster(cluster_pointer(barrier, threadIdx.x % 32));
+  }
+}
+
+// Arrivals at such a barrier.
+__device__ constexpr int signals(int threads) { return SPLIT == 1 ? threads : threads / 32 * SPLIT; }
+
+__device__ __forceinline__ void stage(Shared& shared, const float (&acc)[STEPS][32],
+                                      Pipe<BUFFERS>& pipe) {
+  const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
+  const int g = thread % 32 / 4, q = thread % 4;
+#pragma unroll
+  for (int pass = 0; pass < PASSES; ++pass) {
+    await(&shared.out_empty[pipe.stage], pipe.phase ^ 1);
+#pragma unroll
+    for (int s = 0; s < HELD; ++s)
+#pragma unroll
+      for (int j = 0; j < TILES_OUT / 8; ++j) {
+        const int column = pass * (TILES_OUT / 8) + j;  // of 8 tiles
+        float* to = &shared.out[pipe.stage][group * HELD + s][j * 8 + q * 2][warp * 16 + g];
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          to[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
+      }
+    signal(&shared.out_full[pipe.stage]);
+    pipe.advance();
+  }
+}
+
+// Every state of four channels of a tile, of all blocks' sums.
+__device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) {
+#pragma unroll
+  for (int rank = 0; rank < SPLIT; ++rank) {
+    const float* from = SPLIT > 1 ? cluster_pointer(staged, rank) : staged;
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) {
+      const float4 v = *reinterpret_cast<const float4*>(from + s * (TILES_OUT * ROW_OUT));
+      const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        state[c][s] = rank == 0 ? values[c] : __fadd_rn(state[c][s], values[c]);
+    }
+  }
+}
+
+__device__ __forceinline__ void finish(const Params& p, Shared& shared, int index,
+                                       Pipe<BUFFERS>& pipe) {
+  const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
+  const Item item(p, index);
+  const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
+  Watched watched(p.header, p.rows, channel);
+#pragma unroll 1
+  for (int pass = 0; pass < PASSES; ++pass) {
+    await(&shared.out_full[pipe.stage], pipe.phase);
+#pragma unroll 1
+    for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * PRODUCERS) {
+      const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
+      float state[4][ALPHA], y[4][N];
+      gather(state, &shared.out[pipe.stage][0][local][m]);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
+      const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
+      const Column column(p, at);
+      const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height;
+      const int columns = inside ? min(N, p.out_width - column.first) : 0;
+      watched.tile(y, columns);
+      Output* to = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
+                   (long long)column.first * p.y_pixel + channel;
+#pragma unroll
+      for (int o = 0; o < N; ++o) {
+        const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
+        if (o < columns) store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
+      }
+    }
+    signal(&shared.out_empty[pipe.stage]);
+    pipe.advance();
+  }
+  watched.channels();
+}
