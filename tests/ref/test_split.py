@@ -153,9 +153,10 @@ def test_infinity_and_nan_are_not_hidden():
 def test_headroom_spares_exponents_of_the_first_tensor():
     x, w = np.array([3.0, -9.0]), np.array([0.3])
     gains = (Fraction(15), Fraction(1))
-    assert Scale.parse("absmax") == Scale("absmax")
-    tight, spare = (Scale.parse(text).of_data(x, w) for text in ("absmax", "absmax:2:0"))
-    assert str(Scale.parse("absmax:2:0")) == "absmax:2:0"
+    for text, scale in (("absmax", Scale("absmax")), ("absmax:2:0", Scale("absmax", 2))):
+        assert Scale.parse(text) == scale
+        assert str(scale) == text
+    tight, spare = (Scale("absmax", a).of_data(x, w) for a in (0, 2))
     assert (tight.a + 2, tight.b) == (spare.a, spare.b)
     assert spare.exponents(gains) == tuple(
         e - s for e, s in zip(tight.exponents(gains), (2, 0), strict=True)
