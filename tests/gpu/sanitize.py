@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, FAMILIES
 from winolab.ref import convolution
 
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")  # the slowest last
 GROUP = 5  # kernels of a process
 DRAWN = 30  # problems of which the smallest is run
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
@@ -101,8 +101,17 @@ def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
     seconds = round((time.monotonic() - begin) / len(group), 1)
     row = {"tool": tool, "found": count, "exit": done.returncode, "seconds": seconds}
     if count != 0 or done.returncode:
-        row["report"] = text[-6000:]
+        row["report"] = text[-1500:]
     return [{"kernel": str(mold), **row} for mold in group]
+
+
+def kept(rows: list[dict[str, Any]], path: str | None) -> list[dict[str, Any]]:
+    """The rows, added to a file where one is named."""
+    if path:
+        machine = {"commit": environment.commit(), "device": launch.device(0).name}
+        with open(path, "a") as file:
+            file.writelines(json.dumps({**machine, **row}) + "\n" for row in rows)
+    return rows
 
 
 def main() -> int:
@@ -121,14 +130,10 @@ def main() -> int:
     chosen = molds(given.families)
     groups = [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
     with ThreadPoolExecutor(given.jobs) as pool:
-        for _ in pool.map(lambda group: subprocess.run(started(group), check=True), groups):
-            pass  # compiled, and right without a tool
+        for _ in pool.map(lambda group: subprocess.run(started(group), check=False), groups):
+            pass  # compiled by one process each
         jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
-        rows = [row for job in jobs for row in job.result()]
-    if given.rows:
-        machine = {"commit": environment.commit(), "device": launch.device(0).name}
-        with open(given.rows, "a") as file:
-            file.writelines(json.dumps({**machine, **row}) + "\n" for row in rows)
+        rows = [row for job in as_completed(jobs) for row in kept(job.result(), given.rows)]
     print(f"{'kernel':44}" + "".join(f"{tool:>12}" for tool in TOOLS))
     for mold in chosen:
         mine = {row["tool"]: row for row in rows if row["kernel"] == str(mold)}
