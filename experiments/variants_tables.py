@@ -33,7 +33,9 @@ def predicted(row: Row) -> float | None:
 
 
 def measured(row: Row) -> float | None:
-    """Microseconds of direct convolution's operations at the row's speed."""
+    """Microseconds, by the row or from its speed."""
+    if value := row.get("us"):
+        return value
     if not row.get("batch"):
         return None
     macs = row["batch"] * (row["output"] * row["channels"] * row["filter"]) ** 2
