@@ -14,7 +14,7 @@ from winolab.gpu.gamma_blocks import VARIANTS
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref.errors import noise_gain
 
-LAUNCHES = 300
+LAUNCHES = 200
 SHAPES = {
     "gamma:8:6:3": ((4, 40, 41, 64), (128, 9, 9, 64), 4),
     "gamma:8:4:5": ((32, 7, 7, 256), (256, 5, 5, 256), 2),
@@ -24,13 +24,13 @@ SHAPES = {
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
-@pytest.mark.parametrize(("rows", "shared"), [(1, False), (4, True), (8, True)])
-@pytest.mark.parametrize("split", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(("rows", "shared"), [(1, False), (8, True)])
+@pytest.mark.parametrize("split", [1, 2, 4])
 @pytest.mark.parametrize(
     ("text", "finishers"), [*((text, 0) for text in SHAPES), ("gamma:8:6:3", 128)]
 )
-def test_the_same_bits_every_time(text, finishers, split, rows, shared, direction) -> None:
+def test_the_same_bits_every_time(text, finishers, split, rows, shared) -> None:
+    direction = "forward" if split == 2 or shared else "backward_data"
     from winolab.gpu import conv, launch, oracle
 
     cp = launch.cupy()
