@@ -64,7 +64,7 @@ def main(
         return
     if todo:
         compare("forward", SMALL.problem)  # loads libraries, which no case is to wait for
-    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="seconds")}
+    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
     with output.open("a") as file:
         for case, plans, digests in todo:
             if time.monotonic() > end:

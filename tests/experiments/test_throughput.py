@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from experiments import throughput
 from experiments.throughput import GUESS, estimate, latest, sources
 from experiments.throughput_cases import cases
 
@@ -41,3 +42,39 @@ def test_estimates_are_of_what_was_measured_or_of_its_kind() -> None:
     assert lines[-1] == "2 cases, about 6 s"
     assert estimate([first], [])[-1] == f"1 cases, about {GUESS:.0f} s"
     assert re.match("dragon forward fp32: 2 cases", lines[0])
+
+
+def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> None:
+    first, second, third, *_ = cases("dragon")
+    digests = {first: {"a"}, second: {"b"}, third: {"c"}}
+    ran = []
+
+    def compare(direction, problem, group="fp32", effort=None, plans=None):
+        if problem == third.layer.problem:
+            raise ValueError("no")
+        ran.append(problem)
+        source = next((name for case, (name,) in digests.items() if case.layer.problem == problem),
+                      "")  # fmt: skip
+        return [{"method": "winolab", "tflops": 1.0, "source": source}]
+
+    monkeypatch.setattr(throughput, "compare", compare)
+    monkeypatch.setattr(throughput, "free", lambda: None)
+    monkeypatch.setattr(throughput.bench, "ready", lambda: None)
+    monkeypatch.setattr(throughput.bench, "context", dict)
+    monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
+    monkeypatch.setattr(throughput, "planned", lambda todo: ((c, {}, digests[c]) for c in digests))
+    monkeypatch.setattr(throughput, "cases", lambda lists: ())
+    rows_file = tmp_path / "rows.jsonl"
+    options = {"lists": "", "seconds": 60.0, "output": rows_file, "compile_only": False}
+    small = throughput.SMALL.problem
+    throughput.main(**options)
+    assert ran == [small, first.layer.problem, second.layer.problem]
+    found = throughput.latest(throughput.stored(rows_file))
+    assert [sources(mine) for mine in found] == [{"a"}, {"b"}, {"c"}]
+    assert found[2][0]["method"] == "failed"
+    assert "no" in found[2][0]["reason"]
+    ran.clear()
+    digests[second] = {"newer"}
+    throughput.main(**options)
+    assert ran == [small, second.layer.problem]
+    assert len(throughput.stored(rows_file)) == 3
