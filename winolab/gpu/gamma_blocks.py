@@ -61,11 +61,12 @@ class Variant:
         """Of a consumer lane, all its states."""
         return self.bn * self.bt * alpha // 256
 
-    @property
-    def served(self) -> bool:
-        """Whether finishers, where there are any, pay. As measured on an H100: producers with fewer
-        registers keep up where loads are vectors and a stage serves three rows; the larger blocks
-        lose where clusters share items."""
+    def served(self, alpha: int) -> bool:
+        """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
+        with 64 tiles of 8 states; producers that leave registers to finishers do where loads are
+        vectors and a stage serves three rows, and where clusters share items, smaller blocks."""
+        if self.xvec == 1 and alpha == 8 and self.bt > 32:
+            return False
         if not self.finishers:
             return True
         return self.xvec > 1 and self.share >= 3 and (self.split == 1 or self.bn * self.bt <= 2048)
@@ -165,4 +166,4 @@ def variants(
                 s = replace(s, u_stages=s.u_stages - 1)
             if s.shared_memory(tile.alpha) <= device.shared_memory:
                 offered = (replace(s, split=n) for n in ((s.split,) if variant else splits))
-                yield from (v for v in offered if variant or v.served)
+                yield from (v for v in offered if variant or v.served(tile.alpha))
