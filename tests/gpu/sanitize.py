@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,8 @@ def main() -> int:
             family, algorithm, precision, number = text.split()
             run(Mold(family, algorithm, precision, int(number)))
         return 0
+    if not which("compute-sanitizer"):
+        parser.error("compute-sanitizer, of the CUDA toolkit, is not on the PATH")
     chosen = molds(given.families)
     groups = [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
     with ThreadPoolExecutor(given.jobs) as pool:
