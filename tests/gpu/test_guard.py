@@ -9,7 +9,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.adversaries import DATA, made
-from winolab import conv_backward_data, conv_backward_filter, conv_forward
+from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 from winolab.device import H100
 from winolab.gpu import gamma, gamma_tensor, launch, nvrtc, omega, omega_tensor
 from winolab.gpu.guard import FLAGS, GuardedPlan, verify
@@ -200,6 +200,24 @@ def test_calls_on_a_device_lose_nothing(direction: str) -> None:
             own, of_ffma = (_errors(v, exact, axis) for v in (got, ffma))
             limit = np.maximum(of_ffma, FLOOR * _errors(exact, 0, axis))
             assert (own <= 1.5 * limit).all(), name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["normal", "NaN", "an image 1e-30 as large"])
+def test_prepared_filters_are_watched_too(name: str) -> None:
+    cupy = launch.cupy()
+    problem = Problem.of((4, 29, 31, 64), (68, 3, 3, 64), padding=1)
+    x, w = map(cupy.asarray, made(name, problem.x_shape, problem.w_shape))
+    how = {"padding": 1, "precision": "fp32_split"}
+    prepared = prepare_filter(w, problem.x_shape, **how)
+    np.testing.assert_array_equal(
+        conv_forward(x, prepared, **how).get(), conv_forward(x, w, **how).get()
+    )
+    if DATA[name][1]:
+        with pytest.raises(ValueError, match="too far apart"):
+            conv_forward(x, prepared, **how, on_range="raise")
+    else:
+        conv_forward(x, prepared, **how, on_range="raise")
 
 
 @pytest.mark.gpu
