@@ -28,7 +28,43 @@ def unit(
     return "\n\n".join(parts)
 
 
+WGMMA_WIDTHS = (16, 32, 64, 96, 128, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers
+
+
 @lru_cache(maxsize=32)
 def kernel(name: str) -> str:
-    """The text of kernels/``name``.cuh."""
-    return files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()
+    """The text of kernels/``name``.cuh, its instructions of many widths printed."""
+    text = files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()
+    for a in ("shared", "registers"):
+        text = text.replace(f"  // emit.wgmma: {a}\n", wgmma(a))
+    return text
+
+
+def wgmma(a: str) -> str:
+    """The body of a wrapper of wgmma, by width and type; A in "shared" memory or "registers"."""
+    branches = []
+    for n in WGMMA_WIDTHS:
+        first = n // 2  # operand behind the accumulators
+        sums = ", ".join(f"%{i}" for i in range(first))
+        if a == "shared":
+            left = f"%{first}"
+            count, transposes = 1, 2
+            inputs = '"l"(a), "l"(b), "r"((int)accumulate), "n"((int)A_MN), "n"((int)B_MN)'
+        else:
+            left = "{" + ", ".join(f"%{first + i}" for i in range(4)) + "}"
+            count, transposes = 4, 1
+            inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
+            inputs += ', "l"(b), "r"((int)accumulate), "n"((int)B_MN)'
+        right, add = first + count, first + count + 1
+        flags = ", ".join(f"%{add + 1 + i}" for i in range(transposes))
+        outputs = ", ".join(f'"+f"(d[{i}])' for i in range(first))
+        for bf16, kind in ((1, "bf16"), (0, "f16")):
+            branches.append(
+                f"  if constexpr (N == {n} && BF16 == {bf16})\n"
+                f'    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{add}, 0;\\n'
+                f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} "
+                f'{{{sums}}}, {left}, %{right}, p, 1, 1, {flags};\\n}}"\n'
+                f"                 : {outputs} : {inputs});\n"
+            )
+    known = " || ".join(f"N == {n}" for n in WGMMA_WIDTHS)
+    return f'  static_assert({known}, "add the width to the list");\n' + "".join(branches)

@@ -61,121 +61,19 @@ __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Lists of accumulators, for the assembler and for the compiler.
-#define WGMMA_R0 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define WGMMA_R8 "%8, %9, %10, %11, %12, %13, %14, %15"
-#define WGMMA_R16 "%16, %17, %18, %19, %20, %21, %22, %23"
-#define WGMMA_R24 "%24, %25, %26, %27, %28, %29, %30, %31"
-#define WGMMA_R32 "%32, %33, %34, %35, %36, %37, %38, %39"
-#define WGMMA_R40 "%40, %41, %42, %43, %44, %45, %46, %47"
-#define WGMMA_R48 "%48, %49, %50, %51, %52, %53, %54, %55"
-#define WGMMA_R56 "%56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA_R64 "%64, %65, %66, %67, %68, %69, %70, %71"
-#define WGMMA_R72 "%72, %73, %74, %75, %76, %77, %78, %79"
-#define WGMMA_R80 "%80, %81, %82, %83, %84, %85, %86, %87"
-#define WGMMA_R88 "%88, %89, %90, %91, %92, %93, %94, %95"
-#define WGMMA_R96 "%96, %97, %98, %99, %100, %101, %102, %103"
-#define WGMMA_R104 "%104, %105, %106, %107, %108, %109, %110, %111"
-#define WGMMA_R112 "%112, %113, %114, %115, %116, %117, %118, %119"
-#define WGMMA_R120 "%120, %121, %122, %123, %124, %125, %126, %127"
-#define WGMMA_D(i)                                                                          \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7])
-#define WGMMA_REGISTERS_16 WGMMA_R0
-#define WGMMA_VALUES_16 WGMMA_D(0)
-#define WGMMA_REGISTERS_32 WGMMA_REGISTERS_16 ", " WGMMA_R8
-#define WGMMA_VALUES_32 WGMMA_VALUES_16, WGMMA_D(8)
-#define WGMMA_REGISTERS_64 WGMMA_REGISTERS_32 ", " WGMMA_R16 ", " WGMMA_R24
-#define WGMMA_VALUES_64 WGMMA_VALUES_32, WGMMA_D(16), WGMMA_D(24)
-#define WGMMA_REGISTERS_96 WGMMA_REGISTERS_64 ", " WGMMA_R32 ", " WGMMA_R40
-#define WGMMA_VALUES_96 WGMMA_VALUES_64, WGMMA_D(32), WGMMA_D(40)
-#define WGMMA_REGISTERS_128 WGMMA_REGISTERS_96 ", " WGMMA_R48 ", " WGMMA_R56
-#define WGMMA_VALUES_128 WGMMA_VALUES_96, WGMMA_D(48), WGMMA_D(56)
-#define WGMMA_REGISTERS_256 \
-  WGMMA_REGISTERS_128 ", " WGMMA_R64 ", " WGMMA_R72 ", " WGMMA_R80 ", " WGMMA_R88 ", " \
-  WGMMA_R96 ", " WGMMA_R104 ", " WGMMA_R112 ", " WGMMA_R120
-#define WGMMA_VALUES_256 \
-  WGMMA_VALUES_128, WGMMA_D(64), WGMMA_D(72), WGMMA_D(80), WGMMA_D(88), WGMMA_D(96), \
-  WGMMA_D(104), WGMMA_D(112), WGMMA_D(120)
-
-// One instruction; A, B, ACCUMULATE and MORE name the operands that follow the accumulators.
-#define WGMMA_ASM(N, TYPE, A, B, ACCUMULATE, MORE)                                          \
-  "{\n.reg .pred p;\nsetp.ne.b32 p, " ACCUMULATE                                            \
-  ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE                      \
-  " {" WGMMA_REGISTERS_##N "}, " A ", " B ", p, 1, 1" MORE ";\n}"
-#define WGMMA_SHARED(N, TYPE, A, B, ACCUMULATE, TA, TB)                                     \
-  asm volatile(WGMMA_ASM(N, TYPE, A, B, ACCUMULATE, ", " TA ", " TB)                        \
-               : WGMMA_VALUES_##N                                                           \
-               : "l"(a), "l"(b), "r"((int)accumulate), "n"((int)A_MN), "n"((int)B_MN))
-#define WGMMA_REGISTER(N, TYPE, A, B, ACCUMULATE, TB)                                       \
-  asm volatile(WGMMA_ASM(N, TYPE, A, B, ACCUMULATE, ", " TB)                                \
-               : WGMMA_VALUES_##N                                                           \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate),  \
-                 "n"((int)B_MN))
-
 // d = A B + (accumulate ? d : 0), asynchronously: A is 64 × 16, B is 16 × N, both FP16 or BF16
-// (BF16 = true), A and B from shared memory by descriptor; A_MN, B_MN: stored along m, n, not k.
+// (BF16 = true), from shared memory by descriptor; A_MN, B_MN: stored along m, n, not k.
 template <int N, bool BF16 = false, bool A_MN = false, bool B_MN = false>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a,
                                       unsigned long long b, bool accumulate) {
-  if constexpr (N == 16 && BF16)
-    WGMMA_SHARED(16, "bf16", "%8", "%9", "%10", "%11", "%12");
-  else if constexpr (N == 16)
-    WGMMA_SHARED(16, "f16", "%8", "%9", "%10", "%11", "%12");
-  else if constexpr (N == 32 && BF16)
-    WGMMA_SHARED(32, "bf16", "%16", "%17", "%18", "%19", "%20");
-  else if constexpr (N == 32)
-    WGMMA_SHARED(32, "f16", "%16", "%17", "%18", "%19", "%20");
-  else if constexpr (N == 64 && BF16)
-    WGMMA_SHARED(64, "bf16", "%32", "%33", "%34", "%35", "%36");
-  else if constexpr (N == 64)
-    WGMMA_SHARED(64, "f16", "%32", "%33", "%34", "%35", "%36");
-  else if constexpr (N == 96 && BF16)
-    WGMMA_SHARED(96, "bf16", "%48", "%49", "%50", "%51", "%52");
-  else if constexpr (N == 96)
-    WGMMA_SHARED(96, "f16", "%48", "%49", "%50", "%51", "%52");
-  else if constexpr (N == 128 && BF16)
-    WGMMA_SHARED(128, "bf16", "%64", "%65", "%66", "%67", "%68");
-  else if constexpr (N == 128)
-    WGMMA_SHARED(128, "f16", "%64", "%65", "%66", "%67", "%68");
-  else if constexpr (N == 256 && BF16)
-    WGMMA_SHARED(256, "bf16", "%128", "%129", "%130", "%131", "%132");
-  else if constexpr (N == 256)
-    WGMMA_SHARED(256, "f16", "%128", "%129", "%130", "%131", "%132");
-  else
-    static_assert(N == 0, "add the width to the list");
+  // emit.wgmma: shared
 }
 
 // The same with A in registers.
 template <int N, bool BF16 = false, bool B_MN = false>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], const unsigned (&a)[4],
                                       unsigned long long b, bool accumulate) {
-  if constexpr (N == 16 && BF16)
-    WGMMA_REGISTER(16, "bf16", "{%8, %9, %10, %11}", "%12", "%13", "%14");
-  else if constexpr (N == 16)
-    WGMMA_REGISTER(16, "f16", "{%8, %9, %10, %11}", "%12", "%13", "%14");
-  else if constexpr (N == 32 && BF16)
-    WGMMA_REGISTER(32, "bf16", "{%16, %17, %18, %19}", "%20", "%21", "%22");
-  else if constexpr (N == 32)
-    WGMMA_REGISTER(32, "f16", "{%16, %17, %18, %19}", "%20", "%21", "%22");
-  else if constexpr (N == 64 && BF16)
-    WGMMA_REGISTER(64, "bf16", "{%32, %33, %34, %35}", "%36", "%37", "%38");
-  else if constexpr (N == 64)
-    WGMMA_REGISTER(64, "f16", "{%32, %33, %34, %35}", "%36", "%37", "%38");
-  else if constexpr (N == 96 && BF16)
-    WGMMA_REGISTER(96, "bf16", "{%48, %49, %50, %51}", "%52", "%53", "%54");
-  else if constexpr (N == 96)
-    WGMMA_REGISTER(96, "f16", "{%48, %49, %50, %51}", "%52", "%53", "%54");
-  else if constexpr (N == 128 && BF16)
-    WGMMA_REGISTER(128, "bf16", "{%64, %65, %66, %67}", "%68", "%69", "%70");
-  else if constexpr (N == 128)
-    WGMMA_REGISTER(128, "f16", "{%64, %65, %66, %67}", "%68", "%69", "%70");
-  else if constexpr (N == 256 && BF16)
-    WGMMA_REGISTER(256, "bf16", "{%128, %129, %130, %131}", "%132", "%133", "%134");
-  else if constexpr (N == 256)
-    WGMMA_REGISTER(256, "f16", "{%128, %129, %130, %131}", "%132", "%133", "%134");
-  else
-    static_assert(N == 0, "add the width to the list");
+  // emit.wgmma: registers
 }
 
 // One warp's m16n8k16: d += A B.
