@@ -37,9 +37,10 @@ BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the ma
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
-# Fitted to an H100's times of Γ8(6,3): cycles of a stage of 16 channels and three filter
+# Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
-STAGE_CYCLES, STAGE_TILES, STAGE_ROWS, ITEM_CYCLES = 5900, 96, 3, 14000
+STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3200, 2: 5900}, {1: 8000, 2: 14000}, 96, 3
+CLUSTER_CYCLES = 1 / 8  # of an item's, a block more
 LAUNCH_SECONDS = 3e-6
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
@@ -384,8 +385,10 @@ def _tiles(
 def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     """The plan with its predicted seconds: waves of blocks, and the passes before them."""
     c, v, device = plan.correlation, plan.variant, plan.device
-    stage = STAGE_CYCLES * max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    cycles = -(-plan.steps // v.split) * stage + ITEM_CYCLES * (1 + (v.split > 1) / 2)
+    stage = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
+    stage *= STAGE_CYCLES[plan.parts]
+    item = ITEM_CYCLES[plan.parts] * (1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0))
+    cycles = -(-plan.steps // v.split) * stage + item
     seconds = -(-plan.items // plan.slots) * cycles / device.clock
     seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
     passes = 3 * LAUNCH_SECONDS if plan.parts == 2 else 0.0  # of the scales
