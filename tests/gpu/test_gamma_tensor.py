@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -123,6 +124,20 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     assert _error(got, _exact("forward", a, b, problem)) <= BOUND
 
 
+@pytest.mark.parametrize(("text", "rows"), [("gamma:8:6:3", 4), ("gamma:4:2:3", 8)])
+def test_shared_memory_has_no_bank_conflicts(text: str, rows: int) -> None:
+    """Of transformed input, accumulators staged and accumulators fetched."""
+    problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
+    plan = _plan(problem, "forward", text, variant=Variant(rows, 3))
+    lost = Counter()
+    for q in hosted.requests(plan, a, b)["winolab_gamma"]:
+        lost[q.member, "write" if q.write else "read"] += q.wavefronts - q.phases
+    assert lost.keys() >= {("v", "write"), ("out", "write"), ("out", "read")}
+    assert lost["v", "write"] == lost["out", "write"] == lost["out", "read"] == 0
+
+
 def test_infinity_does_not_spread() -> None:
     problem = Problem.of((1, 3, 25, 4), (4, 3, 3, 4), padding=1)
     rng = np.random.default_rng(1)
@@ -160,7 +175,7 @@ def test_compiles_with_few_spills(r: int) -> None:
     text = source(Tile(9 - r, r), "best", "fp32_split", "float32", Variant(4, 3 if r == 3 else 1))
     resources = nvrtc.compile_cubin(text, "sm_90a").resources
     assert set(resources) == {f"winolab_{name}" for name in ("scale", "filter", "gamma", "scan")}
-    assert all(used.spills <= 48 for used in resources.values()), resources
+    assert all(used.spills <= 8 for used in resources.values()), resources  # one register, once
 
 
 def test_predictions_are_those_measured() -> None:
