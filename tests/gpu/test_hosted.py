@@ -76,17 +76,12 @@ def test_the_order_of_threads_changes_nothing(case) -> None:
 @pytest.mark.parametrize(
     ("statement", "instead", "message"),
     [
-        ("if (lane == 0) barrier_arrive(&shared.v_empty[v_pipe.stage]);", "", "deadlock"),
-        ("barrier_init(&shared.v_empty[s], WARPS);", "", "not initialised"),
+        ("barrier_arrive(&shared.v_empty[v_pipe.stage]);", "", "deadlock"),
+        ("barrier_init(&shared.v_empty[s], CONSUMERS);", "", "not initialised"),
         ("barrier_wait(&shared.u_full[u_pipe.stage], u_pipe.phase);", "", "an arrival too many"),
         ("const float4*>(v + j * 4)", "const float4*>(v + 1 + j * 4)", "not aligned"),
-        (
-            "shared.columns[threadIdx.x] =",
-            "shared.columns[threadIdx.x + BT] =",
-            "outside its array",
-        ),
+        ("shared.columns[tile] =", "shared.columns[tile + BT] =", "outside its array"),
         ("float* y = p.y +", "float* y = p.y - 1 +", "zones around out"),
-        ("if constexpr (SPLIT > 1) cluster_sync();  // peers", "//", "which has ended"),
     ],
 )
 def test_broken_kernels_are_found_out(case, statement, instead, message) -> None:
@@ -103,7 +98,8 @@ def test_broken_kernels_are_found_out(case, statement, instead, message) -> None
     [
         "barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);",
         "if (g == 0 && part == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);",
-        "      __syncwarp();\n      if (thread % 32 == 0)",
+        "        storers_sync<STORERS>();\n"
+        "        store(p, shared, item, pass, work.parts, peers, threadIdx.x);",
     ],
 )
 def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
@@ -120,6 +116,19 @@ def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
             return False
 
     assert not all(right(seed) for seed in SEEDS)
+
+
+def test_a_block_must_outlive_those_that_read_it(case) -> None:
+    p, x, w, _ = case
+    source = p.source()
+    for wait in (
+        "barrier_acquire_cluster(&shared.peers_empty, peers.phase);",
+        "if constexpr (SPLIT > 1) cluster_sync();  // peers",
+    ):
+        assert source.count(wait) == 1
+        source = source.replace(wait, "//" if "// " in wait else "")
+    with pytest.raises(hosted.HostError, match="which has ended"):
+        hosted.execute(Changed(p, source), x, w, seed=2)
 
 
 def test_the_host_has_every_function_of_inline_ptx() -> None:
