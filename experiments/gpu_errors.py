@@ -9,6 +9,7 @@ Every batch is computed whole, as it is planned, and some of its images are held
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -124,11 +125,13 @@ def todo() -> Iterator[tuple[Layer, str]]:
 
 def main(
     output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
     ] = False,
 ) -> None:
     """Measure all shapes of Table 3 on this GPU."""
+    end = time.monotonic() + seconds
     bench.ready()
     if compile_only:
         print(f"{compile_all(plan for place in todo() for plan in plans(*place))} kernels")
@@ -136,6 +139,8 @@ def main(
     machine = bench.context()
     with output.open("w") as file:
         for layer, data in todo():
+            if time.monotonic() > end:
+                break
             for row in measured(layer, data):
                 file.write(json.dumps({**row, **machine}) + "\n")
                 error = f"{row.get('mare', row['relative_rms']):.2e}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +41,9 @@ GUESS = 2.0  # seconds that a case takes where none of its kind was measured
 
 def main(
     lists: Annotated[str, typer.Option(help=f"With commas: {', '.join(LISTS)}.")] = "",
+    match: Annotated[
+        str, typer.Option(help="Regular expression on list, layer, direction and group of a case.")
+    ] = "",
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
     compile_only: Annotated[
@@ -51,19 +55,20 @@ def main(
     bench.ready()
     before = latest(stored(output))
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
-    todo = [
+    wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
+    todo = (
         (case, plans, digests)
-        for case, plans, digests in planned(cases(lists))
+        for case, plans, digests in planned(wanted, cores() if compile_only else 1)
         if case.key not in done or not digests <= done[case.key]
-    ]
-    print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
+    )
     if compile_only:
+        todo = list(todo)
+        print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
         print(f"{compile_all(plan for _, plans, _ in todo for plan in plans)} kernels", flush=True)
         for direction, group in dict.fromkeys(case.key[1:] for case, *_ in todo):
             compare(direction, SMALL.problem, group)  # compiles what CuPy runs besides
         return
-    if todo:
-        compare("forward", SMALL.problem)  # loads libraries, which no case is to wait for
+    compare("forward", SMALL.problem)  # loads libraries, which no case is to wait for
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
     with output.open("a") as file:
         for case, plans, digests in todo:
@@ -118,10 +123,19 @@ def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> lis
     ]  # fmt: skip
 
 
-def planned(todo: Iterable[Case]) -> Iterator[tuple[Case, dict[Plan, bool], set[str]]]:
-    """Every case with our plans for it and the digests of their sources; planned on all cores."""
+def planned(
+    todo: Iterable[Case], workers: int
+) -> Iterator[tuple[Case, dict[Plan, bool], set[str]]]:
+    """Every case with our plans for it and the digests of their sources.
+
+    Planned by as many processes, all before the first one is yielded, or by one as they are needed.
+    """
     every = list(todo)
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+    if workers == 1:
+        for case in every:
+            yield case, *_planned(case)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(
             every, *zip(*pool.map(_planned, every, chunksize=4), strict=True), strict=True
         )

@@ -62,10 +62,16 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     monkeypatch.setattr(throughput.bench, "ready", lambda: None)
     monkeypatch.setattr(throughput.bench, "context", dict)
     monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
-    monkeypatch.setattr(throughput, "planned", lambda todo: ((c, {}, digests[c]) for c in digests))
-    monkeypatch.setattr(throughput, "cases", lambda lists: ())
+    monkeypatch.setattr(throughput, "_planned", lambda case: ({}, digests[case]))
+    monkeypatch.setattr(throughput, "cases", lambda lists: iter(digests))
     rows_file = tmp_path / "rows.jsonl"
-    options = {"lists": "", "seconds": 60.0, "output": rows_file, "compile_only": False}
+    options = {
+        "lists": "",
+        "match": "dragon .*3x3",
+        "seconds": 60.0,
+        "output": rows_file,
+        "compile_only": False,
+    }
     small = throughput.SMALL.problem
     throughput.main(**options)
     assert ran == [small, first.layer.problem, second.layer.problem]
