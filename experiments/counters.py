@@ -256,9 +256,9 @@ def main(
     cases = every()
     if numbers:
         cases = [cases[int(n)] for n in numbers.split(",")]
-    plans = (case.plan() for case in cases)
-    print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
     if compile_only:
+        plans = (case.plan() for case in cases)
+        print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
         return
     if shutil.which("ncu") is None:
         raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
