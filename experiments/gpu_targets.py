@@ -51,6 +51,7 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         *_libraries(pick(FORWARD, "fp32", *GRID), pick(DATA, "fp32", *GRID)),
         *_accuracy(rows, pick(FORWARD, "fp32", "dragon")),
         *_host(rows),
+        *_sanitized(rows),
         *correlations(rows, pick),
         *gradients(pick),
     ]
@@ -158,6 +159,16 @@ def _accuracy(rows: Sequence[Row], dragon: Sequence[Measured]) -> Iterator[Cell]
     yield part.largest("relative RMS over the authors' Γ16(8,9)", 1 / 3, shares)
 
 
+def _sanitized(rows: Sequence[Row]) -> Iterator[Cell]:
+    part = Part("compute-sanitizer", "make sanitize")
+    mine = [row for row in rows if "tool" in row]
+    for tool in ("memcheck", "initcheck", "synccheck", "racecheck"):
+        ran = [row for row in mine if row["tool"] == tool]
+        bad = [row["kernel"].removesuffix(" 0") for row in ran if row["found"] or row["exit"]]
+        note = f"{len(ran)} kernels" + (f"; reported: {', '.join(bad)}" if bad else "")
+        yield part.most(tool, "kernels reported", 0, len(bad) if ran else math.nan, note)
+
+
 def _host(rows: Sequence[Row]) -> Iterator[Cell]:
     part = Part("Front", "python -m experiments.host_cost")
     mine = [row for row in rows if "host_us" in row]
@@ -177,7 +188,7 @@ TARGETS = Table(
 )  # fmt: skip
 # Each table with the files of rows that it comes from.
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
-    (TARGETS, ("throughput", "gpu_errors", "host")),
+    (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
     (counters_tables.COUNTERS, ("counters",)),
     (variants_tables.VARIANTS, ("throughput_variants",)),
     (gpu_tables.TABLE2, ("throughput",)),

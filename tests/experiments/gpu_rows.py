@@ -119,6 +119,14 @@ def host() -> list[dict]:
     ]
 
 
+def sanitizer() -> list[dict]:
+    """A tool that reported a kernel, and one that did not."""
+    return [
+        {"kernel": "gamma direct fp32 0", "tool": tool, "found": found, "exit": 0, **MACHINE}
+        for tool, found in (("memcheck", 0), ("racecheck", 3))
+    ]
+
+
 def counters() -> list[dict]:
     """An FFMA plan of two kernels and a split one, at round numbers."""
     found = []

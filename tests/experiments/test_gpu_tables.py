@@ -21,6 +21,7 @@ from tests.experiments import gpu_rows
 
 THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
+        "sanitizer": gpu_rows.sanitizer(),
         "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants()}  # fmt: skip
 TABLES = [(table, [row for source in sources for row in ROWS[source]])
           for table, sources in gpu_targets.SOURCES]  # fmt: skip
@@ -30,7 +31,7 @@ TABLES = [(table, [row for source in sources for row in ROWS[source]])
 def test_every_table_has_cells_text_and_pictures(table, rows) -> None:
     cells = table.cells(rows)
     assert cells
-    assert all(cell.ours >= 0 for cell in cells)
+    assert all(cell.ours >= 0 or math.isnan(cell.ours) for cell in cells)
     assert all(isinstance(line, str) for line in report.TEXTS[table.key].found(cells))
     for draw, caption in report.FIGURES[table.key]:
         figure = draw(rows)
@@ -90,6 +91,13 @@ def test_what_was_not_measured_has_failed() -> None:
     assert len(absent) > 30
     assert all(c.agrees is (None if c.paper is None else False) for c in absent)
     assert all("not measured" in c.note and "python -m" in c.note for c in absent)
+
+
+def test_a_tool_that_did_not_run_or_reported_a_kernel_misses() -> None:
+    found = gpu_targets.cells([*THROUGHPUT, *gpu_rows.sanitizer()])
+    verdicts = {c.where.split(": ")[1]: c.agrees for c in found if "sanitizer" in c.where}
+    assert verdicts == {"memcheck": True, "initcheck": False, "synccheck": False,
+                        "racecheck": False}  # fmt: skip
 
 
 def test_a_wrong_result_is_never_the_fastest() -> None:
