@@ -173,7 +173,8 @@ def _host(rows: Sequence[Row]) -> Iterator[Cell]:
     part = Part("Front", "python -m experiments.host_cost")
     mine = [row for row in rows if "host_us" in row]
     found = {f"{r['call']}, {r['arrays']}": r["host_us"] for r in mine if r["method"] == "winolab"}
-    yield part.largest("host's µs a call, warm", 20.0, found)
+    beside = next((f", beside {row['beside']}" for row in mine if "beside" in row), "")
+    yield part.largest(f"host's µs a call, warm{beside}", 20.0, found)
     for row in mine:
         if row["method"] != "winolab":
             yield part.shown(f"host's µs a call, {row['method']}", row["call"], row["host_us"])
