@@ -24,8 +24,8 @@ from winolab.device import Device
 from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
-from winolab.gpu.places import ITEMSIZE, Place
-from winolab.gpu.plan import DTYPES, Correlation
+from winolab.gpu.places import Place
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
 from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import Moments, predict

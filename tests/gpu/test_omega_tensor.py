@@ -20,20 +20,21 @@ from winolab.gpu.omega_tensor import ADMITTED, plans
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS
 from winolab.gpu.omega_tensor_launch import source
 from winolab.gpu.omega_tensor_params import (
-    DTYPES,
     FINISH_PARAMS,
     GEMM_PARAMS,
     SCALING,
     TRANSFORM_PARAMS,
     TYPES,
 )
-from winolab.gpu.plan import three
+from winolab.gpu.plan import DTYPES as ALL_DTYPES
+from winolab.gpu.plan import FAMILIES, three
 from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
 from winolab.ref.transforms import transforms
 
 GUARD = 4096
+DTYPES = {p: ALL_DTYPES[p] for f in FAMILIES if f.module == "omega_tensor" for p in f.precisions}
 # The paper's kernels and direct in every precision; what else the planner takes, in one each.
 PAPER = ("direct", "omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:7:10",
          "omega:16:9:8")  # fmt: skip

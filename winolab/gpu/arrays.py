@@ -14,7 +14,6 @@ import numpy as np
 
 from winolab.gpu import launch
 
-DTYPES = ("float32", "float16", "bfloat16")
 CUDA = 2  # DLPack's number of the device type
 
 

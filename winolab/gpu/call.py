@@ -14,8 +14,8 @@ from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
 from winolab.gpu.guard import GuardedPlan, verify
 from winolab.gpu.launch import Kernels
-from winolab.gpu.places import ITEMSIZE, Place, is_contiguous, shapes
-from winolab.gpu.plan import PRECISIONS, Plan, plan
+from winolab.gpu.places import Place, is_contiguous, shapes
+from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
 from winolab.problem import check_layout
@@ -159,17 +159,7 @@ def prepare_call(
         aligned = place_a.aligned(size) and target.aligned(out_size)
         if place_b and direction == "backward_filter":
             aligned = aligned and place_b.aligned(size)
-        return plan(
-            problem,
-            direction,
-            launch.device(a.index),
-            parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
-            precision,
-            aligned=aligned,
-            variant=wishes.variant,
-            workspace_limit=wishes.workspace_limit,
-            out_dtype=wanted,
-        )
+        return planned(problem, direction, a.index, wishes, precision, wanted, aligned)
 
     chosen = choose(fresh if detour else place_out)
     written = getattr(chosen, "out_dtype", dtype)
@@ -213,6 +203,31 @@ def prepare_call(
         workspace,
         recording,
         verified,
+    )
+
+
+def planned(
+    problem: Problem,
+    direction: str,
+    index: int,
+    wishes: Wishes,
+    precision: str,
+    out_dtype: str,
+    aligned: bool,
+    prepared: bool = False,
+) -> Plan:
+    """The plan for device ``index``; arguments and errors are those of ``plan``."""
+    return plan(
+        problem,
+        direction,
+        launch.device(index),
+        parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
+        precision,
+        aligned=aligned,
+        variant=wishes.variant,
+        workspace_limit=wishes.workspace_limit,
+        out_dtype=out_dtype,
+        prepared=prepared,
     )
 
 

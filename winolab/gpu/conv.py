@@ -14,16 +14,17 @@ from winolab.gpu.call import (
     Transformed,
     Wishes,
     load,
+    planned,
     precision_of,
     prepare_call,
     prepared,
     result_dtype,
 )
 from winolab.gpu.launch import Kernels
-from winolab.gpu.places import ITEMSIZE, Place, shapes
-from winolab.gpu.plan import plan
+from winolab.gpu.places import Place, shapes
+from winolab.gpu.plan import ITEMSIZE
 from winolab.gpu.record import Recording, address_of
-from winolab.nouns import Problem, parse_algorithm
+from winolab.nouns import Problem
 
 DEFAULTS = Wishes()
 MOST = 4096  # calls that are kept
@@ -133,17 +134,8 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
     aligned = Place.fresh(first).aligned(ITEMSIZE[dtype])
     aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
-        chosen = plan(
-            problem,
-            direction,
-            launch.device(index),
-            parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
-            precision,
-            aligned=aligned,
-            variant=wishes.variant,
-            workspace_limit=wishes.workspace_limit,
-            out_dtype=wanted,
-            prepared=True,
+        chosen = planned(
+            problem, direction, index, wishes, precision, wanted, aligned, prepared=True
         )
         memory = library.empty((prepared(chosen),), "uint8", index)
         address = library.address(memory)

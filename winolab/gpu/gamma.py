@@ -16,7 +16,7 @@ from winolab.gpu import geometry
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
-from winolab.gpu.plan import Correlation
+from winolab.gpu.plan import Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import transforms
@@ -245,14 +245,8 @@ def plans(
     out_dtype: str = "float32",
 ) -> Iterator[GammaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    if variant is not None and not isinstance(variant, Variant):
-        return
     if device.compute_capability < ARCHITECTURE:
-        major, minor = device.compute_capability
-        raise ValueError(
-            f"{device.name} has compute capability {major}.{minor}; the kernels need "
-            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]} or later"
-        )
+        raise unfit(device, "the kernels need {}.{} or later".format(*ARCHITECTURE))
     correlation = Correlation.of(problem, direction)
     points = algorithm.points if algorithm else "best"
     shapes = [

@@ -21,12 +21,11 @@ from winolab.gpu.gamma_tensor_blocks import (
     KC,
     PARTS,
     PRODUCERS,
-    SIZES,
     Variant,
     variants,
 )
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
-from winolab.gpu.plan import DTYPES, Correlation
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products
@@ -85,7 +84,7 @@ class GammaTensorPlan:
     @property
     def size(self) -> int:
         """Bytes of an operand's element."""
-        return SIZES[DTYPES[self.precision]]
+        return ITEMSIZE[DTYPES[self.precision]]
 
     @property
     def outer(self) -> tuple[int, int, int]:
@@ -284,7 +283,7 @@ class GammaTensorPlan:
         params = PARAMS.pack(
             x.address + self.size * group * c.channels,
             prepared + self.rows + group * self.transformed,
-            y.address + SIZES[self.out_dtype] * group * c.out_channels,
+            y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
             header,
             scale.row(c, prepared, group),
             *geometry.values(self, x, y),
@@ -328,18 +327,13 @@ def plans(
     out_dtype: str = "float32",
 ) -> Iterator[GammaTensorPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    if variant is not None and not isinstance(variant, Variant):
-        return
     if device.compute_capability != ARCHITECTURE:
-        major, minor = device.compute_capability
-        raise ValueError(
-            f"{device.name} has compute capability {major}.{minor}; the Tensor Core kernels need "
-            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]}; precision 'fp32' has others"
-        )
+        needs = "the Tensor Core kernels need {}.{}; precision 'fp32' has others"
+        raise unfit(device, needs.format(*ARCHITECTURE))
     c = Correlation.of(problem, direction)
     points = algorithm.points if algorithm else "best"
     out = "float32" if out_dtype == "float32" else DTYPES[precision]
-    size = SIZES[DTYPES[precision]]
+    size = ITEMSIZE[DTYPES[precision]]
     made = [
         GammaTensorPlan(direction, problem, c, tile, points, precision, out, shape, device)
         for tile in _tiles(c, algorithm, precision)

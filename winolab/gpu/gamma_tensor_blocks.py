@@ -14,7 +14,6 @@ TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the regi
 CONSUMERS, PRODUCERS = 256, 128  # threads of a block
 REGISTERS = 168  # of a thread, as the kernel is launched
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
-SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of an element
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from winolab.device import Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import PARAMS, Gradient, Segments, Timing, choose, reduce, tiles
+from winolab.gpu.plan import unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.program import Program, program
 from winolab.ref.transforms import transforms
@@ -266,14 +267,8 @@ def plans(
     out_dtype: str = "float32",
 ) -> Iterator[OmegaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    if variant is not None and not isinstance(variant, Variant):
-        return
     if device.compute_capability < ARCHITECTURE:
-        major, minor = device.compute_capability
-        raise ValueError(
-            f"{device.name} has compute capability {major}.{minor}; the kernels need "
-            f"{ARCHITECTURE[0]}.{ARCHITECTURE[1]} or later"
-        )
+        raise unfit(device, "the kernels need {}.{} or later".format(*ARCHITECTURE))
     gradient = Gradient.of(problem)
     points = algorithm.points if algorithm else "best"
     count = algorithm.segments if algorithm else None

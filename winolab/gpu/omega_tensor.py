@@ -12,8 +12,7 @@ from winolab.device import H100, Device
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
-from winolab.gpu.omega_tensor_params import DTYPES, SIZES
-from winolab.gpu.plan import check, three
+from winolab.gpu.plan import DTYPES, ITEMSIZE, check, three, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -53,8 +52,6 @@ def plans(
 
     Raises ValueError where none can run, and says why.
     """
-    if variant is not None and not isinstance(variant, Variant):
-        return
     parts = 2 if precision == "fp32_split" else 1
     shapes = (variant,) if variant else _shapes(device, parts)
     check(problem)
@@ -85,11 +82,7 @@ def plans(
 def _shapes(device: Device, parts: int) -> list[Variant]:
     """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
     if device.compute_capability < OLDEST:
-        major, minor = device.compute_capability
-        raise ValueError(
-            f"{device.name} has compute capability {major}.{minor}; the Tensor Core kernels need "
-            f"{OLDEST[0]}.{OLDEST[1]} or later"
-        )
+        raise unfit(device, "the Tensor Core kernels need {}.{} or later".format(*OLDEST))
     shapes = VARIANTS if device.compute_capability == WGMMA else MMA_VARIANTS
     return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
@@ -151,7 +144,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
     parts, pieces, units = base.parts, base.pieces, base.units
     granule = v.ks if parts == 2 else 16
-    size = SIZES[DTYPES[base.precision]]
+    size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
     bandwidth, l2_bandwidth, rate = _rates(d)

@@ -19,15 +19,13 @@ from winolab.gpu.guard import FLAGS
 from winolab.gpu.launch import Kernels, Params, View
 from winolab.gpu.omega_tensor_blocks import Variant
 from winolab.gpu.omega_tensor_params import (
-    DTYPES,
     FINISH_PARAMS,
     GEMM_PARAMS,
     SCALING,
-    SIZES,
     TRANSFORM_PARAMS,
     TYPES,
 )
-from winolab.gpu.plan import three
+from winolab.gpu.plan import DTYPES, ITEMSIZE, three
 from winolab.gpu.scale import SHARE
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
@@ -167,11 +165,6 @@ class OmegaTensorPlan:
         row = -(-self.images // self.batch) * self.pitch
         return out_depth * self.rows * row, depth * min(height, self.rows + taps - 1) * row
 
-    @property
-    def chunk_count(self) -> int:
-        """Chunks of images times chunks of rows."""
-        return -(-self.problem.batch // self.images) * -(-self.sizes[1][1] // self.rows)
-
     @cached_property
     def regions(self) -> dict[str, int]:
         """Offsets in the workspace, the flags first, and its end, in bytes."""
@@ -242,7 +235,7 @@ class OmegaTensorPlan:
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        size, out_size = SIZES[DTYPES[self.precision]], SIZES[self.out_dtype]
+        size, out_size = ITEMSIZE[DTYPES[self.precision]], ITEMSIZE[self.out_dtype]
         slices = [range(t, min(t + self.slice, self.taps)) for t in range(0, self.taps, self.slice)]
         for group in range(self.problem.groups):
             x = View(a.address + size * group * self.channels, a.strides)
@@ -263,7 +256,7 @@ class OmegaTensorPlan:
         self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk, clear: bool
     ) -> None:
         (depth, _, width), (out_depth, _, out_width), _, (_, _, pad) = self.sizes
-        size = SIZES[DTYPES[self.precision]]
+        size = ITEMSIZE[DTYPES[self.precision]]
         u, v, u_scale, v_scale = (
             workspace + self.regions[name] for name in ("u", "v", "u_scale", "v_scale")
         )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Layout
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
-DTYPES = {"fp32_split": "float32", "fp16": "float16", "bf16": "bfloat16"}
 SCALING = "power_of_two"  # of the rows of G and BT, so that states are about as large as data
-SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 TRANSFORM_PARAMS = Layout(
     *(

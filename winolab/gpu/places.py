@@ -9,7 +9,6 @@ from winolab.gpu.launch import View
 from winolab.gpu.plan import three
 from winolab.nouns import Problem
 
-ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 VECTOR = 16  # bytes of the widest access
 MAX_STRIDE = 2**31 - 1  # of neighbouring pixels, as the kernels hold it
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
@@ -30,6 +31,7 @@ PRECISIONS = {
     "fp16": ("fp16",),
     "bf16": ("bf16",),
 }
+ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
     ("fp32", "fp32_ffma", "fp32_split"), "float32"
 )
@@ -103,8 +105,14 @@ class Family:
     precisions: tuple[str, ...]
 
     def plans(self, *arguments: Any, **options: Any) -> Iterator[Plan]:
-        """Plans of the family; ValueError where it has none, and why."""
-        return import_module(f"winolab.gpu.{self.module}").plans(*arguments, **options)
+        """Plans of the family; ValueError where it has none, and why.
+
+        A ``variant`` that is another family's asks for none.
+        """
+        module = import_module(f"winolab.gpu.{self.module}")
+        if not isinstance(options.get("variant"), (NoneType, module.Variant)):
+            return iter(())
+        return module.plans(*arguments, **options)
 
 
 FAMILIES = (
@@ -192,6 +200,12 @@ def check(problem: Problem) -> None:
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "
             "on the reference, which has any number"
         )
+
+
+def unfit(device: Device, needs: str) -> ValueError:
+    """What to raise for a device on which a family's kernels cannot run."""
+    major, minor = device.compute_capability
+    return ValueError(f"{device.name} has compute capability {major}.{minor}; {needs}")
 
 
 @dataclass(frozen=True)
