@@ -14,7 +14,7 @@
 
 constexpr int SAMPLERS = 32, SAMPLE = 1 << 16;  // blocks that sample x; vectors
 constexpr int MOST_THREADS = 1024;              // of a block of winolab_scale
-constexpr float UNDERFLOW = 2.384185791015625e-07f;  // 2^-22: above it no number vanishes
+constexpr float UNDERFLOW = 1.0f / (1 << 22);  // above it no number vanishes
 
 struct Header {
   int flags[4];  // guard.cuh
