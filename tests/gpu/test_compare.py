@@ -110,6 +110,36 @@ def test_a_single_round_is_its_own_quartiles(host) -> None:
     assert found.low == found.median == found.high
 
 
+def test_calls_leave_after_their_rounds(host) -> None:
+    order = []
+    calls = {name: lambda name=name: order.append(name) for name in "ab"}
+    found = timing.interleave(calls, rounds={"a": 1, "b": 3}, flush=64, warmup=0)
+    assert "".join(order) == "abbb"
+    assert [found[name].rounds for name in "ab"] == [1, 3]
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_long_calls_take_few_rounds_and_hopeless_ones_may_go_unchecked(
+    host, monkeypatch, everybody: bool
+) -> None:
+    pauses = {"short": 0.0, "long": 0.002, "longer": 0.004, "elsewhere": 0.02}
+    theirs = [
+        Contender(name, "NCHW" if name == "elsewhere" else "NHWC", 0, labels("cudnn", frugal=True),
+                  lambda arrays, workspace, pause=pause: time.sleep(pause))
+        for name, pause in list(pauses.items())[1:]
+    ]  # fmt: skip
+    mine = Contender("short", "NHWC", 0, labels("winolab", chosen=True), lambda *_: None)
+    monkeypatch.setattr(compare, "ours", lambda *_: [mine])
+    monkeypatch.setattr(compare, "judges", lambda *_, **__: theirs)
+    monkeypatch.setattr(compare, "frameworks", lambda *_: [])
+    effort = compare.Effort(rounds=7, errors=everybody)
+    found = dict(zip(pauses, compare.compare("forward", PROBLEM, effort=effort, plans={}),
+                     strict=True))  # fmt: skip
+    assert [row["rounds"] for row in found.values()] == [7, compare.FEW, 1, 1]
+    checked = {name for name, row in found.items() if "mare_u12" in row}
+    assert checked == set(pauses) - (set() if everybody else {"longer"})
+
+
 class Prepared(SimpleNamespace):
     """A plan whose filter is transformed apart, in terms of addresses."""
 

@@ -17,6 +17,9 @@ from winolab.nouns import Algorithm, Problem
 Row = dict[str, Any]
 # Who is this many times slower than the fastest of its kind is timed once, not in every round.
 HOPELESS = 1.25
+# Calls this long (seconds) are timed in few rounds: of 342 of them the quartiles were 0.2 % apart
+# (median; 0.7 % for nine tenths), and the L2 cache's 50 MB take 15 µs at an H100's 3.4 TB/s.
+LONG, FEW = 1e-3, 3
 SPARE = 1 << 30  # bytes of device memory left alone
 SAMPLE = 4e9  # FLOP of the images that errors are measured on
 SGEMM = 8192
@@ -27,13 +30,15 @@ class Effort:
     """How much time a case gets.
 
     ``tf32``: all of cuDNN's algorithms with TF32 allowed too, and not only the frugal ones;
-    ``prepared``: our kernels with their filter transformed before, too.
+    ``prepared``: our kernels with their filter transformed before, too; ``errors``: everybody's,
+    and not only those of the fastest of each kind.
     """
 
     rounds: int = 7
     torch: bool = True
     tf32: bool = True
     prepared: bool = False
+    errors: bool = True
 
 
 def compare(
@@ -49,10 +54,10 @@ def compare(
     ``plans`` are ours, by default those of ``contenders.candidates``.
 
     A row's times are quartiles in microseconds, ``cold_us`` with the L2 cache overwritten before a
-    call and ``warm_us`` right after another call; ``rounds`` is 1 for who was hopelessly slow.
-    ``tflops`` are direct convolution's FLOP over the cold median. ``relative_rms_u11`` is the error
-    on U[-1, 1), ``mare_u12`` on U[1, 2) or, WinRS's data for filter gradients, ``mare_u01`` on
-    U[0, 1), against FP64 sums of the same rounded data.
+    call and ``warm_us`` right after another call; ``rounds`` counts the cold ones, 1 for who was
+    hopelessly slow. ``tflops`` are direct convolution's FLOP over the cold median.
+    ``relative_rms_u11`` is the error on U[-1, 1), ``mare_u12`` on U[1, 2) or, WinRS's data for
+    filter gradients, ``mare_u01`` on U[0, 1), against FP64 sums of the same rounded data.
     """
     if plans is None:
         plans = candidates(direction, problem, group, algorithm)
@@ -66,7 +71,8 @@ def compare(
     contenders = [c for c in contenders if c.name not in failed]
     calls = {c.name: calls[c.name] for c in contenders}
     times = _times(contenders, calls, effort)
-    errors = _errors(direction, problem, arrays, contenders, calls)
+    checked = contenders if effort.errors else _leaders(contenders, times)
+    errors = _errors(direction, problem, arrays, checked, calls)
     common = {
         "input": "x".join(map(str, problem.x_shape)),
         "filter": "x".join(map(str, problem.w_shape)),
@@ -149,9 +155,22 @@ def _times(
         for c in contenders
         if c.labels["method"] == "winolab" or first[c.name].median <= HOPELESS * best[_kind(c)]
     }
-    cold = interleave(serious, rounds=effort.rounds, flush=FLUSH, warmup=0)
-    warm = interleave(serious, rounds=effort.rounds, flush=FLUSH, warmup=0, warm=True)
+    rounds = {name: effort.rounds if first[name].median < LONG else min(effort.rounds, FEW)
+              for name in serious}  # fmt: skip
+    cold = interleave(serious, rounds=rounds, flush=FLUSH, warmup=0)
+    once = {name: n if first[name].median < LONG else 1 for name, n in rounds.items()}
+    warm = interleave(serious, rounds=once, flush=FLUSH, warmup=0, warm=True)
     return found | {name: (cold[name], warm[name]) for name in serious}
+
+
+def _leaders(
+    contenders: Sequence[Contender], times: Mapping[str, tuple[Times, Times]]
+) -> list[Contender]:
+    """Who was timed more than once, and the fastest of each kind in each memory order."""
+    best: dict[tuple, Contender] = {}
+    for c in sorted(contenders, key=lambda c: times[c.name][0].median):
+        best.setdefault((*_kind(c), c.order), c)
+    return [c for c in contenders if times[c.name][0].rounds > 1 or c in best.values()]
 
 
 def _kind(contender: Contender) -> tuple:
@@ -161,7 +180,7 @@ def _kind(contender: Contender) -> tuple:
 
 
 def _errors(direction, problem, arrays: Arrays, contenders, calls) -> dict[str, Row]:
-    """Both errors of everybody, on images of SAMPLE FLOP spread over the batch, its last one too (a
+    """Both errors of these, on images of SAMPLE FLOP spread over the batch, its last one too (a
     filter's gradient: on all of it). A result that is not finite anywhere has the error "nan"."""
     cp = launch.cupy()
     found: dict[str, Row] = {c.name: {} for c in contenders}

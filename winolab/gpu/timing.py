@@ -25,13 +25,14 @@ class Times:
 def interleave(
     calls: Mapping[str, Callable[[], object]],
     *,
-    rounds: int = 11,
+    rounds: int | Mapping[str, int] = 11,
     repeat: int = 1,
     flush: int = 0,
     warmup: int = 2,
     warm: bool = False,
 ) -> dict[str, Times]:
-    """Times of every call, one measurement each in turn, ``rounds`` times over.
+    """Times of every call, one measurement each in turn, ``rounds`` times over; by name, some leave
+    earlier.
 
     A measurement is the mean of ``repeat`` calls in a row, between CUDA events on the current
     stream. What precedes it keeps the GPU busy while the host queues it: an untimed call, or, for
@@ -44,8 +45,11 @@ def interleave(
         for _ in range(warmup):
             call()
     events: dict[str, list] = {name: [] for name in calls}
-    for _ in range(rounds):
+    count = {name: rounds if isinstance(rounds, int) else rounds[name] for name in calls}
+    for i in range(max(count.values())):
         for name, call in calls.items():
+            if i >= count[name]:
+                continue
             if scratch is not None:
                 scratch.fill(1)
             if scratch is None or warm:
