@@ -1,17 +1,19 @@
 """Im2col-Winograd's Table 3 and Figure 10 from the CUDA kernels: ``python -m
-experiments.gpu_errors``. Rows replace experiments/results/gpu_errors.jsonl.
+experiments.gpu_errors``. Rows go to experiments/results/gpu_errors.jsonl.
 
 The paper's shapes, inputs and filters uniform on [1, 2), with the papers' points and with the best,
 beside cuDNN's GEMM without and with TF32; and, on the shapes of LISTS, data that is not uniform.
 Every batch is computed whole, as it is planned, and some of its images are held against FP64.
+A shape runs again only where its rows measured another source than the planner chooses now.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +22,11 @@ import typer
 from experiments.facts import ROOT
 from experiments.im2col_winograd import FIGURE_CHANNELS
 from experiments.outputs import BINS
-from experiments.throughput import compile_all
+from experiments.throughput import compile_all, latest, sources, stored
 from winolab import bench
 from winolab.gpu import launch, oracle
 from winolab.gpu.compare import free
-from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours
+from winolab.gpu.contenders import Arrays, Contender, candidates, digest, judges, ours
 from winolab.gpu.plan import Plan
 from winolab.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.nouns import gamma
@@ -56,9 +58,9 @@ def plans(layer: Layer, data: str) -> dict[Plan, bool]:
     return {plan: False for plan in found if plan.kernel == bench.kernel_name(layer)}
 
 
-def contenders(layer: Layer, data: str) -> Iterator[Contender]:
+def contenders(layer: Layer, mine: Mapping[Plan, bool]) -> Iterator[Contender]:
     """Our kernels, and cuDNN's GEMM."""
-    yield from ours(plans(layer, data))
+    yield from ours(mine)
     for judge in judges("forward", layer.problem, "fp32", layouts=("NHWC",)):
         if isinstance(judge, Contender) and judge.labels["kernel"] == GEMM:
             yield judge
@@ -79,8 +81,8 @@ def fill(arrays: Arrays, data: str) -> None:
     arrays.assign(x, w)
 
 
-def measured(layer: Layer, data: str = "u12") -> Iterator[Row]:
-    """A row a contender."""
+def measured(layer: Layer, data: str, mine: Mapping[Plan, bool]) -> Iterator[Row]:
+    """A row a contender; ``mine`` are our plans."""
     cp = launch.cupy()
     problem, some = layer.problem, images(layer)
     arrays = Arrays("forward", problem, "fp32")
@@ -88,19 +90,21 @@ def measured(layer: Layer, data: str = "u12") -> Iterator[Row]:
     x, w = arrays.operands["NHWC"]
     exact = oracle.fp64("forward", replace(problem, batch=len(some)), x[some], w)
     edges = cp.asarray(BINS)
-    for one in contenders(layer, data):
+    for one in contenders(layer, mine):
         workspace = cp.empty(one.workspace or 0, "uint8")
         arrays.poison()
         one.run(arrays, workspace.data.ptr)
         result = arrays.result(one.order)[some].astype("float64")
         row = {
             "kernel_of": bench.kernel_name(layer),
+            "case": [str(layer), data],
             "shape": str(layer),
             "channels": layer.channels,
             "images": len(some),
             "data": data,
             "points": one.labels.get("points", ""),
             "plan": one.labels.get("plan", ""),
+            "source": one.labels.get("source"),
             **{name: one.labels[name] for name in ("method", "kernel", "products")},
             "relative_rms": oracle.relative_rms(result, exact),
         }
@@ -124,28 +128,41 @@ def todo() -> Iterator[tuple[Layer, str]]:
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
     ] = False,
 ) -> None:
-    """Measure all shapes of Table 3 on this GPU."""
+    """Measure what is not yet in the file on this GPU."""
     end = time.monotonic() + seconds
     bench.ready()
+    done = {tuple(mine[0]["case"]): sources(mine) for mine in latest(stored(output))}
+    found = ((layer, data, plans(layer, data)) for layer, data in todo())
+    missing = (
+        (layer, data, mine)
+        for layer, data, mine in found
+        if not {digest(plan) for plan in mine} <= done.get((str(layer), data), set())
+    )
     if compile_only:
-        print(f"{compile_all(plan for place in todo() for plan in plans(*place))} kernels")
+        print(f"{compile_all(plan for *_, mine in missing for plan in mine)} kernels")
         return
-    machine = bench.context()
-    with output.open("w") as file:
-        for layer, data in todo():
+    machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    with output.open("a") as file:
+        for layer, data, mine in missing:
             if time.monotonic() > end:
                 break
-            for row in measured(layer, data):
-                file.write(json.dumps({**row, **machine}) + "\n")
-                error = f"{row.get('mare', row['relative_rms']):.2e}"
-                print(row["shape"], data, row["kernel"], row["products"], row["points"], error,
-                      flush=True)  # fmt: skip
+            rows = [{**row, **machine} for row in measured(layer, data, mine)]
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            errors = ", ".join(
+                f"{row['kernel']} {row['products']} {row['points']} "
+                f"{row.get('mare', row['relative_rms']):.2e}"
+                for row in rows
+            )
+            print(f"{end - time.monotonic():5.0f} s left {layer} {data}: {errors}", flush=True)
+    last = latest(stored(output))
+    output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
 
 
 if __name__ == "__main__":

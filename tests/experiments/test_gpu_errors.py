@@ -38,7 +38,7 @@ def test_errors_of_images_spread_over_the_batch(host, monkeypatch, data: str) ->
     monkeypatch.setattr(gpu_errors, "contenders", lambda *_: [contender(1e-5)])
     monkeypatch.setattr(gpu_errors, "FLOP", 3 * 2 * LAYER.problem.macs / LAYER.batch)
     assert gpu_errors.images(LAYER) == [0, 2, 4]
-    (row,) = gpu_errors.measured(LAYER, data)
+    (row,) = gpu_errors.measured(LAYER, data, {})
     assert row["images"] == 3
     assert row["relative_rms"] == pytest.approx(1e-5, rel=0.02)
     if data == "u12":
