@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from experiments import counters_tables, gpu_tables, variants_tables
+from experiments import counters_tables, gpu_losses, gpu_tables, variants_tables
 from experiments.facts import facts, table
 from experiments.gpu_aims import (
     DATA,
@@ -190,6 +190,7 @@ TARGETS = Table(
 # Each table with the files of rows that it comes from.
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
+    (gpu_losses.LOSSES, ("throughput",)),
     (counters_tables.COUNTERS, ("counters",)),
     (variants_tables.VARIANTS, ("throughput_variants",)),
     (gpu_tables.TABLE2, ("throughput",)),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from experiments import counters_tables
 from experiments.gpu_aims import (
     DATA,
     FILTER,
@@ -229,31 +228,3 @@ def wide(every: Sequence[Measured]) -> list[str]:
     }
     ranges = [f"{name} {min(v):.0f} to {max(v):.0f}" for name, v in found.items() if v]
     return [f"8 and 9 taps, FP32, TFLOPS over the shapes: {', '.join(ranges)}."] if mine else []
-
-
-def slower(every: Sequence[Measured]) -> list[tuple[Measured, Row, float]]:
-    """Layers of the sample where a library's filter gradient is faster than ours, with our row and
-    ours over theirs; the furthest behind first."""
-    found = []
-    for group, of, theirs in (("fp32", split, anyone), ("fp16", ours, library),
-                              ("bf16", ours, library)):  # fmt: skip
-        for c in every:
-            mine, other = of(c), theirs(c)
-            here = (c.list, c.direction, c.group) == ("winrs", FILTER, group)
-            if here and mine and other and mine["tflops"] < other["tflops"]:
-                found.append((c, mine, mine["tflops"] / other["tflops"]))
-    return sorted(found, key=lambda place: place[2])
-
-
-def behind(every: Sequence[Measured], counted: Sequence[Row]) -> list[str]:
-    """A sentence a layer where another library's filter gradient is faster, with counters."""
-    plans = {
-        (plan.main["layer"], plan.main["direction"], plan.main["products"]): plan
-        for plan in counters_tables.plans(counted)
-    }
-    lines = []
-    for c, row, value in slower(every):
-        plan = plans.get((c.name, c.direction, row["products"]))
-        line = f"Filter gradient {c.name} in {c.group.upper()}: {value:.2f} of the fastest library."
-        lines.append(f"{line} {counters_tables.held(plan)}" if plan else line)
-    return lines

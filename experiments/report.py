@@ -14,6 +14,7 @@ from experiments import (
     figures,
     figures_winrs,
     gpu_figures,
+    gpu_losses,
     texts,
     texts_dwm,
     texts_gpu,
@@ -29,6 +30,7 @@ TEXTS = (
     | texts_dwm.TEXTS
     | texts_winrs.TEXTS
     | texts_gpu.TEXTS
+    | gpu_losses.TEXTS
     | counters_tables.TEXTS
     | variants_tables.TEXTS
 )
@@ -36,6 +38,7 @@ FIGURES = (
     figures.FIGURES
     | figures_winrs.FIGURES
     | gpu_figures.FIGURES
+    | gpu_losses.FIGURES
     | counters_tables.FIGURES
     | variants_tables.FIGURES
 )
@@ -115,10 +118,10 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
     rows = []
     for table, _ in results:
         judged = [c for c in cells[table.key] if c.agrees is not None]
-        agreed = sum(bool(c.agrees) for c in judged)
+        agreed = f"{sum(bool(c.agrees) for c in judged)} of {len(judged)}" if judged else "–"
         rows.append(
             f'<tr><td><a href="#{_anchor(table)}">{escape(cited(table))}</a></td>'
-            f"<td>{escape(table.title)}</td><td>{agreed} of {len(judged)}</td>"
+            f"<td>{escape(table.title)}</td><td>{agreed}</td>"
             f'<td class="note">{escape(table.tolerance)}</td></tr>'
         )
     head = '<tr><th>table</th><th>what</th><th>agree</th><th class="note">if</th></tr>'

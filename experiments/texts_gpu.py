@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments import gpu_frontier
 from experiments.gpu_rows import Row, cases, stored
-from experiments.gpu_targets_tensor import behind, wide
+from experiments.gpu_targets_tensor import wide
 from experiments.tables import Cell
 from experiments.texts import Text
 
@@ -56,7 +56,6 @@ def _targets(cells: Sequence[Cell]) -> list[str]:
         *told,
         *wide(every),
         *gpu_frontier.told(rows),
-        *behind(every, stored("counters")),
         machine(),
     ]
 

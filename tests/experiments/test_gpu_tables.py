@@ -10,6 +10,7 @@ from experiments import (
     counters_tables,
     gpu_ceilings,
     gpu_frontier,
+    gpu_losses,
     gpu_tables,
     gpu_targets,
     report,
@@ -123,6 +124,23 @@ def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:
     (line, *_) = gpu_frontier.told(THROUGHPUT)
     assert layer in line
     assert "Not on it: winolab" in line  # FFMA: split products are faster and more exact
+
+
+def test_every_loss_is_told_with_its_reason() -> None:
+    wide = [row for row in THROUGHPUT if row["case"][0] == "32x128x128x64:64x9x9"
+            and row["case"][1:] == ("forward", "fp32")]  # fmt: skip
+    slow = [dict(row, tflops=60.0) if row["method"] == "winolab" else row for row in wide]
+    (loss,) = gpu_losses.slower(cases(slow))
+    assert loss.kind == "cuDNN's FFT"
+    assert loss.ratio == pytest.approx(60 / max(row["tflops"] for row in wide
+                                                if row["kernel"] == "FFT_TILING"))  # fmt: skip
+    loss.mine["kernel"] = "Γ8(4,5)"  # two pieces, ten taps of which nine are the filter's
+    assert loss.saved == pytest.approx(4 * 9 / 16)
+    counted, told = gpu_losses.told(slow, [])
+    assert "faster than every algorithm of cuDNN and PyTorch in 0 of 1 cases" in counted
+    assert "it multiplies less often" in told
+    assert "MiB of workspace" in gpu_losses.cells(slow)[0].note
+    assert gpu_losses.cells(wide) == []
 
 
 def test_factors_make_the_share_of_the_peak() -> None:
