@@ -153,30 +153,31 @@ def cells_winrs2(rows: Sequence[Row]) -> list[Cell]:
     found = []
     sample = gradients(rows, "fp32")
     for printed in table(WINRS, 2)["rows"]:
-        of = {
-            "WinRS": lambda c: c.ours,
-            "Cu-Algo1": lambda c: c.cudnn("ALGO_1"),
-            "Cu-Algo3": lambda c: c.cudnn("ALGO_3"),
-            "Cu-FFT": lambda c: c.cudnn("FFT", "FFT_TILING"),
-            "Cu-WinNF": lambda c: c.cudnn("WINOGRAD_NONFUSED"),
-        }[printed["algorithm"]]
-        used = [(row["workspace"], data_size(c.layer.problem)) for c in sample if (row := of(c))]
-        if not used:
-            continue
-        for unit, values, paper in (
-            ("MB", [w / MIB for w, _ in used], printed["mb"]),
-            ("multiple of the data", [w / d for w, d in used], printed["times"]),
-        ):
-            ours = (sum(values) / len(values), min(values), max(values))
-            for word, value, old in zip(
-                ("average", "minimum", "maximum"), ours, paper, strict=True
+        for name, of in WORKSPACES[printed["algorithm"]].items():
+            pairs = [(c, row) for c in sample if (row := of(c))]
+            if not pairs:
+                continue
+            used = [row["workspace"] for _, row in pairs]
+            times = [row["workspace"] / data_size(c.layer.problem) for c, row in pairs]
+            for unit, values, paper in (
+                ("MB", [w / MIB for w in used], printed["mb"]),
+                ("multiple of the data", times, printed["times"]),
             ):
-                judged = printed["algorithm"] == "WinRS" and word == "average"
-                agrees = value <= old if judged else None
-                found.append(cell(printed["algorithm"], f"{unit}, {word}", old, value, agrees))
+                ours = (sum(values) / len(values), min(values), max(values))
+                for word, value, old in zip(WORDS, ours, paper, strict=True):
+                    judged = printed["algorithm"] == "WinRS" and word == "average"
+                    agrees = value <= old if judged else None
+                    found.append(cell(name, f"{unit}, {word}", old, value, agrees))
     return found
 
 
+WORKSPACES: dict[str, dict[str, Callable[[Measured], Row | None]]] = {
+    "WinRS": {"WinRS, FFMA": lambda c: c.ffma, "WinRS, split products": lambda c: c.split},
+    "Cu-Algo1": {"Cu-Algo1": lambda c: c.cudnn("ALGO_1")},
+    "Cu-Algo3": {"Cu-Algo3": lambda c: c.cudnn("ALGO_3")},
+    "Cu-FFT": {"Cu-FFT": lambda c: c.cudnn("FFT", "FFT_TILING")},
+    "Cu-WinNF": {"Cu-WinNF": lambda c: c.cudnn("WINOGRAD_NONFUSED")},
+}
 WORDS = ("average", "minimum", "maximum")
 GRADIENT_KINDS = {
     "gemm": ("ALGO_0", "ALGO_1", "ALGO_3"),
