@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,9 +16,11 @@ from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
-from winolab.ref.arithmetic import Arithmetic, arithmetic
+from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
+from winolab.ref.split import Power, Scale
 
 Sizes = int | Sequence[int]
+ScaleLike = int | str | tuple[int, int] | Scale | None
 Padding = int | str | Sequence[int | Sequence[int]]
 
 ON_RANGE = ("fallback", "raise")
@@ -47,6 +49,7 @@ def conv_forward(
     workspace_limit: int | None = None,
     deterministic: bool = True,
     on_range: str = "fallback",
+    scale: ScaleLike = None,
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
@@ -66,13 +69,17 @@ def conv_forward(
 
     On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor
     are too far apart for them, ``on_range`` "fallback" computes again on FFMA units, "raise" waits
-    for the result and raises ValueError.
+    for the result and raises ValueError. A ``scale`` that the caller knows spares the look for it:
+    exponents of the powers of two that x and w are multiplied by, "11:18" or (11, 18), or of their
+    largest magnitudes, "peaks:3:-7"; with one number, 11 or "peaks:3", it is x's. A scale that does
+    not serve the data is found out as magnitudes too far apart are. NumPy arrays take it with
+    "fp32_split", which then shows what such products lose.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """
     geometry = (None, stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
     return _run("forward", x, w, out, geometry, wishes)
 
 
@@ -93,13 +100,14 @@ def conv_backward_data(
     workspace_limit: int | None = None,
     deterministic: bool = True,
     on_range: str = "fallback",
+    scale: ScaleLike = None,
 ) -> Any:
     """dx, the gradient of ``conv_forward`` with respect to its input of shape ``input_shape``.
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
     geometry = (tuple(input_shape), stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
+    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
     return _run("backward_data", dy, w, out, geometry, wishes)
 
 
@@ -143,6 +151,7 @@ class PreparedFilter:
     layout: str
     algorithm: Algorithm | None
     precision: Any
+    scale: Scale | None
     held: np.ndarray | Transformed
 
     @property
@@ -173,6 +182,7 @@ def prepare_filter(
     precision: str | Arithmetic | None = None,
     out_dtype: Any = None,
     workspace_limit: int | None = None,
+    scale: ScaleLike = None,
 ) -> PreparedFilter:
     """w, transformed once for ``conv_forward`` or ``conv_backward_data`` of inputs of one shape.
 
@@ -186,12 +196,13 @@ def prepare_filter(
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
     problem = _problem(tuple(input_shape), np.shape(w), stride, padding, dilation, groups, layout)
     chosen = None if algorithm is None else parse_algorithm(algorithm)
+    known = _scale(scale, precision, w)
     if on_gpu(w):
-        wishes = Wishes(layout, chosen, precision, out_dtype, workspace_limit)
+        wishes = Wishes(layout, chosen, precision, out_dtype, workspace_limit, scale=known)
         held = kernels.transform(direction, problem, w, wishes)
     else:
         held = _array("w", w, precision)
-    return PreparedFilter(problem, direction, layout, chosen, precision, held)
+    return PreparedFilter(problem, direction, layout, chosen, precision, known, held)
 
 
 def _problem(*geometry: Any) -> Problem:
@@ -229,14 +240,18 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
     problem = _problem(x_shape, shape if direction == "backward_filter" else np.shape(b), *rest)
     if isinstance(b, PreparedFilter):
         _check_prepared(b, direction, problem, wishes)
-        wishes = wishes._replace(algorithm=b.algorithm, precision=b.precision)
+        scale = wishes.scale or b.scale
+        wishes = wishes._replace(algorithm=b.algorithm, precision=b.precision, scale=scale)
         b = b.held
+    wishes = wishes._replace(scale=_scale(wishes.scale, wishes.precision, a))
     if on_gpu(a) or on_gpu(b) or isinstance(b, Transformed):
         return kernels.convolve(direction, problem, a, b, wishes, out, how)
     layout, algorithm, precision, *_ = wishes
     names = NAMES[direction]
     a, b = (_array(name, value, precision) for name, value in zip(names, (a, b), strict=False))
     run = _arithmetic(precision, a, b)
+    if wishes.scale and isinstance(run, Float) and run.parts > 1:
+        run = replace(run, scale=wishes.scale)
     first, second = (_last(array, layout) for array in (a, b))
     if direction != "forward":
         dy = first if direction == "backward_data" else second
@@ -246,6 +261,21 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
             )
     result = _reference(direction, algorithm, run)(first, second, problem)
     return _result(result, a.dtype, wishes, out)
+
+
+def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:
+    if scale is None:
+        return None
+    text = str(getattr(precision, "name", precision or ""))
+    name, _, rest = text.partition(",")
+    if name not in ("", "fp32", "fp32_split") or not str(array.dtype).endswith("float32"):
+        raise ValueError(
+            f"precision {text or array.dtype} takes no scale: it serves split products of float32 "
+            "arrays, which are those of fp32_split, and of fp32 on a GPU"
+        )
+    if "scale=" in rest:
+        raise ValueError(f"precision {text} has a scale, and another one is given")
+    return Scale.of_caller(scale)
 
 
 def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes: Wishes) -> None:
@@ -263,6 +293,10 @@ def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes:
     ):
         if wanted not in (None, have):
             raise ValueError(f"the filter is prepared with {name} {have}, not {wanted}")
+    scale = _scale(wishes.scale, w.precision, np.empty(0, "float32"))
+    filters = [s.b if s else Power() for s in (scale, w.scale)]
+    if filters[0] not in (Power(), filters[1]):
+        raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
 
 
 def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:

@@ -12,13 +12,14 @@ import numpy as np
 
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
-from winolab.gpu.guard import GuardedPlan, verify
+from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Place, is_contiguous, shapes
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
 from winolab.problem import check_layout
+from winolab.ref.split import Scale
 
 NAMES = {
     "forward": ("x", "w", "y"),
@@ -38,6 +39,7 @@ class Wishes(NamedTuple):
     out_dtype: Any = None
     workspace_limit: int | None = None
     on_range: str = "fallback"
+    scale: Scale | None = None  # of split products
     variant: Any = None
 
 
@@ -155,7 +157,7 @@ def prepare_call(
 
     def choose(target: Place) -> Plan | None:
         if transformed or empty:
-            return transformed and transformed.plan
+            return transformed and scaled(transformed.plan, wishes.scale)
         aligned = place_a.aligned(size) and target.aligned(out_size)
         if place_b and direction == "backward_filter":
             aligned = aligned and place_b.aligned(size)
@@ -217,7 +219,7 @@ def planned(
     prepared: bool = False,
 ) -> Plan:
     """The plan for device ``index``; arguments and errors are those of ``plan``."""
-    return plan(
+    chosen = plan(
         problem,
         direction,
         launch.device(index),
@@ -229,6 +231,7 @@ def planned(
         out_dtype=out_dtype,
         prepared=prepared,
     )
+    return scaled(chosen, wishes.scale)
 
 
 def prepared(chosen: Plan) -> int:

@@ -28,7 +28,7 @@ from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
-from winolab.ref.split import products
+from winolab.ref.split import Scale, products
 from winolab.ref.transforms import transforms
 
 THREADS = CONSUMERS + PRODUCERS
@@ -70,6 +70,7 @@ class GammaTensorPlan:
     variant: Variant
     device: Device
     predicted: float = 0.0  # seconds, all launches
+    given: Scale | None = None  # by the caller
 
     @property
     def kernel(self) -> str:
@@ -170,7 +171,8 @@ class GammaTensorPlan:
     def simulated(self) -> str:
         """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
         interval = products(self.parts) * KC * self.variant.share
-        return f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
+        given = f",scale={self.given}" if self.given else ""
+        return f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}{given}"
 
     @property
     def watched(self) -> bool:
@@ -234,7 +236,9 @@ class GammaTensorPlan:
     ) -> None:
         if self.parts == 2:
             wide = self.variant.xvec == 4
-            params = scale.parameters(self.correlation, header, rows, x, w, wide)
+            made = transforms(self.tile.n, self.tile.r, self.points, SCALING)
+            known = scale.known(self.given, made)
+            params = scale.parameters(self.correlation, header, rows, x, w, wide, known)
             scale.scale(kernels, self.correlation, params)
 
     def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:

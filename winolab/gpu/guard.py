@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.device import Device
 from winolab.gpu.launch import Kernels, View
 from winolab.nouns import Problem, Tile
+from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
@@ -131,14 +132,23 @@ class GuardedPlan:
         return {name: kernels[_renamed(name)] for name in self.fallback.shared()}
 
 
+def scaled(plan: Any, scale: Scale | None) -> Any:
+    """The plan with the caller's scale where its products are split; others need none."""
+    if scale is None:
+        return plan
+    if isinstance(plan, GuardedPlan):
+        return replace(plan, split=scaled(plan.split, scale))
+    return replace(plan, given=scale) if hasattr(plan, "given") else plan
+
+
 def verify(flags: Sequence[int]) -> None:
     """Raise ValueError where the flags, the first three integers of the workspace, say so."""
     lost, zero, tiny = flags
     if lost or (zero and tiny):
         raise ValueError(
             "split products cannot serve these data: within a tensor, magnitudes are too far apart "
-            "for two FP16 parts, or a result is not finite; use on_range='fallback', or precision "
-            "'fp32_ffma'"
+            "for two FP16 parts, a scale that was given is not theirs, or a result is not finite; "
+            "use on_range='fallback', or precision 'fp32_ffma'"
         )
 
 

@@ -10,10 +10,10 @@ import math
 from fractions import Fraction
 
 from winolab.device import Device
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Correlation
 from winolab.nouns import Tile
-from winolab.ref.split import HEADROOM, ceil_log2
+from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
 HEADER, ROW = 256, 16  # bytes of the structs Header, filled up, and Row
@@ -31,6 +31,8 @@ PARAMS = Layout(
     ("w_group w_m w_c w_depth w_row w_tap w_step", LONG),
     ("depth height width run wide", INT),
     ("all_rows padded group_rows channels taps taps_height taps_width together first", INT),
+    ("known_x", INT),
+    ("known_w", FLOAT),
 )
 
 
@@ -55,6 +57,19 @@ def _squares(matrix: Matrix) -> list[list[float]]:
     return [[float(e) ** 2 for e in row] for row in matrix]
 
 
+def known(scale: Scale | None, made: Transforms) -> tuple[int, float]:
+    """What the kernel finds by itself where it is 0: a sample's largest element, as its bits, and
+    the scale of the filter, whose rows have their own where only its largest element is known.
+    """
+    if scale is None:
+        return 0, 0.0
+    bits, value = 0, scale.a.value
+    if scale.a.rule != "absmax":
+        largest = value if scale.a.rule == "peaks" else CEILING - 1 - _growth(made.BT) - value
+        bits = min(254, max(1, largest - HEADROOM + 127)) << 23
+    return bits, 2.0**scale.b.value if scale.b.rule == "given" else 0.0
+
+
 def _growth(matrix: Matrix) -> int:
     """Exponent of the power of two that no element of matrix · v exceeds where |v| ≤ 1."""
     return ceil_log2(max(sum(map(abs, row), Fraction()) for row in matrix))
@@ -76,11 +91,18 @@ def row(c: Correlation, rows: int, group: int) -> int:
 
 
 def parameters(
-    c: Correlation, header: int, rows: int, x: View | None, w: View | None, wide: bool
+    c: Correlation,
+    header: int,
+    rows: int,
+    x: View | None,
+    w: View | None,
+    wide: bool,
+    known: tuple[int, float] = (0, 0.0),
 ) -> Params:
     """Of ``scale``, which finds the scale of x or of w's rows, or of both, and of ``scan``.
 
-    ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements.
+    ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
+    ``known``: the function of that name.
     """
     vector = 4 if wide else 1
     *sizes, run = [1] * 5
@@ -114,8 +136,14 @@ def parameters(
         math.prod(c.filter),
         *c.filter[1:],
         together,
-        0 if x else SAMPLERS,
+        SAMPLERS - _samplers(bool(x), known[0]),
+        *known,
     )
+
+
+def _samplers(x: bool, known: int) -> int:
+    """Blocks of ``scale`` that serve x; one clears flags where there is nothing to find."""
+    return x * (1 if known else SAMPLERS)
 
 
 def _step(c: Correlation, strides: tuple[int, ...]) -> int:
@@ -137,7 +165,7 @@ def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
     """Before everything else: the scales, the thresholds, no flag set."""
     values = dict(zip((name for name, _ in PARAMS.fields), params.values, strict=True))
     together = int(values["together"])
-    blocks = SAMPLERS * bool(values["x"])
+    blocks = _samplers(bool(values["x"]), int(values["known_x"]))
     if values["w"]:
         blocks += c.groups * padded(c) // together
     threads = THREADS if together == 1 else WIDE_THREADS

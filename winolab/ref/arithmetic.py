@@ -20,7 +20,7 @@ from winolab.ref.accumulate import Accumulation
 from winolab.ref.eft import fma64
 from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
-from winolab.ref.split import HEADROOM, Scale
+from winolab.ref.split import HEADROOM, Power, Scale
 
 __all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic"]
 
@@ -32,8 +32,9 @@ class Float(Arithmetic):
     storage: inputs are rounded to it. transform: format of add, sub, mul, fma and of constants.
     product: operands of a matrix product are rounded to it. accumulate: format of its sums, in the
     order that accumulation gives. fused: whether a multiplication and an addition round once.
-    parts: numbers of the product format that an operand is split into, and scale: how the tensors
-    are scaled for them (winolab.ref.split).
+    parts: numbers of the product format that an operand is split into, scale: how the tensors
+    are scaled for them, ahead: groups of products that lower parts precede higher ones by
+    (winolab.ref.split).
 
     Accumulating in fp64 is NumPy's own matrix product, of unspecified order.
     """
@@ -46,6 +47,7 @@ class Float(Arithmetic):
     fused: bool = True
     parts: int = 1
     scale: Scale | None = None
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.parts <= 3:
@@ -143,7 +145,8 @@ class Float(Arithmetic):
         if self.parts > 1:
             with np.errstate(invalid="ignore"):  # infinity leaves no rest
                 group = max(1, self.accumulation.block)
-                a, b = split.expanded(a, b, self.product, self.parts, group)
+                inside = self.accumulation.interval // (group * split.products(self.parts))
+                a, b = split.expanded(a, b, self.product, self.parts, group, inside, self.ahead)
         else:
             a, b = self.product.round(a), self.product.round(b)
         if self.accumulate.precision == 53:
@@ -174,7 +177,7 @@ PRESETS = {
     "fp16": _preset("fp16", "fp16", "fp32", "tensor_core:8:1:truncate"),
     "fp32_split": replace(
         _preset("fp32", "fp16", "fp32", "tensor_core:16:2:truncate:48"),
-        parts=2, scale=Scale("absmax", HEADROOM),
+        parts=2, scale=Scale(Power("absmax", HEADROOM)),
     ),
 }  # fmt: skip
 ACCEPTED = ["exact", "mp:BITS", *PRESETS]
@@ -205,9 +208,9 @@ def _mixed(text: str) -> Float:
             values[key] = value == "yes"
         elif key == "scale":
             values[key] = Scale.parse(value)
-        elif key == "parts":
+        elif key in ("parts", "ahead"):
             if not value.isdecimal():
-                raise ValueError(f"{change!r}: expected an integer number of parts.")
+                raise ValueError(f"{change!r}: expected an integer number.")
             values[key] = int(value)
         else:
             values[key] = format_named(value)

@@ -144,14 +144,18 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
         loss = -terms.sign * dropped.mean(axis=-1)
         bias += each * chunk * terms.nonzero * loss
         total += each * chunk * terms.nonzero * (square.mean(axis=-1) - loss**2)
-        spacing = np.abs(before) * 2.0 ** (1 - fmt.precision)
-        if j > 1 and corrections:
-            lost = (spacing - q) / 2 * (order.rounding == "truncate")
-            square = (spacing - q) * (2 * spacing - q) / 6
-            total += each * corrections * chunk * terms.nonzero * (q**2 / 3).mean(axis=-1)
+        if j > 1 + run.ahead and corrections:
+            high = _binades(
+                (j - 1 - run.ahead) * chunk, mean, variance, np.abs(mean) + 1.5 * np.sqrt(variance)
+            )
+            spacing = np.abs(high) * 2.0 ** (1 - fmt.precision)
+            kept = np.abs(high) * fine
+            lost = (spacing - kept) / 2 * (order.rounding == "truncate")
+            square = (spacing - kept) * (2 * spacing - kept) / 6
+            total += each * corrections * chunk * terms.nonzero * (kept**2 / 3).mean(axis=-1)
             total += each * corrections * (square - lost**2).mean(axis=-1)
-            bias -= each * corrections * (np.sign(before) * lost).mean(axis=-1)
-            towards = (lost / np.maximum(1.44 * np.abs(before), 1e-300)).mean(axis=-1)
+            bias -= each * corrections * (np.sign(high) * lost).mean(axis=-1)
+            towards = (lost / np.maximum(1.44 * np.abs(high), 1e-300)).mean(axis=-1)
             slope += corrections * towards / len(lengths)
         spacing = np.abs(after) * 2.0 ** (1 - fmt.precision)
         q = np.minimum(np.maximum(q, finest), spacing)

@@ -12,6 +12,7 @@ largest magnitude allows: |v| < 2^15. Then |v − hi − lo| ≤ max(2^-23 |v|, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,63 +26,104 @@ Array = NDArray[np.float64]
 # rounding of a transform reaches its end.
 CEILING = 15
 LOWEST, HIGHEST = -126, 127  # of an FP32 factor
+# What a caller may give: exponents of scales, the least of which serves the largest FP32 numbers
+# whatever the transform, and of magnitudes.
+GIVEN, PEAKS = (-113, 126), (-149, 127)
 # Exponents that a kernel leaves above the largest element of a sample of its input.
 HEADROOM = 2
+
+
+@dataclass(frozen=True)
+class Power:
+    """A power of two for one tensor.
+
+    rule "absmax": from its largest magnitude, 2^value below what that allows; "peaks": from that
+    magnitude's exponent, the value, which is known; "given": 2^value.
+    """
+
+    rule: str = "absmax"
+    value: int = 0
+
+    def of_data(self, x: NDArray) -> Power:
+        """With the exponent of the tensor's largest magnitude where the rule asks for it."""
+        return Power("peaks", exponent(peak(x)) + self.value) if self.rule == "absmax" else self
+
+    def exponent(self, gain: Fraction) -> int:
+        """For a transform whose largest absolute row sum is ``gain``."""
+        if self.rule == "absmax":
+            raise ValueError("scale 'absmax' depends on the data: expected Scale.of_data's result.")
+        if self.rule == "given":
+            return self.value
+        return min(HIGHEST, max(LOWEST, CEILING - 1 - self.value - ceil_log2(gain)))
 
 
 @dataclass(frozen=True)
 class Scale:
     """Powers of two by which both tensors are multiplied before they are transformed.
 
-    rule "absmax": from the tensors' largest magnitudes, 2^a and 2^b below what they allow; "peaks":
-    from their exponents, a and b, which are known; "given": by 2^a and 2^b. Text: "absmax",
-    "absmax:2:0", "peaks:3:-7", "11:18".
+    Text: "absmax", "absmax:2:0", "peaks:3:-7", "11:18"; with one number, "peaks:3" or "11", the
+    second tensor's is "absmax".
     """
 
-    rule: str
-    a: int = 0
-    b: int = 0
+    a: Power = Power()
+    b: Power = Power()
 
     @classmethod
     def parse(cls, text: str) -> Scale | None:
         """Read the text form; "none" is None. Raises ValueError."""
         if text in ("none", "absmax"):
-            return None if text == "none" else cls("absmax")
+            return None if text == "none" else cls()
         rule, fields = "given", text.split(":")
         if fields[0] in ("peaks", "absmax"):
             rule, *fields = fields
         try:
-            a, b = map(int, fields)
-        except ValueError:
+            powers = [Power(rule, int(field)) for field in fields]
+            return cls(powers[0], *powers[1:])
+        except (ValueError, TypeError, IndexError):
             raise ValueError(
                 f"scale {text!r}: expected 'absmax', 'none', two exponents such as '11:18', or "
-                "'peaks:3:-7', the exponents of the tensors' largest magnitudes."
+                "'peaks:3:-7', the exponents of the tensors' largest magnitudes; with one number, "
+                "'11' or 'peaks:3', the second tensor's is found in its data."
             ) from None
-        return cls(rule, a, b)
+
+    @classmethod
+    def of_caller(cls, value: Scale | str | int | Sequence[int]) -> Scale:
+        """A scale's text, or one or two exponents, as a caller gives them.
+
+        Raises ValueError for what no FP32 data have or need.
+        """
+        if isinstance(value, (int, Sequence)) and not isinstance(value, str):
+            value = ":".join(map(str, value if isinstance(value, Sequence) else (value,)))
+        scale = cls.parse(value) if isinstance(value, str) else value
+        if not isinstance(scale, Scale) or scale.a.rule == "absmax":
+            raise ValueError(
+                f"scale {value!r}: expected exponents, as '11:18' or 'peaks:3:-7'; without a scale "
+                "they are found in the data."
+            )
+        for name, power in (("first", scale.a), ("second", scale.b)):
+            low, high = PEAKS if power.rule == "peaks" else GIVEN
+            if power.rule != "absmax" and not low <= power.value <= high:
+                raise ValueError(
+                    f"scale {scale}: exponent {power.value} of the {name} tensor; expected {low} "
+                    f"to {high}, which serve all of FP32."
+                )
+        return scale
 
     def __str__(self) -> str:
-        if self == Scale("absmax"):
+        if self == Scale():
             return "absmax"
-        return f"{'' if self.rule == 'given' else f'{self.rule}:'}{self.a}:{self.b}"
+        alone = self.b == Power() and self.a.rule != "absmax"
+        powers = [self.a] if alone else [self.a, self.b]
+        rule = [] if self.a.rule == "given" else [self.a.rule]
+        return ":".join([*rule, *(str(power.value) for power in powers)])
 
     def of_data(self, a: NDArray, b: NDArray) -> Scale:
-        """With the exponents of these tensors' largest magnitudes where the rule asks for them."""
-        if self.rule != "absmax":
-            return self
-        spared = zip((a, b), (self.a, self.b), strict=True)
-        return Scale("peaks", *(exponent(peak(x)) + spare for x, spare in spared))
+        """With the exponents of these tensors' largest magnitudes where the rules ask for them."""
+        return Scale(self.a.of_data(a), self.b.of_data(b))
 
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         """The exponents for transforms whose largest absolute row sums are ``gains``."""
-        if self.rule == "absmax":
-            raise ValueError("scale 'absmax' depends on the data: expected Scale.of_data's result.")
-        if self.rule == "given":
-            return self.a, self.b
-        a, b = (
-            min(HIGHEST, max(LOWEST, CEILING - 1 - e - ceil_log2(g)))
-            for e, g in zip((self.a, self.b), gains, strict=True)
-        )
-        return a, b
+        return self.a.exponent(gains[0]), self.b.exponent(gains[1])
 
 
 def peak(x: NDArray) -> float:
@@ -161,22 +203,33 @@ def dropped_square(fmt: Format, parts: int) -> float:
     return sum(squares[i - 1] * squares[parts - i - 1] for i in range(1, parts))
 
 
-def expanded(a: Array, b: Array, fmt: Format, parts: int, group: int) -> tuple[Array, Array]:
+def expanded(
+    a: Array, b: Array, fmt: Format, parts: int, group: int, interval: int = 0, ahead: int = 0
+) -> tuple[Array, Array]:
     """(…, M, P·K) and (…, P·K, N): the operands whose product sums all products of parts.
 
     ``group`` elements of K, filled up with zeros, run through all P products of parts before the
-    next: a multiply-accumulate of the Tensor Core after the other.
+    next: a multiply-accumulate of the Tensor Core after the other. Within ``interval`` groups (0:
+    all), products of lower parts come ``ahead`` groups before those of the next higher ones: what
+    is small loses its last bits where it is added to a large sum.
     """
     fill = -a.shape[-1] % group
     wide = [(0, 0)] * (a.ndim - 1) + [(0, fill)]
     a = np.pad(a, wide)
     b = np.pad(np.swapaxes(b, -1, -2), [(0, 0)] * (b.ndim - 1) + [(0, fill)])
-    orders = [(i, j) for o in reversed(range(parts)) for i in range(o + 1) for j in [o - i]]
     left, right = (split(x, fmt, parts) for x in (a, b))
+    count = a.shape[-1] // group
+    steps = []
+    for first in range(0, count, interval or max(1, count)):
+        inside = min(interval or count, count - first)
+        for step in range(inside + (parts - 1) * ahead):
+            for order in reversed(range(parts)):
+                g = step - (parts - 1 - order) * ahead
+                if 0 <= g < inside:
+                    steps += [(first + g, i, order - i) for i in reversed(range(order + 1))]
 
-    def interleaved(chosen: list[Array]) -> Array:
-        rows = [x.reshape(*x.shape[:-1], -1, group) for x in chosen]
-        return np.stack(rows, axis=-2).reshape(*chosen[0].shape[:-1], -1)
+    def gathered(x: list[Array], part: int) -> Array:
+        pieces = [x[s[part]][..., s[0] * group : (s[0] + 1) * group] for s in steps]
+        return np.concatenate(pieces, axis=-1) if pieces else x[0][..., :0]
 
-    x, y = interleaved([left[i] for i, _ in orders]), interleaved([right[j] for _, j in orders])
-    return x, np.swapaxes(y, -1, -2)
+    return gathered(left, 1), np.swapaxes(gathered(right, 2), -1, -2)

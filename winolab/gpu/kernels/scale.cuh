@@ -42,6 +42,9 @@ struct ScaleParams {
   int channels, taps, taps_height, taps_width;
   int together;  // rows of a block: 8 where they are contiguous, or 1
   int first;     // block of the launch: those of x, SAMPLERS, come before those of the rows
+  // Where the caller knows: what a sample of x would find, as its bits; the scale of all rows; or 0.
+  int known_x;
+  float known_w;
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -113,6 +116,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
   const int block = blockIdx.x + p.first;
   unsigned most = 0;
   if (block < SAMPLERS) {
+    if (threadIdx.x < 4 && blockIdx.x == 0) p.header->flags[threadIdx.x] = 0;
+    if (p.known_x) {
+      if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known_x;
+      return;
+    }
     const long long stride = p.vectors / SAMPLE;
     const unsigned first = block * blockDim.x + threadIdx.x;
 #pragma unroll 4
@@ -125,7 +133,6 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     }
     most = combine(largest, most, 1, Greater());
     if (threadIdx.x == 0) p.header->maxima[block] = most;
-    if (block == 0 && threadIdx.x < 4) p.header->flags[threadIdx.x] = 0;
     return;
   }
   const int row = (block - SAMPLERS) * p.together + threadIdx.x % p.together;
@@ -134,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
 #pragma unroll 4
   for (int i = first; i < count; i += step) most = max(most, magnitude(element_of_row(p, row, i)));
   most = combine(largest, most, p.together, Greater());
-  const float scale = scale_of(most, SCALE_FILTER);
+  const float scale = p.known_w != 0.0f ? p.known_w : scale_of(most, SCALE_FILTER);
   float square = 0.0f, lost = 0.0f;
   unsigned gone = 0;
 #pragma unroll 4

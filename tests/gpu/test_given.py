@@ -1,0 +1,207 @@
+"""Scales that the caller gives: the reference's bits, and those that do not serve the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab import conv_backward_data, conv_forward, prepare_filter
+from winolab.device import H100
+from winolab.gpu import gamma_tensor, launch
+from winolab.gpu.gamma_tensor_blocks import KC, Variant
+from winolab.gpu.guard import GuardedPlan, scaled
+from winolab.gpu.plan import plan
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution, winograd
+from winolab.ref.arithmetic import arithmetic
+from winolab.ref.order import Order
+from winolab.ref.split import HEADROOM, Scale
+
+PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
+# Of standard normal data: what a sample finds (a magnitude of 4 and more), and 2^11 too much of it.
+FOUND, TOO_LARGE, TOO_SMALL = f"peaks:{2 + HEADROOM}", "peaks:-9", "peaks:22"
+BITS = [
+    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3)),
+    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3, 2)),
+    ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Variant(4, 1)),
+    ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Variant(8, 5)),
+    ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Variant(4, 2)),
+    ("gamma:4:2:3", "forward", (1, 4, 9, 48), (12, 3, 3, 48), Variant(8, 3)),
+]
+
+
+def _data(problem: Problem, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
+    a.reshape(-1)[0] = 4.5
+    return np.clip(a, -7, 7), b
+
+
+def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
+    """A plan with given scales, its data, and what the reference says of them."""
+    problem = Problem.of(x_shape, w_shape, padding=1)
+    found = gamma_tensor.plans(
+        problem, direction, H100, parse_algorithm(text), "fp32_split", aligned=True, variant=variant
+    )
+    chosen = replace(min(found, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
+    a, b = _data(problem, direction)
+    order = Order(KC, chosen.variant.share, chosen.variant.split)
+    rows = f"{text};scaling={gamma_tensor.SCALING}"
+    expected = getattr(winograd, direction)(
+        a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order
+    )
+    return chosen, a, b, expected
+
+
+@pytest.mark.parametrize("case", BITS, ids=str)
+def test_the_reference_repeats_every_bit(case) -> None:
+    chosen, a, b, expected = _bits(*case)
+    np.testing.assert_array_equal(hosted.execute(chosen, a, b), expected)
+
+
+def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedPlan:
+    found = plan(PROBLEM, direction, H100, None, "fp32_split")
+    assert isinstance(found, GuardedPlan)
+    return scaled(found, Scale.of_caller(scale) if scale else None)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_what_a_sample_finds_gives_the_same_bits(direction) -> None:
+    a, b = _data(PROBLEM, direction)
+    got, found = (hosted.execute(_chosen(scale, direction), a, b) for scale in (FOUND, None))
+    np.testing.assert_array_equal(got, found)
+    assert not np.array_equal(got, hosted.execute(_chosen(None, direction).fallback, a, b))
+
+
+@pytest.mark.parametrize("scale", [TOO_LARGE, TOO_SMALL, "126", "-113", "11:-20", "11:60"])
+def test_scales_that_do_not_serve_the_data_are_found_out(scale) -> None:
+    a, b = _data(PROBLEM, "forward")
+    again = hosted.execute(_chosen().fallback, a, b)
+    np.testing.assert_array_equal(hosted.execute(_chosen(scale), a, b), again)
+
+
+@pytest.mark.parametrize("size", [2.0**-105, 1e-30, 1e30, 3.4e38])
+def test_any_magnitude_can_be_given(size) -> None:
+    """As exact as numbers near 1 are."""
+    a, b = _data(PROBLEM, "forward")
+    a, b = (
+        (np.float64(a) * (size / 8)).astype("float32"),
+        b * np.float32(1e-30 if size > 1 else 1e30),
+    )
+    exponent = int(np.floor(np.log2(np.abs(a).max())))
+    got = hosted.execute(_chosen(f"peaks:{exponent}"), a, b)
+    exact = convolution.forward(a.astype(float), b.astype(float), PROBLEM)
+    assert np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)) <= 16 * 2**-24
+    assert not np.array_equal(got, hosted.execute(_chosen().fallback, a, b))
+
+
+def test_the_sampling_is_spared() -> None:
+    """One block that clears the flags where a prepared filter has its scales already."""
+    blocks = []
+
+    def record(grid, threads, params) -> None:
+        blocks.append(grid[0])
+
+    kernels = dict.fromkeys(_chosen().shared(), lambda *launched: None) | {"winolab_scale": record}
+    view = launch.View(1 << 20, (64, 64, 64, 64))
+    for scale in (None, "11"):
+        _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
+    assert blocks == [32, 1]
+
+
+def test_numpy_arrays_run_the_reference_with_it() -> None:
+    a, b = _data(PROBLEM, "forward")
+    how = {"padding": 1, "algorithm": "gamma:8:6:3"}
+    for scale, text in (
+        ((8, 9), "8:9"),
+        ("peaks:3:2", "peaks:3:2"),
+        (8, "8"),
+        ("peaks:3", "peaks:3"),
+    ):
+        np.testing.assert_array_equal(
+            conv_forward(a, b, precision="fp32_split", scale=scale, **how),
+            conv_forward(a, b, precision=f"fp32_split,scale={text}", **how),
+        )
+    prepared = prepare_filter(b, a.shape, precision="fp32_split", scale="8:9", **how)
+    expected = conv_forward(a, b, precision="fp32_split", scale=(8, 9), **how)
+    np.testing.assert_array_equal(conv_forward(a, prepared, **how), expected)
+    np.testing.assert_array_equal(conv_forward(a, prepared, scale="8:9", **how), expected)
+    other = conv_forward(a, prepared, scale=3, **how)
+    np.testing.assert_array_equal(other, conv_forward(a, b, precision="fp32_split", scale=3, **how))
+    with pytest.raises(ValueError, match=r"prepared with scale 8:9, not 8:10"):
+        conv_forward(a, prepared, scale="8:10", **how)
+
+
+@pytest.mark.parametrize(
+    ("scale", "options", "message"),
+    [
+        ("absmax", {}, "without a scale"),
+        ("none", {}, "without a scale"),
+        ("eleven", {}, "expected 'absmax'"),
+        ((1, 2, 3), {}, "expected 'absmax'"),
+        (1.5, {}, "expected exponents"),
+        (127, {}, "exponent 127 of the first tensor; expected -113 to 126"),
+        ("0:-114", {}, "exponent -114 of the second tensor"),
+        ("peaks:128", {}, "expected -149 to 127"),
+        (11, {"precision": "fp32_ffma"}, "fp32_ffma takes no scale"),
+        (11, {"precision": "fp16"}, "fp16 takes no scale"),
+        (11, {"precision": "fp32_split,scale=1:1"}, "another one is given"),
+    ],
+)
+def test_wrong_scales_are_refused(scale, options, message) -> None:
+    a, b = _data(PROBLEM, "forward")
+    with pytest.raises(ValueError, match=message):
+        conv_forward(a, b, padding=1, scale=scale, **options)
+    with pytest.raises(ValueError, match=message):
+        conv_backward_data(a, b, a.shape, padding=1, scale=scale, **options)
+
+
+def test_other_dtypes_take_none() -> None:
+    a, b = (v.astype("float16") for v in _data(PROBLEM, "forward"))
+    with pytest.raises(ValueError, match="float16 takes no scale"):
+        conv_forward(a, b, padding=1, scale=11)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", BITS, ids=str)
+def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
+    from winolab.gpu import conv
+
+    cupy = launch.cupy()
+    chosen, a, b, expected = _bits(*case)
+    text, direction = case[:2]
+    got = getattr(conv, f"conv_{direction}")(
+        *map(cupy.asarray, (a, b)), problem=chosen.problem, algorithm=text,
+        precision="fp32_split", variant=chosen.variant, scale=chosen.given,
+    )  # fmt: skip
+    np.testing.assert_array_equal(got.get(), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_calls_with_scales(direction: str) -> None:
+    cupy = launch.cupy()
+    problem = Problem.of((4, 29, 31, 64), (64, 3, 3, 64), padding=1)
+    a, b = map(cupy.asarray, _data(problem, direction))
+    call, shape = (
+        (conv_forward, ()) if direction == "forward" else (conv_backward_data, (problem.x_shape,))
+    )
+    prepared = prepare_filter(
+        b, problem.x_shape, padding=1, precision="fp32_split", direction=direction
+    )
+
+    def got(w, scale, precision="fp32_split", **how) -> np.ndarray:
+        return call(a, w, *shape, padding=1, precision=precision, scale=scale, **how).get()
+
+    found, ffma = got(b, None), got(b, None, "fp32_ffma")
+    for w in (b, prepared):
+        np.testing.assert_array_equal(got(w, FOUND, on_range="raise"), found)
+        for scale in (TOO_LARGE, TOO_SMALL, 126, -113):
+            np.testing.assert_array_equal(got(w, scale), ffma)
+            with pytest.raises(ValueError, match="a scale that was given"):
+                got(w, scale, on_range="raise")
+    assert not np.array_equal(found, ffma)
