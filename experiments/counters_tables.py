@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
@@ -192,13 +193,17 @@ def roofline(rows: Sequence[Row]) -> Figure:
                        label=f"{name}, {rate / 1e12:.1f} TB/s")  # fmt: skip
         for i, plan in enumerate(mine):
             speed = plan.useful / plan.spent / 1e12
-            colour = f"C{i}"
+            colour = colormaps["tab20"](i % 20)
             places = [plan.useful / _bytes(plan, level) for level in ("dram", "l2")]
             panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
             panel.plot(places[0], speed, "o", color=colour, label=plan.name, markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
         panel.set(xscale="log", yscale="log", title=title, xlabel="useful FLOP a byte")
         panel.set_ylim(first.peak / 1e12 / 15, first.peak / 1e12 * 1.6)
+        low, high = panel.get_ylim()
+        ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
+        panel.set_yticks(ticks, [str(v) for v in ticks])
+        panel.set_yticks([], minor=True)
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=7)
     panels[0].set_ylabel("TFLOPS of products that the algorithm needs")
     return figure

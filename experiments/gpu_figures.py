@@ -151,6 +151,9 @@ def gradient_speeds(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+NOTHING = 1e-4  # where no workspace stands on a logarithmic axis
+
+
 def gradient_workspace(rows: Sequence[Row]) -> Figure:
     """WinRS's Figure 9 and Table 2: workspace as a multiple of the data, against channels."""
     figure, (panel,) = _panels(1, 1, (6, 3.4))
@@ -161,7 +164,7 @@ def gradient_workspace(rows: Sequence[Row]) -> Figure:
             row, problem = of(c), c.layer.problem
             if row and row["workspace"] is not None:
                 data = 4 * sum(math.prod(shape) for shape in (problem.x_shape, problem.y_shape))
-                found.append((c.layer.channels, max(row["workspace"] / data, 1e-4)))
+                found.append((c.layer.channels, max(row["workspace"] / data, NOTHING)))
         if found:
             face = colour if "winolab" in label else "white"
             panel.plot(*zip(*found, strict=True), marker, color=colour, label=label,
@@ -169,6 +172,7 @@ def gradient_workspace(rows: Sequence[Row]) -> Figure:
     panel.axhline(0.18, color=INK, linewidth=0.8, linestyle="--")
     panel.set(xscale="log", yscale="log", xlabel="channels", ylabel="workspace over x and dy")
     panel.set_xticks([64, 128, 256, 512, 1024], ["64", "128", "256", "512", "1024"])
+    panel.set_yticks([NOTHING, 1e-3, 1e-2, 0.1, 1, 10], ["none", "0.001", "0.01", "0.1", "1", "10"])
     panel.minorticks_off()
     return _legend(figure, panel)
 

@@ -32,8 +32,10 @@ MARKERS = {"winolab": "o", "GEMM": "s", "FFT": "^", "Winograd": "p", "PyTorch": 
 KINDS = {"FFT": "FFT", "FFT_TILING": "FFT", "WINOGRAD": "Winograd", "WINOGRAD_NONFUSED": "Winograd"}
 USED = 1e-5  # relative RMS below which TF32 was allowed and not used: that is the FP32 algorithm
 CAPTION = (
-    "Speed against error of every algorithm in every precision, forward and of filter gradients. "
-    "Filled: winolab; colour: the products' precision; line: the frontier."
+    "Speed against error of every algorithm in every precision, forward and of filter gradients; "
+    "up and to the left is better. Filled: winolab, with its kernel; hollow: libraries; colour: "
+    "the products' precision. Line: the frontier; below and right of it, somebody is faster and at "
+    "least as exact."
 )
 
 
@@ -101,10 +103,20 @@ def frontier(rows: Sequence[Row]) -> Figure:
                 point.error, point.tflops, MARKERS[point.kind], color=colour, markersize=6,
                 markerfacecolor=colour if point.kind == "winolab" else "white",
             )  # fmt: skip
+            if point.kind == "winolab":
+                panel.annotate(point.kernel, (point.error, point.tflops), xytext=(4, -9),
+                               textcoords="offset points", fontsize=6, color=colour)  # fmt: skip
         best = edge(every)
-        panel.step([p.error for p in best], [p.tflops for p in best], where="pre", color=INK,
-                   linewidth=0.8)  # fmt: skip
         panel.set(title=f"{WAYS[direction]} {layer}", xscale="log", yscale="log")
+        panel.margins(0.12)
+        (_, right), (low, _) = panel.get_xlim(), panel.get_ylim()
+        errors = [right, *(p.error for p in best), best[-1].error]  # to both edges of the panel
+        speeds = [best[0].tflops, *(p.tflops for p in best), low]
+        panel.step(errors, speeds, where="pre", color=INK, linewidth=0.8, zorder=0)
+        panel.set_ylim(bottom=low)
+        ticks = [v for v in (10, 20, 50, 100, 200, 500, 1000) if low <= v <= panel.get_ylim()[1]]
+        panel.set_yticks(ticks, [str(v) for v in ticks])
+        panel.set_yticks([], minor=True)
     for panel in panels[len(shown) :]:
         panel.set_axis_off()
     for panel in panels[-columns:]:
