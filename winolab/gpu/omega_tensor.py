@@ -14,6 +14,7 @@ from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
 from winolab.gpu.plan import DTYPES, ITEMSIZE, check, three, unfit
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.errors import error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
@@ -34,6 +35,10 @@ SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
 ENOUGH = 4  # chunks, after which more are slower
+# Steps of a segment's sum of split products, times the tile's noise gain: beyond it, FP32's
+# roundings of the sum make the error larger than FFMA's Ω8 has it (3.3e-6 on zero-mean data; on an
+# H100 split's is 1.85e-8 √(steps · gain)). Other tiles' gains count as these at most.
+LONGEST_SUM, LARGEST_GAIN = 30000, 96
 
 
 def plans(
@@ -54,6 +59,8 @@ def plans(
     """
     parts = 2 if precision == "fp32_split" else 1
     shapes = (variant,) if variant else _shapes(device, parts)
+    if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
+        raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
     check(problem)
     points = algorithm.points if algorithm else "best"
     wide = 2 if parts == 2 else 4
@@ -144,6 +151,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
     parts, pieces, units = base.parts, base.pieces, base.units
     granule = v.ks if parts == 2 else 16
+    gain = min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.watched else 0
     size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
@@ -168,11 +176,12 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
         cached = stored <= CACHED * d.l2
         transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
         steps = -(-positions // v.ks)
+        least = math.ceil(chunks * steps * gain / LONGEST_SUM)
         read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):
             items = tiles_m * tiles_n * alpha * slice_
-            segments = max(1, min(slots * waves // items, 64, steps // 4))
+            segments = max(1, min(max(slots * waves // items, least), 64, steps // 4))
             sums = segments * sums_tap * slice_
             budget = m * n // 512 * slice_ if base.watched else 0
             if sum(map(rounded, (*sides, sums, budget))) > limit:

@@ -17,6 +17,7 @@ class Variant:
     resident: int = 1  # blocks of a multiprocessor
     xvec: int = 2  # elements of a load: 2 of FP32, 4 of 16 bits; 1 where they are not aligned
     wgmma: int = 1  # or mma.sync: kernels/omega_mma.cuh
+    sums: int = 32  # bits of the accumulators; 16: FP16's, mma.sync's
 
     @property
     def bm(self) -> int:
@@ -35,7 +36,8 @@ class Variant:
 
     def __str__(self) -> str:
         unit = "" if self.wgmma else " mma.sync"
-        return f"{self.bm}x{self.bn}x{self.ks} stages={self.stages} xvec={self.xvec}{unit}"
+        sums = "" if self.sums == 32 else f" sums={self.sums}"
+        return f"{self.bm}x{self.bn}x{self.ks} stages={self.stages} xvec={self.xvec}{unit}{sums}"
 
 
 # Block shapes by number of parts: 128 and 64 accumulators a thread, and what serves 64 channels.
@@ -70,3 +72,5 @@ MMA_VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(1, 1, 64, 32, 3, 2, wgmma=0),
     ),
 }
+# WinRS's FP16 kernels keep their sums in FP16: for comparison, never chosen.
+FP16_SUMS = Variant(2, 2, 128, 32, 5, wgmma=0, sums=16)

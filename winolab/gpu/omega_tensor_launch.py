@@ -30,6 +30,8 @@ from winolab.gpu.scale import SHARE
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
+ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
+
 
 def rounded(size: int) -> int:
     """Bytes of a region of the workspace."""
@@ -85,6 +87,14 @@ class OmegaTensorPlan:
         Not those of direct: a single weight may be near 0 by chance.
         """
         return self.parts == 2 and self.tile.alpha > 1
+
+    @property
+    def accurate(self) -> bool:
+        """Whether its error is no larger than that of the FFMA kernels.
+
+        Split Ω16's is up to 3 times FFMA's on U[0, 1] (MARE, an H100).
+        """
+        return self.parts == 1 or self.tile.alpha <= ACCURATE
 
     @property
     def channels(self) -> int:

@@ -280,10 +280,13 @@ def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[
     """Split products whose results are watched, each with what computes them again.
 
     That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
-    do not watch their results are kept where they were asked for by name.
+    do not watch their results, or lose more than FFMA's, are kept where they were asked for by
+    name.
     """
     fastest = sorted(fallbacks, key=lambda p: p.predicted)
     for p in split:
+        if not (named or getattr(p, "accurate", True)):
+            continue
         if fastest and getattr(p, "watched", False):
             fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
             yield GuardedPlan(p, next(fit, min(fastest, key=lambda f: f.workspace)))

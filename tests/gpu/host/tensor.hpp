@@ -221,6 +221,15 @@ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   });
 }
 
+// Sums are rounded to FP16 once a chunk, to nearest.
+inline void mma(unsigned (&d)[2], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  float wide[4];
+  for (int i = 0; i < 4; ++i) wide[i] = host::from_half(d[i / 2] >> i % 2 * 16 & 0xffff);
+  mma<false>(wide, a, b);
+  for (int r = 0; r < 2; ++r)
+    d[r] = host::to_half(wide[2 * r]) | (unsigned)host::to_half(wide[2 * r + 1]) << 16;
+}
+
 template <bool TRANSPOSED = false>
 void load_matrices(unsigned (&r)[4], const void* shared) {
   host::with_lanes(host::matrix_row(shared, false), "load_matrices", [&](auto of, int lane) {

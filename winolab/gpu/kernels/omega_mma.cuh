@@ -1,11 +1,48 @@
 // The products of Ωα(n, r) on mma.sync, for GPUs without wgmma: asynchronous copies bring stages of
 // KS positions, GROUPS times four warps multiply, each 32 × WN / 2 of its group's 64 × WN channels.
-// Sums and scales of FP32 data (PARTS = 2) are those of omega_tensor.cuh.
+// Sums and scales of FP32 data (PARTS = 2) are those of omega_tensor.cuh. With SUMS = 16, sums of FP16
+// data are kept in FP16, as WinRS has them.
 
 constexpr int THREADS = 128 * GROUPS;
 constexpr int COLUMNS = WN / 2;  // of a warp
 constexpr int TILES = COLUMNS / 8;
 static_assert(COLUMNS <= 64, "one scale a warp");
+static_assert(SUMS == 32 || (PARTS == 1 && !BF16), "sums in FP16 are FP16's");
+
+template <int BITS>
+struct Four {  // sums of a lane in one instruction
+  using type = float[4];
+};
+template <>
+struct Four<16> {
+  using type = unsigned[2];
+};
+using Sums = Four<SUMS>::type;
+
+__device__ __forceinline__ void add_products(float (&sum)[4], const unsigned (&a)[4],
+                                             const unsigned (&b)[2]) {
+  mma<BF16>(sum, a, b);
+}
+__device__ __forceinline__ void add_products(unsigned (&sum)[2], const unsigned (&a)[4],
+                                             const unsigned (&b)[2]) {
+  mma(sum, a, b);
+}
+
+// Two neighbouring sums of a row, and the same written.
+__device__ __forceinline__ float2 pair_of(const float (&sum)[4], int row) {
+  return make_float2(sum[2 * row], sum[2 * row + 1]);
+}
+__device__ __forceinline__ float2 pair_of(const unsigned (&sum)[2], int row) {
+  float2 pair;
+  unpack<false>(sum[row], pair.x, pair.y);
+  return pair;
+}
+__device__ __forceinline__ void set_pair(float (&sum)[4], int row, float2 pair) {
+  sum[2 * row] = pair.x, sum[2 * row + 1] = pair.y;
+}
+__device__ __forceinline__ void set_pair(unsigned (&sum)[2], int row, float2 pair) {
+  sum[row] = pack<false>(pair.x, pair.y);
+}
 
 struct Shared {
   unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
@@ -53,8 +90,9 @@ __device__ __forceinline__ const unsigned short* matrices(const unsigned short* 
 }
 
 // sum += A B over 16 positions of a stage; with two parts, the small products first.
+template <class T>
 __device__ __forceinline__ void multiply(const Shared& shared, int stage, int k, int row, int column,
-                                         float (&sum)[2][TILES][4]) {
+                                         T (&sum)[2][TILES]) {
   unsigned a[PARTS][2][4];
 #pragma unroll
   for (int part = 0; part < PARTS; ++part)
@@ -74,10 +112,10 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int k,
       for (int i = 0; i < 2; ++i) {
         if constexpr (PARTS == 2) {
           const unsigned low[2] = {b[1][2 * c], b[1][2 * c + 1]};
-          mma<BF16>(sum[i][j + c], a[1][i], high);
-          mma<BF16>(sum[i][j + c], a[0][i], low);
+          add_products(sum[i][j + c], a[1][i], high);
+          add_products(sum[i][j + c], a[0][i], low);
         }
-        mma<BF16>(sum[i][j + c], a[0][i], high);
+        add_products(sum[i][j + c], a[0][i], high);
       }
     }
   }
@@ -92,15 +130,16 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
                        ((long long)p.tiles_m * BM * padded) +
              (long long)(item.tile_m * BM + row + lane / 4) * padded + item.tile_n * BN + column +
              lane % 4 * 2;
-  float acc[2][TILES][4] = {};
+  Sums acc[2][TILES] = {};
   if (p.accumulate) {
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
       for (int j = 0; j < TILES; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          acc[i][j][e] = m[(16 * i + e / 2 * 8) * padded + 8 * j + e % 2];
+        for (int r = 0; r < 2; ++r)
+          set_pair(acc[i][j], r,
+                   *reinterpret_cast<const float2*>(m + (16 * i + 8 * r) * padded + 8 * j));
   }
   const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
   const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + row / 64) * u_blocks_k;
@@ -128,8 +167,11 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
 #pragma unroll
         for (int j = 0; j < TILES; ++j)
 #pragma unroll
-          for (int e = 0; e < 4; ++e)
-            acc[i][j][e] = __fmaf_rn(sum[i][j][e], scale, acc[i][j][e]);
+          for (int r = 0; r < 2; ++r) {
+            const float2 to = pair_of(acc[i][j], r), more = pair_of(sum[i][j], r);
+            set_pair(acc[i][j], r,
+                     make_float2(__fmaf_rn(more.x, scale, to.x), __fmaf_rn(more.y, scale, to.y)));
+          }
     }
     if (++stage == STAGES) stage = 0;
     at.advance(item);
@@ -140,9 +182,8 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; e += 2)
-        *reinterpret_cast<float2*>(m + (16 * i + e / 2 * 8) * padded + 8 * j) =
-            make_float2(acc[i][j][e], acc[i][j][e + 1]);
+      for (int r = 0; r < 2; ++r)
+        *reinterpret_cast<float2*>(m + (16 * i + 8 * r) * padded + 8 * j) = pair_of(acc[i][j], r);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)

@@ -93,6 +93,16 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// The same in FP16 with sums in FP16: d[r] = the pair D[8r + g][2q + {0, 1}].
+__device__ __forceinline__ void mma(unsigned (&d)[2], const unsigned (&a)[4],
+                                    const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, "
+      "{%0, %1};"
+      : "+r"(d[0]), "+r"(d[1])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 // Four 8 × 8 matrices of 16-bit values; lane l addresses row l % 8 of matrix l / 8. Lane 4g + q
 // gets the pair [g][2q + {0, 1}] of each, or of its transpose.
 template <bool TRANSPOSED = false>

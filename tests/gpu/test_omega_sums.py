@@ -1,0 +1,107 @@
+"""How Ω's Tensor Core kernels sum, and what that costs: FP16 sums, long sums, split Ω16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab import conv_backward_filter
+from winolab.device import H100
+from winolab.gpu.omega_tensor import LONGEST_SUM, plans
+from winolab.gpu.omega_tensor_blocks import FP16_SUMS
+from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
+from winolab.gpu.plan import candidates
+from winolab.layers import parse_layer
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution
+from winolab.ref.errors import error_ratio
+
+# Chunks of 16 products aligned as for sums in FP32, then rounded to FP16.
+SIMULATED = "fp16,accumulate=fp16,accumulation=tensor_core:16:15:nearest"
+PROBLEM = Problem.of((4, 6, 12, 64), (64, 3, 3, 64), padding=1)
+
+
+def planned(problem: Problem, text: str | None, precision: str, **options) -> OmegaTensorPlan:
+    algorithm = parse_algorithm(text) if text else None
+    found = plans(problem, "backward_filter", H100, algorithm, precision, aligned=True, **options)
+    return min(found, key=lambda plan: plan.predicted)
+
+
+def on_gpu(plan: OmegaTensorPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    from winolab.gpu import launch
+    from winolab.gpu.call import load
+    from winolab.gpu.places import Place
+
+    cp = launch.cupy()
+    arrays = cp.asarray(x), cp.asarray(dy), cp.full(plan.problem.w_shape, cp.nan, "float32")
+    a, b, out = (
+        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
+        for i, array in enumerate(arrays)
+    )
+    workspace = cp.full(plan.workspace, 0xFF, "uint8")
+    plan.launch(load(plan, 0), a, b, out, workspace.data.ptr, 0)
+    return arrays[2].get()
+
+
+@lru_cache
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (PROBLEM.x_shape, PROBLEM.y_shape))
+    return x, dy, convolution.backward_filter(x.astype(float), dy.astype(float), PROBLEM)
+
+
+def fp16_sums(text: str) -> OmegaTensorPlan:
+    return replace(planned(PROBLEM, text, "fp16", variant=FP16_SUMS), segments=1)
+
+
+@pytest.mark.parametrize("execute", [hosted.execute, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("text", ["direct", "omega:8:3:6"])
+def test_sums_in_fp16_lose_what_their_simulation_does(text, execute) -> None:
+    x, dy, exact = data()
+    simulated = conv_backward_filter(
+        x, dy, PROBLEM.w_shape, padding=1, algorithm=text, precision=SIMULATED, out_dtype="f4"
+    )
+    losses = [
+        (((dw - exact) ** 2).mean() / (exact**2).mean()) ** 0.5
+        for dw in (execute(fp16_sums(text), x, dy), simulated)
+    ]
+    # the kernel pads rows of Ω8 with zeros to 16 positions, so that it rounds its sums more often
+    assert losses[1] * 0.95 <= losses[0] <= losses[1] * 1.25
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("text", ["direct", "omega:8:3:6"])
+def test_sums_in_fp16_have_the_bits_of_the_cpu(text) -> None:
+    x, dy, _ = data()
+    plan = fp16_sums(text)
+    assert np.array_equal(on_gpu(plan, x, dy), hosted.execute(plan, x, dy))
+
+
+def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
+    for precision in ("bf16", "fp32_split"):
+        with pytest.raises(ValueError, match="sums in FP16 are those of fp16 on mma"):
+            planned(PROBLEM, None, precision, variant=FP16_SUMS)
+    found = candidates(PROBLEM, "backward_filter", H100, precision="fp16").plans
+    assert found
+    assert all(getattr(p.variant, "sums", 32) == 32 for p in found)
+
+
+@pytest.mark.parametrize(
+    "layer", ["128x40x40x128:128x6x6", "256x64x64x64:64x7x7", "128x20x20x256:256x6x6"]
+)
+def test_long_split_sums_are_cut_before_they_lose_more_than_ffma(layer) -> None:
+    plan = planned(parse_layer(layer).problem, None, "fp32_split")
+    steps = plan.largest[0] / plan.variant.ks / plan.segments
+    assert steps * error_ratio(plan.tile) ** 2 <= LONGEST_SUM
+
+
+def test_split_products_of_alpha_16_run_where_they_are_named() -> None:
+    problem = parse_layer("128x7x7x1024:1024x5x5").problem
+    algorithm = parse_algorithm("omega:16:5:12")
+    for precision, units in (("fp32", {"fp32"}), ("fp32_split", {"fp32_split"})):
+        found = candidates(problem, "backward_filter", H100, algorithm, precision).plans
+        assert {p.precision for p in found} == units
