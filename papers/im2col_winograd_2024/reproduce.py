@@ -29,7 +29,14 @@ sys.path.insert(0, str(root))
 import pandas as pd
 
 import winolab
-from experiments import counters_tables, figures, gpu_figures, gpu_frontier, gpu_tables
+from experiments import (
+    counters_tables,
+    figures,
+    gpu_figures,
+    gpu_frontier,
+    gpu_losses,
+    gpu_tables,
+)
 from experiments import gpu_rows as gpu
 from experiments import im2col_winograd as study
 from experiments.facts import table
@@ -147,6 +154,17 @@ gpu_frontier.frontier(measured)
 
 # %%
 print("\n".join(gpu_frontier.told(measured)))
+
+# %% [markdown]
+# What `conv_forward` and `conv_backward_data` pick by themselves, over the fastest of all of
+# cuDNN's algorithms and PyTorch in the same precision; and the cases below the line, with reasons.
+
+# %%
+correlations = [row for row in measured if row["direction"] != "backward_filter"]
+gpu_losses.ratios(correlations)
+
+# %%
+print("\n".join(gpu_losses.told(correlations, gpu.stored("counters"))))
 
 # %% [markdown]
 # What holds the kernels below their limits, by hardware counters

@@ -116,7 +116,7 @@ for row in table("winrs_2025", 3)["rows"]:
 # %%
 import pandas as pd
 
-from experiments import gpu_figures, gpu_tables
+from experiments import gpu_figures, gpu_losses, gpu_tables
 from experiments.gpu_rows import stored
 
 measured = stored()
@@ -139,6 +139,17 @@ def frame(cells) -> pd.DataFrame:
 
 speedups = gpu_tables.cells_winrs3(measured)
 frame(c for c in speedups if "average" in c.column)
+
+# %% [markdown]
+# What `conv_backward_filter` picks by itself beside the fastest of all of cuDNN's algorithms and
+# PyTorch in the same precision, and where it is behind them:
+
+# %%
+gradients = [row for row in measured if row["direction"] == "backward_filter"]
+gpu_losses.ratios(gradients)
+
+# %%
+print("\n".join(gpu_losses.told(gradients, stored("counters"))))
 
 # %% [markdown]
 # Table 2 and Figure 9: workspace, in MiB and as a multiple of the data, beside cuDNN's.
