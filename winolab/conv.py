@@ -132,7 +132,10 @@ def conv_backward_filter(
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
-    2×2 pieces of dy. Arguments and errors are those of :func:`conv_forward`.
+    2×2 pieces of dy. On a GPU, a dw in float16 is infinite beyond 65504, as its sums may be;
+    ``on_range`` "raise" looks at them in float32 first and raises ValueError that says which types
+    hold them. Sums of wider types are refused in float16. Other arguments and errors are those of
+    :func:`conv_forward`.
     """
     geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)

@@ -69,6 +69,9 @@ class Library:
         self.copied += 1
         target.values[...] = source.values
 
+    def largest(self, array: Array) -> float:
+        return float(np.abs(array.values[np.isfinite(array.values)]).max())
+
     def contiguous(self, array: Array) -> Array:
         self.copied += 1
         return Array(array.values.copy(order="C"), array.index)

@@ -219,6 +219,28 @@ def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch
         winolab.conv_forward(Array(x), Array(w), padding=1, on_range="ignore")
 
 
+def test_dw_that_overflows_float16_is_reported_with_what_holds_it(library) -> None:
+    rng = np.random.default_rng(3)
+    x, dy = (rng.uniform(1, 2, (2, 6, 9, 8)).astype("f2") for _ in range(2))
+    asked = {"padding": 1, "algorithm": "direct", "on_range": "raise"}
+    exact = winolab.conv_backward_filter(
+        x, dy, (8, 3, 3, 8), padding=1, precision="fp64", out_dtype=float
+    )
+    dw = winolab.conv_backward_filter(Array(x), Array(dy), (8, 3, 3, 8), **asked)
+    assert dw.values.dtype == "f2"
+    assert np.abs(dw.values - exact).max() <= 2**-11 * exact.max() * 1.01
+    wide = x * np.float16(1000)
+    with pytest.raises(ValueError, match=r"dw reaches 2\d{5}, .*float32 or bfloat16"):
+        winolab.conv_backward_filter(Array(wide), Array(dy), (8, 3, 3, 8), **asked)
+    asked["on_range"] = "fallback"
+    dw = winolab.conv_backward_filter(Array(wide), Array(dy), (8, 3, 3, 8), **asked)
+    assert np.isinf(dw.values).any()
+    with pytest.raises(TypeError, match=r"dw in float16 holds at most 65504.*float32 or bfloat16"):
+        winolab.conv_backward_filter(
+            Array(x.astype("f4")), Array(dy.astype("f4")), (8, 3, 3, 8), out_dtype="float16"
+        )
+
+
 def test_sizes_of_zero_launch_nothing(library) -> None:
     empty = winolab.conv_forward(
         Array(np.ones((0, 5, 5, 4), "f")), Array(np.ones((3, 3, 3, 4), "f"))

@@ -64,6 +64,10 @@ class Library(Protocol):
         """Elements of ``source`` into ``target``, converted to its dtype."""
         ...
 
+    def largest(self, array: Any) -> float:
+        """The largest finite magnitude; waits for it."""
+        ...
+
     def contiguous(self, array: Any) -> Any:
         """A copy in order of its axes."""
         ...
@@ -144,6 +148,10 @@ class CuPy:
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source
 
+    def largest(self, array: Any) -> float:
+        finite = launch.cupy().nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+        return float(abs(finite).max())
+
     def contiguous(self, array: Any) -> Any:
         return launch.cupy().array(array, order="C")
 
@@ -207,6 +215,9 @@ class Torch:
 
     def copy(self, target: Any, source: Any) -> None:
         target.copy_(source)
+
+    def largest(self, array: Any) -> float:
+        return float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
 
     def contiguous(self, array: Any) -> Any:
         return array.detach().clone(memory_format=_torch().contiguous_format)

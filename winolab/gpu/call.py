@@ -28,6 +28,7 @@ NAMES = {
 }
 PRECISION_OF = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
+INFINITE = 65520.0  # rounded to float16
 
 
 class Wishes(NamedTuple):
@@ -73,6 +74,7 @@ class Call:
     workspace: int
     recording: Recording | None  # None: there is nothing to sum
     verified: bool = False  # whether the call waits for what the kernels say of the data's range
+    narrowed: bool = False  # whether it waits to see that the result does not overflow out_dtype
 
     def run(self, a: Any, b: Any, out: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed."""
@@ -102,6 +104,8 @@ class Call:
             del memory  # its allocator hands it out again in the order of the stream
         else:
             target[...] = 0
+        if self.narrowed:
+            _check_float16(library.largest(target))
         if target is out:
             return out
         if self.first:
@@ -136,7 +140,10 @@ def prepare_call(
     dtype = _dtype(names, a.dtype, b.dtype)
     precision = precision_of(wishes.precision, names[0], dtype)
     wanted = result_dtype(direction, dtype, wishes.out_dtype, out)
-    size, out_size = ITEMSIZE[dtype], ITEMSIZE[wanted]
+    # dw that shall not overflow unnoticed is seen in float32 first
+    narrowed = direction == "backward_filter" and wanted == "float16" and wishes.on_range == "raise"
+    computed = "float32" if narrowed else wanted
+    size, out_size = ITEMSIZE[dtype], ITEMSIZE[computed]
 
     place_a, place_b = places[names[0]], places.get(names[1])
     strict = transformed is not None and transformed.aligned
@@ -161,7 +168,7 @@ def prepare_call(
         aligned = place_a.aligned(size) and target.aligned(out_size)
         if place_b and direction == "backward_filter":
             aligned = aligned and place_b.aligned(size)
-        return planned(problem, direction, a.index, wishes, precision, wanted, aligned)
+        return planned(problem, direction, a.index, wishes, precision, computed, aligned)
 
     chosen = choose(fresh if detour else place_out)
     written = getattr(chosen, "out_dtype", dtype)
@@ -205,6 +212,7 @@ def prepare_call(
         workspace,
         recording,
         verified,
+        narrowed and not empty,
     )
 
 
@@ -265,6 +273,14 @@ def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -
             "out_dtype float32 or bfloat16"
         )
     return wanted
+
+
+def _check_float16(largest: float) -> None:
+    if largest >= INFINITE:
+        raise ValueError(
+            f"dw reaches {largest:.6g}, and float16 holds at most 65504: ask for out_dtype float32 "
+            "or bfloat16, which hold it"
+        )
 
 
 def dtype_name(value: Any) -> str:
