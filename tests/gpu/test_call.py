@@ -237,7 +237,7 @@ def test_dw_that_overflows_float16_is_reported_with_what_holds_it(library) -> No
     assert np.isinf(dw.values).any()
     with pytest.raises(TypeError, match=r"dw in float16 holds at most 65504.*float32 or bfloat16"):
         winolab.conv_backward_filter(
-            Array(x.astype("f4")), Array(dy.astype("f4")), (8, 3, 3, 8), out_dtype="float16"
+            *(Array(a.astype("f4")) for a in (x, dy)), (8, 3, 3, 8), padding=1, out_dtype="float16"
         )
 
 
