@@ -235,10 +235,9 @@ def test_dw_that_overflows_float16_is_reported_with_what_holds_it(library) -> No
     asked["on_range"] = "fallback"
     dw = winolab.conv_backward_filter(Array(wide), Array(dy), (8, 3, 3, 8), **asked)
     assert np.isinf(dw.values).any()
+    a, b = (Array(v.astype("f4")) for v in (x, dy))
     with pytest.raises(TypeError, match=r"dw in float16 holds at most 65504.*float32 or bfloat16"):
-        winolab.conv_backward_filter(
-            *(Array(a.astype("f4")) for a in (x, dy)), (8, 3, 3, 8), padding=1, out_dtype="float16"
-        )
+        winolab.conv_backward_filter(a, b, (8, 3, 3, 8), padding=1, out_dtype="float16")
 
 
 def test_sizes_of_zero_launch_nothing(library) -> None:
