@@ -1,7 +1,8 @@
 """Execute the papers' notebooks, kept as text: ``python -m experiments.notebooks [NAME ...]``.
 
 Each papers/<paper>/*.py in jupytext's percent format is run in its own folder, and what it showed
-is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised.
+is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised or a figure was not
+shown.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ RESULTS = ROOT / "results" / "notebooks"
 CELL_SECONDS = 300
 
 
+def blank(book: nbformat.NotebookNode) -> bool:
+    """Whether a figure stands there by its name only."""
+    shown = (o.get("data", {}) for cell in book.cells for o in cell.get("outputs", ()))
+    return any(
+        "<Figure" in data.get("text/plain", "") and "image/png" not in data for data in shown
+    )
+
+
 def execute(path: Path) -> bool:
     """Run one notebook and keep its outputs; whether every cell ran."""
     book = jupytext.read(path)
@@ -32,7 +41,7 @@ def execute(path: Path) -> bool:
     )
     try:
         client.execute()
-        failure = None
+        failure = "a figure is not shown: %matplotlib inline is missing" if blank(book) else None
     except CellExecutionError as error:
         failure = str(error)
     RESULTS.mkdir(parents=True, exist_ok=True)

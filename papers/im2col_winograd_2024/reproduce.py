@@ -140,10 +140,12 @@ gpu_figures.speeds(measured)
 # RTX 3060 Ti.
 
 # %%
+pd.options.display.max_colwidth = None
+pd.options.display.max_rows = 400
 pd.DataFrame(
     [(c.where, c.column, c.paper, c.ours, c.note) for c in gpu_tables.cells_table2(measured)],
     columns=["kernel", "speedup", "paper", "ours", ""],
-)
+).fillna("")
 
 # %% [markdown]
 # Speed is half of it. Every algorithm of cuDNN, PyTorch and this package in every precision, speed

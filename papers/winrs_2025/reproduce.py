@@ -18,6 +18,7 @@
 # into units of r elements, from which Ωα(n, r) computes n taps.
 
 # %%
+# %matplotlib inline
 import numpy as np
 
 import winolab
@@ -134,7 +135,7 @@ pd.options.display.max_rows = 400
 def frame(cells) -> pd.DataFrame:
     """Cells as a table."""
     lines = [(c.where, c.column, c.paper, c.ours, c.note) for c in cells]
-    return pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"])
+    return pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"]).fillna("")
 
 
 speedups = gpu_tables.cells_winrs3(measured)
