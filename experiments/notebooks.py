@@ -1,8 +1,8 @@
 """Execute the papers' notebooks, kept as text: ``python -m experiments.notebooks [NAME ...]``.
 
 Each papers/<paper>/*.py in jupytext's percent format is run in its own folder, and what it showed
-is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised or a figure was not
-shown.
+is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised, or a figure was
+not shown.
 """
 
 from __future__ import annotations
