@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
@@ -14,15 +14,17 @@ def unit(
     constants: Mapping[str, int],
     programs: Mapping[str, Program],
     kernels: Sequence[str],
+    wide: Collection[str] = (),
 ) -> str:
     """One translation unit: what ``kernels``, names of files in kernels/, need stands before them.
 
-    ``programs`` become device functions of the names that they are given.
+    ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
+    has that name.
     """
     parts = [
         f"// {title}",
         "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items()),
-        *(program.cuda(name) for name, program in programs.items()),
+        *(program.cuda(name, name in wide) for name, program in programs.items()),
         *map(kernel, kernels),
     ]
     return "\n\n".join(parts)

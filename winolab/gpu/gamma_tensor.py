@@ -35,6 +35,7 @@ THREADS = CONSUMERS + PRODUCERS
 BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
+WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
@@ -171,8 +172,9 @@ class GammaTensorPlan:
     def simulated(self) -> str:
         """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
         interval = products(self.parts) * KC * self.variant.share
-        given = f",scale={self.given}" if self.given else ""
-        return f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}{given}"
+        text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
+        text += ",filters=fp64" if self.parts == 2 else ""
+        return text + (f",scale={self.given}" if self.given else "")
 
     @property
     def watched(self) -> bool:
@@ -315,6 +317,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_output": programs.AT,
         },
         ("tensor", "parts", "pipeline", *scales, "filter_tensor", *BLOCKS),
+        WIDE if precision == "fp32_split" else (),
     )
 
 

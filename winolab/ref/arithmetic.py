@@ -34,7 +34,7 @@ class Float(Arithmetic):
     order that accumulation gives. fused: whether a multiplication and an addition round once.
     parts: numbers of the product format that an operand is split into, scale: how the tensors
     are scaled for them, ahead: groups of products that lower parts precede higher ones by
-    (winolab.ref.split).
+    (winolab.ref.split). filters: format of the filter's transform, if it is not that of the others.
 
     Accumulating in fp64 is NumPy's own matrix product, of unspecified order.
     """
@@ -48,6 +48,7 @@ class Float(Arithmetic):
     parts: int = 1
     scale: Scale | None = None
     ahead: int = 0
+    filters: Format | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.parts <= 3:
@@ -134,6 +135,10 @@ class Float(Arithmetic):
                 return wide.astype(np.float32).astype(self.dtype, copy=False)
             return self.transform.round(wide).astype(self.dtype)
 
+    @property
+    def of_filters(self) -> Float:
+        return replace(self, transform=self.filters, filters=None) if self.filters else self
+
     def of_data(self, a: Carrier, b: Carrier) -> Float:
         return replace(self, scale=self.scale.of_data(a, b)) if self.scale else self
 
@@ -208,6 +213,8 @@ def _mixed(text: str) -> Float:
             values[key] = value == "yes"
         elif key == "scale":
             values[key] = Scale.parse(value)
+        elif key == "filters" and value == "none":
+            values[key] = None
         elif key in ("parts", "ahead"):
             if not value.isdecimal():
                 raise ValueError(f"{change!r}: expected an integer number.")

@@ -48,6 +48,11 @@ class Arithmetic(ABC):
         accumulation's order, and the result is rounded to the transform format.
         """
 
+    @property
+    def of_filters(self) -> Arithmetic:
+        """The arithmetic of the filter's transform."""
+        return self
+
     def of_data(self, a: Carrier, b: Carrier) -> Arithmetic:
         """This arithmetic with what it has to know of the two tensors of a convolution."""
         return self

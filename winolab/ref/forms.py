@@ -102,8 +102,10 @@ class Axis:
     def error(self) -> Array | None:
         """What rounded constants add to the bilinear form (n, r, α); None if they are exact."""
         p = self.programs
+        runs = (self.run, self.run.of_filters, self.run)
         parts = [
-            m.with_constants(lambda q: rounded_constant(self.run, q)) for m in (p.AT, p.G, p.BT)
+            m.with_constants(lambda q, run=run: rounded_constant(run, q))
+            for m, run in zip((p.AT, p.G, p.BT), runs, strict=True)
         ]
         at, g, bt = (np.array(m.exact()) for m in parts)
         form = self.form.astype(int).astype(object)

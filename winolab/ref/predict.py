@@ -222,6 +222,7 @@ class _Tile:
         """Variance of the outputs' errors (n0, n1, …), by source."""
         units, axes = self.units, self.axes
         transform = CONSTANT * units.transform.relative**2
+        of_filters = CONSTANT * Units.of(self.run.of_filters).transform.relative ** 2
 
         def steps(current: str, done: str, waiting: str) -> list[list[Array]]:
             return [
@@ -237,7 +238,7 @@ class _Tile:
         shape = tuple(axis.tile.n for axis in axes)
         parts = {
             "input transform": transform * inputs,
-            "filter transform": transform * filters,
+            "filter transform": of_filters * filters,
             "output transform": sum(self._outputs(d) for d in range(len(axes))),
             "operands": self._operands(),
             "accumulation": self._accumulation[0],
@@ -265,15 +266,19 @@ class _Tile:
         run = self.run
         if not isinstance(run, Float) or not self.units.product.relative:
             return np.zeros(())
-        # three times: over the squares of the binades, of which CONSTANT and roundoff are a third
-        square = 3 * left_square(run.product, run.parts, run.transform.precision)
         stored = run.parts == 1 and Unit.of(run.product, run.storage).relative == 0
         states = self._single([axis.state for axis in self.axes])
-        total = 2 * CONSTANT * states
-        for name, data in (("kept_g", self.b), ("kept_bt", self.a)):
+        total = 9 * CONSTANT**2 * dropped_square(run.product, run.parts) * states
+        # three times: over the squares of the binades, of which CONSTANT and roundoff are a third
+        for name, data, of in (("kept_g", self.b, run.of_filters), ("kept_bt", self.a, run)):
+            made, held = (
+                3 * left_square(run.product, run.parts, fmt.precision)
+                for fmt in (of.transform, run.transform)
+            )
             kept = self._single([getattr(axis, name) for axis in self.axes])
-            total = total + ((0 if stored else data.roundoff) - CONSTANT) * kept
-        return square * total + 9 * CONSTANT**2 * dropped_square(run.product, run.parts) * states
+            total = total + made * CONSTANT * (states - kept)
+            total = total + held * (0 if stored else data.roundoff) * kept
+        return total
 
     @property
     def bias(self) -> Array:

@@ -136,20 +136,23 @@ class Program:
         )
         return Program(self.inputs, ops, self.outputs)
 
-    def cuda(self, name: str) -> str:
+    def cuda(self, name: str, wide: bool = False) -> str:
         """A CUDA C++ device function ``name(x, y)`` for anything indexable; constants are FP32.
 
+        ``wide``: everything is FP64.
         The intrinsics fix one rounding an operation, so that the compiler contracts nothing and
         the reference's FP32 run predicts every bit.
         """
+        kind, letter, fma = ("double", "d", "__fma_rn") if wide else ("float", "f", "__fmaf_rn")
         calls = {
-            "add": "__fadd_rn({a}, {b})",
-            "sub": "__fsub_rn({a}, {b})",
-            "mul": "__fmul_rn({q}, {a})",
-            "fma": "__fmaf_rn({q}, {a}, {b})",
-            "fms": "__fmaf_rn({q}, {a}, -{b})",
+            "add": f"__{letter}add_rn({{a}}, {{b}})",
+            "sub": f"__{letter}sub_rn({{a}}, {{b}})",
+            "mul": f"__{letter}mul_rn({{q}}, {{a}})",
+            "fma": f"{fma}({{q}}, {{a}}, {{b}})",
+            "fms": f"{fma}({{q}}, {{a}}, -{{b}})",
         }
-        body = [f"  const float {t} = {call};" for t, call in self._lines(calls, _hexadecimal)]
+        constant = _wide if wide else _hexadecimal
+        body = [f"  const {kind} {t} = {call};" for t, call in self._lines(calls, constant)]
         body += [f"  y[{i}] = {v};" for i, v in enumerate(self._results("0.0f"))]
         return "\n".join(
             [
@@ -213,3 +216,8 @@ def is_power_of_two(q: Fraction) -> bool:
 def _hexadecimal(q: Fraction) -> str:
     """The FP32 constant nearest to q, in hexadecimal: rounded once, printed exactly."""
     return f"{float(arithmetic('fp32').constant(q)).hex()}f"
+
+
+def _wide(q: Fraction) -> str:
+    """The same in FP64."""
+    return float(arithmetic("fp64").constant(q)).hex()

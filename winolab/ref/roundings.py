@@ -290,23 +290,23 @@ class Cost:
         exact: bool = False,
     ) -> Cost:
         """``exact``: the programs compute the very matrices that they are made of."""
-        units = Units.of(run)
+        units, of_g = Units.of(run), Units.of(run.of_filters)
         of = programs or programs_of(algorithm)
         stages = tuple(
             tuple(
                 Stage.of(
                     getattr(of(tile), name),
                     getattr(of(tile), name).exact() if exact else matrix_of(algorithm, tile, name),
-                    units,
+                    rounded,
                 )
                 for tile in tiles
             )
-            for name in ("AT", "G", "BT")
+            for name, rounded in (("AT", units), ("G", of_g), ("BT", units))
         )
         roundings = sum(s.growth for part in stages for s in part)
         operands = tuple(
-            units.copied if all(stage.copies for stage in part) else units.product
-            for part in stages[1:]
+            unit.copied if all(stage.copies for stage in part) else unit.product
+            for part, unit in zip(stages[1:], (of_g, units), strict=True)
         )
         roundings += sum(unit.growth for unit in operands)
         roundings += units.sums(depth).growth + units.result.growth

@@ -151,10 +151,10 @@ def halves(total: int) -> tuple[int, int]:
 
 
 def split(x: Array, fmt: Format, parts: int) -> list[Array]:
-    """Numbers of the format whose sum is nearly x, the largest first."""
+    """Numbers of the format whose sum is nearly x, the largest first, rounded by way of FP32."""
     found = []
     for _ in range(parts):
-        found.append(fmt.round(x))
+        found.append(fmt.round(x.astype(np.float32).astype(np.float64)))
         x = x - found[-1]
     return found
 
@@ -168,10 +168,13 @@ def left(fmt: Format, parts: int, precision: int) -> float:
     """Bound of |v − Σ parts| / |v| for a v of ``precision`` bits, where nothing underflows.
 
     With 2^e ≤ |v| the first rest is at most 2^(e−p); below that, its binade is lower by one more,
-    so that n parts leave at most 2^(e − np − n + 1): nothing, if v has no bits there.
+    so that n parts leave at most 2^(e − np − n + 1): nothing, if v has no bits there. Rounding more
+    than 24 bits by way of FP32 adds 2^-24 of the last rest but one, and moves a first one that is
+    nearly 2^(e−p) by no more.
     """
     bits = parts * fmt.precision + parts - 1
-    return 2.0**-bits if bits < precision else 0.0
+    more = parts * 2.0 ** (-24 - (parts - 1) * fmt.precision) if precision > 24 else 0.0
+    return 2.0**-bits + more if bits < precision else 0.0
 
 
 def left_square(fmt: Format, parts: int, precision: int) -> float:

@@ -96,9 +96,11 @@ class Engine:
 
     def _filters(self, w: np.ndarray) -> np.ndarray:
         """G along every dimension of the pieces of w: (α0, α1, …, K, OC)."""
-        u = self._pieces(w)
+        u, run = self._pieces(w), self.arithmetic.of_filters
+        if run is not self.arithmetic:
+            u = run.asarray(u)
         for axis, programs in enumerate(self.programs):
-            u = programs.G.evaluate(u, self.arithmetic, axis)
+            u = programs.G.evaluate(u, run, axis)
         return u
 
     def _pieces(self, w: np.ndarray) -> np.ndarray:

@@ -71,6 +71,10 @@ void __stcg(T* pointer, T value) { *pointer = value; }
 // One rounding each: the compiler is told not to contract.
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline float __double2float_rn(double a) { return static_cast<float>(a); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fdividef(float a, float b) { return a / b; }

@@ -3,6 +3,9 @@
 // [state][part][warp][lane][4 registers of 2 values], zero-filled.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
+// A state before it is split: more than FP32 holds, where its transform is FP64.
+using State = Wide<PARTS == 2>::type;
+
 struct FilterParams {
   const Element* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   unsigned* u;
@@ -18,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(128)
   const int chunk = blockIdx.y, tap = blockIdx.z;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const int fh = row % p.taps_height, fd = row / p.taps_height;
-  float state[8][ALPHA];
+  State state[8][ALPHA];
 #pragma unroll
   for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2
     const int m = blockIdx.x * BN + warp * 16 + e / 2 % 2 * 8 + g;

@@ -10,6 +10,14 @@ struct Storage<false> {
   using type = unsigned short;
 };
 using Element = Storage<WIDE>::type;
+template <bool>
+struct Wide {
+  using type = double;
+};
+template <>
+struct Wide<false> {
+  using type = float;
+};
 
 __device__ __forceinline__ float value(float x) { return x; }
 __device__ __forceinline__ float value(unsigned short x) {
@@ -25,6 +33,17 @@ __device__ __forceinline__ void split(float first, float second, unsigned (&pair
     float high_first, high_second;
     unpack<BF16>(pair[0], high_first, high_second);
     pair[1] = pack<BF16>(__fsub_rn(first, high_first), __fsub_rn(second, high_second));
+  }
+}
+
+// The same of more than FP32 holds, by way of FP32.
+__device__ __forceinline__ void split(double first, double second, unsigned (&pair)[PARTS]) {
+  pair[0] = pack<BF16>(__double2float_rn(first), __double2float_rn(second));
+  if constexpr (PARTS == 2) {
+    float high_first, high_second;
+    unpack<BF16>(pair[0], high_first, high_second);
+    pair[1] = pack<BF16>(__double2float_rn(__dsub_rn(first, high_first)),
+                         __double2float_rn(__dsub_rn(second, high_second)));
   }
 }
 
