@@ -29,6 +29,7 @@ NAMES = {
     "odd": "odd channels",
     "winrs": "WinRS's grid",
 }
+COLUMNS = tuple(product(GROUPS, WAYS, NAMES))
 SHORT = 50.0  # microseconds: a call this short is mostly launches, first loads and last stores
 
 
@@ -97,6 +98,14 @@ def compared(every: Sequence[Measured]) -> list[Compared]:
 def slower(every: Sequence[Measured]) -> list[Compared]:
     """The cases in which a library is faster."""
     return [one for one in compared(every) if one.ratio < 1]
+
+
+def by_list(every: Sequence[Compared]) -> dict[tuple[str, str, str], list[Compared]]:
+    """What was compared by precision, direction and list, in the order of GROUPS, WAYS, NAMES."""
+    found: dict[tuple[str, str, str], list[Compared]] = {key: [] for key in COLUMNS}
+    for one in every:
+        found[one.case.group, one.case.direction, one.case.list].append(one)
+    return {key: mine for key, mine in found.items() if mine}
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
@@ -178,17 +187,15 @@ def _counters(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
 def ratios(rows: Sequence[Row]) -> Figure:
     """Speed over the fastest library's, a column a list, a colour a size of filter."""
     every = compared(cases(rows))
-    measured = {(one.case.group, one.case.direction, one.case.list) for one in every}
-    columns = [key for key in product(GROUPS, WAYS, NAMES) if key in measured]
+    columns = by_list(every)
     figure, (panel,) = _panels(1, 1, (max(6, 0.55 * len(columns) + 2), 4.8))
     taps = sorted({one.case.layer.taps for one in every})
     rng = np.random.default_rng(0)
-    for i, column in enumerate(columns):
-        for one in every:
-            if (one.case.group, one.case.direction, one.case.list) == column:
-                place = taps.index(one.case.layer.taps)
-                at = i + (place - (len(taps) - 1) / 2) * 0.09 + rng.uniform(-0.02, 0.02)
-                panel.plot(at, one.ratio, "o", color=f"C{place}", markersize=3.5, alpha=0.8)
+    for i, mine in enumerate(columns.values()):
+        for one in mine:
+            place = taps.index(one.case.layer.taps)
+            at = i + (place - (len(taps) - 1) / 2) * 0.09 + rng.uniform(-0.02, 0.02)
+            panel.plot(at, one.ratio, "o", color=f"C{place}", markersize=3.5, alpha=0.8)
     for place, size in enumerate(taps):
         panel.plot([], [], "o", color=f"C{place}", markersize=4, label=f"{size}×{size}")
     panel.axhline(1, color=INK, linewidth=0.8)

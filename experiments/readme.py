@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from experiments import gpu_targets
+from experiments import gpu_losses, gpu_targets
 from experiments.facts import ROOT
-from experiments.gpu_rows import Row, cases
+from experiments.gpu_rows import Row, cases, mean
 from experiments.gpu_rows import stored as stored_gpu
 from experiments.report import cited
 from experiments.reproduce import TABLES
@@ -33,7 +33,30 @@ def generated() -> str:
             agreed = sum(bool(cell.agrees) for cell in judged)
             count = f"{agreed} of {len(judged)} agree"
             lines.append(f"| {cited(table)}: {table.title} | {count} | {table.tolerance} |")
-    return "\n".join([*lines, "", *_kernels(), *_means(), ""])
+    return "\n".join([*lines, "", *_kernels(), *_beside(), *_means(), ""])
+
+
+def _beside() -> list[str]:
+    """What is picked beside the fastest library, by list."""
+    found = gpu_losses.by_list(gpu_losses.compared(cases(stored_gpu())))
+    if not found:
+        return []
+    lines = [
+        "",
+        "What the calls pick by themselves, in speed over the fastest of all of cuDNN's algorithms "
+        "(any workspace and layout) and PyTorch in the same precision, FP32 without TF32. The "
+        "report lists every case below 1 with its reason:",
+        "",
+        "| arrays, direction, layers | cases | faster in | geometric mean | least |",
+        "|---|---|---|---|---|",
+    ]
+    for (group, way, name), mine in found.items():
+        ratios = [one.ratio for one in mine]
+        ahead = sum(value >= 1 for value in ratios)
+        label = f"{group.upper()}, {gpu_losses.WAYS[way]}, {gpu_losses.NAMES[name]}"
+        worst = f"{ratios[0]:.2f} ({mine[0].case.name})"
+        lines.append(f"| {label} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |")
+    return lines
 
 
 def _means() -> list[str]:
