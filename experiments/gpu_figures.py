@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments import gpu_targets
 from experiments.facts import table
 from experiments.figures import INK, PAPER_STYLE, _legend, _panels
-from experiments.gpu_frontier import CAPTION, frontier
 from experiments.gpu_rows import Measured, Row, cases, paper_alpha
 from experiments.gpu_tables import GRADIENT_KINDS, IM2COL, gradients, name_of, of_kernel, uniform
 from experiments.outputs import BINS
@@ -217,8 +217,35 @@ def _gradient_point(row: Row) -> dict[str, Any]:
             "markersize": 4}  # fmt: skip
 
 
+def reached(rows: Sequence[Row]) -> Figure:
+    """Every aim: how far it is exceeded (right of 1) or missed."""
+    judged = [
+        c
+        for c in gpu_targets.cells(rows)
+        if c.agrees is not None and c.paper and 0 < c.ours < math.inf
+    ]
+    figure, (panel,) = _panels(1, 1, (8.5, 1 + 0.16 * len(judged)))
+    for i, c in enumerate(judged):
+        share = c.ours / (c.paper or 1)
+        share = share if (share >= 1) == c.agrees else 1 / share  # of aims that are upper limits
+        panel.plot([1, share], [i, i], color=COLOURS[bool(c.agrees)], linewidth=1)
+        panel.plot(share, i, "o", color=COLOURS[bool(c.agrees)], markersize=4)
+    panel.axvline(1, color=INK, linewidth=0.8)
+    panel.set_yticks(range(len(judged)), [f"{c.where}, {c.column}" for c in judged], fontsize=6)
+    ticks = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+    panel.set(xscale="log", xlabel="measured over the aim; for upper limits, the aim over measured",
+              ylim=(len(judged) - 0.5, -0.5))  # fmt: skip
+    panel.set_xticks(ticks, [f"{v:g}" for v in ticks])
+    panel.set_xticks([], minor=True)
+    return figure
+
+
+COLOURS = {True: "#1a7f37", False: "#b42318"}
 Drawn = tuple[Callable[[Sequence[Row]], Figure], str]
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "gpu targets": (
+        (reached, "Aims reached (green, right of 1) and missed; those of 0 are left out."),
+    ),
     "im2col_winograd_2024 table2": (
         (speeds, "The paper's Figures 8 and 9 on this GPU. Dashed: Φ·SGEMM."),
     ),
@@ -237,5 +264,4 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     "winrs_2025 table4_kernels": (
         (gradient_errors, "The paper's Figure 12 on this GPU, every algorithm."),
     ),
-    "gpu targets": ((frontier, CAPTION),),
 }  # fmt: skip

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
-from experiments.gpu_rows import Row, cases, wrong
+from experiments.gpu_rows import Row, cases, stored, wrong
+from experiments.tables import Cell, Table
+from experiments.texts import Text
 
 FORWARD, FILTER = "forward", "backward_filter"
 PANELS = (
@@ -149,3 +151,32 @@ def told(rows: Sequence[Row]) -> list[str]:
                 )
         lines.append(line)
     return lines
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """Everybody's speed, with the error."""
+    found = []
+    for layer, direction in PANELS:
+        every = points(rows, layer, direction)
+        best = edge(every)
+        for point in sorted(every, key=lambda p: -p.tflops):
+            note = f"relative RMS {point.error:.1e}{', on the frontier' if point in best else ''}"
+            speed = point.tflops
+            found.append(Cell(f"{WAYS[direction]} {layer}", point.name, None, speed, speed, speed,
+                              note=note))  # fmt: skip
+    return found
+
+
+FRONTIER = Table(
+    "gpu", "frontier", "Speed against error", lambda full: [], cells, "nothing is judged"
+)
+FIGURES = {FRONTIER.key: ((frontier, CAPTION),)}
+TEXTS = {
+    FRONTIER.key: Text(
+        "How fast each algorithm is, and how exact, in every precision.",
+        "Every algorithm of cuDNN, PyTorch's choice and this package's kernels on six layers; "
+        "errors are relative RMS on U[-1, 1) against FP64.",
+        "ours: effective TFLOPS.",
+        lambda _: told(stored()),
+    ),
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from experiments import counters_tables, gpu_losses, gpu_tables, variants_tables
+from experiments import counters_tables, gpu_frontier, gpu_losses, gpu_tables, variants_tables
 from experiments.facts import facts, table
 from experiments.gpu_aims import (
     DATA,
@@ -119,7 +119,7 @@ def _libraries(grid: Sequence[Measured], data: Sequence[Measured]) -> Iterator[C
     yield from part.over(f"{what}, warm L2", warm, None, None)
     yield from part.over("over cuDNN FP32 of any workspace", speeds(grid, ffma, anyone), None, None)
     ahead = {c.name: c for c in grid}
-    for name, of in (("FFMA", ffma), ("split", split)):
+    for name, of in (("FFMA", ffma), ("Split", split)):
         shares = {
             c.name: back["tflops"] / forth["tflops"]
             for c in data
@@ -165,7 +165,8 @@ def _sanitized(rows: Sequence[Row]) -> Iterator[Cell]:
     for tool in ("memcheck", "initcheck", "synccheck", "racecheck"):
         ran = [row for row in mine if row["tool"] == tool]
         bad = [row["kernel"].removesuffix(" 0") for row in ran if row["found"] or row["exit"]]
-        note = f"{len(ran)} kernels" + (f"; reported: {', '.join(bad)}" if bad else "")
+        first = ", ".join(bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
+        note = f"{len(ran)} kernels" + (f"; reported: {first}" if bad else "")
         yield part.most(tool, "kernels reported", 0, len(bad) if ran else math.nan, note)
 
 
@@ -191,6 +192,7 @@ TARGETS = Table(
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
     (gpu_losses.LOSSES, ("throughput",)),
+    (gpu_frontier.FRONTIER, ("throughput",)),
     (counters_tables.COUNTERS, ("counters",)),
     (variants_tables.VARIANTS, ("throughput_variants",)),
     (gpu_tables.TABLE2, ("throughput",)),

@@ -14,6 +14,7 @@ from experiments import (
     figures,
     figures_winrs,
     gpu_figures,
+    gpu_frontier,
     gpu_losses,
     texts,
     texts_dwm,
@@ -30,6 +31,7 @@ TEXTS = (
     | texts_dwm.TEXTS
     | texts_winrs.TEXTS
     | texts_gpu.TEXTS
+    | gpu_frontier.TEXTS
     | gpu_losses.TEXTS
     | counters_tables.TEXTS
     | variants_tables.TEXTS
@@ -38,6 +40,7 @@ FIGURES = (
     figures.FIGURES
     | figures_winrs.FIGURES
     | gpu_figures.FIGURES
+    | gpu_frontier.FIGURES
     | gpu_losses.FIGURES
     | counters_tables.FIGURES
     | variants_tables.FIGURES
@@ -88,11 +91,12 @@ def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
     every = [row for _, rows in results for row in rows]
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     parts = [
-        f"{name} {', '.join(dict.fromkeys(str(row[key]) for row in every if row.get(key)))}"
+        f"{name} {', '.join(values)}"
         for name, key in (
             ("winolab", "winolab"), ("commit", "commit"), ("NumPy", "numpy"),
             ("Python", "python"), ("on", "device"),
         )
+        if (values := dict.fromkeys(str(row[key]) for row in every if row.get(key)))
     ]  # fmt: skip
     parts.append(f"written {made}")
     return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
@@ -111,7 +115,14 @@ zero-mean data outputs near zero make it meaningless.</dd>
 <dt>relative bias</dt><dd>sum of the signed errors over the sum of |exact|; truncation and rounded
 constants show here, random rounding does not.</dd>
 <dt>prediction, bound</dt><dd>what is known before anything is run: an estimate of the error from
-the mean and variance of the data, and a proven limit, here of the sampled outputs.</dd></dl>"""
+the mean and variance of the data, and a proven limit, here of the sampled outputs.</dd>
+<dt>128x96x96x64:64x3x3</dt><dd>a layer: batch, height and width of the output, input channels :
+output channels, filter; stride 1, padding of half the filter.</dd>
+<dt>effective TFLOPS</dt><dd>direct convolution's multiplications and additions over the time, so
+that a Winograd kernel may exceed its unit's peak. Φ·SGEMM: cuBLAS's FP32 product times the
+multiplications that a tile saves, which kernels on FMA units can hardly exceed.</dd>
+<dt>FFMA, split products</dt><dd>FP32 kernels on FMA units, and on Tensor Cores with each number
+split in two of 16 bits; both as exact as FP32. TF32 is not.</dd></dl>"""
 
 
 def _summary(results, cells: dict[str, list[Cell]]) -> str:
@@ -177,7 +188,9 @@ def _cells(cells: Sequence[Cell]) -> str:
         ("prediction", lambda c: number(c.prediction)),
         ("bound", lambda c: number(c.bound)),
     ]
-    shown = [(name, of) for name, of in columns if any(of(c) for c in cells)]
+    spread = any((c.low, c.high) != (c.ours, c.ours) for c in cells)
+    shown = [(name, of) for name, of in columns
+             if any(of(c) for c in cells) and (spread or name not in ("low", "high"))]  # fmt: skip
     head = "".join(f"<th>{name}</th>" for name, _ in shown)
     judged = any(c.agrees is not None for c in cells)
     head += ("<th>agrees</th>" if judged else "") + '<th class="note"></th>'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from experiments import gpu_frontier
 from experiments.gpu_rows import Row, cases, stored
 from experiments.gpu_targets_tensor import wide
 from experiments.tables import Cell
@@ -40,24 +39,25 @@ def _counted(cells: Sequence[Cell]) -> list[str]:
 
 
 def _targets(cells: Sequence[Cell]) -> list[str]:
-    missed = [c for c in cells if c.agrees is False]
     judged = [c for c in cells if c.agrees is not None]
     told = [f"{sum(bool(c.agrees) for c in judged)} of {len(judged)} aims reached."]
-    for c in missed:
-        if not math.isnan(c.ours):
-            why = c.note.partition("python -m")[0].rstrip("; ")
-            line = f"Missed: {c.where}, {c.column}: {c.ours:.3g} where {c.paper:.3g} was the aim"
-            told.append(f"{line} ({why})." if why else f"{line}.")
-    absent = [f"{c.where}, {c.column}" for c in missed if math.isnan(c.ours)]
+    parts: dict[str, list[Cell]] = {}
+    for c in judged:
+        parts.setdefault(c.where.partition(": ")[0], []).append(c)
+    for part, mine in parts.items():
+        missed = [c for c in mine if not c.agrees and not math.isnan(c.ours)]
+        line = f"{part}: {sum(bool(c.agrees) for c in mine)} of {len(mine)} reached."
+        told.append(f"{line} Missed: {'; '.join(map(_missed, missed))}." if missed else line)
+    absent = [f"{c.where}, {c.column}" for c in judged if math.isnan(c.ours)]
     told += [f"Not measured: {'; '.join(absent)}."] if absent else []
-    rows = stored()
-    every = cases(rows)
-    return [
-        *told,
-        *wide(every),
-        *gpu_frontier.told(rows),
-        machine(),
-    ]
+    return [*told, *wide(cases(stored())), machine()]
+
+
+def _missed(c: Cell) -> str:
+    what = c.where.partition(": ")[2]
+    why = c.note.partition("python -m")[0].rstrip("; ")
+    told = f"{what}, {c.column}, {c.ours:.3g} where {c.paper:.3g} was the aim"
+    return f"{told} ({why})" if why else told
 
 
 TEXTS = {
