@@ -173,6 +173,8 @@ class GammaTensorPlan:
         """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
         interval = products(self.parts) * KC * self.variant.share
         text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
+        skew = self.variant.skew(self.parts)
+        text += f",ahead={skew}" if skew else ""
         text += ",filters=fp64" if self.parts == 2 else ""
         return text + (f",scale={self.given}" if self.given else "")
 
@@ -305,7 +307,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
-    constants |= variant.constants()
+    constants |= variant.constants() | {"SKEW": variant.skew(PARTS[precision])}
     programs = made.programs
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(

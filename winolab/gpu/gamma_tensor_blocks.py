@@ -47,6 +47,10 @@ class Variant:
         """Transformed tiles of a stage."""
         return (self.rows + self.share - 1) * self.columns(tile)
 
+    def skew(self, parts: int) -> int:
+        """Filter rows by which products with a low part precede the others in a stage."""
+        return int(parts == 2 and 1 < self.share < 5)  # five rows have no registers left for it
+
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha = self.stage_tiles(tile), tile.alpha

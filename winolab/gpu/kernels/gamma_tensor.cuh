@@ -181,10 +181,13 @@ __device__ __forceinline__ void load_filter(unsigned (&a)[PARTS][4], const uint4
   }
 }
 
-// The registers of filter i of a stage are free: they take the one that comes RING later.
+// A part of filter i of a stage is done with: its registers take that of the one RING later.
 __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint4* u,
-                                       const uint4* u_next, int i) {
-  load_filter(a[i % RING], (i + RING < FILTERS ? u : u_next) + filter_offset((i + RING) % FILTERS));
+                                       const uint4* u_next, int i, int part) {
+  const uint4 v = __ldg((i + RING < FILTERS ? u : u_next) + filter_offset((i + RING) % FILTERS) +
+                        part * 128);
+  unsigned(&to)[4] = a[i % RING][part];
+  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 
 // Keeps the compiler from computing a row's descriptors ahead, in registers that it lacks.
@@ -228,24 +231,33 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
       for (int s = 0; s < HELD; ++s) {
 #pragma unroll
         for (int half = 0; half < HALVES; ++half) {
+          // Products with a low part are small: SKEW rows ahead of high·high, they lose less.
 #pragma unroll
-          for (int f = 0; f < SHARE; ++f) {
-            const int i = s * SHARE + f, offset = (f * COLUMNS + half * 64) * 16;
-            unsigned(&filter)[PARTS][4] = a[i % RING];
+          for (int f = 0; f < SHARE + SKEW; ++f) {
+            const int i = s * SHARE + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
             wgmma_fence();
-            if constexpr (PARTS == 2) {
-              wgmma<64, BF16>(part, filter[0], descriptor_offset(v, offset + V_PART), f > 0);
-              wgmma<64, BF16>(part, filter[1], descriptor_offset(v, offset), true);
+            if (PARTS == 2 && f < SHARE) {
+              wgmma<64, BF16>(part, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
+              wgmma<64, BF16>(part, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
             }
-            wgmma<64, BF16>(part, filter[0], descriptor_offset(v, offset), PARTS == 2 || f > 0);
+            if (h >= 0)
+              wgmma<64, BF16>(part, a[(i - SKEW) % RING][0],
+                              descriptor_offset(v, offset - SKEW * COLUMNS * 16), PARTS == 2 || h > 0);
             wgmma_commit();
             if (f > 0) {
               wgmma_wait<1>();
-              if (half == HALVES - 1) refill(a, u, u_next, i - 1);
+              if (half == HALVES - 1) {
+                if (PARTS == 2) refill(a, u, u_next, i - 1, 1);
+                if (h > 0) refill(a, u, u_next, i - SKEW - 1, 0);
+              }
             }
           }
           wgmma_wait<0>();
-          if (half == HALVES - 1) refill(a, u, u_next, s * SHARE + SHARE - 1);
+          if (half == HALVES - 1) {
+            const int last = s * SHARE + SHARE - 1;
+            if (PARTS == 2 && SKEW == 0) refill(a, u, u_next, last, 1);
+            refill(a, u, u_next, last, 0);
+          }
           add(acc[s * HALVES + half], part);
         }
         v = opaque(descriptor_offset(v, PARTS * V_PART));
