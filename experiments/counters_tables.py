@@ -199,7 +199,8 @@ def roofline(rows: Sequence[Row]) -> Figure:
             panel.plot(places[0], speed, "o", color=colour, label=plan.name, markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
         panel.set(xscale="log", yscale="log", title=title, xlabel="useful FLOP a byte")
-        panel.set_ylim(first.peak / 1e12 / 15, first.peak / 1e12 * 1.6)
+        slowest = min(plan.useful / plan.spent for plan in mine)
+        panel.set_ylim(min(first.peak / 15, slowest * 0.8) / 1e12, first.peak / 1e12 * 1.6)
         low, high = panel.get_ylim()
         ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
         panel.set_yticks(ticks, [str(v) for v in ticks])
