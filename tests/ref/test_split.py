@@ -162,3 +162,39 @@ def test_headroom_spares_exponents_of_the_first_tensor():
     assert spare.exponents(gains) == tuple(
         e - s for e, s in zip(tight.exponents(gains), (2, 0), strict=True)
     )
+
+
+def test_low_parts_run_ahead_of_high_ones():
+    """Chunks of 2 of an interval of 3, then of the one chunk that is left."""
+    a = np.array([[1 + 2.0**-11 + k for k in range(8)]])
+    b = np.ones((8, 1))
+    for ahead, order in ((0, "lh lh lh l h"), (1, "l lh lh h l h"), (3, "lll hhh l h")):
+        left, _ = split.expanded(a, b, FP16, 2, 2, 3, ahead)
+        low = np.abs(left[0, ::2]) < 1e-3  # of lo·hi; the rest is hi·lo, of 0, and hi·hi
+        found = "".join("l" if v else "h" for v in low)
+        expected = order.replace(" ", "").replace("l", "lh")  # lo·hi is followed by hi·lo
+        assert found == expected
+
+
+def test_order_and_wide_filters_lower_the_error():
+    """As kernels have it: three filter rows of 16 channels an interval."""
+    rng = np.random.default_rng(5)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((1, 6, 26, 64), (16, 3, 3, 64)))
+    exact = conv_forward(x.astype(float), w.astype(float))
+    errors = [
+        compare(
+            conv_forward(
+                x,
+                w,
+                algorithm="gamma:8:6:3;scaling=filter",
+                precision=f"fp32_split,accumulation=tensor_core:16:2:truncate:144{more}",
+                out_dtype=float,
+            ),
+            exact,
+        ).relative_rms
+        for more in ("", ",ahead=1", ",ahead=1,filters=fp64", ",ahead=3,filters=fp64")
+    ]
+    assert errors[1] <= 0.92 * errors[0]
+    assert errors[2] <= 0.98 * errors[1]
+    assert errors[3] <= 0.97 * errors[2]
+    assert arithmetic(arithmetic("fp32_split,ahead=1,filters=fp64").name).filters.name == "fp64"
