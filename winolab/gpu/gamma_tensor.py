@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from winolab.device import Device
 from winolab.gpu import geometry, scale
@@ -31,7 +32,6 @@ from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import Scale, products
 from winolab.ref.transforms import transforms
 
-THREADS = CONSUMERS + PRODUCERS
 BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
@@ -132,6 +132,11 @@ class GammaTensorPlan:
         return self.blocks_m * self.blocks_row * -(-self.columns // columns)
 
     @property
+    def threads(self) -> int:
+        """Of a block."""
+        return CONSUMERS + PRODUCERS
+
+    @property
     def whole(self) -> int:
         """Items that one block computes alone where clusters share the others."""
         return 0
@@ -198,7 +203,7 @@ class GammaTensorPlan:
                 f"block      {BN} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
                 f"{KC} channels a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items",
+                f"grid       {self.grid} blocks of {self.threads} threads, {self.items} items",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -296,12 +301,19 @@ class GammaTensorPlan:
             scale.row(c, prepared, group),
             *geometry.values(self, x, y),
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), THREADS, params)
+        kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params)
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
-    """The translation unit of one variant of Γα(n,r)."""
+def source(
+    tile: Tile,
+    points: str,
+    precision: str,
+    out_dtype: str,
+    variant: Any,
+    blocks: tuple[str, ...] = BLOCKS,
+) -> str:
+    """The translation unit of one variant of Γα(n,r), its main kernel in the files ``blocks``."""
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
@@ -318,7 +330,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("tensor", "parts", "pipeline", *scales, "filter_tensor", *BLOCKS),
+        ("tensor", "parts", "pipeline", *scales, "filter_tensor", *blocks),
         WIDE if precision == "fp32_split" else (),
     )
 
@@ -345,7 +357,7 @@ def plans(
     size = ITEMSIZE[DTYPES[precision]]
     made = [
         GammaTensorPlan(direction, problem, c, tile, points, precision, out, shape, device)
-        for tile in _tiles(c, algorithm, precision)
+        for tile in tiles(c, algorithm, precision)
         for shape in variants(tile, c, device, precision, size, aligned, variant)
     ]
     made = [m for m in made if m.variant.split <= max(1, m.steps)]
@@ -357,13 +369,14 @@ def plans(
     yield from map(_predicted, made)
 
 
-def _tiles(
+def tiles(
     correlation: Correlation, algorithm: Algorithm | None, precision: str
 ) -> tuple[Tile, ...]:
+    """The tiles that can run. Raises ValueError where none can, and says why."""
     width = correlation.filter[2]
     if algorithm is None:
-        tiles = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
-        found = tuple(t for t in tiles if t.r <= width and error_ratio(t) <= ADMISSIBLE)
+        known = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
+        found = tuple(t for t in known if t.r <= width and error_ratio(t) <= ADMISSIBLE)
         if not found:
             raise ValueError(
                 f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "

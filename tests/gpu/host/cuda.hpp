@@ -132,6 +132,7 @@ inline void __syncthreads() {
   host::Block& b = *host::now->block;
   host::meet(b.named[0], b.live, "__syncthreads");
 }
+[[noreturn]] inline void __trap() { host::fail("__trap"); }
 inline void __syncwarp(unsigned mask = ~0u) {
   host::Warp& w = host::warp();
   host::meet(w.meeting, __builtin_popcount(mask & w.live), "__syncwarp");

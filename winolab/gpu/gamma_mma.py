@@ -1,0 +1,174 @@
+"""Γ on the Tensor Cores of compute capability 8.x: gamma_tensor's sums by mma.sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from winolab.device import Device
+from winolab.gpu import gamma_tensor
+from winolab.gpu.gamma_tensor import GammaTensorPlan
+from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
+from winolab.nouns import Algorithm, Problem, Tile
+
+OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
+BLOCKS = ("block_mma", "items", "gamma_mma")  # of the main kernel
+THREADS, STAGES = 256, 2
+TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
+ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma_mma.cuh, by its names."""
+
+    tile_states: int = 512
+    rows: int = 4  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    passes: int = 1  # of the epilogue, as many as its memory asks for
+    xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
+    yvec: int = 4  # elements of a store of y
+
+    split = 1  # blocks of a cluster that share a summation
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    def columns(self, tile: Tile) -> int:
+        """Tile columns of a block."""
+        return self.tile_states // tile.alpha // self.rows
+
+    def stage_tiles(self, tile: Tile) -> int:
+        """Transformed tiles of a stage."""
+        return (self.rows + self.share - 1) * self.columns(tile)
+
+    def skew(self, parts: int) -> int:
+        """Filter rows by which products with a low part precede the others in a stage."""
+        return int(parts == 2 and self.share > 1)
+
+    def staged(self) -> int:
+        """Bytes of the accumulators of a pass of the epilogue."""
+        return self.tile_states // self.passes * (BN + 4) * 4
+
+    def stages(self, tile: Tile, parts: int) -> int:
+        """Bytes of the stages of transformed input."""
+        return STAGES * tile.alpha * parts * self.stage_tiles(tile) * KC * 2
+
+    def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
+        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        tiles = self.stage_tiles(tile)
+        stages = max(self.stages(tile, parts), self.staged())
+        return stages + tiles * (tile.alpha * KC * size + 16)
+
+    def __str__(self) -> str:
+        texts = [f"{name}={getattr(self, name)}" for name in ("xvec", "yvec")]
+        kept = [text for text in texts if text[-1] != "4"]
+        return " ".join(
+            ["mma", str(self.tile_states), f"rows={self.rows} share={self.share}", *kept]
+        )
+
+
+@dataclass(frozen=True)
+class GammaMmaPlan(GammaTensorPlan):
+    """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
+
+    variant: Variant
+
+    @property
+    def grid(self) -> int:
+        """Blocks."""
+        return max(1, min(self.items, self.device.multiprocessors))
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return THREADS
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return gamma_tensor.source(
+            self.tile, self.points, self.precision, self.out_dtype, self.variant, BLOCKS
+        )
+
+
+def variants(
+    tile: Tile,
+    correlation: Correlation,
+    device: Device,
+    precision: str,
+    aligned: bool,
+    variant: Variant | None,
+) -> Iterator[Variant]:
+    """Every block shape that can run, or ``variant`` as these arrays allow it."""
+    parts, size = PARTS[precision], ITEMSIZE[DTYPES[precision]]
+    shares = [s for s in SHARES if s <= correlation.filter[1]]
+    shapes = [
+        Variant(states, rows, share)
+        for states in TILE_STATES
+        for rows in ROWS
+        for share in shares
+        if rows > 1 or share == 1
+    ]
+    for shape in (variant,) if variant else shapes:
+        columns, most = shape.columns(tile), shape.tile_states // 64
+        if columns % 8 or columns * shape.rows * tile.alpha != shape.tile_states:
+            continue
+        room = shape.stages(tile, parts)
+        tried = (p for p in range(1, most) if most % p == 0)
+        passes = next((p for p in tried if replace(shape, passes=p).staged() <= room), most)
+        shape = replace(
+            shape,
+            passes=passes,
+            xvec=4 if aligned and correlation.channels % 4 == 0 else 1,
+            yvec=4 if aligned and correlation.out_channels % 4 == 0 else 1,
+        )
+        if shape.shared_memory(tile, parts, size) <= device.shared_memory:
+            yield shape
+
+
+def plans(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    precision: str,
+    *,
+    aligned: bool,
+    variant: Variant | None = None,
+    workspace_limit: int | None = None,
+    out_dtype: str = "float32",
+) -> Iterator[GammaMmaPlan]:
+    """Every tile and block shape that can run; on 9.0, which has wgmma, only ``variant``.
+
+    Raises ValueError where none can, and says why.
+    """
+    if device.compute_capability < OLDEST:
+        needs = "the Tensor Core kernels need {}.{} or later; precision 'fp32' has others"
+        raise unfit(device, needs.format(*OLDEST))
+    if device.compute_capability == gamma_tensor.ARCHITECTURE and not variant:
+        return
+    c = Correlation.of(problem, direction)
+    points = algorithm.points if algorithm else "best"
+    out = "float32" if out_dtype == "float32" else DTYPES[precision]
+    made = [
+        GammaMmaPlan(direction, problem, c, tile, points, precision, out, shape, device)
+        for tile in gamma_tensor.tiles(c, algorithm, precision)
+        for shape in variants(tile, c, device, precision, aligned, variant)
+    ]
+    if not made:
+        raise ValueError(
+            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
+            f"{device.name}"
+        )
+    yield from map(_predicted, made)
+
+
+def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
+    """The plan with its predicted seconds: waves of blocks, and the passes before them."""
+    c, v, device = plan.correlation, plan.variant, plan.device
+    macs = v.tile_states * BN * KC * v.share * (3 if plan.parts == 2 else 1)
+    stage = macs / device.matrix
+    seconds = -(-plan.items // plan.grid) * plan.steps * stage / device.clock
+    return replace(plan, predicted=c.groups * seconds)

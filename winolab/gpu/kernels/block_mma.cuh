@@ -1,0 +1,58 @@
+// A block of gamma_mma.cuh: its parameters, shape and shared memory.
+
+using Output = Storage<WIDE_OUT>::type;
+
+struct Params {
+  const Element* x;
+  const uint4* u;
+  Output* y;
+  Header* header;  // scale.cuh
+  const Row* rows;
+  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
+  int x_pixel, y_pixel;
+  int depth, height, width;
+  int out_depth, out_height, out_width;
+  int pad_depth, pad_height, pad_width;
+  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
+  int channels, out_channels;
+  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
+  int chunks;                // of KC channels
+  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
+  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
+  int whole;                 // 0: items.cuh
+};
+
+constexpr int WARPS = 8, THREADS = 32 * WARPS;
+constexpr int SPLIT = 1;                               // blocks share no summation
+constexpr int BT = TILE_STATES / ALPHA;                // tiles
+constexpr int SHARERS = WARPS / ALPHA;                 // warps of a state
+constexpr int TILES = BT / SHARERS;                    // of a warp
+constexpr int COLUMNS = BT / ROWS;
+constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;  // of a V stage
+constexpr int UNITS = V_TILES / 8;                     // of 8 tiles × KC channels, one a warp
+constexpr int SLOTS = (UNITS + WARPS - 1) / WARPS;     // of a warp
+constexpr int V_PART = V_TILES * KC * 2;               // bytes of a state's part
+constexpr int V_SIZE = ALPHA * PARTS * V_PART;         // of a stage
+constexpr int TILES_OUT = BT / PASSES;                 // tiles staged in a pass of the epilogue
+constexpr int ROW_OUT = BN + 4;                        // floats: lanes of a store hit 32 banks
+constexpr int OUT_SIZE = ALPHA * TILES_OUT * ROW_OUT * 4;
+static_assert(BN == 64 && COLUMNS % 8 == 0 && TILES % (16 > 8 * PASSES ? 16 : 8 * PASSES) == 0,
+              "block shape");
+
+struct alignas(4 * sizeof(Element)) Vector {
+  Element c[4];  // neighbouring channels of a pixel
+};
+
+// Of a tile: its first pixel under the tap; a bit a pixel inside.
+struct alignas(16) Source {
+  const Element* x;
+  unsigned inside;
+};
+
+struct Shared {
+  // Two stages: [state][part][channel / 8][row][column][channel % 8]; or the epilogue's accumulators
+  // in their place: [state][tile][output]
+  unsigned char v[2 * V_SIZE > OUT_SIZE ? 2 * V_SIZE : OUT_SIZE];
+  Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
+  Source source[V_TILES];
+};
