@@ -35,6 +35,7 @@ def workspace(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=(6, 3), layout="constrained")
     left = figure.subplots()
     right = left.twinx()
+    right.grid(visible=False)
     chosen = list(series(rows))
     at = range(len(chosen))
     left.bar([i - 0.2 for i in at], [r["workspace_mib"] for r in chosen], 0.4, color="#4c72b0")

@@ -169,7 +169,7 @@ TEXTS = {
         "default mode, which may use TF32.",
         "Direct convolution of the same layers in simulated FP32, and in TF32 with one and two "
         "extra bits in the alignment of the Tensor Core's sums.",
-        "One seed; low and high repeat ours.",
+        "One seed.",
         _h100,
     ),
     "points rows": Text(

@@ -12,7 +12,7 @@ GRID = (
     "The paper's grid is not listed. Here it is every layer that its section 6 allows within the "
     "bounds that it states; three of its four bounds are met to the digit by single layers."
 )
-COUNTED = "Counted or planned, nothing measured; low and high repeat ours."
+COUNTED = "Counted or planned, nothing measured."
 
 
 def _count(cells: Sequence[Cell]) -> str:
@@ -149,7 +149,7 @@ TEXTS = {
         "The speedup of WinRS over cuDNN 9.8's fastest GEMM, its FFT and its non-fused Winograd.",
         "A timing model of WinRS (products on lanes or Tensor Cores, transforms, waves of blocks, "
         f"traffic, the reduction), and equation 8 for cuDNN. {GRID}",
-        "paper and ours: ratios over the layers of a filter size; low and high repeat ours.",
+        "paper and ours: ratios over the layers of a filter size.",
         _table3,
     ),
     "winrs_2025 table4": Text(
@@ -159,7 +159,7 @@ TEXTS = {
         "products, planned for an RTX 4090, simulated in its order: transforms in FP32, products "
         "in steps of 8 images as mma.m16n8k8 adds them, buckets, Kahan's sum. The middle row of "
         "taps of a few channels is computed, with its whole accumulation.",
-        "ours: over the layers; low and high repeat it.",
+        "ours: over the layers.",
         _table4,
     ),
     "winrs_2025 figure2": Text(
@@ -196,7 +196,7 @@ TEXTS = {
         "FP16 errors against the accumulation length N·O_H·O_W; the values are not in the text.",
         "Ω8(3,6) and Ω16(9,8) with the paper's points, with everything the paper does against "
         "error, and with each remedy switched off.",
-        "ours: mean relative error on U[0,1]; low and high repeat it.",
+        "ours: mean relative error on U[0,1].",
         _figure12,
     ),
     "winrs_2025 zero_mean": Text(
@@ -204,7 +204,7 @@ TEXTS = {
         "The same simulation on normal data and U[0,1], for FP32, FP16, BF16 and FP8 (by the "
         "format only), sums in FP32, with the paper's and the best points. The truth is that of "
         "the unrounded data, so that direct convolution pays for rounding its inputs.",
-        "ours: the metric named; low and high repeat it.",
+        "ours: the metric named.",
         _zero_mean,
     ),
     "winrs_2025 frontier": Text(
