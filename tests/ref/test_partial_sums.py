@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from winolab.ref.arithmetic import Float, arithmetic
-from winolab.ref.partial_sums import Products, last_places, rounding, sum_errors
+from winolab.ref.partial_sums import Products, last_places, places, rounding, sum_errors
 
 
 @pytest.mark.parametrize("k", [200, 700])
@@ -28,8 +28,9 @@ def test_sums_of_tf32_products(order, k):
         error = run.to_float64(run.matmul(a, b)) - a @ b
         one, spread, sign = np.array([mean]), np.array([variance]), np.array([float(low == 1)])
         second = (variance + mean**2) ** 2 - mean**4
-        last = last_places((one, spread), (one, spread), run.product.precision)
-        terms = Products(one**2, np.array([second]), sign, np.ones(1), last)
+        operands = (one, spread), (one, spread), run.product.precision
+        shown = last_places(*operands), places(*operands)
+        terms = Products(one**2, np.array([second]), sign, np.ones(1), *shown)
         noise, bias, shrinkage = sum_errors(run, k, terms)
         expected = math.sqrt(noise[0] + shrinkage[0] * k * second + bias[0] ** 2)
         assert 0.8 <= expected / np.sqrt(np.mean(error**2)) <= 1.25

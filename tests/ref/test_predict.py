@@ -2,7 +2,7 @@
 
 Ratios are of root mean squares over seeds. What is left out of the model shows here: roundings that
 are exact (positive data in nested tiles: predictions 10 % low or high), FP16 and BF16 data of few
-bits summed directly (a factor of 2, BF16), FP16 sums that stagnate (a factor of 3, not listed).
+bits summed directly (0.55 to 1.4), FP16 sums that stagnate (a factor of 3, not listed).
 """
 
 import math
@@ -103,7 +103,14 @@ def test_direct_tf32_truncates():
     assert 0.85 <= mare <= 1.15
     assert prediction.relative_bias == pytest.approx(-1.2e-8 * 4608, rel=0.15)
     assert prediction.shares["bias"] > 0.9
-    assert 0.5 <= ratios("direct", "bf16", "u12", shapes=shapes)[0] <= 2
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_direct_sums_of_few_bits(data):
+    """Only small products have bits that are lost: how small, few of the moments say."""
+    shapes = ((1, 8, 15, 64), (32, 3, 3, 64))
+    assert 0.6 <= ratios("direct", "bf16", data, shapes=shapes)[0] <= 1.5
+    assert 0.5 <= ratios("direct", "fp16", data, shapes=shapes)[0] <= 1.1
 
 
 @pytest.mark.parametrize("data", ["normal", "relu"])

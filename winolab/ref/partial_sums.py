@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,15 @@ Array = NDArray[np.float64]
 # lengths of partial sums at which they are: doubling either moves no prediction by 1 %.
 NODES = ndtri((np.arange(32) + 0.5) / 32)
 LENGTHS = 96
+GOLDEN = (5**0.5 - 1) / 2
+PAIRS = 1 << 12  # of operands whose last places are looked at: small products are rare, and count
 
 
 @dataclass(frozen=True)
 class Products:
     """The products that a state sums, as arrays over the states: mean and variance of one, mean of
-    its sign, chance that it is not 0, and its last places at NODES (..., nodes).
+    its sign, chance that it is not 0, its last places at NODES (..., nodes), and many of them in
+    order (..., PAIRS).
     """
 
     mean: Array
@@ -29,6 +33,14 @@ class Products:
     sign: Array
     nonzero: Array
     last: Array
+    places: Array
+
+    def finest(self, count: float) -> Array:
+        """The finest last places of ``count`` products; (..., nodes), symmetric in them."""
+        half = len(NODES) // 2
+        least = -np.expm1(np.log1p(-(np.arange(half) + 0.5) / half) / count)
+        at = np.minimum((least * PAIRS).astype(int), PAIRS - 1)[np.arange(half) * 5 % half]
+        return self.places[..., np.concatenate([at, at[::-1]])]
 
 
 def _binades(length: float, mean: Array, variance: Array, least: Array | float = 0.0) -> Array:
@@ -53,6 +65,21 @@ def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision
     shuffled = np.arange(len(NODES)) * 13 % len(NODES), np.arange(len(NODES)) * 7 % len(NODES)
     u, v = (_binades(1.0, *data)[..., at] for data, at in zip((left, right), shuffled, strict=True))
     return np.abs(u * v) * 2.0 ** (2 - 2 * precision)
+
+
+def places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
+    """`last_places` of PAIRS pairs of operands, in order; (..., PAIRS).
+
+    Operands of one sign are taken as uniform: the tail of a normal distribution would reach 0.
+    """
+    even = (np.arange(PAIRS) + 0.5) / PAIRS
+    sizes = []
+    for (mean, variance), at in zip((left, right), (even, even * PAIRS * GOLDEN % 1), strict=True):
+        mean, deviation = mean[..., None], np.sqrt(variance)[..., None]
+        uniform = np.abs(mean) > math.sqrt(3) * deviation
+        v = mean + deviation * np.where(uniform, math.sqrt(12) * (at - 0.5), ndtri(at))
+        sizes.append(np.ldexp(1.0, np.frexp(v)[1] - 1))
+    return np.sort(sizes[0] * sizes[1], axis=-1) * 2.0 ** (2 - 2 * precision)
 
 
 def _lengths(count: float) -> tuple[Array, float]:
@@ -128,7 +155,7 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
     lengths, each = _lengths(depth / chunk)
     fine = 2.0 ** (1 - fmt.precision - order.extra_bits)
     corrections = products(run.parts) - 1  # chunks of them
-    finest = np.sort(last, axis=-1)[..., [len(NODES) // round(chunk + 1)]]  # of a chunk
+    finest = terms.finest(max(1.0, chunk * float(terms.nonzero.mean())))
     total, bias = np.zeros_like(mean), np.zeros_like(mean)
     slope = np.zeros_like(mean)
     for j in lengths:

@@ -33,7 +33,7 @@ from scipy.special import erf
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.arithmetic import Arithmetic, Exact, Float
 from winolab.ref.forms import Axis, bilinear
-from winolab.ref.partial_sums import Products, last_places, rounding, sum_errors
+from winolab.ref.partial_sums import Products, last_places, places, rounding, sum_errors
 from winolab.ref.roundings import Unit, Units, depth_of, tiling
 from winolab.ref.split import dropped_square, left_square
 from winolab.ref.tiles import Region
@@ -306,8 +306,9 @@ class _Tile:
         ]
         nonzero = (1 - self.b.zeros ** counts[0]) * (1 - self.a.zeros ** counts[1])
         if isinstance(self.run, Float):
-            last = last_places((u, su), (v, sv), self.run.product.precision)
-            terms = Products(mean, variance, signs[0] * signs[1], nonzero, last)
+            operands = (u, su), (v, sv), self.run.product.precision
+            shown = last_places(*operands), places(*operands)
+            terms = Products(mean, variance, signs[0] * signs[1], nonzero, *shown)
             noise, bias, shrinkage = sum_errors(self.run, self.depth, terms)
             once = self.units.result
         else:  # mpmath: exact, then rounded
