@@ -12,7 +12,7 @@ FP32 = arithmetic("fp32")
 
 
 def looped(order, pieces, channels):
-    """(part, fold, place) by the loops of the kernel, step by step."""
+    """(sum, part, fold, place) by the loops of the kernel, step by step."""
     depth, height, width = pieces
     steps = [
         (fd, group, fw, chunk)
@@ -21,29 +21,38 @@ def looped(order, pieces, channels):
         for fw in range(width)
         for chunk in range(-(-channels // order.chunk))
     ]
+    sums = -(-len(steps) // (order.partial * order.split)) if order.partial else 1
     found = []
-    for rank in range(order.split):
-        share = steps[len(steps) * rank // order.split : len(steps) * (rank + 1) // order.split]
-        folds = {}
-        rows = [(*step, f) for step in share for f in range(order.share)]
-        for at, (fd, group, fw, chunk, f) in enumerate(rows):
-            for c in range(chunk * order.chunk, min(channels, (chunk + 1) * order.chunk)):
-                fh = group * order.share + f
-                place = ((fd * height + fh) * width + fw) * channels + c
-                folds.setdefault(at // order.fold if order.fold else 0, []).append(place)
-        found.append([folds[key] for key in sorted(folds)])
+    for i in range(sums):
+        found.append([])
+        for rank in range(order.split):
+            mine = steps[len(steps) * rank // order.split : len(steps) * (rank + 1) // order.split]
+            mine = mine[len(mine) * i // sums : len(mine) * (i + 1) // sums]
+            folds = {}
+            rows = [(*step, f) for step in mine for f in range(order.share)]
+            for at, (fd, group, fw, chunk, f) in enumerate(rows):
+                for c in range(chunk * order.chunk, min(channels, (chunk + 1) * order.chunk)):
+                    fh = group * order.share + f
+                    place = ((fd * height + fh) * width + fw) * channels + c
+                    folds.setdefault(at // order.fold if order.fold else 0, []).append(place)
+            found[-1].append([folds[key] for key in sorted(folds)])
     return found
 
 
-@pytest.mark.parametrize("order", [Order(8), Order(4, 3), Order(4, 1, 3), Order(2, 3, 5, 2)])
+ORDERS = [Order(8), Order(4, 3), Order(4, 1, 3), Order(2, 3, 5, 2), Order(2, 1, 2, 3, 2)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("pieces", "channels"), [((1, 3, 2), 5), ((2, 3, 1), 16), ((1, 3, 1), 1)])
 def test_parts_follow_the_loops(order, pieces, channels):
-    parts = [[list(fold) for fold in part] for part in order.parts(pieces, channels)]
+    parts = [
+        [[list(fold) for fold in part] for part in parts] for parts in order.parts(pieces, channels)
+    ]
     assert parts == looped(order, pieces, channels)
 
 
 def test_parts_of_fewer_dimensions():
-    assert [list(fold) for fold in Order(2).parts((2,), 3)[0]] == [[0, 1, 2, 3, 4, 5]]
+    assert [list(fold) for fold in Order(2).parts((2,), 3)[0][0]] == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_share_must_divide_the_height():
@@ -57,7 +66,8 @@ def test_matmul_rounds_where_the_kernel_does():
     order, pieces, channels = Order(2, 3, 2, 2), (1, 3, 2), 3
     a, b = (rng.standard_normal(18).astype(np.float32) for _ in range(2))
     total = None
-    for part in order.parts(pieces, channels):
+    (parts,) = order.parts(pieces, channels)
+    for part in parts:
         outer = None
         for fold in part:
             inner = np.float32(0)
@@ -66,7 +76,7 @@ def test_matmul_rounds_where_the_kernel_does():
             outer = inner if outer is None else np.float32(outer + inner)
         assert outer is not None
         total = outer if total is None else np.float32(total + outer)
-    y = order.matmul(a[None, None], b[None, :, None], pieces, channels, FP32)
+    (y,) = order.matmuls(a[None, None], b[None, :, None], pieces, channels, FP32)
     assert y[0, 0, 0] == total
 
 

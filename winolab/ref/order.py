@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,15 +22,19 @@ class Order:
     The loop down to the chunks is cut into `split` equal parts, each summed from zero; the parts
     are added in order. Within one, `fold` rows of a chunk, where it is not 0, are summed from zero
     and added to a second accumulator: two-level summation.
+
+    With `partial` the loop is run through in equal pieces, each part of about so many chunks at
+    most; the outputs of each are transformed, and added up in order.
     """
 
     chunk: int
     share: int = 1
     split: int = 1
     fold: int = 0
+    partial: int = 0
 
-    def parts(self, pieces: Sequence[int], channels: int) -> list[list[Indices]]:
-        """Per part and fold, the places of its products in the order pieces, then channels.
+    def parts(self, pieces: Sequence[int], channels: int) -> list[list[list[Indices]]]:
+        """Per sum, part and fold, the places of its products in the order pieces, then channels.
 
         ``pieces``: of the filter's dimensions, up to three. Raises ValueError where `share` does
         not divide the height.
@@ -46,22 +50,31 @@ class Order:
         loops = places.reshape(depth, -1, self.share, width, chunks, self.chunk)
         rows = loops.transpose(0, 1, 3, 4, 2, 5).reshape(-1, self.chunk)
         steps = len(rows) // self.share
-        ends = [steps * rank // self.split * self.share for rank in range(self.split + 1)]
+        ends = [steps * rank // self.split for rank in range(self.split + 1)]
+        sums = -(-steps // (self.partial * self.split)) if self.partial else 1
         return [
-            [_inside(rows[start : min(start + (self.fold or end), end)]) for start in starts]
-            for begin, end in pairwise(ends)
-            for starts in [range(begin, end, self.fold or max(1, end - begin))]
+            [
+                self._folds(rows, *(first + (last - first) * s // sums for s in (at, at + 1)))
+                for first, last in pairwise(ends)
+            ]
+            for at in range(sums)
         ]
 
-    def matmul(
+    def _folds(self, rows: Indices, begin: int, end: int) -> list[Indices]:
+        begin, end = begin * self.share, end * self.share
+        length = self.fold or max(1, end - begin)
+        return [_inside(rows[i : min(i + length, end)]) for i in range(begin, end, length)]
+
+    def matmuls(
         self, a: NDArray, b: NDArray, pieces: Sequence[int], channels: int, run: Arithmetic
-    ) -> NDArray:
-        """a (…, M, K) @ b (…, K, N) in this order."""
-        totals = []
-        for part in self.parts(pieces, channels):
-            sums = [run.matmul(a[..., i], b[..., i, :]) for i in part]
-            totals.append(_sum(sums, run) if sums else run.matmul(a[..., :0], b[..., :0, :]))
-        return _sum(totals, run)
+    ) -> Iterator[NDArray]:
+        """a (…, M, K) @ b (…, K, N) in this order: every sum of it."""
+        for parts in self.parts(pieces, channels):
+            totals = []
+            for part in parts:
+                sums = [run.matmul(a[..., i], b[..., i, :]) for i in part]
+                totals.append(add(sums, run) if sums else run.matmul(a[..., :0], b[..., :0, :]))
+            yield add(totals, run)
 
 
 def _inside(steps: Indices) -> Indices:
@@ -69,7 +82,8 @@ def _inside(steps: Indices) -> Indices:
     return places[places >= 0]
 
 
-def _sum(terms: list[NDArray], run: Arithmetic) -> NDArray:
+def add(terms: Sequence[NDArray], run: Arithmetic) -> NDArray:
+    """The sum of the terms in order."""
     total, *rest = terms
     for term in rest:
         total = run.add(total, term)

@@ -13,7 +13,7 @@ import numpy as np
 from winolab.nouns import Problem
 from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.im2col import Segment
-from winolab.ref.order import Order
+from winolab.ref.order import Order, add
 from winolab.ref.program import Program
 from winolab.ref.split import halves
 from winolab.ref.transforms import Programs
@@ -152,14 +152,17 @@ class Engine:
         depth = u.shape[-2]
         v, u = v.reshape(count, tiles, depth), u.reshape(count, depth, channels)
         if self.order is None:
-            m = run.matmul(v, u)
+            sums = [run.matmul(v, u)]
         else:
             pieces = self.region.pieces(self.problem)
-            m = self.order.matmul(v, u, pieces, self.problem.in_channels, run)
-        m = m.reshape(*states, tiles, channels)
-        for axis, programs in enumerate(self.programs):
-            m = programs.AT.evaluate(m, run, axis)
-        return m.reshape(math.prod(m.shape[:-1]), channels)
+            sums = self.order.matmuls(v, u, pieces, self.problem.in_channels, run)
+        outputs = []
+        for m in sums:
+            m = m.reshape(*states, tiles, channels)
+            for axis, programs in enumerate(self.programs):
+                m = programs.AT.evaluate(m, run, axis)
+            outputs.append(m.reshape(-1, channels))
+        return add(outputs, run)
 
     def _positions(self, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
         """Flat positions in (N, *output) of what _outputs returns, −1 beyond the output."""
