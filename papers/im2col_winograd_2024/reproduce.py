@@ -142,10 +142,11 @@ gpu_figures.speeds(measured)
 # %%
 pd.options.display.max_colwidth = None
 pd.options.display.max_rows = 400
-pd.DataFrame(
+speedups = pd.DataFrame(
     [(c.where, c.column, c.paper, c.ours, c.note) for c in gpu_tables.cells_table2(measured)],
     columns=["kernel", "speedup", "paper", "ours", ""],
-).fillna("")
+)
+speedups.astype(object).where(speedups.notna(), "")
 
 # %% [markdown]
 # Speed is half of it. Every algorithm of cuDNN, PyTorch and this package in every precision, speed

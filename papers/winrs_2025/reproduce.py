@@ -135,7 +135,8 @@ pd.options.display.max_rows = 400
 def frame(cells) -> pd.DataFrame:
     """Cells as a table."""
     lines = [(c.where, c.column, c.paper, c.ours, c.note) for c in cells]
-    return pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"]).fillna("")
+    found = pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"])
+    return found.astype(object).where(found.notna(), "")
 
 
 speedups = gpu_tables.cells_winrs3(measured)
