@@ -25,13 +25,14 @@ from winolab.gpu.gamma_tensor_blocks import (
     Variant,
     variants,
 )
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import Scale, products
 from winolab.ref.transforms import transforms
 
+Names = tuple[str, ...]
 BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
@@ -51,10 +52,7 @@ FILTER_PARAMS = Layout(
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels height width taps taps_height taps_width chunks", INT),
 )
-PARAMS = Layout(
-    ("x u y header rows", POINTER),
-    *geometry.FIELDS,
-)
+PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 
 
 @dataclass(frozen=True)
@@ -178,9 +176,8 @@ class GammaTensorPlan:
         """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
         interval = products(self.parts) * KC * self.variant.share
         text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
-        skew = self.variant.skew(self.parts)
-        text += f",ahead={skew}" if skew else ""
-        text += ",filters=fp64" if self.parts == 2 else ""
+        if self.parts == 2:
+            text += f",ahead={self.variant.skew(2)},filters=fp64"
         return text + (f",scale={self.given}" if self.given else "")
 
     @property
@@ -244,50 +241,46 @@ class GammaTensorPlan:
         self, kernels: Kernels, x: View | None, w: View | None, header: int, rows: int
     ) -> None:
         if self.parts == 2:
-            wide = self.variant.xvec == 4
-            made = transforms(self.tile.n, self.tile.r, self.points, SCALING)
-            known = scale.known(self.given, made)
-            params = scale.parameters(self.correlation, header, rows, x, w, wide, known)
-            scale.scale(kernels, self.correlation, params)
+            scale.scale(kernels, self.correlation, self._scaled(x, w, header, rows))
 
-    def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:
-        for group in range(self.correlation.groups):
-            self._transform_filter(kernels, group, w, prepared)
+    def _scaled(self, x: View | None, w: View | None, header: int, rows: int) -> Params:
+        made = transforms(self.tile.n, self.tile.r, self.points, SCALING)
+        known, wide = scale.known(self.given, made), self.variant.xvec == 4
+        return scale.parameters(self.correlation, header, rows, x, w, wide, known)
 
     def _correlate(self, kernels: Kernels, x: View, prepared: int, y: View, header: int) -> None:
         for group in range(self.correlation.groups):
             self._correlate_group(kernels, group, x, prepared, y, header)
         if self.parts == 2:
-            wide = self.variant.xvec == 4
-            params = scale.parameters(self.correlation, header, prepared, x, None, wide)
-            scale.scan(kernels, self.device, params)
+            scale.scan(kernels, self.device, self._scaled(x, None, header, prepared))
 
-    def _transform_filter(self, kernels: Kernels, group: int, w: View, prepared: int) -> None:
-        c = self.correlation
-        m_stride, *taps, c_stride = w.strides
-        m_total = c.channels if c.rotated else c.out_channels
-        address = w.address + self.size * group * m_total * m_stride
-        if c.rotated:
-            last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
-            address += self.size * last
-            taps = [-s for s in taps]
-            m_stride, c_stride = c_stride, m_stride
-        params = FILTER_PARAMS.pack(
-            address,
-            prepared + self.rows + group * self.transformed,
-            scale.row(c, prepared, group),
-            m_stride,
-            c_stride,
-            *taps,
-            c.out_channels,
-            c.channels,
-            *c.filter[1:],
-            math.prod(self.outer),
-            *self.outer[1:],
-            self.chunks,
-        )
-        grid = (self.blocks_m, self.chunks, math.prod(self.outer))
-        kernels["winolab_filter"](grid, 128, params)
+    def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:
+        for group in range(self.correlation.groups):
+            c = self.correlation
+            m_stride, *taps, c_stride = w.strides
+            m_total = c.channels if c.rotated else c.out_channels
+            address = w.address + self.size * group * m_total * m_stride
+            if c.rotated:
+                last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
+                address += self.size * last
+                taps = [-s for s in taps]
+                m_stride, c_stride = c_stride, m_stride
+            params = FILTER_PARAMS.pack(
+                address,
+                prepared + self.rows + group * self.transformed,
+                scale.row(c, prepared, group),
+                m_stride,
+                c_stride,
+                *taps,
+                c.out_channels,
+                c.channels,
+                *c.filter[1:],
+                math.prod(self.outer),
+                *self.outer[1:],
+                self.chunks,
+            )
+            grid = (self.blocks_m, self.chunks, math.prod(self.outer))
+            kernels["winolab_filter"](grid, 128, params)
 
     def _correlate_group(
         self, kernels: Kernels, group: int, x: View, prepared: int, y: View, header: int
@@ -306,12 +299,7 @@ class GammaTensorPlan:
 
 @lru_cache(maxsize=256)
 def source(
-    tile: Tile,
-    points: str,
-    precision: str,
-    out_dtype: str,
-    variant: Any,
-    blocks: tuple[str, ...] = BLOCKS,
+    tile: Tile, points: str, precision: str, out_dtype: str, variant: Any, blocks: Names = BLOCKS
 ) -> str:
     """The translation unit of one variant of Γα(n,r), its main kernel in the files ``blocks``."""
     made = transforms(tile.n, tile.r, points, SCALING)
