@@ -34,6 +34,10 @@ ROLES = {
 ASKED = {
     "winolab_gamma": ROLES,
     "winolab_omega": ROLES,
+    "winolab_omega_direct": {
+        "CONSUMER_REGISTERS": "128 * GROUPS",
+        "PRODUCER_REGISTERS": "PRODUCERS",
+    },
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops, by what their names contain.

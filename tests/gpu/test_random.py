@@ -12,11 +12,12 @@ from winolab.ref.winrs_kernels import TILES
 
 pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
-MOLDS = {"gamma": 5, "gamma_tensor": 2, "omega": 2, "omega_tensor": 2}
+MOLDS = {"gamma": 5, "gamma_tensor": 2, "omega": 2, "omega_tensor": 2, "omega_direct": 4}
 PROBLEMS = 17
 OMEGAS = {
     "omega": TILES["fp32"],
     "omega_tensor": (Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4)),
+    "omega_direct": (Tile(1, 1),),
 }
 
 

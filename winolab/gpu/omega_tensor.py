@@ -23,11 +23,12 @@ ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),
 )
-# Of an H100, measured (experiments/results/throughput_variants.jsonl): bytes a second of device
-# memory and of L2, multiply-adds a cycle of a multiprocessor in 16 bits and the share of them that
-# blocks of 64 × 64 channels reach with two parts; seconds of a launch, cycles of a block's start.
-BANDWIDTH, L2_BANDWIDTH = 2.65e12, 8.0e12
-RATE, SMALL_SHARE = 1330, 0.5
+# Of an H100, measured (experiments/results/throughput*.jsonl): bytes a second of device memory,
+# bytes of L2, multiply-adds a cycle of a multiprocessor, by parts (33 times of FP16 within 8 %);
+# the share of these that blocks of 64 × 64 channels reach with two parts; seconds of a launch,
+# cycles of a block's start.
+RATES = {1: (2.85e12, 9.0e12, 1550), 2: (2.65e12, 8.0e12, 1330)}
+SMALL_SHARE = 0.5
 LAUNCH_SECONDS, BLOCK_CYCLES = 4e-6, 8000
 CACHED = 0.6  # share of L2 that a chunk may take to stay there
 LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
@@ -134,11 +135,12 @@ def _batch(units: int, images: int, granule: int) -> int:
     return found
 
 
-def _rates(device: Device) -> tuple[float, float, float]:
+def _rates(device: Device, parts: int) -> tuple[float, float, float]:
     """Bandwidths of memory and L2, multiply-adds a cycle: an H100's, by what the device has."""
+    bandwidth, l2_bandwidth, rate = RATES[parts]
     memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
     cycles = device.multiprocessors * device.clock / H100.multiprocessors / H100.clock
-    return BANDWIDTH * memory, L2_BANDWIDTH * cycles, RATE * device.matrix / H100.matrix
+    return bandwidth * memory, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
 
 
 def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | None:
@@ -155,7 +157,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
-    bandwidth, l2_bandwidth, rate = _rates(d)
+    bandwidth, l2_bandwidth, rate = _rates(d, parts)
     step = v.ks * v.bm * v.bn * (3 if parts == 2 else 1) / rate / d.clock
     if parts == 2 and v.bm * v.bn == 4096:
         step /= SMALL_SHARE

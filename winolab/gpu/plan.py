@@ -120,6 +120,7 @@ FAMILIES = (
     Family("gamma_tensor", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
+    Family("omega_direct", ("backward_filter",), ("fp16", "bf16")),
 )
 
 

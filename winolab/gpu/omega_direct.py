@@ -1,0 +1,231 @@
+"""Filter gradients by direct products on wgmma, FP16 and BF16: plans, source and launch.
+
+Nothing is transformed. That is faster than Ωα(n,r) where memory bounds its transforms and Φ is
+small (2 × 2 and 4 × 4 taps), and all that a small workspace leaves. One launch computes every
+segment's share of the sum; where there are several, a second one adds the shares up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from winolab.device import H100, Device
+from winolab.gpu.emit import unit
+from winolab.gpu.launch import Kernels, View
+from winolab.gpu.omega_plan import PARAMS, Gradient, Timing, choose, reduce
+from winolab.gpu.omega_tensor_params import TYPES
+from winolab.gpu.plan import DTYPES, ITEMSIZE, unfit
+from winolab.nouns import Algorithm, Problem, Tile
+
+ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
+THREADS = 384  # of a block: two warpgroups that multiply, one that copies
+VECTOR = 8  # channels of a copy
+TILE = Tile(1, 1)
+# Of an H100: cycles of a block's start and end, bytes a second that x and dy are read with.
+BLOCK_CYCLES, BANDWIDTH = 8000, 2.65e12
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_direct.cuh, by its names."""
+
+    n: int  # taps of a filter row that share a stage of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int
+    kc: int = 64  # positions of a stage
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        rows = self.kc + (8 if self.n > 1 else 0)
+        stage = 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
+        return self.stages * (stage + 16) + 3 * 16 * 128
+
+    def __str__(self) -> str:
+        return f"{self.bo}x{self.bi}x{self.kc} taps={self.n} stages={self.stages}"
+
+
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor; the last one's are assumed.
+VARIANTS = {
+    Variant(1, 256, 128, 4): 1400,
+    Variant(2, 128, 128, 6): 1430,
+    Variant(4, 64, 128, 8): 1560,
+    Variant(4, 64, 64, 10): 900,
+}
+
+
+@dataclass(frozen=True)
+class OmegaDirectPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    problem: Problem
+    gradient: Gradient
+    precision: str
+    out_dtype: str
+    variant: Variant
+    device: Device
+    segments: int
+    blocks: int  # of a segment
+    workspace: int  # bytes: the segments' sums, if there are several
+    predicted: float  # seconds
+    direction: str = "backward_filter"
+    points: str = "best"
+    tile: Tile = TILE
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return "Ω2(1,1)"
+
+    @property
+    def pitch(self) -> int:
+        """Positions of a row of dy."""
+        return self.gradient.output[2] + self.variant.n - 1
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bo} × {v.bi} channels of {v.n} taps, {v.kc} positions a stage",
+                f"policies   {v}",
+                f"grid       {self.blocks} blocks in each of {self.segments} segments",
+                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega_direct`` and ``winolab_reduce``."""
+        return source(self.precision, self.out_dtype, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_omega_direct": self.variant.shared_memory, "winolab_reduce": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        params = PARAMS.pack(
+            a.address,
+            b.address,
+            out.address,
+            workspace,
+            *a.strides[:3],
+            *b.strides[:3],
+            *out.strides,
+            a.strides[3],
+            b.strides[3],
+            g.batch,
+            *g.input,
+            *g.output,
+            *g.padding,
+            *g.filter,
+            g.channels,
+            g.out_channels,
+            g.groups,
+            -(-g.channels // v.bi),
+            -(-g.out_channels // v.bo),
+            -(-g.filter[2] // v.n),
+            self.segments,
+            self.pitch,
+            0,
+            self.blocks * self.segments,
+            0,
+        )
+        kernels["winolab_omega_direct"]((self.blocks * self.segments, 1, 1), THREADS, params)
+        if self.segments > 1:
+            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, out_dtype: str, variant: Variant) -> str:
+    """The translation unit of one variant: ``winolab_omega_direct`` and ``winolab_reduce``."""
+    constants = {
+        "R": 1,
+        "ALPHA": 1,
+        "WRAP": 0,
+        "INPUT": TYPES[DTYPES[precision]],
+        "OUTPUT": TYPES[out_dtype],
+        "FIRST": 0,
+        **{name.upper(): value for name, value in asdict(variant).items()},
+    }
+    return unit(
+        f"Ω2(1,1) {precision}, {variant}",
+        constants,
+        {},
+        ("guard", "pipeline", "tensor", "halves", "units", "omega_direct", "reduce"),
+    )
+
+
+def plans(
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    precision: str,
+    *,
+    aligned: bool,
+    variant: Variant | None = None,
+    workspace_limit: int | None = None,
+    out_dtype: str = "float32",
+) -> Iterator[OmegaDirectPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    if device.compute_capability != ARCHITECTURE:
+        raise unfit(device, "direct products without a workspace need wgmma, which is 9.0's")
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"direct products do not compute {algorithm}")
+    g = Gradient.of(problem)
+    if not aligned or g.channels % VECTOR or g.out_channels % VECTOR:
+        raise ValueError(
+            f"direct products without a workspace need pixels that lie 16-byte aligned and "
+            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}"
+        )
+    for shape in (variant,) if variant else VARIANTS:
+        if variant or shape.n <= max(1, g.filter[2]):
+            yield _plan(problem, g, precision, out_dtype, shape, device, workspace_limit)
+
+
+def _plan(
+    problem: Problem,
+    g: Gradient,
+    precision: str,
+    out_dtype: str,
+    v: Variant,
+    device: Device,
+    limit: int | None,
+) -> OmegaDirectPlan:
+    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
+    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
+    rate = VARIANTS.get(v, min(VARIANTS.values())) * device.matrix / H100.matrix * device.clock
+    timing = Timing(
+        blocks,
+        device.multiprocessors,
+        g.met * v.bi * v.bo * v.n / rate,
+        BLOCK_CYCLES / device.clock,
+        v.kc,
+    )
+    pitch = g.output[2] + v.n - 1
+    segments = choose(g, g.units(TILE, pitch), timing, limit, first=False)
+    size = ITEMSIZE[DTYPES[precision]]
+    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
+    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
+    return OmegaDirectPlan(
+        problem,
+        g,
+        precision,
+        out_dtype,
+        v,
+        device,
+        segments.count,
+        blocks,
+        segments.workspace,
+        max(segments.seconds, read / bandwidth),
+    )
