@@ -86,7 +86,9 @@ def test_tensor_cores_within_25_percent(text, precision):
     assert 0.75 <= mare <= 1.25
 
 
-@pytest.mark.parametrize("interval", ["", ":48", ":96", ":144,ahead=1", ":144,ahead=9"])
+@pytest.mark.parametrize(
+    "interval", ["", ":48", ":96", ":144,ahead=1,filters=fp64", ":144,ahead=9"]
+)
 @pytest.mark.parametrize("text", ["direct", "gamma:8:6:3", "winograd:2x2:3x3"])
 def test_split_products_within_20_percent(text, interval):
     precision = f"fp32_split,accumulation=tensor_core:16:2:truncate{interval}"

@@ -197,4 +197,4 @@ def test_order_and_wide_filters_lower_the_error():
     assert errors[1] <= 0.92 * errors[0]
     assert errors[2] <= 0.98 * errors[1]
     assert errors[3] <= 0.97 * errors[2]
-    assert arithmetic(arithmetic("fp32_split,ahead=1,filters=fp64").name).filters.name == "fp64"
+    assert arithmetic("fp32_split,ahead=1,filters=fp64").name == "fp32_split,ahead=1,filters=fp64"
