@@ -127,12 +127,13 @@ def wrong(row: Row) -> bool:
 
 
 def kernel(name: str) -> tuple[int, int, int]:
-    """α, n, r of "Γ8(6,3)" or "Ω8(3,6)"; 1, 1, 1 of anything else."""
+    """α, n, r of "Γ8(6,3)" or "Ω8(3,6)"; 1, 1, 1 of anything else, WinRS's Ω2(1,1) too, which
+    is direct."""
     if name[:1] not in "ΓΩ" or "(" not in name:
         return 1, 1, 1
     alpha, rest = name[1:].split("(")
-    n, r = rest.rstrip(")").split(",")
-    return int(alpha), int(n), int(r)
+    n, r = map(int, rest.rstrip(")").split(","))
+    return (int(alpha), n, r) if n * r > 1 else (1, 1, 1)
 
 
 def paper_alpha(name: str) -> int:
