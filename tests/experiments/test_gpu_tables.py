@@ -68,7 +68,8 @@ def test_the_last_run_of_a_case_counts_once() -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("Γ8(6,3)", (8, 6, 3)), ("conv2d", (1, 1, 1)),
-                                                ("Ω16(9,8)", (16, 9, 8)), ("Ω2(1,1)", (1, 1, 1))])  # fmt: skip
+                                                ("Ω16(9,8)", (16, 9, 8)),
+                                                ("Ω2(1,1)", (1, 1, 1))])  # fmt: skip
 def test_kernel_names(name: str, expected: tuple) -> None:
     assert kernel(name) == expected
 

@@ -24,6 +24,8 @@ from winolab.nouns import Algorithm, Problem, omega
 
 GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
 ORDERS = ("NHWC", "NCHW")
+# Where kernels that transform and those that do not are both of interest.
+APART = {("backward_filter", "fp16"), ("backward_filter", "bf16")}
 
 
 def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
@@ -116,7 +118,8 @@ def candidates(
     direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
-    gradients that of every Ω16 too, whose error the planner does not admit.
+    gradients that of every Ω16 too, whose error the planner does not admit, and, in 16 bits,
+    of each family.
 
     True stands at the plan that ``conv_*`` itself would run.
     """
@@ -132,7 +135,11 @@ def candidates(
             with suppress(ValueError):  # no kernel runs this problem
                 plans = choices(problem, direction, device, wanted, unit, aligned=aligned).plans
                 same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
-                found |= dict.fromkeys(same[:1], False)
+                families: dict[type | None, Plan] = {}
+                for p in same:
+                    family = type(p) if (direction, unit) in APART else None
+                    families.setdefault(family, p)
+                found |= dict.fromkeys(families.values(), False)
     with suppress(ValueError):
         preferred = plan(problem, direction, device, None, group, aligned=aligned)
         if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
