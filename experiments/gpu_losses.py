@@ -75,8 +75,7 @@ class Compared:
         parts = [
             f"{self.mine['tflops']:.0f} by {self.mine['kernel']} {self.mine['products']} against "
             f"{self.theirs['tflops']:.0f} TFLOPS by {self.kind}",
-            f"ours makes {self.saved:.2f} times fewer products than direct, at {self.used:.0%} of "
-            f"the {unit}' peak",
+            f"ours makes {_fewer([self.saved])}, at {self.used:.0%} of the {unit}' peak",
         ]
         if (space := self.theirs["workspace"] or 0) > MIB:
             parts.append(f"theirs takes {space / MIB:.0f} MiB of workspace")
@@ -158,10 +157,17 @@ def _behind(single: bool, taps: int, kind: str, mine: Sequence[Compared]) -> str
         why += f", at {_range(direct, '.0%')} of the Tensor Cores' peak if they are direct's"
     ratio_ = _range([one.ratio for one in mine], ".2f")
     return (
-        f"Behind {kind}: {where}, {len(mine)} of them, {ratio_} of its speed: {why}. "
-        f"Ours makes {_range([one.saved for one in mine], '.2f')} times fewer "
-        f"products than direct, at {_range([one.used for one in mine], '.0%')} of its unit's peak."
+        f"Behind {kind}: {where}, {len(mine)} of them, {ratio_} of its speed: {why}. Ours makes "
+        f"{_fewer([one.saved for one in mine])}, at {_range([one.used for one in mine], '.0%')} of "
+        "its unit's peak."
     )
+
+
+def _fewer(saved: Sequence[float]) -> str:
+    """How many products there are, by what direct convolution makes over them."""
+    if max(saved) == 1:
+        return "all products too"
+    return f"{_range(saved, '.2f')} times fewer products than direct"
 
 
 def _range(values: Sequence[float], form: str) -> str:
