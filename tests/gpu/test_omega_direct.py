@@ -141,3 +141,20 @@ def test_what_a_small_workspace_leaves(layer) -> None:
         if not isinstance(p, OmegaDirectPlan)
     ]
     assert all(p.predicted > chosen.predicted for p in chunks)
+
+
+@pytest.mark.parametrize(
+    ("layer", "direct"),
+    [
+        ("32x128x128x256:256x2x2", True),
+        ("128x48x48x128:128x4x4", True),
+        ("128x20x20x512:512x3x3", False),
+        ("32x48x48x128:128x9x9", False),
+    ],
+)
+def test_where_transforms_take_longer_than_they_save(layer, direct) -> None:
+    problem = parse_layer(layer).problem
+    chosen = plan(problem, "backward_filter", H100, None, "fp16")
+    assert isinstance(chosen, OmegaDirectPlan) == direct
+    data = 2 * (np.prod(problem.x_shape) + np.prod(problem.y_shape))
+    assert not direct or chosen.workspace <= 0.1 * data
