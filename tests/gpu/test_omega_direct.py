@@ -157,4 +157,4 @@ def test_where_transforms_take_longer_than_they_save(layer, direct) -> None:
     chosen = plan(problem, "backward_filter", H100, None, "fp16")
     assert isinstance(chosen, OmegaDirectPlan) == direct
     data = 2 * (np.prod(problem.x_shape) + np.prod(problem.y_shape))
-    assert not direct or chosen.workspace <= 0.1 * data
+    assert not direct or chosen.workspace <= 0.18 * data
