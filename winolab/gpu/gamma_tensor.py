@@ -41,6 +41,7 @@ SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
 STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3200, 2: 5900}, {1: 8000, 2: 14000}, 96, 3
+AHEAD_CYCLES = (4850, 16500)  # of both where filters wait in shared memory
 CLUSTER_CYCLES = 1 / 8  # of an item's, a block more
 SCALAR_LOADS = 1.75  # of a stage's cycles: 1.4 to 2.0 on the layers with odd channels
 LAUNCH_SECONDS = 3e-6
@@ -391,8 +392,11 @@ def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     """The plan with its predicted seconds: waves of blocks, and the passes before them."""
     c, v, device = plan.correlation, plan.variant, plan.device
     stage = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    stage *= STAGE_CYCLES[plan.parts] * (SCALAR_LOADS if v.xvec == 1 else 1)
-    item = ITEM_CYCLES[plan.parts] * (1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0))
+    stage_cycles, item_cycles = STAGE_CYCLES[plan.parts], ITEM_CYCLES[plan.parts]
+    if v.u_ahead:
+        stage_cycles, item_cycles = AHEAD_CYCLES
+    stage *= stage_cycles * (SCALAR_LOADS if v.xvec == 1 else 1)
+    item = item_cycles * (1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0))
     cycles = -(-plan.steps // v.split) * stage + item
     seconds = -(-plan.items // plan.slots) * cycles / device.clock
     seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS

@@ -13,6 +13,7 @@ KC, BN = 16, 64  # channels of a stage, output channels of a block
 TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
 CONSUMERS, PRODUCERS = 256, 128  # threads of a block
 REGISTERS = 168  # of a thread, as the kernel is launched
+U_AHEAD = {8: 4, 4: 3}  # filters on their way through shared memory, by alpha
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
 
@@ -24,6 +25,7 @@ class Variant:
     share: int = 1  # filter rows that a transformed stage of input serves
     split: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
+    u_ahead: int = 0  # filters of a consumer on their way through shared memory
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 4  # elements of a store of y
@@ -57,7 +59,8 @@ class Variant:
         v = self.v_stages * alpha * parts * tiles * KC * 2
         raw = -(-tiles // 32) * PRODUCERS * (alpha * 4 * size + 16)
         out = 2 * TILE_STATES // self.passes * (BN + 4) * 4
-        return v + raw + out + 16 * self.v_stages + 32
+        u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
+        return v + raw + u + out + 16 * self.v_stages + 32
 
     def __str__(self) -> str:
         changed = [f"{n}={getattr(self, n)}" for n in ("split", "xvec", "yvec")]
@@ -93,6 +96,8 @@ def variants(
             xvec=4 if aligned and correlation.channels % 4 == 0 else 1,
             yvec=4 if aligned and correlation.out_channels % 4 == 0 else 1,
         )
+        if shape.share == 3 and parts == 2:  # other shares have no registers for it
+            shape = replace(shape, u_ahead=U_AHEAD[tile.alpha])
         while shape.shared_memory(tile, parts, size) > device.shared_memory and shape.passes < 8:
             shape = replace(shape, passes=2 * shape.passes)
         if shape.shared_memory(tile, parts, size) <= device.shared_memory:

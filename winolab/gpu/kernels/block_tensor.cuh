@@ -53,6 +53,7 @@ struct Shared {
   unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
   Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
   Source source[SLOTS][PRODUCERS];      // and where they are, to save registers
+  uint4 u[U_AHEAD ? U_AHEAD : 1][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
   float out[BUFFERS][ALPHA][TILES_OUT][ROW_OUT];  // accumulators
   unsigned long long v_full[V_STAGES], v_empty[V_STAGES], out_full[BUFFERS], out_empty[BUFFERS];
 };

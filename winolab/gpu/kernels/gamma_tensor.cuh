@@ -162,33 +162,99 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   }
 }
 
+// Filters of a stage, of a group's states, in the order of use; and in registers: with two halves of
+// tiles at least all of a state, with skewed products three.
+constexpr int FILTERS = HELD * SHARE;
+constexpr int RING = HALVES == 1 ? SHARE == 3 ? 3 : HELD : SHARE > 2 ? SHARE : 2;
+constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;
+static_assert(FILTERS % RING == 0 && FILTERS % PLACES == 0, "the same places in every stage");
+static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
 // U in a stage, in vectors: of a filter row; from this group's first state, in the order of use.
 constexpr int U_ROW = ALPHA * PARTS * 128;
-constexpr int FILTERS = HELD * SHARE;
-// Filters in registers: those that wait for L2; with two halves, at least all of a state.
-constexpr int RING = HALVES == 1 ? HELD : SHARE > 2 ? SHARE : 2;
-static_assert(FILTERS % RING == 0, "a filter's registers are the same in every stage");
 __device__ constexpr int filter_offset(int i) {
-  return i % SHARE * U_ROW + i / SHARE * (PARTS * 128);
+  return i % FILTERS % SHARE * U_ROW + i % FILTERS / SHARE * (PARTS * 128);
 }
 
-// U's registers of one state and all of its parts.
-__device__ __forceinline__ void load_filter(unsigned (&a)[PARTS][4], const uint4* u) {
-#pragma unroll
-  for (int part = 0; part < PARTS; ++part) {
-    const uint4 v = __ldg(u + part * 128);
-    a[part][0] = v.x, a[part][1] = v.y, a[part][2] = v.z, a[part][3] = v.w;
+// U on its way to a consumer thread, ahead of the products over stages and items: RING filters in
+// registers, U_AHEAD more in the thread's own part of shared memory, until L2 has brought them.
+struct Filters {
+  const Params& p;
+  const Steps& steps;
+  uint4* const places;    // the thread's, of every CONSUMERS-th vector
+  const uint4 *u, *next;  // the thread's first vector of this stage; of the one that comes in
+  int index, left, first;
+
+  __device__ __forceinline__ Filters(const Params& p, const Steps& steps, Shared& shared)
+      : p(p), steps(steps), places(&shared.u[0][0][U_AHEAD > 0 ? threadIdx.x : 0]),
+        index(blockIdx.x / SPLIT), left(steps.end - steps.begin),
+        first((steps.begin * SHARE * ALPHA + threadIdx.x / 128 * HELD) * (PARTS * 128) +
+              threadIdx.x % 128) {
+    item(index);
+    u = next;
   }
-}
 
-// A part of filter i of a stage is done with: its registers take that of the one RING later.
-__device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], const uint4* u,
-                                       const uint4* u_next, int i, int part) {
-  const uint4 v = __ldg((i + RING < FILTERS ? u : u_next) + filter_offset((i + RING) % FILTERS) +
-                        part * 128);
-  unsigned(&to)[4] = a[i % RING][part];
-  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-}
+  __device__ __forceinline__ void item(int index) {
+    next = p.u + ((long long)(index % p.blocks_m) * steps.all * (SHARE * U_ROW) + first);
+  }
+
+  __device__ __forceinline__ void walk() {
+    next += SHARE * U_ROW;
+    if (--left == 0) {
+      left = steps.end - steps.begin;
+      item(index += gridDim.x / SPLIT);
+    }
+  }
+
+  __device__ __forceinline__ void bring(int i) {
+    if constexpr (U_AHEAD > 0) {
+      if (i > 0 && i % FILTERS == 0) walk();
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part)
+        copy_async<16>(places + (i % PLACES * PARTS + part) * CONSUMERS,
+                       next + (filter_offset(i) + part * 128), true);
+      copy_async_commit();
+    }
+  }
+
+  __device__ __forceinline__ void take(unsigned (&to)[4], int i, int part) const {
+    uint4 v;
+    if constexpr (U_AHEAD > 0)
+      v = places[(i % PLACES * PARTS + part) * CONSUMERS];
+    else
+      v = __ldg((i < FILTERS ? u : next) + (filter_offset(i) + part * 128));
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  }
+
+  __device__ __forceinline__ void fill(unsigned (&a)[RING][PARTS][4]) {
+#pragma unroll
+    for (int i = 0; i < RING; ++i) {
+      bring(i);
+      copy_async_wait<0>();
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) take(a[i][part], i, part);
+    }
+#pragma unroll
+    for (int i = RING; i < RING + U_AHEAD; ++i) bring(i);
+    copy_async_wait<0>();
+  }
+
+  // The stage of an item that is consumed next, with so many left; and the item after it.
+  __device__ __forceinline__ void stage(int left, int following) {
+    if constexpr (U_AHEAD == 0) {
+      u = next;
+      next += SHARE * U_ROW;
+      if (left == 1) item(following);
+    }
+  }
+
+  // A part of filter i of a stage is done with, its last before its first: the registers take that
+  // of the filter RING later.
+  __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], int i, int part) {
+    if (U_AHEAD > 0 && part == PARTS - 1) copy_async_wait<PLACES - 1 - (U_AHEAD > 0 ? SKEW : 0)>();
+    take(a[i % RING][part], i + RING, part);
+    if (part == 0) bring(i + RING + U_AHEAD);
+  }
+};
 
 // Keeps the compiler from computing a row's descriptors ahead, in registers that it lacks.
 __device__ __forceinline__ unsigned long long opaque(unsigned long long v) {
@@ -202,19 +268,14 @@ __device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
 }
 
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
+  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
   const Steps steps(p, SPLIT);
   Pipe<V_STAGES> pipe;
   Pipe<BUFFERS> out;
-  // This group's states of a filter row of a stage; the next row's are U_ROW further on.
-  const int block = steps.all * (SHARE * U_ROW), stride = gridDim.x / SPLIT;
-  const uint4* u = p.u + (long long)(blockIdx.x / SPLIT % p.blocks_m) * block +
-                   (steps.begin * SHARE * U_ROW + group * HELD * PARTS * 128 + thread);
+  Filters filters(p, steps, shared);
   unsigned a[RING][PARTS][4];
-#pragma unroll
-  for (int i = 0; i < RING; ++i) load_filter(a[i], u + filter_offset(i));
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += stride) {
-    const int blocks = (index + stride) % p.blocks_m - index % p.blocks_m;  // to the next item's U
+  filters.fill(a);
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
     float acc[STEPS][32], part[32];
 #pragma unroll
     for (int j = 0; j < 32; ++j)
@@ -223,10 +284,9 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 #pragma unroll 1
     for (int left = steps.end - steps.begin; left > 0; --left) {
       barrier_wait(&shared.v_full[pipe.stage], pipe.phase);
+      filters.stage(left, index + gridDim.x / SPLIT);
       unsigned long long v = matrix_descriptor(
           shared.v[pipe.stage] + group * HELD * PARTS * V_PART, V_TILES * 16, 128);
-      const uint4* u_next = u + SHARE * U_ROW;
-      if (left == 1) u_next += (long long)blocks * block - (steps.end - steps.begin) * (SHARE * U_ROW);
 #pragma unroll
       for (int s = 0; s < HELD; ++s) {
 #pragma unroll
@@ -247,16 +307,16 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
             if (f > 0) {
               wgmma_wait<1>();
               if (half == HALVES - 1) {
-                if (PARTS == 2) refill(a, u, u_next, i - 1, 1);
-                if (h > 0) refill(a, u, u_next, i - SKEW - 1, 0);
+                if (PARTS == 2) filters.refill(a, i - 1, 1);
+                if (h > 0) filters.refill(a, i - SKEW - 1, 0);
               }
             }
           }
           wgmma_wait<0>();
           if (half == HALVES - 1) {
             const int last = s * SHARE + SHARE - 1;
-            if (PARTS == 2 && SKEW == 0) refill(a, u, u_next, last, 1);
-            refill(a, u, u_next, last, 0);
+            if (PARTS == 2 && SKEW == 0) filters.refill(a, last, 1);
+            filters.refill(a, last, 0);
           }
           add(acc[s * HALVES + half], part);
         }
@@ -264,7 +324,6 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
       }
       if (lane == 0) barrier_arrive(&shared.v_empty[pipe.stage]);
       pipe.advance();
-      u = u_next;
     }
     stage(shared, acc, out);
   }
