@@ -28,6 +28,7 @@ from experiments.gpu_aims import (
 from experiments.gpu_rows import Measured, Row, kernel, paper_alpha
 from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
+from winolab.gpu.contenders import FRUGAL
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma
 from winolab.ref.arithmetic import arithmetic
@@ -190,7 +191,15 @@ def gradients(pick: Cases) -> Iterator[Cell]:
             yield from part.over(f"{what}, admissible", speeds(mine, ours, library), aim, None)
             anyhow = speeds(mine, lambda c: c.ours_any, library)
             yield from part.over(f"{what}, any error", anyhow, None, None)
+            small = speeds(mine, within, library)
+            yield from part.over(f"{what}, workspace of {FRUGAL}", small, None, None)
     yield from _gradient_errors(part, pick)
+
+
+def within(c: Measured) -> Row | None:
+    """The fastest of ours whose workspace is at most FRUGAL of the data."""
+    limit = FRUGAL * data_size(c.layer.problem) / (1 if c.group == "fp32" else 2)
+    return c.fastest(lambda r: r["method"] == "winolab" and r["workspace"] <= limit)
 
 
 def _gradient_errors(part: Part, pick: Cases) -> Iterator[Cell]:

@@ -7,6 +7,7 @@ All compute the same problem from the same data. A group of precisions shares it
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,8 +25,10 @@ from winolab.nouns import Algorithm, Problem, omega
 
 GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
 ORDERS = ("NHWC", "NCHW")
-# Where kernels that transform and those that do not are both of interest.
+# Where kernels that transform and those that do not are both of interest, and the fastest whose
+# workspace is at most so much of the data: WinRS's average.
 APART = {("backward_filter", "fp16"), ("backward_filter", "bf16")}
+FRUGAL = 0.18
 
 
 def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
@@ -119,7 +122,7 @@ def candidates(
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
     gradients that of every Ω16 too, whose error the planner does not admit, and, in 16 bits,
-    of each family.
+    of each family and of a workspace of FRUGAL.
 
     True stands at the plan that ``conv_*`` itself would run.
     """
@@ -140,6 +143,12 @@ def candidates(
                     family = type(p) if (direction, unit) in APART else None
                     families.setdefault(family, p)
                 found |= dict.fromkeys(families.values(), False)
+    if (direction, group) in APART:
+        limit = int(FRUGAL * sum(2 * math.prod(shape) for shape in shapes(direction, problem)))
+        with suppress(ValueError):
+            frugal = plan(problem, direction, device, None, group, aligned=aligned,
+                          workspace_limit=limit)  # fmt: skip
+            found.setdefault(frugal, False)
     with suppress(ValueError):
         preferred = plan(problem, direction, device, None, group, aligned=aligned)
         if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
