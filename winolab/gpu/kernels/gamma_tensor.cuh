@@ -16,9 +16,11 @@ struct Fetch {
   const Steps& steps;
   int index, step, chunk, fw, fh, fd;
   Source (&source)[SLOTS][PRODUCERS];
+  Vector* const raw;  // the thread's, of every PRODUCERS-th
 
   __device__ __forceinline__ Fetch(const Params& p, Shared& shared, const Steps& steps)
-      : steps(steps), index(blockIdx.x / SPLIT), source(shared.source) {
+      : steps(steps), index(blockIdx.x / SPLIT), source(shared.source),
+        raw(&shared.raw[0][0][threadIdx.x - CONSUMERS]) {
     begin(p);
   }
 
@@ -78,16 +80,15 @@ struct Fetch {
     const Source at = source[g][thread];
     const unsigned mask = left > 0 ? at.inside : 0;
     const Element* from = at.x + channel;
+    if constexpr (XVEC == 4) {
+      copy_pixels<0>(raw + g * ALPHA * PRODUCERS, from, mask, p.x_pixel);
+    } else {
 #pragma unroll
-    for (int i = 0; i < ALPHA; ++i) {
-      Vector* to = &shared.raw[g][i][thread];
-      const bool pixel = mask >> i & 1;
-      if constexpr (XVEC == 4) {
-        copy_async<sizeof(Vector)>(to, pixel ? from + i * p.x_pixel : p.x, pixel);
-      } else {
+      for (int i = 0; i < ALPHA; ++i) {
+        Vector* to = raw + (g * ALPHA + i) * PRODUCERS;
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const bool element = pixel && c < left;
+          const bool element = mask >> i & 1 && c < left;
           const Element* one = element ? from + i * p.x_pixel + c : p.x;
           if constexpr (WIDE)
             copy_async<4>(&to->c[c], one, element);
@@ -95,6 +96,16 @@ struct Fetch {
             to->c[c] = element ? __ldg(one) : Element(0);
         }
       }
+    }
+  }
+
+  // A tile's pixels from I on. Outside, nothing is read.
+  template <int I>
+  __device__ __forceinline__ void copy_pixels(Vector* to, const Element* from, unsigned mask,
+                                              int x_pixel) const {
+    if constexpr (I < ALPHA) {
+      copy_async_at<sizeof(Vector), I * PRODUCERS * (int)sizeof(Vector)>(to, from, mask >> I & 1);
+      copy_pixels<I + 1>(to, from + x_pixel, mask, x_pixel);
     }
   }
 };

@@ -128,6 +128,19 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
                  : "memory");
 }
 
+// The same of 8 or 16 bytes to OFFSET bytes behind the shared address: an immediate, not a register.
+template <int BYTES, int OFFSET>
+__device__ __forceinline__ void copy_async_at(void* shared, const void* global, bool inside) {
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(inside ? 16 : 0), "n"(OFFSET)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0 + %4], [%1], %3, %2;" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(inside ? BYTES : 0), "n"(BYTES), "n"(OFFSET)
+                 : "memory");
+}
+
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
