@@ -214,6 +214,7 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
 RANDOM = [
     *(("gamma", text, "fp32") for text in ALGORITHMS),
     *(("omega", text, "fp32") for text in GRADIENTS),
+    *(("gamma_mma", "gamma:8:6:3", precision) for precision in ("fp32_split", "fp16")),
     *(("omega_tensor", "omega:8:3:6", precision) for precision in ("fp32_split", "fp16")),
 ]
 

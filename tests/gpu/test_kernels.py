@@ -45,7 +45,15 @@ def test_warps_ask_for_no_more_registers_than_a_launch_gives() -> None:
 
 
 def test_every_kernel_that_hands_registers_over_is_known() -> None:
-    for name in ("gamma", "gamma_tensor", "omega", "omega_tensor", "omega_mma", "omega_direct"):
+    for name in (
+        "gamma",
+        "gamma_tensor",
+        "gamma_mma",
+        "omega",
+        "omega_tensor",
+        "omega_mma",
+        "omega_direct",
+    ):
         text = kernel(name)
         entries = re.findall(r"(winolab_\w+)\(const __grid_constant__", text)
         assert entries

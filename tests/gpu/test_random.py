@@ -12,7 +12,14 @@ from winolab.ref.winrs_kernels import TILES
 
 pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
-MOLDS = {"gamma": 5, "gamma_tensor": 2, "omega": 2, "omega_tensor": 2, "omega_direct": 4}
+MOLDS = {
+    "gamma": 5,
+    "gamma_tensor": 2,
+    "gamma_mma": 2,
+    "omega": 2,
+    "omega_tensor": 2,
+    "omega_direct": 4,
+}
 PROBLEMS = 17
 OMEGAS = {
     "omega": TILES["fp32"],
@@ -25,7 +32,7 @@ def algorithms(family: str) -> list[str]:
     """The tiles of a family's kernels."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    widths = {"gamma": gamma.WIDTHS, "gamma_tensor": gamma_tensor.WIDTHS}[family]
+    widths = gamma.WIDTHS if family == "gamma" else gamma_tensor.WIDTHS
     return [
         *(["direct"] if family == "gamma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from winolab.device import Device
 from winolab.gpu import gamma_tensor
-from winolab.gpu.gamma_tensor import GammaTensorPlan
+from winolab.gpu.gamma_tensor import LAUNCH_SECONDS, GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
@@ -17,6 +17,14 @@ BLOCKS = ("block_mma", "items", "gamma_mma")  # of the main kernel
 THREADS, STAGES = 256, 2
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
+
+# Cycles of an H100, which runs these kernels too. None of 8.x was at hand: nothing here is fitted to
+# one; its products take what its datasheet says, all else what it takes an H100. mma.sync has that
+# share of wgmma's rate; products take so many times their least cycles, since not all overlaps. Then:
+# of a state of a transformed tile of 16 channels, by parts; of a stage; of an item.
+HOPPER_RATE, PRODUCT_SHARE = 0.66, 1.35
+STATE_CYCLES, STAGE_CYCLES, ITEM_CYCLES = {1: 2.5, 2: 3.1}, 750, 8000
+SCALAR_LOADS = 2.0  # times a transform's cycles
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,8 @@ def variants(
         for states in TILE_STATES
         for rows in ROWS
         for share in shares
-        if rows > 1 or share == 1
+        if (rows > 1 or share == 1)
+        and (share > 1 or states != 384)  # registers for the latter lack
     ]
     for shape in (variant,) if variant else shapes:
         columns, most = shape.columns(tile), shape.tile_states // 64
@@ -145,7 +154,7 @@ def plans(
     Raises ValueError where none can, and says why.
     """
     if device.compute_capability < OLDEST:
-        needs = "the Tensor Core kernels need {}.{} or later; precision 'fp32' has others"
+        needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
         raise unfit(device, needs.format(*OLDEST))
     if device.compute_capability == gamma_tensor.ARCHITECTURE and not variant:
         return
@@ -166,9 +175,15 @@ def plans(
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
-    """The plan with its predicted seconds: waves of blocks, and the passes before them."""
-    c, v, device = plan.correlation, plan.variant, plan.device
-    macs = v.tile_states * BN * KC * v.share * (3 if plan.parts == 2 else 1)
-    stage = macs / device.matrix
-    seconds = -(-plan.items // plan.grid) * plan.steps * stage / device.clock
-    return replace(plan, predicted=c.groups * seconds)
+    """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
+    c, v, device, parts = plan.correlation, plan.variant, plan.device, plan.parts
+    rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
+    products = v.tile_states * BN * KC * v.share * (3 if parts == 2 else 1)
+    transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES[parts]
+    transforms *= SCALAR_LOADS if v.xvec == 1 else 1
+    stage = PRODUCT_SHARE * products / rate + transforms + STAGE_CYCLES
+    rounds = -(-plan.items // plan.grid)
+    seconds = rounds * (plan.steps * stage + ITEM_CYCLES) / device.clock
+    seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
+    passes = 3 * LAUNCH_SECONDS if parts == 2 else 0.0  # of the scales
+    return replace(plan, predicted=c.groups * seconds + passes)

@@ -338,7 +338,7 @@ def plans(
 ) -> Iterator[GammaTensorPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     if device.compute_capability != ARCHITECTURE:
-        needs = "the Tensor Core kernels need {}.{}; precision 'fp32' has others"
+        needs = "Γ by wgmma needs {}.{}"
         raise unfit(device, needs.format(*ARCHITECTURE))
     c = Correlation.of(problem, direction)
     points = algorithm.points if algorithm else "best"

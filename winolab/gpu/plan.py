@@ -118,6 +118,7 @@ class Family:
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
     Family("gamma_tensor", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
+    Family("gamma_mma", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
     Family("omega_direct", ("backward_filter",), ("fp16", "bf16")),

@@ -148,10 +148,10 @@ __device__ __forceinline__ void load_filters(Filter (&a)[RING], const uint4* u) 
 
 // A warp's accumulators, 64 output channels × TILES tiles; the Tensor Core's sums of a part of them:
 // as many at once as registers allow.
-constexpr int SIDE = TILES <= 32         ? 32
-                     : PARTS * SHARE > 5 ? 16
-                     : TILES % 32        ? TILES
-                                         : 32;
+constexpr int SIDE = TILES <= 32                             ? 32
+                     : PARTS == 2 && (SHARE > 2 || TILES % 32) ? 16
+                     : TILES % 32                              ? TILES
+                                                               : 32;
 using Sums = float[4][TILES / 8][4];
 using Partial = float[2][SIDE / 8][4];
 using Inputs = unsigned[SIDE / 16][4];  // B: of two tiles of 8, both halves of k
@@ -171,6 +171,10 @@ __device__ __forceinline__ void multiply(Partial& sum, const Filter& a, int part
     }
 }
 
+// Where registers are few, a branch that is never taken keeps the assembler from loading far ahead
+// into more than there are. On an H100 spilled ones cost a tenth, and so do branches between rows.
+constexpr bool CROWDED = TILES > 32 && SHARE > 1;
+
 // Bytes from a stage's first inputs of a warp to those of its step t.
 __device__ constexpr int input_offset(int t) {
   return (t % SHARE * COLUMNS + t / SHARE % (TILES / SIDE) * SIDE) * 16;
@@ -189,11 +193,10 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
 #pragma unroll
   for (int t = 0; t < COUNT; t += SHARE) {
     const int half = t / SHARE / SIDES, side = t / SHARE % SIDES;
+    if (CROWDED && !u) __trap();
     Partial sum = {};
 #pragma unroll
     for (int f = 0; f < SHARE + SKEW; ++f) {
-      // Never so. A branch keeps the assembler from loading far ahead into registers that it lacks.
-      if (!u) __trap();
       const int i = half * SHARE + f - SKEW, next = t + f + 1;
       if constexpr (PARTS == 2) {
         if (f < SHARE) {
@@ -207,7 +210,10 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
       }
       if (f < SKEW) continue;
       multiply(sum, a[i % RING], 0, high[(PARTS == 2 ? f - SKEW : t + f) % BUFFERS]);
-      if (side == SIDES - 1 && i + RING < FILTERS) load_filter(a[i % RING], u, i + RING);
+      if (side == SIDES - 1 && i + RING < FILTERS) {
+        if (CROWDED && f + 1 == SHARE + SKEW && !u) __trap();
+        load_filter(a[i % RING], u, i + RING);
+      }
     }
 #pragma unroll
     for (int m = 0; m < 2; ++m)
