@@ -43,6 +43,17 @@ struct alignas(4 * sizeof(Element)) Vector {
   Element c[4];  // neighbouring channels of a pixel
 };
 
+// The same in registers.
+struct alignas(sizeof(Vector)) Loaded {
+  unsigned word[sizeof(Element)];
+  __device__ __forceinline__ void values(int pair, float& first, float& second) const {
+    if constexpr (WIDE)
+      first = __uint_as_float(word[pair * 2]), second = __uint_as_float(word[pair * 2 + 1]);
+    else
+      unpack<BF16>(word[pair], first, second);
+  }
+};
+
 // Of a tile: its first pixel under the tap, a producer thread's first channel; a bit a pixel inside.
 struct alignas(16) Source {
   const Element* x;

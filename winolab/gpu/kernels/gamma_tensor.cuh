@@ -135,20 +135,21 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
         copy_async_wait<SLOTS - 1>();
-        Vector pixels[ALPHA];
+        Loaded pixels[ALPHA];
 #pragma unroll
-        for (int i = 0; i < ALPHA; ++i) pixels[i] = shared.raw[g][i][thread];
+        for (int i = 0; i < ALPHA; ++i)
+          pixels[i] = *reinterpret_cast<const Loaded*>(&shared.raw[g][i][thread]);
         unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair) {
           float d[2][ALPHA], state[2][ALPHA];
 #pragma unroll
-          for (int c = 0; c < 2; ++c) {
-#pragma unroll
-            for (int i = 0; i < ALPHA; ++i)
-              d[c][i] = __fmul_rn(scale, value(pixels[i].c[pair * 2 + c]));
-            transform_input(d[c], state[c]);
+          for (int i = 0; i < ALPHA; ++i) {
+            pixels[i].values(pair, d[0][i], d[1][i]);
+            d[0][i] = __fmul_rn(scale, d[0][i]), d[1][i] = __fmul_rn(scale, d[1][i]);
           }
+          transform_input(d[0], state[0]);
+          transform_input(d[1], state[1]);
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
