@@ -45,6 +45,7 @@ SPILLS = {
     "fp32_split rows=4 share=3": 8,
     "fp16 rows=4 share=3": 16,
     "bf16 rows=4 share=3": 16,
+    "fp32_split mma.sync 512 rows=8 share=3": 28,
 }
 
 

@@ -110,6 +110,16 @@ def test_hopper_has_them_only_where_asked_for() -> None:
     assert isinstance(chosen, GammaMmaPlan)
 
 
+def test_predictions_are_those_measured() -> None:
+    """Times of an H100, with scales and the filter's transform."""
+    measured = {(96, 64): (561, 341), (48, 128): (448, 276), (24, 256): (400, 245)}
+    for (size, channels), times in measured.items():
+        problem = Problem.of((128, size, size, channels), (channels, 3, 3, channels), padding=1)
+        for precision, time in zip(("fp32_split", "fp16"), times, strict=True):
+            p = _plan(problem, "forward", None, precision, Variant(512, 8, 3), H100)
+            assert p.predicted * 1e6 == pytest.approx(time, rel=0.12)
+
+
 def test_refusals_say_what_to_do() -> None:
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
     for precision in PRECISIONS:

@@ -148,10 +148,7 @@ __device__ __forceinline__ void load_filters(Filter (&a)[RING], const uint4* u) 
 
 // A warp's accumulators, 64 output channels × TILES tiles; the Tensor Core's sums of a part of them:
 // as many at once as registers allow.
-constexpr int SIDE = TILES <= 32                             ? 32
-                     : PARTS == 2 && (SHARE > 2 || TILES % 32) ? 16
-                     : TILES % 32                              ? TILES
-                                                               : 32;
+constexpr int SIDE = TILES > 32 && (TILES % 32 || (PARTS == 2 && SHARE > 2)) ? 16 : 32;
 using Sums = float[4][TILES / 8][4];
 using Partial = float[2][SIDE / 8][4];
 using Inputs = unsigned[SIDE / 16][4];  // B: of two tiles of 8, both halves of k
