@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from winolab.device import Device
 from winolab.gpu import gamma_tensor
 from winolab.gpu.gamma_tensor import LAUNCH_SECONDS, GammaTensorPlan
-from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS
+from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, tiles
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 
@@ -163,7 +163,7 @@ def plans(
     out = "float32" if out_dtype == "float32" else DTYPES[precision]
     made = [
         GammaMmaPlan(direction, problem, c, tile, points, precision, out, shape, device)
-        for tile in gamma_tensor.tiles(c, algorithm, precision)
+        for tile in tiles(c, algorithm, precision)
         for shape in variants(tile, c, device, precision, aligned, variant)
     ]
     if not made:

@@ -23,19 +23,18 @@ from winolab.gpu.gamma_tensor_blocks import (
     PARTS,
     PRODUCERS,
     Variant,
+    tiles,
     variants,
 )
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import Scale, products
 from winolab.ref.transforms import transforms
 
 Names = tuple[str, ...]
 BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
@@ -356,36 +355,6 @@ def plans(
             f"{device.name}"
         )
     yield from map(_predicted, made)
-
-
-def tiles(
-    correlation: Correlation, algorithm: Algorithm | None, precision: str
-) -> tuple[Tile, ...]:
-    """The tiles that can run. Raises ValueError where none can, and says why."""
-    width = correlation.filter[2]
-    if algorithm is None:
-        known = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
-        found = tuple(t for t in known if t.r <= width and error_ratio(t) <= ADMISSIBLE)
-        if not found:
-            raise ValueError(
-                f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "
-                "'fp32_ffma'"
-            )
-        return found
-    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
-        raise ValueError(
-            f"{precision} runs gamma algorithms without options, not {algorithm}; use precision "
-            "'fp32' or 'fp32_ffma'"
-        )
-    (tile,) = algorithm.tiles
-    if tile.r not in WIDTHS.get(tile.alpha, ()):
-        alphas = " and ".join(map(str, sorted(WIDTHS)))
-        raise ValueError(
-            f"{algorithm}: {precision} has alpha {alphas}; use precision 'fp32' for others"
-        )
-    if width % tile.r:
-        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
-    return (tile,)
 
 
 def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:

@@ -1,4 +1,4 @@
-"""Block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
+"""Tiles and block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, replace
 
 from winolab.device import Device
 from winolab.gpu.plan import Correlation
-from winolab.nouns import Tile
+from winolab.nouns import Algorithm, Tile
+from winolab.ref.errors import ADMISSIBLE, error_ratio
 
 KC, BN = 16, 64  # channels of a stage, output channels of a block
 TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
 CONSUMERS, PRODUCERS = 256, 128  # threads of a block
 REGISTERS = 168  # of a thread, as the kernel is launched
 U_AHEAD = {8: 4, 4: 3}  # filters on their way through shared memory, by alpha
+WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
 
@@ -102,3 +104,33 @@ def variants(
             shape = replace(shape, passes=2 * shape.passes)
         if shape.shared_memory(tile, parts, size) <= device.shared_memory:
             yield from (replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS))
+
+
+def tiles(
+    correlation: Correlation, algorithm: Algorithm | None, precision: str
+) -> tuple[Tile, ...]:
+    """The tiles that can run. Raises ValueError where none can, and says why."""
+    width = correlation.filter[2]
+    if algorithm is None:
+        known = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
+        found = tuple(t for t in known if t.r <= width and error_ratio(t) <= ADMISSIBLE)
+        if not found:
+            raise ValueError(
+                f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "
+                "'fp32_ffma'"
+            )
+        return found
+    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
+        raise ValueError(
+            f"{precision} runs gamma algorithms without options, not {algorithm}; use precision "
+            "'fp32' or 'fp32_ffma'"
+        )
+    (tile,) = algorithm.tiles
+    if tile.r not in WIDTHS.get(tile.alpha, ()):
+        alphas = " and ".join(map(str, sorted(WIDTHS)))
+        raise ValueError(
+            f"{algorithm}: {precision} has alpha {alphas}; use precision 'fp32' for others"
+        )
+    if width % tile.r:
+        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+    return (tile,)
