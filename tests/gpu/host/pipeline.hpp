@@ -139,8 +139,8 @@ void copy_async(void* shared, const void* global, bool inside) {
 }
 // The arrival counts at once, but the barrier's phase does not end before the copies have landed.
 template <int BYTES, int OFFSET>
-void copy_async_at(void* shared, const void* global, bool inside) {
-  copy_async<BYTES>((char*)shared + OFFSET, global, inside);
+void copy_async_at(void* shared, const void* global, unsigned inside) {
+  copy_async<BYTES>((char*)shared + OFFSET, global, inside != 0);
 }
 inline void copy_async_arrive(unsigned long long* barrier) {
   static const char zeros[16] = {};

@@ -73,11 +73,13 @@ struct Fetch {
     }
   }
 
-  __device__ __forceinline__ void copy(const Params& p, Shared& shared, int g) const {
-    const int thread = threadIdx.x - CONSUMERS, lane = threadIdx.x % 32;
-    const int channel = chunk * KC;
+  __device__ __forceinline__ Source from(int g) const {
+    return source[g][threadIdx.x - CONSUMERS];
+  }
+
+  __device__ __forceinline__ void copy(const Params& p, int g, const Source& at) const {
+    const int lane = threadIdx.x % 32, channel = chunk * KC;
     const int left = p.channels - channel - (lane / 16 * 8 + lane % 2 * 4);  // channels from here
-    const Source at = source[g][thread];
     const unsigned mask = left > 0 ? at.inside : 0;
     const Element* from = at.x + channel;
     if constexpr (XVEC == 4) {
@@ -104,7 +106,7 @@ struct Fetch {
   __device__ __forceinline__ void copy_pixels(Vector* to, const Element* from, unsigned mask,
                                               int x_pixel) const {
     if constexpr (I < ALPHA) {
-      copy_async_at<sizeof(Vector), I * PRODUCERS * (int)sizeof(Vector)>(to, from, mask >> I & 1);
+      copy_async_at<sizeof(Vector), I * PRODUCERS * (int)sizeof(Vector)>(to, from, mask & 1u << I);
       copy_pixels<I + 1>(to, from + x_pixel, mask, x_pixel);
     }
   }
@@ -119,7 +121,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   Fetch fetch(p, shared, steps);
 #pragma unroll
   for (int g = 0; g < SLOTS; ++g) {
-    fetch.copy(p, shared, g);
+    fetch.copy(p, g, fetch.from(g));
     copy_async_commit();
   }
   fetch.next(p);
@@ -139,6 +141,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 #pragma unroll
         for (int i = 0; i < ALPHA; ++i)
           pixels[i] = *reinterpret_cast<const Loaded*>(&shared.raw[g][i][thread]);
+        const Source next = fetch.from(g);  // early: it is there when the copies need it
         unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair) {
@@ -153,7 +156,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
-        fetch.copy(p, shared, g);
+        fetch.copy(p, g, next);
         copy_async_commit();
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
         if (UNITS % 4 == 0 || g * 4 + warp < UNITS) {

@@ -128,17 +128,21 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
                  : "memory");
 }
 
-// The same of 8 or 16 bytes to OFFSET bytes behind the shared address: an immediate, not a register.
+// The same of 8 or 16 bytes to OFFSET bytes behind the shared address, an immediate; inside: any bit.
 template <int BYTES, int OFFSET>
-__device__ __forceinline__ void copy_async_at(void* shared, const void* global, bool inside) {
+__device__ __forceinline__ void copy_async_at(void* shared, const void* global, unsigned inside) {
   if constexpr (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global [%0 + %3], [%1], 16, %2;" ::"r"(shared_address(shared)),
-                 "l"(global), "r"(inside ? 16 : 0), "n"(OFFSET)
-                 : "memory");
+    asm volatile(
+        "{\n.reg .pred outside;\nsetp.eq.u32 outside, %2, 0;\n"
+        "cp.async.cg.shared.global [%0 + %3], [%1], 16, outside;\n}" ::"r"(shared_address(shared)),
+        "l"(global), "r"(inside), "n"(OFFSET)
+        : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0 + %4], [%1], %3, %2;" ::"r"(shared_address(shared)),
-                 "l"(global), "r"(inside ? BYTES : 0), "n"(BYTES), "n"(OFFSET)
-                 : "memory");
+    asm volatile(
+        "{\n.reg .pred outside;\nsetp.eq.u32 outside, %2, 0;\n"
+        "cp.async.ca.shared.global [%0 + %4], [%1], %3, outside;\n}" ::"r"(shared_address(shared)),
+        "l"(global), "r"(inside), "n"(BYTES), "n"(OFFSET)
+        : "memory");
 }
 
 __device__ __forceinline__ void copy_async_commit() {
