@@ -147,7 +147,9 @@ class Kernel:
     shared: int  # bytes
     seed: int  # other than 0: threads run in another order
 
-    def __call__(self, grid: Sequence[int], threads: int, params: Params) -> None:
+    def __call__(
+        self, grid: Sequence[int], threads: int, params: Params, early: bool = False
+    ) -> None:
         """Raises HostError with what went wrong."""
         values = ctypes.create_string_buffer(params.data, len(params.data))
         message = ctypes.create_string_buffer(MESSAGE)

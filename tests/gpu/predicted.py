@@ -17,7 +17,7 @@ def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) 
     """The result of the plan's direction: items that a cluster shares are summed in parts."""
 
     def result(split: int) -> np.ndarray:
-        order = Order(p.variant.kc, p.variant.share, split, p.variant.fold)
+        order = Order(p.variant.kc, p.variant.share, split, p.variant.fold, p.variant.partial)
         compute = getattr(winograd, p.direction)
         return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
 

@@ -9,7 +9,7 @@ import pytest
 
 import winolab
 from tests.gpu import hosted
-from tests.gpu.pretended import Array, Library, host_launch
+from tests.gpu.pretended import Array, Library, early_launch, host_launch
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedPlan
@@ -36,6 +36,7 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(launch, "make_current", lambda index: None)
     monkeypatch.setattr(launch, "load", load)
     monkeypatch.setattr(launch, "launch_kernel", lambda: host_launch)
+    monkeypatch.setattr(launch, "EarlyLaunch", early_launch)
     monkeypatch.setattr(conv, "_calls", {})
     monkeypatch.setattr(conv, "_lies", dict(conv._lies))
     return made

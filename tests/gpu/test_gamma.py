@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.gpu.structs import c_fields
 from winolab.device import H100
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma import FILTER_PARAMS, PARAMS, GammaPlan, plans, source
-from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant
+from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant, fitted
 from winolab.gpu.plan import CORRELATIONS
 from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.ref.transforms import transforms
@@ -36,23 +37,22 @@ def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
         assert lane_m % 4 == 0
         assert lane_tiles % 4 == 0
         assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
-        assert lane_m % (4 * v.passes) == 0
+        assert lane_tiles % (4 * v.passes) == 0
         asked = 256 * v.consumer_registers + v.producers * v.producer_registers
         assert asked + v.finishers * v.finisher_registers <= 65536
 
 
 @pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
 def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
-    lanes = v.kc // v.cpt
-    for rows in (1, *ROWS):
+    thread = np.arange(32)
+    for rows, share, cpt in product((1, *ROWS), (1, 2, 3, 5, 9), (v.cpt, 1)):
         if v.bt // rows < 4:
             continue
-        for share in (1, 2, 3, 5, 9):
-            stride = replace(v, rows=rows, share=share).v_stride
-            assert stride % 4 == 0
-            thread = np.arange(32)
-            banks = (thread % lanes * v.cpt * stride + thread // lanes) % 32
-            assert len(set(banks)) == 32
+        stride = replace(v, rows=rows, share=share, cpt=cpt).v_stride
+        assert stride % 4 == 0
+        lanes = v.kc // cpt
+        banks = (thread % lanes * cpt * stride + thread // lanes) % 32
+        assert len(set(banks)) == 32
 
 
 @pytest.mark.parametrize("direction", CORRELATIONS)
@@ -75,7 +75,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         assert p.outer[1] % p.variant.share == 0
         assert p.grid % p.variant.split == 0
         assert p.grid <= H100.multiprocessors
-        assert p.variant.xvec == (1 if c.channels % p.variant.cpt else p.variant.cpt)
+        assert p.variant.xvec == (1 if c.channels % 2 else 2 if alpha == 16 else 4)
         assert str(p).startswith(direction)
         assert 0 < p.predicted < 1
 
@@ -100,6 +100,24 @@ def test_two_level_sums_take_blocks_with_room_for_them() -> None:
     for text, why in (("two_level:20", "multiple of 8"), ("pairwise", "know the variant")):
         with pytest.raises(ValueError, match=why):
             best(problem, algorithm=gamma(8, 6, 3, variant=text))
+
+
+def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
+    problem = Problem.of((32, 48, 48, 63), (65, 3, 3, 63), padding=1)
+    p = best(problem, algorithm=gamma(8, 6, 3))
+    assert (p.variant.bn, p.blocks_m) == (72, 1)
+    assert [v.bn for v in fitted(VARIANTS[8][0], 8, 256)] == [128, 88]
+    assert [v.bn for v in fitted(VARIANTS[8][2], 8, 40)] == [64]  # has half the accumulators
+
+
+def test_long_sums_at_alpha_16_are_cut() -> None:
+    for channels, sums in ((64, 1), (192, 1), (256, 2), (512, 3)):
+        problem = Problem.of((4, 32, 32, channels), (64, 9, 9, channels), padding=4)
+        p = best(problem, algorithm=gamma(16, 8, 9))
+        v = p.variant
+        stages = p.chunks * 9 // v.share
+        assert sums == (-(-stages // v.partial) if v.partial else 1)
+        assert ("partial" in str(p)) == (sums > 1)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_every_kernel(alpha, n, r, direction) -> None:
         ({"finishers": 128, "producer_registers": 72}, 12, 70),
         ({"finishers": 128, "producer_registers": 72, "split": 4}, 70, 70),
         ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
+        ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
+        ({"split": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
     ],
 )
 @pytest.mark.parametrize("alpha", VARIANTS)
@@ -76,6 +78,21 @@ def test_every_policy(alpha, change, channels, out_channels) -> None:
     variant = VARIANTS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
     check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
+
+
+@pytest.mark.parametrize("bn", [40, 72, 88, 104, 120])
+def test_blocks_of_any_width(bn) -> None:
+    """A lane's outputs are no multiple of four: 5, 9, 11, 13, 15."""
+    variant = replace(VARIANTS[8][0], bn=bn, rows=4, share=3)
+    problem = Problem.of((2, 7, 14, 20), (bn + 3, 3, 3, 20), padding=1)
+    check(problem, "forward", 8, 6, 3, variant=variant)
+
+
+@pytest.mark.parametrize("bn", [20, 24, 32])
+def test_lanes_along_tiles(bn) -> None:
+    variant = replace(VARIANTS[16][1], bn=bn, rows=16, share=9, partial=1)
+    problem = Problem.of((1, 18, 9, 20), (bn + 1, 9, 9, 20), padding=4)
+    check(problem, "forward", 16, 8, 9, variant=variant)
 
 
 @pytest.mark.parametrize("finishers", [0, 128])
@@ -120,7 +137,13 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alpha", "variant"), [(a, v) for a, shapes in VARIANTS.items() for v in shapes], ids=str
+    ("alpha", "variant"),
+    [
+        *((a, v) for a, shapes in VARIANTS.items() for v in shapes),
+        (8, replace(VARIANTS[8][0], bn=72, cpt=1, xvec=1)),
+        (16, replace(VARIANTS[16][1], bn=24, cpt=1, xvec=1)),
+    ],
+    ids=str,
 )
 def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
     """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""

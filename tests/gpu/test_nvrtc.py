@@ -18,7 +18,8 @@ CASES = [
     for alpha, variants in VARIANTS.items()
     for variant, changes in [
         *((v, {"xvec": v.cpt}) for v in variants),
-        (variants[0], {"split": 2, "xvec": 1}),
+        (variants[0], {"split": 2, "xvec": 1, "bn": variants[0].bn * 5 // 8}),
+        *((v, {"xvec": 1, "cpt": 1}) for v in variants if alpha > 1),
     ]
 ]
 

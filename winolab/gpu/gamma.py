@@ -14,7 +14,7 @@ from functools import lru_cache
 from winolab.device import Device
 from winolab.gpu import geometry
 from winolab.gpu.emit import unit
-from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
+from winolab.gpu.gamma_blocks import VARIANTS, Variant, stages, variants
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
 from winolab.gpu.plan import Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
@@ -29,8 +29,9 @@ WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
 # channel takes issue slots and latency per state, more where loads are scalars; an item has a
 # prologue and an epilogue, of blocks with finishers a shorter one, of a cluster a longer one; a
 # launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
-OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 33
-ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 22_900
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 30
+ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 20_500
+FILTER_RATE = 2.5e12  # bytes a second of U, as the filter transform writes it
 EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
@@ -38,13 +39,13 @@ CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 
 FILTER_PARAMS = Layout(
     ("w u wanted", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels taps taps_height taps_width chunks", INT),
+    ("out_channels channels taps taps_height taps_width chunks blocks_m", INT),
 )
 PARAMS = Layout(
     ("x u y wanted", POINTER),
     *geometry.FIELDS,
 )
-FILTER_M, FILTER_C = 32, 8  # output × input channels of a block of the filter transform
+FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ class GammaPlan:
         ``wanted``: the address of kernels/guard.cuh's flags, which say whether to, or 0.
         """
         self.prepare(kernels, b, workspace, index, wanted)
-        self.run(kernels, a, workspace, out, 0, index, wanted)
+        early = self.device.compute_capability >= (9, 0)
+        self.run(kernels, a, workspace, out, 0, index, wanted, early)
 
     @property
     def prepared(self) -> int:
@@ -160,11 +162,13 @@ class GammaPlan:
         workspace: int,
         index: int,
         wanted: int = 0,
+        early: bool = False,
     ) -> None:
-        """Convolve with a transformed filter."""
+        """Convolve with a transformed filter; ``early``: the launch before this transforms it."""
         size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
-            self.correlate(kernels, group, a, prepared + group * size, out, wanted)
+            begin = early and group == 0
+            self.correlate(kernels, group, a, prepared + group * size, out, wanted, begin)
 
     def transform_filter(
         self, kernels: Kernels, group: int, w: View, u: int, wanted: int = 0
@@ -193,16 +197,24 @@ class GammaPlan:
             height,
             width,
             self.chunks,
+            self.blocks_m,
         )
         grid = (
-            self.blocks_m * v.bn // FILTER_M,
-            -(-self.chunks * v.kc // FILTER_C),
+            -(-self.blocks_m * v.bn // FILTER_BLOCK),
+            -(-self.chunks * v.kc // FILTER_BLOCK),
             depth * height * width,
         )
-        kernels["winolab_filter"](grid, FILTER_M * FILTER_C, params)
+        kernels["winolab_filter"](grid, FILTER_THREADS, params)
 
     def correlate(
-        self, kernels: Kernels, group: int, x: View, u: int, y: View, wanted: int = 0
+        self,
+        kernels: Kernels,
+        group: int,
+        x: View,
+        u: int,
+        y: View,
+        wanted: int,
+        early: bool,
     ) -> None:
         """Launch the main kernel for ``group``, its filter transformed at ``u``."""
         c = self.correlation
@@ -213,7 +225,7 @@ class GammaPlan:
             wanted,
             *geometry.values(self, x, y),
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params)
+        kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params, early)
 
 
 @lru_cache(maxsize=256)
@@ -313,6 +325,7 @@ def _plan(
     columns = variant.bt // rows
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
     outer = math.prod(correlation.filter) // tile.r
+    sums = -(-stages(variant, tile, correlation) // variant.partial) if variant.partial else 1
     chunks = -(-correlation.channels // variant.kc)
     # A GPC's multiprocessors that make up no other cluster stay idle.
     usable = device.multiprocessors * CLUSTER_SHARE[variant.split]
@@ -330,11 +343,12 @@ def _plan(
     if not variant.bulk:
         step *= EARLIER_STEPS[alpha == 16]
     item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
-    cycles = -(-whole // grid) * (outer * chunks * step + item_cycles)
+    cycles = -(-whole // grid) * (outer * chunks * step + sums * item_cycles)
     shared_rounds = -(-(items - whole) // slots)
-    cycles += shared_rounds * (-(-outer * chunks // variant.split) * step + CLUSTER_CYCLES)
+    shared = -(-outer * chunks // variant.split) * step
+    cycles += shared_rounds * (shared + -(-sums // variant.split) * CLUSTER_CYCLES)
     cycles += LAUNCH_CYCLES * variant.accumulators(alpha) / 128
-    seconds = cycles / device.clock + transformed / 1e12
+    seconds = cycles / device.clock + transformed / FILTER_RATE
     return GammaPlan(
         direction,
         problem,

@@ -13,7 +13,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,22 +77,75 @@ class Kernel:
     shared: int
     module: Any
 
-    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+    ) -> None:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
         buffer = ctypes.create_string_buffer(params.data, len(params.data))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         stream = cupy().cuda.get_current_stream().ptr
-        self.start(grid, threads, ctypes.addressof(pointers), stream)
+        self.prepare(grid, threads, ctypes.addressof(pointers), early)(stream)
 
-    def start(self, grid: tuple[int, int, int], threads: int, params: int, stream: int) -> None:
-        """Launch with the parameters that the pointer at address ``params`` leads to."""
-        launch_kernel()(self.handle, *grid, threads, 1, 1, self.shared, stream, params, 0)
+    def prepare(
+        self, grid: tuple[int, int, int], threads: int, params: int, early: bool
+    ) -> Callable[[int], None]:
+        """What launches on a stream, with the struct that the pointer at ``params`` leads to.
+
+        ``early``: it may begin before the launch before it on the stream ends; the kernel waits, by
+        launch_before_done() of kernels/pipeline.cuh, where it reads what that writes.
+        """
+        if early:
+            return EarlyLaunch(self, grid, threads, params)
+        launch, sizes = launch_kernel(), (self.handle, *grid, threads, 1, 1, self.shared)
+        return lambda stream: launch(*sizes, stream, params, 0)
+
+
+class _Attribute(ctypes.Structure):
+    """The driver's CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Config(ctypes.Structure):
+    """The driver's CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class EarlyLaunch:
+    """Launches a kernel by the driver's cuLaunchKernelEx, which CuPy does not offer."""
+
+    SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+    def __init__(
+        self, kernel: Kernel, grid: tuple[int, int, int], threads: int, params: int
+    ) -> None:
+        attribute = _Attribute(self.SERIALIZATION, 0, (1,))
+        block = (threads, 1, 1)
+        self._config = _Config(grid, block, kernel.shared, None, ctypes.pointer(attribute), 1)
+        handle = ctypes.c_void_p(kernel.handle)
+        self._arguments = ctypes.byref(self._config), handle, ctypes.c_void_p(params), None
+
+    def __call__(self, stream: int) -> None:
+        self._config.stream = stream
+        error = _launch_extended()(*self._arguments)
+        if error:
+            raise cupy().cuda.driver.CUDADriverError(error)
 
 
 class Launcher(Protocol):
-    """What a plan calls to launch a kernel: (grid, threads, parameters)."""
+    """What a plan calls to launch a kernel: (grid, threads, parameters), and Kernel's ``early``."""
 
-    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params, /) -> None: ...
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, /, early: bool = False
+    ) -> None: ...
 
 
 Kernels = Mapping[str, Launcher]
@@ -102,6 +155,11 @@ Kernels = Mapping[str, Launcher]
 def launch_kernel() -> Any:
     """The driver's cuLaunchKernel."""
     return cupy().cuda.driver.launchKernel
+
+
+@cache
+def _launch_extended() -> Any:
+    return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
 
 
 @cache

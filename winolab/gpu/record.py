@@ -28,13 +28,20 @@ class Recording:
     def __init__(
         self, kernels: Mapping[str, Kernel], record: Callable[[launch.Kernels], None]
     ) -> None:
-        self._launches: list[tuple[Any, ...]] = []
+        self._launches: list[tuple[Callable[[int], None], Any]] = []  # and what they need
         self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
         self._addresses: tuple[int, ...] = ()  # that the structs hold
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
 
-    def add(self, kernel: Kernel, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+    def add(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        threads: int,
+        params: Params,
+        early: bool,
+    ) -> None:
         """One launch; a grid without blocks launches nothing."""
         if 0 in grid:
             return
@@ -47,8 +54,8 @@ class Recording:
                 number = int(value) + (1 << SHIFT - 1) >> SHIFT
                 pointer = ctypes.c_uint64.from_buffer(buffer, offset)
                 self._patches.append((pointer, number - 1, int(value) - (number << SHIFT)))
-        launched = kernel.handle, *grid, threads, 1, 1, kernel.shared
-        self._launches.append((launched, ctypes.addressof(pointers), (kernel, buffer, pointers)))
+        start = kernel.prepare(grid, threads, ctypes.addressof(pointers), early)
+        self._launches.append((start, (kernel, buffer, pointers)))
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
@@ -57,9 +64,8 @@ class Recording:
                 for pointer, number, offset in self._patches:
                     pointer.value = addresses[number] + offset
                 self._addresses = addresses
-            start = launch.launch_kernel()
-            for launched, params, _ in self._launches:
-                start(*launched, stream, params, 0)
+            for start, _ in self._launches:
+                start(stream)
 
 
 class _Recorder:
@@ -68,5 +74,7 @@ class _Recorder:
     def __init__(self, recording: Recording, kernel: Kernel) -> None:
         self._recording, self._kernel = recording, kernel
 
-    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
-        self._recording.add(self._kernel, grid, threads, params)
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+    ) -> None:
+        self._recording.add(self._kernel, grid, threads, params, early)

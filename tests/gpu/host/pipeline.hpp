@@ -81,6 +81,8 @@ inline void barrier_arrive_expect(unsigned long long* barrier, int bytes) {
 }
 
 inline void reads_done() {}
+inline void launch_before_done() {}
+inline void next_launch_may_begin() {}
 
 inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
   host::Barrier& b = host::barrier(barrier);
@@ -169,11 +171,10 @@ template <class T>
 T* cluster_pointer(T* pointer, int rank) {
   return host::in_block(pointer, rank);
 }
-inline void barrier_arrive_cluster(unsigned long long* barrier) {
+inline void barrier_release_cluster(unsigned long long* barrier) {
   shared_address(barrier);
   host::arrive(host::barrier(barrier), 0);
 }
-inline void barrier_release_cluster(unsigned long long* barrier) { barrier_arrive_cluster(barrier); }
 inline void barrier_acquire_cluster(unsigned long long* barrier, unsigned parity) {
   barrier_wait(barrier, parity);
 }

@@ -8,45 +8,55 @@ struct FilterParams {
   float* u;
   const int* wanted;  // guard.cuh
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
-  int out_channels, channels, taps, taps_height, taps_width, chunks;
+  int out_channels, channels, taps, taps_height, taps_width, chunks, blocks_m;
 };
 
-constexpr int FILTER_M = 32, FILTER_C = 8;  // one block: 256 (m, c) pairs of one tap
+constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c) pairs of one tap
 
-extern "C" __global__ void __launch_bounds__(FILTER_M* FILTER_C)
+extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
     winolab_filter(const __grid_constant__ FilterParams p) {
   if (!wanted(p.wanted)) return;
-  __shared__ float staged[ALPHA][FILTER_C][FILTER_M + 1];
-  const int thread = threadIdx.x;
+  next_launch_may_begin();
+  __shared__ float staged[R][FILTER_C][FILTER_M + 1];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int m0 = blockIdx.x * FILTER_M, c0 = blockIdx.y * FILTER_C, tap = blockIdx.z;
+  const int fw = tap % p.taps_width, row = tap / p.taps_width;
+  const float* w = p.w + row / p.taps_height * p.depth_stride +
+                   row % p.taps_height * p.row_stride + fw * R * p.width_stride;
   // Neighbouring threads read along whichever channel is contiguous in w.
   const bool along_c = p.c_stride == 1;
-  const int lm = along_c ? thread / FILTER_C : thread % FILTER_M;
-  const int lc = along_c ? thread % FILTER_C : thread / FILTER_M;
-  const int m = m0 + lm, c = c0 + lc;
-  float taps[R], state[ALPHA];
+  float taps[32 / FILTER_ROWS][R];
 #pragma unroll
-  for (int j = 0; j < R; ++j) taps[j] = 0.0f;
-  if (m < p.out_channels && c < p.channels) {
-    const int fw = tap % p.taps_width, fh = tap / p.taps_width % p.taps_height,
-              fd = tap / p.taps_width / p.taps_height;
-    const float* w = p.w + m * p.m_stride + c * p.c_stride + fd * p.depth_stride +
-                     fh * p.row_stride + fw * R * p.width_stride;
+  for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
+    const int other = warp + i * FILTER_ROWS;
+    const int m = m0 + (along_c ? other : lane), c = c0 + (along_c ? lane : other);
+    const bool inside = m < p.out_channels && c < p.channels;
 #pragma unroll
-    for (int j = 0; j < R; ++j) taps[j] = __ldg(w + j * p.width_stride);
+    for (int j = 0; j < R; ++j)
+      taps[i][j] = inside ? __ldg(w + m * p.m_stride + c * p.c_stride + j * p.width_stride) : 0.0f;
   }
-  transform_filter(taps, state);
 #pragma unroll
-  for (int s = 0; s < ALPHA; ++s) staged[s][lc][lm] = state[s];
+  for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
+    const int other = warp + i * FILTER_ROWS;
+#pragma unroll
+    for (int j = 0; j < R; ++j)
+      staged[j][along_c ? lane : other][along_c ? other : lane] = taps[i][j];
+  }
   __syncthreads();
-  const int om = thread % FILTER_M, oc = thread / FILTER_M;
-  if (c0 + oc >= p.chunks * KC) return;
   // Filter rows that share a stage of V follow one another; widths come between their groups.
-  const int fw = tap % p.taps_width, row = tap / p.taps_width;
-  const int group = row / SHARE * p.taps_width + fw;
-  const long long block = (((long long)((m0 + om) / BN) * (p.taps / SHARE) + group) * p.chunks +
-                           (c0 + oc) / KC) * SHARE + row % SHARE;
-  float* u = p.u + (block * ALPHA * KC + (c0 + oc) % KC) * BN + (m0 + om) % BN;
+  const int group = row / SHARE * p.taps_width + fw, m = m0 + lane;
+  const long long block = (long long)(m / BN) * (p.taps / SHARE) + group;
 #pragma unroll
-  for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BN] = staged[s][oc][om];
+  for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
+    const int oc = warp + i * FILTER_ROWS, c = c0 + oc;
+    float tap[R], state[ALPHA];
+#pragma unroll
+    for (int j = 0; j < R; ++j) tap[j] = staged[j][oc][lane];
+    transform_filter(tap, state);
+    if (c >= p.chunks * KC || m >= p.blocks_m * BN) continue;
+    const long long stage = (block * p.chunks + c / KC) * SHARE + row % SHARE;
+    float* u = p.u + (stage * ALPHA * KC + c % KC) * BN + m % BN;
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BN] = state[s];
+  }
 }

@@ -3,22 +3,36 @@
 // have summed, apply AT and store y.
 
 // Accumulators are staged by tile, one float at a time: a vector store would tie their registers'
-// banks, and an FFMA that reads a, b and an accumulator from one bank takes two cycles. Four floats
-// of a lane are rotated by its tile, so that a warp writes to 32 different banks.
+// banks, and an FFMA that reads a, b and an accumulator from one bank takes two cycles. Outputs of a
+// lane are rotated by its tile, LANES_T at a time, so that a warp writes to 32 different banks.
 __device__ __forceinline__ void stage(Shared& shared, const float (&acc)[STATES][TT][TM], int pass,
-                                      int state0, int tile0) {
-  const int ln = threadIdx.x % 8, lt = threadIdx.x / 8 % 4;
+                                      int state0, int sharer) {
+  const int ln = threadIdx.x % LANES_M, lt = threadIdx.x % 32 / LANES_M;
 #pragma unroll
   for (int s = 0; s < STATES; ++s)
 #pragma unroll
-    for (int j = 0; j < TT; ++j) {
-      float* row =
-          shared.out + ((state0 + s) * BT + tile0 + j / 4 * 16 + lt * 4 + j % 4) * ROW + ln;
+    for (int j = 0; j < HELD; ++j) {
+      const int tile = sharer * (STAGED / SHARERS) + (j / SIDE * LANES_T + lt) * SIDE + j % SIDE;
+      float* row = shared.out + ((state0 + s) * STAGED + tile) * ROW + ln;
 #pragma unroll
-      for (int i = 0; i < TM / PASSES; ++i)
-        row[i / 4 * 32 + (i + lt) % 4 * 8] = acc[s][j][pass * (TM / PASSES) + i];
+      for (int i = 0; i < TM; ++i)
+        row[i / LANES_T * 32 + (i + lt) % LANES_T * LANES_M] = acc[s][pass * HELD + j][i];
     }
 }
+
+// What stage() has put where: a tile and an output of the block, BN where there is none.
+struct Place {
+  int tile, output;
+  __device__ __forceinline__ Place(int staged, int pass, int group, int lane) {
+    const int sharer = staged / (STAGED / SHARERS), at = staged % (STAGED / SHARERS);
+    const int inside = SIDE == 4 ? pass * (STAGED / SHARERS) + at
+                                 : at / SIDE * 4 + pass * SIDE + at % SIDE;
+    tile = sharer * (BT / SHARERS) + inside;
+    const int ln = lane % LANES_M, lt = at / SIDE % LANES_T;
+    const int i = group * LANES_T + (lane / LANES_M + LANES_T - lt) % LANES_T;
+    output = i < VECTORS ? (i / 4 * LANES_M + ln) * 4 + i % 4 : i < TM ? i * LANES_M + ln : BN;
+  }
+};
 
 // Where the outputs of an item's tiles lie, and how many there are.
 __device__ __forceinline__ void locate(const Params& p, Shared& shared, const Item& item,
@@ -46,24 +60,34 @@ __device__ __forceinline__ float reduced(const float* staged) {
 // Tiles at once. More than one for finishers disturbs how the consumers' registers are laid out.
 constexpr int STORED = FINISHERS ? 1 : 2;
 
-// This block's part of a pass's outputs. A warp takes 32 channels of a tile.
+// This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int PARTS>
 __device__ __forceinline__ void store_part(const Params& p, const Shared& shared, const Item& item,
-                                           int pass, int thread) {
+                                           int pass, bool added, int thread) {
   const int warp = thread / 32, lane = thread % 32, rank = PARTS > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
-  for (int e = rank * (STORERS / 32) + warp; e < BT * ROW / 32; e += PARTS * STORERS / 32) {
-    const int tile = e / (ROW / 32), part = e % (ROW / 32);
-    const float* staged = shared.out + tile * ROW + part * 32 + lane;
+  for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += PARTS * STORERS / 32) {
+    const int staged = e / GROUPS_M, group = e % GROUPS_M;
+    const Place place(staged, pass, group, lane);
+    const int output = item.block_m * BN + place.output;
+    float* y = p.y + shared.offset[place.tile] + output;
+    const int columns =
+        place.output < BN && output < p.out_channels ? shared.columns[place.tile] : 0;
+    const float* from = shared.out + staged * ROW + group * 32 + lane;
     float state[ALPHA], out[N];
+    [[maybe_unused]] float before[N];  // what y has
+    if constexpr (PARTIAL > 0) {
 #pragma unroll
-    for (int s = 0; s < ALPHA; ++s) state[s] = reduced<PARTS>(staged + s * BT * ROW);
+      for (int o = 0; o < N; ++o) before[o] = added && o < columns ? y[o * p.y_pixel] : 0.0f;
+    }
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) state[s] = reduced<PARTS>(from + s * STAGED * ROW);
     transform_output(state, out);
-    // What stage() has put there.
-    const int channel = item.block_m * BN + pass * ROW + part * 32 + lane % 8 * 4 +
-                        (lane / 8 + 4 - tile / 4 % 4) % 4;
-    float* y = p.y + shared.offset[tile] + channel;
-    const int columns = channel < p.out_channels ? shared.columns[tile] : 0;
+    if constexpr (PARTIAL > 0) {
+#pragma unroll
+      for (int o = 0; o < N; ++o)
+        if (added) out[o] = __fadd_rn(before[o], out[o]);
+    }
 #pragma unroll
     for (int o = 0; o < N; ++o) {
       if (o < columns) *y = out[o];
@@ -72,40 +96,38 @@ __device__ __forceinline__ void store_part(const Params& p, const Shared& shared
   }
 }
 
-// The outputs of a staged pass, by the blocks that share the item: not before all have staged it,
-// and until all have read it.
+// The outputs of a staged pass. Where blocks share the item, all threads of the cluster meet before
+// anyone reads, and after all have read: consumers and producers too, in meet().
 __device__ __forceinline__ void store(const Params& p, Shared& shared, const Item& item, int pass,
-                                      int parts, Pipe<1>& peers, int thread) {
+                                      bool added, int parts, int thread) {
   if constexpr (SPLIT > 1) {
     if (parts > 1) {
-      if (thread < SPLIT) barrier_release_cluster(cluster_pointer(&shared.peers_full, thread));
-      barrier_acquire_cluster(&shared.peers_full, peers.phase);
-      store_part<SPLIT>(p, shared, item, pass, thread);
-      __syncwarp();
-      if (thread % 32 < SPLIT)
-        barrier_release_cluster(cluster_pointer(&shared.peers_empty, thread % 32));
-      barrier_acquire_cluster(&shared.peers_empty, peers.phase);
-      peers.advance();
+      cluster_sync();
+      store_part<SPLIT>(p, shared, item, pass, added, thread);
+      cluster_sync();
       return;
     }
   }
-  store_part<1>(p, shared, item, pass, thread);
+  store_part<1>(p, shared, item, pass, added, thread);
 }
 
 __device__ __forceinline__ void finish(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - (CONSUMERS + PRODUCERS);
-  Pipe<1> pipe, peers;
+  Pipe<1> pipe;
   for (Work work(p); work.left(p); work.next(p)) {
     const Item item(p, work.index);
+    const Sums sums(Steps(p, work.parts), work.parts);
     storers_sync<STORERS>();
     locate(p, shared, item, thread);
     storers_sync<STORERS>();
+    for (int sum = 0; sum < sums.count; ++sum) {
 #pragma unroll 1
-    for (int pass = 0; pass < PASSES; ++pass) {
-      barrier_wait(&shared.out_full, pipe.phase);
-      store(p, shared, item, pass, work.parts, peers, thread);
-      barrier_arrive(&shared.out_empty);
-      pipe.advance();
+      for (int pass = 0; pass < PASSES; ++pass) {
+        barrier_wait(&shared.out_full, pipe.phase);
+        store(p, shared, item, pass, sum > 0, work.parts, thread);
+        barrier_arrive(&shared.out_empty);
+        pipe.advance();
+      }
     }
   }
 }

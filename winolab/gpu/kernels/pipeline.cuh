@@ -39,11 +39,26 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* barrier, unsign
 }
 
 // Between a thread's last read of shared memory and the arrival after which a bulk copy overwrites
-// it: copies belong to another proxy, and an arrival overtakes reads that are still in flight (on an
-// H100 up to every second result was wrong without).
+// it: copies belong to another proxy, and an arrival overtakes reads that are still in flight
+// (without, up to every call on an H100 had some wrong outputs).
 __device__ __forceinline__ void reads_done() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// Until the launch before this one is over and what it wrote can be read; at once where this one
+// did not ask to begin earlier (launch.Kernel).
+__device__ __forceinline__ void launch_before_done() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// From here on the next launch may begin, if it asks to.
+__device__ __forceinline__ void next_launch_may_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
@@ -169,11 +184,6 @@ __device__ __forceinline__ T* cluster_pointer(T* pointer, int rank) {
   return reinterpret_cast<T*>(remote);
 }
 
-__device__ __forceinline__ void barrier_arrive_cluster(unsigned long long* barrier) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(shared_address(barrier))
-               : "memory");
-}
-
 // Stores to a block of the cluster, and counts the 8 bytes off on its barrier.
 __device__ __forceinline__ void store_async(void* shared, uint2 v, unsigned long long* barrier) {
   asm volatile(
@@ -183,7 +193,8 @@ __device__ __forceinline__ void store_async(void* shared, uint2 v, unsigned long
       : "memory");
 }
 
-// The same with release and acquire across the cluster: for plain stores to other blocks.
+// Arrival and wait with release and acquire across the cluster: for plain reads and stores of
+// other blocks' shared memory.
 __device__ __forceinline__ void barrier_release_cluster(unsigned long long* barrier) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
                    shared_address(barrier))
