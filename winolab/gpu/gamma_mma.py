@@ -11,6 +11,7 @@ from winolab.gpu.gamma_tensor import LAUNCH_SECONDS, GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, tiles
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 BLOCKS = ("block_mma", "items", "gamma_mma")  # of the main kernel
@@ -56,6 +57,10 @@ class Variant:
     def skew(self, parts: int) -> int:
         """Filter rows by which products with a low part precede the others in a stage."""
         return int(parts == 2 and self.share > 1)
+
+    def interval(self, parts: int) -> int:
+        """Products that the Tensor Core sums before FP32 adds their sum."""
+        return products(parts) * KC * self.share
 
     def staged(self) -> int:
         """Bytes of the accumulators of a pass of the epilogue."""

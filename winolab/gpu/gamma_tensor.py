@@ -17,11 +17,14 @@ from winolab.device import Device
 from winolab.gpu import geometry, scale
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
+    BLOCKS,
     BN,
     CONSUMERS,
+    EXCHANGE,
     KC,
     PARTS,
     PRODUCERS,
+    Names,
     Variant,
     tiles,
     variants,
@@ -29,17 +32,15 @@ from winolab.gpu.gamma_tensor_blocks import (
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.split import Scale, products
+from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
 
-Names = tuple[str, ...]
-BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")  # of the main kernel
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
-STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3200, 2: 5900}, {1: 8000, 2: 14000}, 96, 3
+STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3380, 2: 5900}, {1: 6700, 2: 14000}, 96, 3
 AHEAD_CYCLES = (4850, 16500)  # of both where filters wait in shared memory
 CLUSTER_CYCLES = 1 / 8  # of an item's, a block more
 SCALAR_LOADS = 1.75  # of a stage's cycles: 1.4 to 2.0 on the layers with odd channels
@@ -173,9 +174,10 @@ class GammaTensorPlan:
 
     @property
     def simulated(self) -> str:
-        """What the reference calls this arithmetic: a stage is summed before FP32 takes over."""
-        interval = products(self.parts) * KC * self.variant.share
-        text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate:{interval}"
+        """What the reference calls this arithmetic."""
+        interval = self.variant.interval(self.parts)
+        text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate"
+        text += f":{interval}" if interval else ""
         if self.parts == 2:
             text += f",ahead={self.variant.skew(2)},filters=fp64"
         return text + (f",scale={self.given}" if self.given else "")
@@ -208,7 +210,8 @@ class GammaTensorPlan:
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
+        blocks = self.variant.blocks(self.parts)
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant, blocks)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -308,6 +311,7 @@ def source(
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
     constants |= variant.constants() | {"SKEW": variant.skew(PARTS[precision])}
+    constants |= {"PAIRED": int(blocks == EXCHANGE)}
     programs = made.programs
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(

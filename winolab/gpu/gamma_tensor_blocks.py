@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 
 from winolab.device import Device
 from winolab.gpu.plan import Correlation
 from winolab.nouns import Algorithm, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.ref.split import products
 
 KC, BN = 16, 64  # channels of a stage, output channels of a block
 TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
@@ -16,6 +18,10 @@ CONSUMERS, PRODUCERS = 256, 128  # threads of a block
 REGISTERS = 168  # of a thread, as the kernel is launched
 U_AHEAD = {8: 4, 4: 3}  # filters on their way through shared memory, by alpha
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
+# Files of the main kernel: producers finish outputs, or, of 16 bits summed by one block, consumers.
+BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")
+EXCHANGE = ("block_tensor", "items", "finish_exchange", "gamma_tensor")
+Names = tuple[str, ...]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
 
@@ -55,14 +61,24 @@ class Variant:
         """Filter rows by which products with a low part precede the others in a stage."""
         return int(parts == 2 and 1 < self.share < 5)  # five rows have no registers left for it
 
+    def interval(self, parts: int) -> int:
+        """Products that the Tensor Core sums before FP32 adds their sum; 0: all of them."""
+        return products(parts) * KC * self.share if parts == 2 else 0
+
+    def blocks(self, parts: int) -> Names:
+        """Files of the main kernel."""
+        return EXCHANGE if parts == 1 and self.split == 1 else BLOCKS
+
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha = self.stage_tiles(tile), tile.alpha
         v = self.v_stages * alpha * parts * tiles * KC * 2
         raw = -(-tiles // 32) * PRODUCERS * (alpha * 4 * size + 16)
-        out = 2 * TILE_STATES // self.passes * (BN + 4) * 4
+        out = 2 * TILE_STATES // self.passes * (BN + 4) * 4 + 32
+        if self.blocks(parts) == EXCHANGE:
+            out = TILE_STATES * BN * 2 + TILE_STATES // alpha * 12
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
-        return v + raw + u + out + 16 * self.v_stages + 32
+        return v + raw + u + out + 16 * self.v_stages
 
     def __str__(self) -> str:
         changed = [f"{n}={getattr(self, n)}" for n in ("split", "xvec", "yvec")]
@@ -100,10 +116,15 @@ def variants(
         )
         if shape.share == 3 and parts == 2:  # other shares have no registers for it
             shape = replace(shape, u_ahead=U_AHEAD[tile.alpha])
-        while shape.shared_memory(tile, parts, size) > device.shared_memory and shape.passes < 8:
-            shape = replace(shape, passes=2 * shape.passes)
-        if shape.shared_memory(tile, parts, size) <= device.shared_memory:
-            yield from (replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS))
+        tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
+        if parts == 1:  # without sums of a stage
+            tried = [replace(v, consumer_registers=200, producer_registers=104) for v in tried]
+        for made in tried:
+            alone = made.blocks(parts) == EXCHANGE and not variant
+            deep = (replace(made, v_stages=3),) if alone else ()
+            known = (*deep, made, replace(made, passes=8))
+            fits = (v for v in known if v.shared_memory(tile, parts, size) <= device.shared_memory)
+            yield from islice(fits, 1)
 
 
 def tiles(

@@ -36,7 +36,6 @@ constexpr int V_SIZE = ALPHA * PARTS * V_PART;
 constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
 constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
 constexpr int BUFFERS = 2;                            // of staged tiles
-constexpr int ROW_OUT = BN + 4;                       // floats: lanes of a store hit 32 banks
 static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
 struct alignas(4 * sizeof(Element)) Vector {
@@ -58,13 +57,4 @@ struct alignas(sizeof(Vector)) Loaded {
 struct alignas(16) Source {
   const Element* x;
   unsigned inside;
-};
-
-struct Shared {
-  unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
-  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
-  Source source[SLOTS][PRODUCERS];      // and where they are, to save registers
-  uint4 u[U_AHEAD ? U_AHEAD : 1][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
-  float out[BUFFERS][ALPHA][TILES_OUT][ROW_OUT];  // accumulators
-  unsigned long long v_full[V_STAGES], v_empty[V_STAGES], out_full[BUFFERS], out_empty[BUFFERS];
 };

@@ -24,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(128)
   State state[8][ALPHA];
 #pragma unroll
   for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2
-    const int m = blockIdx.x * BN + warp * 16 + e / 2 % 2 * 8 + g;
+    const int place = PAIRED ? g * 2 + e / 2 % 2 : e / 2 % 2 * 8 + g;  // of a warp's 16 channels
+    const int m = blockIdx.x * BN + warp * 16 + place;
     const int c = chunk * KC + e / 4 * 8 + q * 2 + e % 2;
     const bool inside = m < p.out_channels && c < p.channels && fh < p.height;
     const Element* w = p.w + m * p.m_stride + c * p.c_stride + fd * p.depth_stride +

@@ -3,6 +3,13 @@
 // state of four output channels of a tile, apply AT and store. Blocks of a cluster take different
 // elements, and add what all of them staged.
 
+constexpr int ROW_OUT = BN + 4;  // floats: lanes of a store hit 32 banks
+
+struct Staging {
+  float out[BUFFERS][ALPHA][TILES_OUT][ROW_OUT];  // accumulators
+  unsigned long long full[BUFFERS], empty[BUFFERS];
+};
+
 __device__ __forceinline__ void await(unsigned long long* barrier, unsigned parity) {
   if constexpr (SPLIT == 1)
     barrier_wait(barrier, parity);
@@ -24,24 +31,32 @@ __device__ __forceinline__ void signal(unsigned long long* barrier) {
 // Arrivals at such a barrier.
 __device__ constexpr int signals(int threads) { return SPLIT == 1 ? threads : threads / 32 * SPLIT; }
 
-__device__ __forceinline__ void stage(Shared& shared, const float (&acc)[STEPS][32],
-                                      Pipe<BUFFERS>& pipe) {
+__device__ __forceinline__ void staging_init(Staging& staging) {
+  for (int b = 0; b < BUFFERS; ++b) {
+    barrier_init(&staging.full[b], signals(CONSUMERS));
+    barrier_init(&staging.empty[b], signals(PRODUCERS));
+  }
+}
+
+// By consumers, with an item's accumulators.
+__device__ __forceinline__ void deliver(const Params&, Staging& staging,
+                                        const float (&acc)[STEPS][32], int, Pipe<BUFFERS>& pipe) {
   const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
-    await(&shared.out_empty[pipe.stage], pipe.phase ^ 1);
+    await(&staging.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int s = 0; s < HELD; ++s)
 #pragma unroll
       for (int j = 0; j < TILES_OUT / 8; ++j) {
         const int column = pass * (TILES_OUT / 8) + j;  // of 8 tiles
-        float* to = &shared.out[pipe.stage][group * HELD + s][j * 8 + q * 2][warp * 16 + g];
+        float* to = &staging.out[pipe.stage][group * HELD + s][j * 8 + q * 2][warp * 16 + g];
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           to[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
       }
-    signal(&shared.out_full[pipe.stage]);
+    signal(&staging.full[pipe.stage]);
     pipe.advance();
   }
 }
@@ -62,7 +77,7 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
   }
 }
 
-__device__ __forceinline__ void finish(const Params& p, Shared& shared, int index,
+__device__ __forceinline__ void finish(const Params& p, Staging& staging, int index,
                                        Pipe<BUFFERS>& pipe) {
   const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const Item item(p, index);
@@ -70,12 +85,12 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
   Watched watched(p.header, p.rows, channel);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
-    await(&shared.out_full[pipe.stage], pipe.phase);
+    await(&staging.full[pipe.stage], pipe.phase);
 #pragma unroll 1
     for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * PRODUCERS) {
       const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
       float state[4][ALPHA], y[4][N];
-      gather(state, &shared.out[pipe.stage][0][local][m]);
+      gather(state, &staging.out[pipe.stage][0][local][m]);
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
       const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
@@ -91,7 +106,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
         if (o < columns) store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
       }
     }
-    signal(&shared.out_empty[pipe.stage]);
+    signal(&staging.empty[pipe.stage]);
     pipe.advance();
   }
   watched.channels();

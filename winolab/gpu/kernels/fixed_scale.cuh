@@ -12,12 +12,14 @@ __device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTE
 
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, int) {}
-  __device__ __forceinline__ void tile(float (&y)[4][N], int) const {
+  template <int CHANNELS>
+  __device__ __forceinline__ static void scale_back(float (&y)[CHANNELS][N]) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c)
+    for (int c = 0; c < CHANNELS; ++c)
 #pragma unroll
       for (int o = 0; o < N; ++o)
         y[c][o] = __fmul_rn(__fmul_rn(y[c][o], 1 / FIXED_INPUT), 1 / FIXED_FILTER);
   }
+  __device__ __forceinline__ void tile(float (&y)[4][N], int) const { scale_back(y); }
   __device__ __forceinline__ void channels() const {}
 };

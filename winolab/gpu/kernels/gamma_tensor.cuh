@@ -9,7 +9,17 @@
 // low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which
 // truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
 // SHARE filter rows need. Blocks are persistent: producers run ahead into the next item, then
-// finish the last one (finish_tensor.cuh) while consumers go on.
+// finish the last one (finish_tensor.cuh) while consumers go on. Of 16-bit data the Tensor Core sums
+// all products, and consumers finish where no other block shares the sum (finish_exchange.cuh).
+
+struct Shared {
+  unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
+  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
+  Source source[SLOTS][PRODUCERS];      // and where they are, to save registers
+  uint4 u[U_AHEAD ? U_AHEAD : 1][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
+  Staging staging;                      // finish_*.cuh
+  unsigned long long v_full[V_STAGES], v_empty[V_STAGES];
+};
 
 // Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {
@@ -132,7 +142,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
     const int ahead = min(AHEAD, count);
 #pragma unroll 1
     for (int step = 0; step <= count; ++step) {
-      if (step == ahead && index > first) finish(p, shared, index - stride, out);
+      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out);
       if (step == count) break;
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
@@ -180,7 +190,11 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 // Filters of a stage, of a group's states, in the order of use; and in registers: with two halves of
 // tiles at least all of a state, with skewed products three.
 constexpr int FILTERS = HELD * SHARE;
-constexpr int RING = HALVES == 1 ? SHARE == 3 ? 3 : HELD : SHARE > 2 ? SHARE : 2;
+constexpr int DEEP = SHARE == 5 ? 5 : SHARE == 3 ? 6 : SHARE == 1 ? 4 : 8;  // of 16 bits
+constexpr int RING = PARTS == 1   ? DEEP < FILTERS ? DEEP : FILTERS
+                     : HALVES == 1 ? SHARE == 3 ? 3 : HELD
+                     : SHARE > 2   ? SHARE
+                                   : 2;
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;
 static_assert(FILTERS % RING == 0 && FILTERS % PLACES == 0, "the same places in every stage");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
@@ -310,37 +324,45 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 #pragma unroll
           for (int f = 0; f < SHARE + SKEW; ++f) {
             const int i = s * SHARE + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
+            // Of 16 bits the Tensor Core alone sums all products.
+            float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
             wgmma_fence();
             if (PARTS == 2 && f < SHARE) {
-              wgmma<64, BF16>(part, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
-              wgmma<64, BF16>(part, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
+              wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
+              wgmma<64, BF16>(sum, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
             }
             if (h >= 0)
-              wgmma<64, BF16>(part, a[(i - SKEW) % RING][0],
-                              descriptor_offset(v, offset - SKEW * COLUMNS * 16), PARTS == 2 || h > 0);
+              wgmma<64, BF16>(sum, a[(i - SKEW) % RING][0],
+                              descriptor_offset(v, offset - SKEW * COLUMNS * 16), true);
             wgmma_commit();
-            if (f > 0) {
+            if (f > 0 || (PARTS == 1 && s + half > 0)) {
               wgmma_wait<1>();
-              if (half == HALVES - 1) {
+              if (PARTS == 1 && f == 0 ? half == 0 : half == HALVES - 1) {
                 if (PARTS == 2) filters.refill(a, i - 1, 1);
-                if (h > 0) filters.refill(a, i - SKEW - 1, 0);
+                if (PARTS == 1 || h > 0) filters.refill(a, i - SKEW - 1, 0);
               }
             }
           }
-          wgmma_wait<0>();
-          if (half == HALVES - 1) {
-            const int last = s * SHARE + SHARE - 1;
-            if (PARTS == 2 && SKEW == 0) filters.refill(a, last, 1);
-            filters.refill(a, last, 0);
+          if constexpr (PARTS == 2) {
+            wgmma_wait<0>();
+            if (half == HALVES - 1) {
+              const int last = s * SHARE + SHARE - 1;
+              if (SKEW == 0) filters.refill(a, last, 1);
+              filters.refill(a, last, 0);
+            }
+            add(acc[s * HALVES + half], part);
           }
-          add(acc[s * HALVES + half], part);
         }
         v = opaque(descriptor_offset(v, PARTS * V_PART));
+      }
+      if constexpr (PARTS == 1) {
+        wgmma_wait<0>();
+        filters.refill(a, FILTERS - 1, 0);
       }
       if (lane == 0) barrier_arrive(&shared.v_empty[pipe.stage]);
       pipe.advance();
     }
-    stage(shared, acc, out);
+    deliver(p, shared.staging, acc, index, out);
   }
 }
 
@@ -353,10 +375,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
       barrier_init(&shared.v_full[s], PRODUCERS);
       barrier_init(&shared.v_empty[s], CONSUMERS / 32);
     }
-    for (int b = 0; b < BUFFERS; ++b) {
-      barrier_init(&shared.out_full[b], signals(CONSUMERS));
-      barrier_init(&shared.out_empty[b], signals(PRODUCERS));
-    }
+    staging_init(shared.staging);
     barriers_ready();
   }
   __syncthreads();
