@@ -138,12 +138,17 @@ STALL = "smsp__pcsamp_warps_issue_stalled_"
 
 
 class Profiled:
-    """A kernel whose first launch of each grid is profiled; ``notes`` gets a line on it."""
+    """A kernel whose first launch of each grid is profiled; ``notes`` gets a line on it.
+
+    Launches begin when those before them have ended, whatever the plan asks for.
+    """
 
     def __init__(self, kernel: Kernel, notes: list[dict], calls: Counter[tuple]) -> None:
         self.kernel, self.notes, self.calls = kernel, notes, calls
 
-    def __call__(self, grid: tuple[int, int, int], threads: int, params: Params) -> None:
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+    ) -> None:
         profiler = launch.cupy().cuda.profiler
         first = not self.calls[self.kernel.name, grid]
         self.calls[self.kernel.name, grid] += 1
