@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -141,3 +142,32 @@ def test_structs_are_laid_out_as_c_does() -> None:
     data = layout.pack(1, 2, 3, 0.5).data
     assert len(data) == 32  # 4 bytes before the pointers, 4 behind the float
     assert data[8:24] == (2).to_bytes(8, "little") + (3).to_bytes(8, "little")
+
+
+def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
+    """CUlaunchConfig and CUlaunchAttribute of cuda.h: sizes, and what they say."""
+    assert (ctypes.sizeof(launch._Attribute), ctypes.sizeof(launch._Config)) == (72, 56)
+    seen = []
+
+    def extended(config, handle, params, extra) -> int:
+        c = config._obj
+        attribute = c.attributes[0]
+        seen.append((*c.grid, *c.block, c.shared, c.stream, handle.value, params.value, extra))
+        assert (c.count, attribute.id, attribute.value[0]) == (1, 6, 1)
+        return error
+
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    monkeypatch.setattr(launch, "_launch_extended", lambda: extended)
+    monkeypatch.setattr(
+        launch, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(driver=driver))
+    )
+    start = launch.Kernel("k", 1234, 99, None).prepare((3, 2, 1), 64, 5678, early=True)
+    error = 0
+    start(7)
+    error = 1
+    with pytest.raises(Refused):
+        start(8)
+    assert seen == [(3, 2, 1, 64, 1, 1, 99, stream, 1234, 5678, None) for stream in (7, 8)]
