@@ -161,9 +161,7 @@ def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
 
     host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
     monkeypatch.setattr(launch, "_launch_extended", lambda: extended)
-    monkeypatch.setattr(
-        launch, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(driver=driver))
-    )
+    monkeypatch.setattr(launch, "cupy", lambda: host)
     start = launch.Kernel("k", 1234, 99, None).prepare((3, 2, 1), 64, 5678, early=True)
     error = 0
     start(7)
