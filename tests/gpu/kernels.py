@@ -45,7 +45,8 @@ SPILLS = {
     "fp32_split rows=4 share=3": 8,
     "fp16 rows=4 share=3": 16,
     "bf16 rows=4 share=3": 16,
-    "fp32_split mma.sync 512 rows=8 share=3": 28,
+    "fp32_split mma.sync 512 rows=8 share=3": 36,
+    "split=8 xvec=2 partial=30": 56,  # two loads a stage of 1,024 FFMAs
 }
 
 
