@@ -204,7 +204,8 @@ class GammaPlan:
             -(-self.chunks * v.kc // FILTER_BLOCK),
             depth * height * width,
         )
-        kernels["winolab_filter"](grid, FILTER_THREADS, params)
+        early = wanted > 0 and self.device.compute_capability >= (9, 0)
+        kernels["winolab_filter"](grid, FILTER_THREADS, params, early)
 
     def correlate(
         self,

@@ -226,7 +226,7 @@ class GammaTensorPlan:
         prepared = workspace + self.header
         self._scale(kernels, a, b, workspace, prepared)
         self._transform(kernels, b, prepared)
-        self._correlate(kernels, a, prepared, out, workspace)
+        self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter."""
@@ -238,7 +238,7 @@ class GammaTensorPlan:
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._scale(kernels, a, None, workspace, prepared)
-        self._correlate(kernels, a, prepared, out, workspace)
+        self._correlate(kernels, a, prepared, out, workspace, follows=self.parts == 2)
 
     def _scale(
         self, kernels: Kernels, x: View | None, w: View | None, header: int, rows: int
@@ -251,9 +251,15 @@ class GammaTensorPlan:
         known, wide = scale.known(self.given, made), self.variant.xvec == 4
         return scale.parameters(self.correlation, header, rows, x, w, wide, known)
 
-    def _correlate(self, kernels: Kernels, x: View, prepared: int, y: View, header: int) -> None:
+    def _early(self, follows: bool) -> bool:
+        """Whether a launch that follows one of this plan's own may begin before that ends."""
+        return follows and self.device.compute_capability >= (9, 0)
+
+    def _correlate(
+        self, kernels: Kernels, x: View, prepared: int, y: View, header: int, follows: bool
+    ) -> None:
         for group in range(self.correlation.groups):
-            self._correlate_group(kernels, group, x, prepared, y, header)
+            self._correlate_group(kernels, group, x, prepared, y, header, follows or group > 0)
         if self.parts == 2:
             scale.scan(kernels, self.device, self._scaled(x, None, header, prepared))
 
@@ -283,10 +289,17 @@ class GammaTensorPlan:
                 self.chunks,
             )
             grid = (self.blocks_m, self.chunks, math.prod(self.outer))
-            kernels["winolab_filter"](grid, 128, params)
+            kernels["winolab_filter"](grid, 128, params, self._early(self.parts == 2 or group > 0))
 
     def _correlate_group(
-        self, kernels: Kernels, group: int, x: View, prepared: int, y: View, header: int
+        self,
+        kernels: Kernels,
+        group: int,
+        x: View,
+        prepared: int,
+        y: View,
+        header: int,
+        follows: bool,
     ) -> None:
         c = self.correlation
         params = PARAMS.pack(
@@ -297,7 +310,7 @@ class GammaTensorPlan:
             scale.row(c, prepared, group),
             *geometry.values(self, x, y),
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params)
+        kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params, self._early(follows))
 
 
 @lru_cache(maxsize=256)

@@ -174,7 +174,8 @@ def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:
     """After everything else: whether results of 0 hide numbers that vanished."""
-    kernels["winolab_scan"]((2 * device.multiprocessors, 1, 1), THREADS, params)
+    early = device.compute_capability >= (9, 0)
+    kernels["winolab_scan"]((2 * device.multiprocessors, 1, 1), THREADS, params, early)
 
 
 def _merged(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:

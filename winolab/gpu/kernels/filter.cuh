@@ -15,6 +15,7 @@ constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c)
 
 extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
     winolab_filter(const __grid_constant__ FilterParams p) {
+  launch_before_done();
   if (!wanted(p.wanted)) return;
   next_launch_may_begin();
   __shared__ float staged[R][FILTER_C][FILTER_M + 1];

@@ -17,6 +17,8 @@ struct FilterParams {
 
 extern "C" __global__ void __launch_bounds__(128)
     winolab_filter(const __grid_constant__ FilterParams p) {
+  next_launch_may_begin();
+  launch_before_done();  // which found the scales
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   const int chunk = blockIdx.y, tap = blockIdx.z;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;

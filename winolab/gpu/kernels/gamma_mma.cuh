@@ -1,5 +1,5 @@
-// Fused Γα(n, r) on Tensor Cores that have mma.sync only, compute capability 8.x: the sums of
-// gamma_tensor.cuh, bit for bit, with the same transformed filter U (filter_tensor.cuh).
+// Fused Γα(n, r) on Tensor Cores that have mma.sync only, compute capability 8.x: the products of
+// gamma_tensor.cuh, with the same transformed filter U (filter_tensor.cuh).
 //
 // A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles. Its eight warps are all alike:
 // each multiplies one state, or its part of the tiles of one, for all output channels, and
@@ -66,23 +66,31 @@ struct Fetch {
     const Source at = shared.source[unit * 8 + lane / 2 % 8];
     const unsigned mask = left > 0 ? at.inside : 0;
     const Element* from = at.x + channel;
+    Vector* to = &shared.raw[unit][0][lane];
+    if constexpr (XVEC == 4) {
+      copy_pixels<0>(to, from, mask, p.x_pixel);
+    } else {
 #pragma unroll
-    for (int i = 0; i < ALPHA; ++i) {
-      Vector* to = &shared.raw[unit][i][lane];
-      const bool pixel = mask >> i & 1;
-      if constexpr (XVEC == 4) {
-        copy_async<sizeof(Vector)>(to, from + i * p.x_pixel, pixel);  // where not inside, unread
-      } else {
+      for (int i = 0; i < ALPHA; ++i)
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const bool element = pixel && c < left;
+          const bool element = (mask >> i & 1) && c < left;
           const Element* one = element ? from + i * p.x_pixel + c : p.x;
           if constexpr (WIDE)
-            copy_async<4>(&to->c[c], one, element);
+            copy_async<4>(&to[i * 32].c[c], one, element);
           else
-            to->c[c] = element ? __ldg(one) : Element(0);
+            to[i * 32].c[c] = element ? __ldg(one) : Element(0);
         }
-      }
+    }
+  }
+
+  // A tile's pixels from I on. Outside, nothing is read.
+  template <int I>
+  __device__ __forceinline__ void copy_pixels(Vector* to, const Element* from, unsigned mask,
+                                              int x_pixel) const {
+    if constexpr (I < ALPHA) {
+      copy_async_at<sizeof(Vector), I * 32 * (int)sizeof(Vector)>(to, from, mask & 1u << I);
+      copy_pixels<I + 1>(to, from + x_pixel, mask, x_pixel);
     }
   }
 };
@@ -279,6 +287,8 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
+  next_launch_may_begin();
+  launch_before_done();
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

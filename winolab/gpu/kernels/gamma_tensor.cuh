@@ -368,6 +368,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 
 extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
+  next_launch_may_begin();
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
@@ -378,6 +379,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
     staging_init(shared.staging);
     barriers_ready();
   }
+  launch_before_done();
   __syncthreads();
   if constexpr (SPLIT > 1) cluster_sync();
   if (threadIdx.x < CONSUMERS) {

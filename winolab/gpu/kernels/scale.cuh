@@ -110,6 +110,7 @@ struct Plus {
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
+  next_launch_may_begin();
   __shared__ unsigned largest[MOST_THREADS];
   __shared__ float squares[MOST_THREADS];
   __shared__ float lossy[MOST_THREADS];
@@ -224,6 +225,8 @@ struct Watched {
 // Numbers that vanish though they are not 0, where some results are.
 extern "C" __global__ void __launch_bounds__(256)
     winolab_scan(const __grid_constant__ ScaleParams p) {
+  next_launch_may_begin();
+  launch_before_done();
   if (!p.header->flags[ZERO]) return;
   const long long first = (long long)blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256ll;
   const float scale = input_scale(p.header);
