@@ -1,4 +1,4 @@
-"""Γ on the Tensor Cores of compute capability 8.x: gamma_tensor's sums by mma.sync."""
+"""Γ on Tensor Cores without wgmma (compute capability 8.x), by mma.sync: plans and block shapes."""
 
 from __future__ import annotations
 
