@@ -79,7 +79,7 @@ def test_the_order_of_threads_changes_nothing(case) -> None:
         ("barrier_arrive(&shared.v_empty[v_pipe.stage]);", "", "deadlock"),
         ("barrier_init(&shared.v_empty[s], CONSUMERS);", "", "not initialised"),
         ("barrier_wait(&shared.u_full[u_pipe.stage], u_pipe.phase);", "", "an arrival too many"),
-        ("const float4*>(v + j * 4)", "const float4*>(v + 1 + j * 4)", "not aligned"),
+        ("const float4*>(v + j * L", "const float4*>(v + 1 + j * L", "not aligned"),
         ("shared.columns[tile] =", "shared.columns[tile + BT] =", "outside its array"),
         ("float* y = p.y +", "float* y = p.y - 1 +", "zones around out"),
     ],
@@ -97,9 +97,9 @@ def test_broken_kernels_are_found_out(case, statement, instead, message) -> None
     "statement",
     [
         "barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);",
-        "if (g == 0 && part == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);",
-        "        storers_sync<STORERS>();\n"
-        "        store(p, shared, item, pass, work.parts, peers, threadIdx.x);",
+        "if (first == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);",
+        "      cluster_sync();\n"
+        "      store_part<SPLIT>(p, shared, item, pass, added, thread);",
     ],
 )
 def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
@@ -121,12 +121,10 @@ def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
 def test_a_block_must_outlive_those_that_read_it(case) -> None:
     p, x, w, _ = case
     source = p.source()
-    for wait in (
-        "barrier_acquire_cluster(&shared.peers_empty, peers.phase);",
-        "if constexpr (SPLIT > 1) cluster_sync();  // peers",
-    ):
-        assert source.count(wait) == 1
-        source = source.replace(wait, "//" if "// " in wait else "")
+    meeting = "      cluster_sync();\n"
+    for before in (meeting, "      store_part<SPLIT>(p, shared, item, pass, added, thread);\n"):
+        assert source.count(before + meeting) == 1
+        source = source.replace(before + meeting, before)
     with pytest.raises(hosted.HostError, match="which has ended"):
         hosted.execute(Changed(p, source), x, w, seed=2)
 
