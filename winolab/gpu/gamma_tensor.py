@@ -41,9 +41,11 @@ SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
 STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3380, 2: 5900}, {1: 6700, 2: 14000}, 96, 3
-AHEAD_CYCLES = (4850, 16500)  # of both where filters wait in shared memory
-CLUSTER_CYCLES = 1 / 8  # of an item's, a block more
-SCALAR_LOADS = 1.75  # of a stage's cycles: 1.4 to 2.0 on the layers with odd channels
+SHARED_CYCLES = {2: 5250, 3: 5100, 4: 5250, 5: 4340}  # a stage's of split products, by SHARE
+AHEAD_CYCLES = 16_500  # an item's where filters wait in shared memory
+CLUSTER_CYCLES, CLUSTER_STAGE = 1 / 8, 1.1  # of an item's, a block more; of a stage's
+SCALAR_LOADS = {1: 1.75, 2: 3.6}  # of a stage's cycles, by parts: on the layers with odd channels
+SCALAR_AHEAD = 5.2  # the same where filters wait in shared memory
 LAUNCH_SECONDS = 3e-6
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
@@ -378,11 +380,14 @@ def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     """The plan with its predicted seconds: waves of blocks, and the passes before them."""
     c, v, device = plan.correlation, plan.variant, plan.device
     stage = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    stage_cycles, item_cycles = STAGE_CYCLES[plan.parts], ITEM_CYCLES[plan.parts]
-    if v.u_ahead:
-        stage_cycles, item_cycles = AHEAD_CYCLES
-    stage *= stage_cycles * (SCALAR_LOADS if v.xvec == 1 else 1)
-    item = item_cycles * (1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0))
+    cycles = STAGE_CYCLES[plan.parts]
+    stage *= SHARED_CYCLES.get(v.share, cycles) if plan.parts == 2 else cycles
+    if v.xvec == 1:
+        stage *= SCALAR_AHEAD if v.u_ahead else SCALAR_LOADS[plan.parts]
+    if v.split > 1:
+        stage *= CLUSTER_STAGE
+    item = AHEAD_CYCLES if v.u_ahead else ITEM_CYCLES[plan.parts]
+    item *= 1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0)
     cycles = -(-plan.steps // v.split) * stage + item
     seconds = -(-plan.items // plan.slots) * cycles / device.clock
     seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
