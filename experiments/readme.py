@@ -87,8 +87,8 @@ def _kernels() -> list[str]:
         f"{row['cudnn']}), forward, effective TFLOPS with a cold L2 cache and the filter transform "
         "counted, medians of interleaved rounds in one run. cuDNN without TF32: the fastest "
         "implicit GEMM, and the fastest algorithm of any workspace; TF32: the fastest implicit "
-        f"GEMM, cuDNN's or PyTorch's. Φ·SGEMM: {row['sgemm_tflops']:.1f} TFLOPS of SGEMM times the "
-        "multiplications saved (`python -m experiments.throughput`):",
+        f"GEMM, cuDNN's or PyTorch's. Φ·SGEMM: {chosen[0].sgemm:.1f} TFLOPS, the best SGEMM of all "
+        "runs, times the multiplications saved (`python -m experiments.throughput`):",
         "",
         "| kernel | output : filter | FFMA | of Φ·SGEMM | split products | cuDNN GEMM | cuDNN any "
         "| TF32 | error FFMA, split, GEMM, TF32 |",
