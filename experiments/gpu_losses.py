@@ -119,11 +119,13 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 def told(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
     """Counts by precision and direction, the losses by who wins, and counters of the furthest."""
-    groups: dict[tuple, list[Compared]] = {}
+    groups: dict[tuple[str, str], list[Compared]] = {key: [] for key in product(GROUPS, WAYS)}
     for one in compared(cases(rows)):
-        groups.setdefault((one.case.direction, one.case.group), []).append(one)
+        groups[one.case.group, one.case.direction].append(one)
     lines = []
-    for (direction, group), mine in sorted(groups.items(), key=lambda item: -len(item[1])):
+    for (group, direction), mine in groups.items():
+        if not mine:
+            continue
         ratios = [one.ratio for one in mine]
         ahead = sum(value >= 1 for value in ratios)
         lines.append(
