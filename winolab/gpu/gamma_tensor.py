@@ -41,7 +41,7 @@ SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents
 # Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
 # rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
 STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3380, 2: 5900}, {1: 6700, 2: 14000}, 96, 3
-SHARED_CYCLES = {2: 5250, 3: 5100, 4: 5250, 5: 5300}  # a stage's of split products, by SHARE
+SHARED_CYCLES = {2: 5250, 3: 5100, 4: 5250, 5: 5150}  # a stage's of split products, by SHARE
 AHEAD_CYCLES = 16_500  # an item's where filters wait in shared memory
 CLUSTER_CYCLES, CLUSTER_STAGE = 1 / 8, 1.1  # of an item's, a block more; of a stage's
 SCALAR_LOADS = {1: 1.75, 2: 3.6}  # of a stage's cycles, by parts: on the layers with odd channels
