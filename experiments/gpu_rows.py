@@ -15,8 +15,8 @@ from winolab.layers import Layer, parse_layer
 
 Row = dict[str, Any]
 # A result whose relative RMS on U[-1, 1) is above this is wrong, whoever's it is: no algorithm here
-# loses as much by rounding in FP32 and TF32, or in 16 bits. BF16's was 0.3 until Ω16 was measured in
-# it: 0.37 to 0.43, eight times its 0.046 to 0.053 in FP16, as the unit roundoffs are.
+# loses as much by rounding in FP32 and TF32, or in 16 bits. BF16's was 0.3 until Ω16 was measured:
+# 0.37 to 0.43, eight times its 0.046 to 0.053 in FP16, as the unit roundoffs are.
 WRONG = {"fp32": 5e-3, "fp16": 0.3, "bf16": 0.5}
 
 
