@@ -178,7 +178,8 @@ def roofline(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
              if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
-    figure, panels = _panels(1, len(kinds), (5.4 * len(kinds), 4.8), sharey=False)
+    legend = 0.16 * max((len(mine) for _, mine in kinds), default=0)  # inches
+    figure, panels = _panels(1, len(kinds), (5.4 * len(kinds), 4.2 + legend), sharey=False)
     for panel, (title, mine) in zip(panels, kinds, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
