@@ -98,8 +98,7 @@ def test_broken_kernels_are_found_out(case, statement, instead, message) -> None
     [
         "barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);",
         "if (first == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);",
-        "      cluster_sync();\n"
-        "      store_part<SPLIT>(p, shared, item, pass, added, thread);",
+        "      cluster_sync();\n      store_part<SPLIT>(p, shared, item, pass, added, thread);",
     ],
 )
 def test_without_a_wait_some_order_of_threads_shows_it(case, statement) -> None:
