@@ -43,6 +43,11 @@ class Device:
         return self.compute_capability >= (9, 0) and self.shared_memory >= 227 << 10
 
     @property
+    def early_launches(self) -> bool:
+        """Whether a launch may begin before the one before it on the stream ends."""
+        return self.compute_capability >= (9, 0)
+
+    @property
     def matrix(self) -> int:
         """FP16 multiply-adds with FP32 sums a cycle and multiprocessor; at least, if unknown."""
         return MATRIX.get(self.compute_capability, 256)

@@ -137,8 +137,7 @@ class GammaPlan:
         ``wanted``: the address of kernels/guard.cuh's flags, which say whether to, or 0.
         """
         self.prepare(kernels, b, workspace, index, wanted)
-        early = self.device.compute_capability >= (9, 0)
-        self.run(kernels, a, workspace, out, 0, index, wanted, early)
+        self.run(kernels, a, workspace, out, 0, index, wanted, self.device.early_launches)
 
     @property
     def prepared(self) -> int:
@@ -175,22 +174,13 @@ class GammaPlan:
     ) -> None:
         """Transform the filter of ``group`` into the workspace at address ``u``."""
         c, v = self.correlation, self.variant
-        m_stride, *taps, c_stride = w.strides
-        m_total = c.channels if c.rotated else c.out_channels
-        address = w.address + 4 * group * m_total * m_stride
-        if c.rotated:
-            last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
-            address += 4 * last
-            taps = [-s for s in taps]
-            m_stride, c_stride = c_stride, m_stride
+        address, *strides = geometry.filter_map(c, w, group, 4)
         depth, height, width = self.outer
         params = FILTER_PARAMS.pack(
             address,
             u,
             wanted,
-            m_stride,
-            c_stride,
-            *taps,
+            *strides,
             c.out_channels,
             c.channels,
             depth * height * width,
@@ -204,7 +194,7 @@ class GammaPlan:
             -(-self.chunks * v.kc // FILTER_BLOCK),
             depth * height * width,
         )
-        early = wanted > 0 and self.device.compute_capability >= (9, 0)
+        early = wanted > 0 and self.device.early_launches
         kernels["winolab_filter"](grid, FILTER_THREADS, params, early)
 
     def correlate(

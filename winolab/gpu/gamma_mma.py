@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 from winolab.device import Device
 from winolab.gpu import gamma_tensor
-from winolab.gpu.gamma_tensor import LAUNCH_SECONDS, GammaTensorPlan
-from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, tiles
+from winolab.gpu.gamma_tensor import GammaTensorPlan
+from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, loads, offered
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import products
@@ -132,12 +132,7 @@ def variants(
         room = shape.stages(tile, parts)
         tried = (p for p in range(1, most) if most % p == 0)
         passes = next((p for p in tried if replace(shape, passes=p).staged() <= room), most)
-        shape = replace(
-            shape,
-            passes=passes,
-            xvec=4 if aligned and correlation.channels % 4 == 0 else 1,
-            yvec=4 if aligned and correlation.out_channels % 4 == 0 else 1,
-        )
+        shape = replace(shape, passes=passes, **loads(correlation, aligned))
         if shape.shared_memory(tile, parts, size) <= device.shared_memory:
             yield shape
 
@@ -163,25 +158,13 @@ def plans(
         raise unfit(device, needs.format(*OLDEST))
     if device.compute_capability == gamma_tensor.ARCHITECTURE and not variant:
         return
-    c = Correlation.of(problem, direction)
-    points = algorithm.points if algorithm else "best"
-    out = "float32" if out_dtype == "float32" else DTYPES[precision]
-    made = [
-        GammaMmaPlan(direction, problem, c, tile, points, precision, out, shape, device)
-        for tile in tiles(c, algorithm, precision)
-        for shape in variants(tile, c, device, precision, aligned, variant)
-    ]
-    if not made:
-        raise ValueError(
-            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
-            f"{device.name}"
-        )
-    yield from map(_predicted, made)
+    known = (problem, direction, device, algorithm, precision, aligned, variant, out_dtype)
+    yield from map(_predicted, offered(GammaMmaPlan, variants, *known))
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
-    c, v, device, parts = plan.correlation, plan.variant, plan.device, plan.parts
+    v, device, parts = plan.variant, plan.device, plan.parts
     rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
     products = v.tile_states * BN * KC * v.share * (3 if parts == 2 else 1)
     transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
@@ -189,6 +172,4 @@ def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     stage = PRODUCT_SHARE * products / rate + transforms + STAGE_CYCLES
     rounds = -(-plan.items // plan.grid)
     seconds = rounds * (plan.steps * stage + v.tile_states * ITEM_CYCLES) / device.clock
-    seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
-    passes = 3 * LAUNCH_SECONDS if parts == 2 else 0.0  # of the scales
-    return replace(plan, predicted=c.groups * seconds + passes)
+    return plan.timed(seconds)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from winolab.device import Device
 from winolab.gpu import geometry, scale
@@ -26,7 +26,7 @@ from winolab.gpu.gamma_tensor_blocks import (
     PRODUCERS,
     Names,
     Variant,
-    tiles,
+    offered,
     variants,
 )
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
@@ -210,6 +210,12 @@ class GammaTensorPlan:
             ]
         )
 
+    def timed(self, seconds: float) -> Self:
+        """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
+        seconds += self.transformed / 1e12 + 2 * LAUNCH_SECONDS
+        passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
+        return replace(self, predicted=self.correlation.groups * seconds + passes)
+
     def source(self) -> str:
         """The translation unit of the kernels."""
         blocks = self.variant.blocks(self.parts)
@@ -255,7 +261,7 @@ class GammaTensorPlan:
 
     def _early(self, follows: bool) -> bool:
         """Whether a launch that follows one of this plan's own may begin before that ends."""
-        return follows and self.device.compute_capability >= (9, 0)
+        return follows and self.device.early_launches
 
     def _correlate(
         self, kernels: Kernels, x: View, prepared: int, y: View, header: int, follows: bool
@@ -268,21 +274,12 @@ class GammaTensorPlan:
     def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:
         for group in range(self.correlation.groups):
             c = self.correlation
-            m_stride, *taps, c_stride = w.strides
-            m_total = c.channels if c.rotated else c.out_channels
-            address = w.address + self.size * group * m_total * m_stride
-            if c.rotated:
-                last = sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
-                address += self.size * last
-                taps = [-s for s in taps]
-                m_stride, c_stride = c_stride, m_stride
+            address, *strides = geometry.filter_map(c, w, group, self.size)
             params = FILTER_PARAMS.pack(
                 address,
                 prepared + self.rows + group * self.transformed,
                 scale.row(c, prepared, group),
-                m_stride,
-                c_stride,
-                *taps,
+                *strides,
                 c.out_channels,
                 c.channels,
                 *c.filter[1:],
@@ -358,30 +355,16 @@ def plans(
     if device.compute_capability != ARCHITECTURE:
         needs = "Γ by wgmma needs {}.{}"
         raise unfit(device, needs.format(*ARCHITECTURE))
-    c = Correlation.of(problem, direction)
-    points = algorithm.points if algorithm else "best"
-    out = "float32" if out_dtype == "float32" else DTYPES[precision]
-    size = ITEMSIZE[DTYPES[precision]]
-    made = [
-        GammaTensorPlan(direction, problem, c, tile, points, precision, out, shape, device)
-        for tile in tiles(c, algorithm, precision)
-        for shape in variants(tile, c, device, precision, size, aligned, variant)
-    ]
-    made = [m for m in made if m.variant.split <= max(1, m.steps)]
-    if not made:
-        raise ValueError(
-            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
-            f"{device.name}"
-        )
-    yield from map(_predicted, made)
+    known = (problem, direction, device, algorithm, precision, aligned, variant, out_dtype)
+    yield from map(_predicted, offered(GammaTensorPlan, variants, *known))
 
 
 def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     """The plan with its predicted seconds: waves of blocks, and the passes before them."""
-    c, v, device = plan.correlation, plan.variant, plan.device
+    v, device = plan.variant, plan.device
     stage = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    cycles = STAGE_CYCLES[plan.parts]
-    stage *= SHARED_CYCLES.get(v.share, cycles) if plan.parts == 2 else cycles
+    usual = STAGE_CYCLES[plan.parts]
+    stage *= SHARED_CYCLES.get(v.share, usual) if plan.parts == 2 else usual
     if v.xvec == 1:
         stage *= SCALAR_AHEAD if v.u_ahead else SCALAR_LOADS[plan.parts]
     if v.split > 1:
@@ -389,7 +372,4 @@ def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
     item = AHEAD_CYCLES if v.u_ahead else ITEM_CYCLES[plan.parts]
     item *= 1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0)
     cycles = -(-plan.steps // v.split) * stage + item
-    seconds = -(-plan.items // plan.slots) * cycles / device.clock
-    seconds += plan.transformed / 1e12 + 2 * LAUNCH_SECONDS
-    passes = 3 * LAUNCH_SECONDS if plan.parts == 2 else 0.0  # of the scales
-    return replace(plan, predicted=c.groups * seconds + passes)
+    return plan.timed(-(-plan.items // plan.slots) * cycles / device.clock)

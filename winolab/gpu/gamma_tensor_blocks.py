@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from typing import Any
 
 from winolab.device import Device
-from winolab.gpu.plan import Correlation
-from winolab.nouns import Algorithm, Tile
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products
 
@@ -97,23 +98,19 @@ def variants(
     correlation: Correlation,
     device: Device,
     precision: str,
-    size: int,
     aligned: bool,
     variant: Variant | None,
 ) -> Iterator[Variant]:
     """Every block shape that can run, or ``variant`` as these arrays allow it."""
     height, parts = correlation.filter[1], PARTS[precision]
+    size = ITEMSIZE[DTYPES[precision]]
     shares = [s for s in SHARES if s <= height]
     shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
-        shape = replace(
-            shape,
-            xvec=4 if aligned and correlation.channels % 4 == 0 else 1,
-            yvec=4 if aligned and correlation.out_channels % 4 == 0 else 1,
-        )
+        shape = replace(shape, **loads(correlation, aligned))
         if shape.share == 3 and parts == 2:  # other shares have no registers for it
             shape = replace(shape, u_ahead=U_AHEAD[tile.alpha])
         tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
@@ -125,6 +122,44 @@ def variants(
             known = (*deep, made, replace(made, passes=8))
             fits = (v for v in known if v.shared_memory(tile, parts, size) <= device.shared_memory)
             yield from islice(fits, 1)
+
+
+def offered(
+    plan: Callable[..., Any],
+    variants: Callable[..., Iterator[Any]],
+    problem: Problem,
+    direction: str,
+    device: Device,
+    algorithm: Algorithm | None,
+    precision: str,
+    aligned: bool,
+    variant: Any,
+    out_dtype: str,
+) -> list[Any]:
+    """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
+    c = Correlation.of(problem, direction)
+    points = algorithm.points if algorithm else "best"
+    out = "float32" if out_dtype == "float32" else DTYPES[precision]
+    every = (
+        plan(direction, problem, c, tile, points, precision, out, shape, device)
+        for tile in tiles(c, algorithm, precision)
+        for shape in variants(tile, c, device, precision, aligned, variant)
+    )
+    found = [p for p in every if p.variant.split <= max(1, p.steps)]
+    if not found:
+        raise ValueError(
+            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
+            f"{device.name}"
+        )
+    return found
+
+
+def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
+    """Elements of a load of x, a store of y; 1 where channels or addresses are not aligned."""
+    return {
+        "xvec": 4 if aligned and correlation.channels % 4 == 0 else 1,
+        "yvec": 4 if aligned and correlation.out_channels % 4 == 0 else 1,
+    }
 
 
 def tiles(

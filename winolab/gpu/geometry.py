@@ -1,4 +1,4 @@
-"""What the main kernels of Γ are told of a correlation, the same on FFMA and on Tensor Cores."""
+"""What the kernels of Γ are told of a correlation, the same on FFMA and on Tensor Cores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from winolab.gpu.launch import INT, LONG
 
 if TYPE_CHECKING:
     from winolab.gpu.launch import View
+    from winolab.gpu.plan import Correlation
 
 # The fields of struct Params behind its pointers.
 FIELDS = (
@@ -41,3 +42,16 @@ def values(plan: Any, x: View, y: View) -> tuple[int, ...]:
         plan.items,
         plan.whole,
     )
+
+
+def filter_map(c: Correlation, w: View, group: int, size: int) -> tuple[int, ...]:
+    """A group's filter as the correlation runs over it: the address of its first tap, then strides
+    of output and input channels and of the taps. ``size``: bytes of an element.
+    """
+    m_stride, *taps, c_stride = w.strides
+    first = group * (c.channels if c.rotated else c.out_channels) * m_stride
+    if c.rotated:
+        first += sum((r - 1) * s for r, s in zip(c.filter, taps, strict=True))
+        taps = [-s for s in taps]
+        m_stride, c_stride = c_stride, m_stride
+    return (w.address + size * first, m_stride, c_stride, *taps)

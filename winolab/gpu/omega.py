@@ -13,7 +13,7 @@ from functools import lru_cache
 from winolab.device import Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import PARAMS, Gradient, Segments, Timing, choose, reduce, tiles
+from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce, tiles
 from winolab.gpu.plan import unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.program import Program, program
@@ -176,31 +176,15 @@ class OmegaPlan:
     ) -> None:
         """Compute all groups on the current stream; ``wanted``: kernels/guard.cuh's flags."""
         g, v = self.gradient, self.variant
-        params = PARAMS.pack(
-            a.address,
-            b.address,
-            out.address,
+        params = parameters(
+            g,
+            (a, b, out),
             workspace,
-            *a.strides[:3],
-            *b.strides[:3],
-            *out.strides,
-            a.strides[3],
-            b.strides[3],
-            g.batch,
-            *g.input,
-            *g.output,
-            *g.padding,
-            *g.filter,
-            g.channels,
-            g.out_channels,
-            g.groups,
-            -(-g.channels // v.bi),
-            -(-g.out_channels // v.bo),
-            -(-g.filter[2] // self.tile.n),
+            (v.bi, v.bo, self.tile.n),
             self.segments,
             self.pitch,
+            self.blocks,
             self.fold // v.kc,
-            self.blocks * self.segments,
             wanted,
         )
         kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)

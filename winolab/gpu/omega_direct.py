@@ -15,7 +15,7 @@ from functools import lru_cache
 from winolab.device import H100, Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import PARAMS, Gradient, Timing, choose, reduce
+from winolab.gpu.omega_plan import Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, ITEMSIZE, unfit
 from winolab.nouns import Algorithm, Problem, Tile
@@ -113,32 +113,14 @@ class OmegaDirectPlan:
     ) -> None:
         """Compute all groups on the current stream."""
         g, v = self.gradient, self.variant
-        params = PARAMS.pack(
-            a.address,
-            b.address,
-            out.address,
+        params = parameters(
+            g,
+            (a, b, out),
             workspace,
-            *a.strides[:3],
-            *b.strides[:3],
-            *out.strides,
-            a.strides[3],
-            b.strides[3],
-            g.batch,
-            *g.input,
-            *g.output,
-            *g.padding,
-            *g.filter,
-            g.channels,
-            g.out_channels,
-            g.groups,
-            -(-g.channels // v.bi),
-            -(-g.out_channels // v.bo),
-            -(-g.filter[2] // v.n),
+            (v.bi, v.bo, v.n),
             self.segments,
             self.pitch,
-            0,
-            self.blocks * self.segments,
-            0,
+            self.blocks,
         )
         kernels["winolab_omega_direct"]((self.blocks * self.segments, 1, 1), THREADS, params)
         if self.segments > 1:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, View
+from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, Params, View
 from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.im2col import DIRECT
@@ -237,6 +237,51 @@ def tiles(
             "multiple; use winrs or direct"
         )
     yield tile
+
+
+def parameters(
+    g: Gradient,
+    views: tuple[View, View, View],
+    buckets: int,
+    block: tuple[int, int, int],
+    segments: int,
+    pitch: int,
+    blocks: int,
+    fold: int = 0,
+    wanted: int = 0,
+) -> Params:
+    """Of a main kernel, over ``views`` x, dy and dw.
+
+    ``block``: input and output channels and taps of a row that a block computes; ``blocks``: of a
+    segment; ``fold``: stages after which it adds its sums to dw, 0: at the end.
+    """
+    x, dy, dw = views
+    sides = zip((g.channels, g.out_channels, g.filter[2]), block, strict=True)
+    return PARAMS.pack(
+        x.address,
+        dy.address,
+        dw.address,
+        buckets,
+        *x.strides[:3],
+        *dy.strides[:3],
+        *dw.strides,
+        x.strides[3],
+        dy.strides[3],
+        g.batch,
+        *g.input,
+        *g.output,
+        *g.padding,
+        *g.filter,
+        g.channels,
+        g.out_channels,
+        g.groups,
+        *(-(-whole // part) for whole, part in sides),
+        segments,
+        pitch,
+        fold,
+        blocks * segments,
+        wanted,
+    )
 
 
 def reduce(

@@ -174,8 +174,8 @@ def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:
     """After everything else: whether results of 0 hide numbers that vanished."""
-    early = device.compute_capability >= (9, 0)
-    kernels["winolab_scan"]((2 * device.multiprocessors, 1, 1), THREADS, params, early)
+    grid = (2 * device.multiprocessors, 1, 1)
+    kernels["winolab_scan"](grid, THREADS, params, device.early_launches)
 
 
 def _merged(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
