@@ -243,7 +243,7 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
     problem = _problem(x_shape, shape if direction == "backward_filter" else np.shape(b), *rest)
     if isinstance(b, PreparedFilter):
         _check_prepared(b, direction, problem, wishes)
-        scale = wishes.scale or b.scale
+        scale = b.scale if wishes.scale is None else wishes.scale
         wishes = wishes._replace(algorithm=b.algorithm, precision=b.precision, scale=scale)
         b = b.held
     wishes = wishes._replace(scale=_scale(wishes.scale, wishes.precision, a))

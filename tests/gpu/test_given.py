@@ -134,6 +134,13 @@ def test_numpy_arrays_run_the_reference_with_it() -> None:
     np.testing.assert_array_equal(conv_forward(a, prepared, scale="8:9", **how), expected)
     other = conv_forward(a, prepared, scale=3, **how)
     np.testing.assert_array_equal(other, conv_forward(a, b, precision="fp32_split", scale=3, **how))
+    small = a * np.float32(1e-6)  # of which exponent 0 loses low parts, and its absence does not
+    plain = prepare_filter(b, a.shape, precision="fp32_split", **how)
+    zero = conv_forward(small, plain, scale=0, **how)
+    np.testing.assert_array_equal(
+        zero, conv_forward(small, b, precision="fp32_split", scale=0, **how)
+    )
+    assert (zero != conv_forward(small, plain, **how)).any()
     with pytest.raises(ValueError, match=r"prepared with scale 8:9, not 8:10"):
         conv_forward(a, prepared, scale="8:10", **how)
 
