@@ -31,7 +31,7 @@ from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import three
 
 HEADERS = Path(__file__).with_name("host")
-REPLACED = ("pipeline", "tensor")  # of kernels/: inline PTX, for which host/ has C++
+REPLACED = ("pipeline", "tensor", "tensor_map")  # of kernels/: inline PTX, for which host/ has C++
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
@@ -151,7 +151,7 @@ class Kernel:
         self, grid: Sequence[int], threads: int, params: Params, early: bool = False
     ) -> None:
         """Raises HostError with what went wrong."""
-        values = ctypes.create_string_buffer(params.data, len(params.data))
+        values = params.buffer()
         message = ctypes.create_string_buffer(MESSAGE)
         failed = self.library.host_launch(
             self.index,

@@ -7,7 +7,6 @@ new or changed, and writes registers, spills, stack and shared memory as the ass
 from __future__ import annotations
 
 import csv
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from winolab.device import datasheet
 from winolab.gpu import nvrtc
+from winolab.gpu.emit import fingerprint
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.plan import CORRELATIONS, Plan, plan
 from winolab.layers import LAYERS, parse_layer
@@ -30,6 +30,7 @@ ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",
     "PRODUCER_REGISTERS": "PRODUCERS",
     "FINISHER_REGISTERS": "FINISHERS",
+    "LOADER_REGISTERS": "LOADERS",
 }
 ASKED = {
     "winolab_gamma": ROLES,
@@ -42,8 +43,8 @@ ASKED = {
 }
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.
 SPILLS = {
-    "fp32_split rows=4 share=3 stages=2 split=2": 16,
-    "fp32_split mma.sync 512 rows=8 share=3": 36,
+    "rows=8 share=3 stages=2 split=2": 44,
+    "fp32_split mma.sync 512 rows=8 share=3": 44,
     "split=8 xvec=2 partial=30": 56,  # two loads a stage of 1,024 FFMAs
 }
 
@@ -127,9 +128,8 @@ class Unit:
 
     @property
     def hash(self) -> str:
-        """Of the source; comments and line ends do not count."""
-        text = " ".join(re.sub(r"//.*", "", self.source).split())
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """Of the source."""
+        return fingerprint(self.source)[:16]
 
     def compile(self, launched: Mapping[str, int] = {}) -> list[Row]:
         """The unit's rows, from the assembler.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winolab.gpu.launch import FLOAT, INT, LONG, POINTER
+from winolab.gpu.launch import FLOAT, INT, LONG, MAP, POINTER
 
 
 def c_fields(struct: str, source: str) -> tuple[tuple[str, str], ...]:
@@ -13,8 +13,9 @@ def c_fields(struct: str, source: str) -> tuple[tuple[str, str], ...]:
     for statement in " ".join(lines).split(";"):
         words = statement.replace("*", " * ").split()
         kind = POINTER if "*" in words else LONG if "long" in words else INT
+        kind = MAP if "TensorMap" in words else kind
         kind = FLOAT if kind == INT and "float" in words else kind
-        types = ("const", "float", "int", "long", "unsigned", "void", "*")
+        types = ("const", "float", "int", "long", "unsigned", "void", "*", "TensorMap")
         names = " ".join(word for word in words if word not in types)
         fields += [(name.strip(), kind) for name in names.split(",") if name.strip()]
     return tuple(fields)

@@ -134,7 +134,7 @@ def test_refusals_say_what_to_do() -> None:
 
 def test_parameters_are_the_sources() -> None:
     text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel("block_mma"))
-    assert c_fields("Params", text) == gamma_tensor.PARAMS.fields
+    assert c_fields("Params", text) == gamma_mma.PARAMS.fields
 
 
 # Of every number of states and rows that share a stage.

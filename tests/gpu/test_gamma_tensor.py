@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
@@ -14,10 +15,10 @@ from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc, scale
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma_tensor import FILTER_PARAMS, LAUNCH_SECONDS, PARAMS, plans, source
+from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
 from winolab.gpu.plan import DTYPES
-from winolab.nouns import Problem, Tile, parse_algorithm
+from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
 
 BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
@@ -87,14 +88,14 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("out_dtype", ["same", "float32"])
-@pytest.mark.parametrize("channels", [(20, 72), (7, 5)])
+@pytest.mark.parametrize("channels", [(24, 72), (20, 36), (7, 5)])
 @pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:4:2:3"])
 def test_sixteen_bits_on_the_cpu(precision, out_dtype, channels, text) -> None:
     c, oc = channels
     dtype = np.dtype(DTYPES[precision])
     problem = Problem.of((2, 5, 13, c), (oc, 3, 3, c), padding=1)
     out = DTYPES[precision] if out_dtype == "same" else out_dtype
-    aligned = c % 4 == 0
+    aligned = c % 8 == 0
     plan = _plan(problem, "forward", text, precision=precision, aligned=aligned, out_dtype=out)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
@@ -173,20 +174,20 @@ def test_refusals_say_what_to_do() -> None:
         list(plans(problem, "forward", datasheet("a5000"), None, "fp32_split", aligned=True))
 
 
-@pytest.mark.parametrize("r", [3, 5])
-def test_compiles_with_few_spills(r: int) -> None:
-    text = source(Tile(9 - r, r), "best", "fp32_split", "float32", Variant(4, 3 if r == 3 else 1))
-    resources = nvrtc.compile_cubin(text, "sm_90a").resources
+def test_compiles_without_spills() -> None:
+    plan = _plan(Problem.of((128, 24, 24, 256), (256, 3, 3, 256), padding=1), "forward")
+    assert (plan.variant.run, plan.variant.split) == (4, 1)
+    resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
     assert set(resources) == {f"winolab_{name}" for name in ("scale", "filter", "gamma", "scan")}
-    assert all(used.spills <= 8 for used in resources.values()), resources  # one register, once
+    assert not any(used.spills for used in resources.values()), resources
 
 
 def test_predictions_are_those_measured() -> None:
-    """Times of an H100 without the launches for scales."""
-    rows = ((96, 64, 451), (48, 128, 356), (24, 256, 323), (12, 512, 314))
+    """Times of an H100 of all launches but the fallback's."""
+    rows = ((96, 64, 353), (48, 128, 305), (24, 256, 279), (12, 512, 278))
     for size, channels, measured in rows:
         problem = Problem.of((128, size, size, channels), (channels, 3, 3, channels), padding=1)
-        predicted = _plan(problem, "forward").predicted - 3 * LAUNCH_SECONDS
+        predicted = _plan(problem, "forward").predicted
         assert predicted * 1e6 == pytest.approx(measured, rel=0.1)
 
 
@@ -225,7 +226,9 @@ def test_on_the_device() -> None:
                 space.data.ptr,
                 0,
             )
-            assert _error(out.get(), exact) <= BOUND, plan
+            terms = math.prod(taps) * (c if direction == "forward" else oc)
+            direct = 0.30 * 2**-24 * math.sqrt(terms)  # FP32's error in order, predicted
+            assert _error(out.get(), exact) <= max(BOUND, 2 * direct), plan
 
 
 @pytest.mark.gpu
@@ -244,3 +247,25 @@ def test_called_by_name(precision: str, channels: tuple[int, int]) -> None:
     assert _error(y.get().astype("float64"), _exact("forward", a, b, problem)) <= bound
     dx = winolab.conv_backward_data(g, w, x.shape, padding=1, precision=precision)
     assert _error(dx.get().astype("float64"), _exact("backward_data", dy, b, problem)) <= bound
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
+def test_views_have_the_bits_of_copies(precision: str) -> None:
+    """Tensor maps of every second image, row or pixel, of some channels, of one image repeated."""
+    cupy, dtype = launch.cupy(), DTYPES[precision]
+    rng = np.random.default_rng(5)
+    large = cupy.asarray(rng.standard_normal((6, 23, 41, 56)).astype(dtype))
+    w = cupy.asarray(rng.standard_normal((40, 3, 3, 32)).astype(dtype))
+    views = {
+        "images": large[::2, :, :, 8:40],
+        "rows": large[:, 1::2, :, 16:48],
+        "pixels": large[:, :, 2::3, :32],
+        "one image": cupy.broadcast_to(large[3, :, :, 8:40], (5, 23, 41, 32)),
+    }
+    for name, x in views.items():
+        got, copied = (
+            winolab.conv_forward(v, w, padding=1, precision=precision)
+            for v in (x, cupy.ascontiguousarray(x))
+        )
+        assert bool((got == copied).all()), name

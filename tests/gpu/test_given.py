@@ -14,6 +14,7 @@ from winolab.gpu import gamma_tensor, launch
 from winolab.gpu.gamma_tensor_blocks import KC, Variant
 from winolab.gpu.guard import GuardedPlan, scaled
 from winolab.gpu.plan import plan
+from winolab.gpu.scale import SAMPLERS
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
@@ -112,7 +113,7 @@ def test_the_sampling_is_spared() -> None:
     view = launch.View(1 << 20, (64, 64, 64, 64))
     for scale in (None, "11"):
         _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
-    assert blocks == [32, 1]
+    assert blocks == [SAMPLERS, 1]
 
 
 def test_numpy_arrays_run_the_reference_with_it() -> None:
@@ -199,12 +200,14 @@ def test_calls_with_scales(direction: str) -> None:
     call, shape = (
         (conv_forward, ()) if direction == "forward" else (conv_backward_data, (problem.x_shape,))
     )
+    known = {"padding": 1, "algorithm": "gamma:8:6:3"}  # the fallback's tile, too
     prepared = prepare_filter(
-        b, problem.x_shape, padding=1, precision="fp32_split", direction=direction
+        b, problem.x_shape, precision="fp32_split", direction=direction, **known
     )
 
     def got(w, scale, precision="fp32_split", **how) -> np.ndarray:
-        return call(a, w, *shape, padding=1, precision=precision, scale=scale, **how).get()
+        how |= {"padding": 1} if w is prepared else known
+        return call(a, w, *shape, precision=precision, scale=scale, **how).get()
 
     found, ffma = got(b, None), got(b, None, "fp32_ffma")
     for w in (b, prepared):

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from winolab.device import H100
-from winolab.gpu import launch, nvrtc
+from winolab.gpu import launch, nvrtc, record
+from winolab.gpu.tensor_map import TensorMap
 
 
 def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
@@ -160,7 +161,7 @@ def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
         pass
 
     host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
-    monkeypatch.setattr(launch, "_launch_extended", lambda: extended)
+    monkeypatch.setattr(launch, "_driver", lambda: SimpleNamespace(cuLaunchKernelEx=extended))
     monkeypatch.setattr(launch, "cupy", lambda: host)
     start = launch.Kernel("k", 1234, 99, None).prepare((3, 2, 1), 64, 5678, early=True)
     error = 0
@@ -169,3 +170,55 @@ def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
     with pytest.raises(Refused):
         start(8)
     assert seen == [(3, 2, 1, 64, 1, 1, 99, stream, 1234, 5678, None) for stream in (7, 8)]
+
+
+MAPPED = launch.Layout(("map", launch.MAP), ("x", launch.POINTER), ("n", launch.INT))
+
+
+def _mapped(address: int) -> launch.Params:
+    box = TensorMap(address, 2, (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1))
+    return MAPPED.pack(box, address, 7)
+
+
+def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
+    """cuTensorMapEncodeTiled's arguments, in order; the struct lies as the driver wants it."""
+    seen = []
+
+    def encode(to, kind, rank, address, sizes, strides, box, steps, *policies) -> int:
+        assert to.value % launch.ALIGNMENT == 0
+        seen.append(
+            (kind, rank, address.value, *map(tuple, (sizes, strides, box, steps)), policies)
+        )
+        return error
+
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    driver = SimpleNamespace(cuTensorMapEncodeTiled=encode)
+    monkeypatch.setattr(launch, "_driver", lambda: driver)
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    params = _mapped(1 << 20)
+    assert MAPPED.offsets == (0, 128, 136)
+    ((offset, tensor),) = params.maps()
+    error = 0
+    launch.encode(tensor, ctypes.addressof(params.buffer()) + offset, 3 << 20)
+    array = (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1), (1,) * 5
+    assert seen == [(1, 5, 3 << 20, *array, (0, 2, 3, 0))]  # 64-byte swizzle, zeros outside
+    error = 1
+    with pytest.raises(Refused):
+        launch.encode(tensor, ctypes.addressof(params.buffer()), 16)
+
+
+def test_recorded_tensor_maps_follow_their_arrays(monkeypatch) -> None:
+    encoded = []
+    monkeypatch.setattr(launch, "encode", lambda map, to, address: encoded.append(address))
+    kernel = SimpleNamespace(prepare=lambda *_: lambda stream: None)
+    params = _mapped(record.address_of(1) + 64)
+    recording = record.Recording(
+        {"k": kernel},  # pyright: ignore[reportArgumentType]
+        lambda kernels: kernels["k"]((1, 1, 1), 32, params),
+    )
+    for x in (4096, 4096, 8192):
+        recording.replay(0, 1 << 30, x)
+    assert encoded == [4160, 8256]

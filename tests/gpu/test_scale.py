@@ -83,6 +83,21 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
         np.testing.assert_array_equal(group[count:], [[1, 1, 0, 0]] * (len(group) - count))
 
 
+def test_rows_are_found_wherever_they_lie() -> None:
+    """By vectors where they are aligned and dense, by elements else: sums of other order."""
+    problem = Problem.of((1, 4, 7, 20), (12, 3, 3, 20), padding=1)
+    x, w = np.ones(problem.x_shape, "float32"), np.empty((12, 3, 3, 21), "float32")
+    w[...] = np.random.default_rng(2).standard_normal(w.shape) * 2.0 ** -np.arange(21)
+    first = w[..., :20]
+    memory = np.empty(first.size + 1, "float32")
+    shifted = memory[1:].reshape(first.shape)
+    shifted[...] = first
+    found = [_found(problem, "forward", x, v)[1] for v in (first.copy(), shifted, first)]
+    for rows in found[1:]:
+        np.testing.assert_allclose(rows, found[0], rtol=1e-6)
+    np.testing.assert_array_equal(found[1], found[2])
+
+
 def test_a_large_input_is_sampled_in_all_its_channels() -> None:
     problem = Problem.of((3, 40, 50, 64), (4, 3, 3, 64), padding=1)
     x = np.ones(problem.x_shape, "float32")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu import cudnn, launch
+from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
 from winolab.gpu.plan import DTYPES, Plan, plan, three
 from winolab.gpu.plan import candidates as choices
@@ -193,7 +193,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
 
 def digest(chosen: Plan) -> str:
     """Of the source of a plan's kernels: rows of equal ones measured the same code."""
-    return sha256(chosen.source().encode()).hexdigest()[:12]
+    return fingerprint(chosen.source())[:12]
 
 
 def launched(

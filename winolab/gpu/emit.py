@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from importlib.resources import files
 
 from winolab.ref.program import Program
@@ -28,6 +30,11 @@ def unit(
         *map(kernel, kernels),
     ]
     return "\n\n".join(parts)
+
+
+def fingerprint(source: str) -> str:
+    """Of a translation unit: equal ones are the same code. Comments and line ends do not count."""
+    return sha256(" ".join(re.sub(r"//.*", "", source).split()).encode()).hexdigest()
 
 
 WGMMA_WIDTHS = (16, 32, 64, 96, 128, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers

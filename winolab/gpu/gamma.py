@@ -163,7 +163,10 @@ class GammaPlan:
         wanted: int = 0,
         early: bool = False,
     ) -> None:
-        """Convolve with a transformed filter; ``early``: the launch before this transforms it."""
+        """Convolve with a transformed filter.
+
+        ``early``: the launch before this transforms it, or, with ``wanted``, sets the flags.
+        """
         size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
             begin = early and group == 0

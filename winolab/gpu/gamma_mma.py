@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from winolab.device import Device
-from winolab.gpu import gamma_tensor
+from winolab.gpu import gamma_tensor, geometry
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, loads, offered
+from winolab.gpu.launch import POINTER, Layout, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 BLOCKS = ("block_mma", "items", "gamma_mma")  # of the main kernel
+PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 THREADS, STAGES = 256, 2
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
@@ -88,6 +90,7 @@ class GammaMmaPlan(GammaTensorPlan):
     """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
 
     variant: Variant
+    params = PARAMS
 
     @property
     def grid(self) -> int:
@@ -98,6 +101,9 @@ class GammaMmaPlan(GammaTensorPlan):
     def threads(self) -> int:
         """Of a block."""
         return THREADS
+
+    def _maps(self, x: View, group: int) -> tuple[()]:
+        return ()
 
     def source(self) -> str:
         """The translation unit of the kernels."""

@@ -14,23 +14,21 @@ from functools import lru_cache
 from typing import Any, Self
 
 from winolab.device import Device
-from winolab.gpu import geometry, scale
+from winolab.gpu import gamma_tensor_times, geometry, scale
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
-    BLOCKS,
     BN,
-    CONSUMERS,
-    EXCHANGE,
+    EXCHANGED,
     KC,
     PARTS,
-    PRODUCERS,
     Names,
     Variant,
     offered,
     variants,
 )
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
+from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
@@ -38,15 +36,8 @@ from winolab.ref.transforms import transforms
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
-# Fitted to an H100's times of Γ8(6,3), by parts: cycles of a stage of 16 channels and three filter
-# rows, which 96 transformed tiles serve, and of an item's prologue and epilogue.
-STAGE_CYCLES, ITEM_CYCLES, STAGE_TILES, STAGE_ROWS = {1: 3380, 2: 5900}, {1: 6700, 2: 14000}, 96, 3
-SHARED_CYCLES = {2: 5250, 3: 5100, 4: 5250, 5: 5150}  # a stage's of split products, by SHARE
-AHEAD_CYCLES = 16_500  # an item's where filters wait in shared memory
-CLUSTER_CYCLES, CLUSTER_STAGE = 1 / 8, 1.1  # of an item's, a block more; of a stage's
-SCALAR_LOADS = {1: 1.75, 2: 3.6}  # of a stage's cycles, by parts: on the layers with odd channels
-SCALAR_AHEAD = 5.2  # the same where filters wait in shared memory
-LAUNCH_SECONDS = 3e-6
+LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in bytes a second
+FILTER_M, FILTER_CHUNKS = 16, 2  # output channels and stages of a block that transforms the filter
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
 # The kernels' parameter structs, field for field.
@@ -55,7 +46,7 @@ FILTER_PARAMS = Layout(
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels height width taps taps_height taps_width chunks", INT),
 )
-PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
+PARAMS = Layout(("x_map", MAP), ("x u y header rows", POINTER), *geometry.FIELDS)
 
 
 @dataclass(frozen=True)
@@ -73,6 +64,8 @@ class GammaTensorPlan:
     device: Device
     predicted: float = 0.0  # seconds, all launches
     given: Scale | None = None  # by the caller
+
+    params = PARAMS  # of the main kernel
 
     @property
     def kernel(self) -> str:
@@ -135,7 +128,7 @@ class GammaTensorPlan:
     @property
     def threads(self) -> int:
         """Of a block."""
-        return CONSUMERS + PRODUCERS
+        return self.variant.threads
 
     @property
     def whole(self) -> int:
@@ -212,14 +205,13 @@ class GammaTensorPlan:
 
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
-        seconds += self.transformed / 1e12 + 2 * LAUNCH_SECONDS
+        seconds += self.transformed / FILTER_RATE + 2 * LAUNCH_SECONDS
         passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
         return replace(self, predicted=self.correlation.groups * seconds + passes)
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        blocks = self.variant.blocks(self.parts)
-        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant, blocks)
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -287,8 +279,23 @@ class GammaTensorPlan:
                 *self.outer[1:],
                 self.chunks,
             )
-            grid = (self.blocks_m, self.chunks, math.prod(self.outer))
+            stages = -(-self.chunks // FILTER_CHUNKS)
+            grid = (self.blocks_m * BN // FILTER_M, stages, math.prod(self.outer))
             kernels["winolab_filter"](grid, 128, params, self._early(self.parts == 2 or group > 0))
+
+    def _maps(self, x: View, group: int) -> tuple[TensorMap | None, ...]:
+        """The tensor map of a group's channels of x; None where x is copied by elements."""
+        c, size = self.correlation, self.size
+        if not self.variant.run:
+            return (None,)
+        channels, pixels, rows = self.variant.box(self.tile, size)
+        sizes = (c.channels, *c.input[::-1], c.batch)
+        strides: list[int] = []
+        for i, stride in enumerate(x.strides[::-1]):  # of a dimension of one element: any
+            dense = sizes[i] * (strides[-1] if i else size)
+            strides.append(stride * size if sizes[i + 1] > 1 else dense)
+        address, box = x.address + size * group * c.channels, (channels, pixels, rows, 1, 1)
+        return (TensorMap(address, size, sizes, tuple(strides), box),)
 
     def _correlate_group(
         self,
@@ -301,7 +308,8 @@ class GammaTensorPlan:
         follows: bool,
     ) -> None:
         c = self.correlation
-        params = PARAMS.pack(
+        params = self.params.pack(
+            *self._maps(x, group),
             x.address + self.size * group * c.channels,
             prepared + self.rows + group * self.transformed,
             y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
@@ -314,16 +322,20 @@ class GammaTensorPlan:
 
 @lru_cache(maxsize=256)
 def source(
-    tile: Tile, points: str, precision: str, out_dtype: str, variant: Any, blocks: Names = BLOCKS
+    tile: Tile, points: str, precision: str, out_dtype: str, variant: Any, blocks: Names = ()
 ) -> str:
-    """The translation unit of one variant of Γα(n,r), its main kernel in the files ``blocks``."""
+    """The translation unit of one variant of Γα(n,r), its main kernel in the files ``blocks``, or
+    in those that a variant by wgmma names.
+    """
+    blocks = blocks or variant.blocks(PARTS[precision])
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
+    constants |= {"FILTER_M": FILTER_M, "FILTER_CHUNKS": FILTER_CHUNKS}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
     constants |= variant.constants() | {"SKEW": variant.skew(PARTS[precision])}
-    constants |= {"PAIRED": int(blocks == EXCHANGE)}
+    constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(
@@ -356,20 +368,5 @@ def plans(
         needs = "Γ by wgmma needs {}.{}"
         raise unfit(device, needs.format(*ARCHITECTURE))
     known = (problem, direction, device, algorithm, precision, aligned, variant, out_dtype)
-    yield from map(_predicted, offered(GammaTensorPlan, variants, *known))
-
-
-def _predicted(plan: GammaTensorPlan) -> GammaTensorPlan:
-    """The plan with its predicted seconds: waves of blocks, and the passes before them."""
-    v, device = plan.variant, plan.device
-    stage = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    usual = STAGE_CYCLES[plan.parts]
-    stage *= SHARED_CYCLES.get(v.share, usual) if plan.parts == 2 else usual
-    if v.xvec == 1:
-        stage *= SCALAR_AHEAD if v.u_ahead else SCALAR_LOADS[plan.parts]
-    if v.split > 1:
-        stage *= CLUSTER_STAGE
-    item = AHEAD_CYCLES if v.u_ahead else ITEM_CYCLES[plan.parts]
-    item *= 1 + CLUSTER_CYCLES * (v.split if v.split > 1 else 0)
-    cycles = -(-plan.steps // v.split) * stage + item
-    return plan.timed(-(-plan.items // plan.slots) * cycles / device.clock)
+    made = offered(GammaTensorPlan, variants, *known)
+    yield from (plan.timed(gamma_tensor_times.seconds(plan)) for plan in made)

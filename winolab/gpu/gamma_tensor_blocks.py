@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from winolab.device import Device
+from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
@@ -15,13 +16,16 @@ from winolab.ref.split import products
 
 KC, BN = 16, 64  # channels of a stage, output channels of a block
 TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
-CONSUMERS, PRODUCERS = 256, 128  # threads of a block
-REGISTERS = 168  # of a thread, as the kernel is launched
-U_AHEAD = {8: 4, 4: 3}  # filters on their way through shared memory, by alpha
+CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128  # threads of a block; loaders only of boxes
+REGISTERS = 65536  # of a multiprocessor
+U_AHEAD = (6, 4, 3)  # filters on their way through shared memory: as many as fit
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
-# Files of the main kernel: producers finish outputs, or, of 16 bits summed by one block, consumers.
-BLOCKS = ("block_tensor", "items", "finish_tensor", "gamma_tensor")
-EXCHANGE = ("block_tensor", "items", "finish_exchange", "gamma_tensor")
+# Files of the main kernel: by whom outputs are finished, of 16 bits that one block sums consumers;
+# how input is fetched.
+PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
+ELEMENTS, BOXED = "fetch_elements", "fetch_boxes"
+RUNS = (4, 2, 1)  # neighbouring tiles of a box
+BOX_BYTES = 64  # of a pixel's channels
 Names = tuple[str, ...]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
@@ -36,15 +40,28 @@ class Variant:
     v_stages: int = 2
     u_ahead: int = 0  # filters of a consumer on their way through shared memory
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
-    xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
+    run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
     yvec: int = 4  # elements of a store of y
     consumer_registers: int = 208
-    producer_registers: int = 88
+    producer_registers: int = 72
+    loader_registers: int = 24
 
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
-        if asked > (CONSUMERS + PRODUCERS) * REGISTERS:
-            raise ValueError(f"{asked} registers asked for; the launch has {REGISTERS} a thread")
+        asked += (self.threads - CONSUMERS - PRODUCERS) * self.loader_registers
+        launched = REGISTERS // self.threads // 8 * 8  # of a thread
+        if asked > self.threads * launched:
+            raise ValueError(f"{asked} registers asked for; the launch has {launched} a thread")
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return CONSUMERS + PRODUCERS + (LOADERS if self.run else 0)
+
+    @property
+    def xvec(self) -> int:
+        """Elements of a load of x."""
+        return 4 if self.run else 1
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
@@ -68,22 +85,44 @@ class Variant:
 
     def blocks(self, parts: int) -> Names:
         """Files of the main kernel."""
-        return EXCHANGE if parts == 1 and self.split == 1 else BLOCKS
+        fetch = BOXED if self.run else ELEMENTS
+        return ("tensor_map", "block_tensor", "items", self.finish(parts), fetch, "gamma_tensor")
+
+    def finish(self, parts: int) -> str:
+        """The file of the epilogue."""
+        return EXCHANGED if self.split == 1 and (parts == 1 or self.run) else PRODUCED
+
+    def box(self, tile: Tile, size: int) -> tuple[int, int, int]:
+        """Channels, pixels along the width and rows of a bulk tensor copy."""
+        return BOX_BYTES // size, self.run * tile.n + tile.r - 1, 32 // min(32, self.columns(tile))
+
+    def boxes(self, tile: Tile) -> int:
+        """Bulk tensor copies of a stage."""
+        return -(-self.stage_tiles(tile) // 32) * min(32, self.columns(tile)) // self.run
+
+    def raw(self, tile: Tile, size: int) -> int:
+        """Bytes of the fetched input, and of what its fetching needs."""
+        slots = -(-self.stage_tiles(tile) // 32)
+        if not self.run:
+            return slots * PRODUCERS * (tile.alpha * 4 * size + 16)
+        channels, pixels, rows = self.box(tile, size)
+        box = -(-channels * pixels * rows * size // 128) * 128 + (128 if self.run == 1 else 0)
+        slot = -(-min(32, self.columns(tile)) // self.run * box // 1024) * 1024
+        return slots * slot + 1024
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha = self.stage_tiles(tile), tile.alpha
         v = self.v_stages * alpha * parts * tiles * KC * 2
-        raw = -(-tiles // 32) * PRODUCERS * (alpha * 4 * size + 16)
         out = 2 * TILE_STATES // self.passes * (BN + 4) * 4 + 32
-        if self.blocks(parts) == EXCHANGE:
-            out = TILE_STATES * BN * 2 + TILE_STATES // alpha * 12
+        if self.finish(parts) == EXCHANGED:
+            out = CONSUMERS * alpha * 16 + TILE_STATES // alpha * 12
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
-        return v + raw + u + out + 16 * self.v_stages
+        return v + self.raw(tile, size) + u + out + 16 * self.v_stages
 
     def __str__(self) -> str:
-        changed = [f"{n}={getattr(self, n)}" for n in ("split", "xvec", "yvec")]
-        default = ("split=1", "xvec=4", "yvec=4")
+        changed = [f"{n}={getattr(self, n)}" for n in ("split", "run", "yvec")]
+        default = ("split=1", "run=4", "yvec=4")
         kept = [text for text, usual in zip(changed, default, strict=True) if text != usual]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
@@ -110,18 +149,31 @@ def variants(
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
-        shape = replace(shape, **loads(correlation, aligned))
-        if shape.share == 3 and parts == 2:  # other shares have no registers for it
-            shape = replace(shape, u_ahead=U_AHEAD[tile.alpha])
+        run, yvec = _run(correlation, tile, size, aligned), loads(correlation, aligned)["yvec"]
+        shape = replace(shape, run=run, yvec=yvec)
         tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
-        if parts == 1:  # without sums of a stage
-            tried = [replace(v, consumer_registers=200, producer_registers=104) for v in tried]
+        tried = [replace(v, **_registers(v, parts)) for v in tried]
         for made in tried:
-            alone = made.blocks(parts) == EXCHANGE and not variant
-            deep = (replace(made, v_stages=3),) if alone else ()
-            known = (*deep, made, replace(made, passes=8))
+            # other shares, and blocks that share sums, have no registers for it
+            room = parts == 2 and made.run and (made.share, made.split) == (3, 1)
+            filters = tile.alpha // 2 * made.share
+            ahead = [n for n in U_AHEAD if filters % n == 0] if room else []
+            tries = [replace(made, u_ahead=n) for n in (*ahead, 0)]
+            deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
+            passes = [w for v in tries for w in (v, replace(v, passes=8))]
+            known = [*([] if variant else deep), *passes]
             fits = (v for v in known if v.shared_memory(tile, parts, size) <= device.shared_memory)
             yield from islice(fits, 1)
+
+
+def _registers(variant: Variant, parts: int) -> dict[str, int]:
+    """Of consumers and producers, who need fewer where loaders fetch and consumers finish."""
+    if not variant.run:
+        consumers, producers = (208, 88) if parts == 2 else (200, 104)
+    else:
+        few = parts == 2 and variant.finish(parts) == EXCHANGED
+        consumers, producers = (208, 72) if few else (200, 88)
+    return {"consumer_registers": consumers, "producer_registers": producers}
 
 
 def offered(
@@ -152,6 +204,16 @@ def offered(
             f"{device.name}"
         )
     return found
+
+
+def _run(correlation: Correlation, tile: Tile, size: int, aligned: bool) -> int:
+    """Neighbouring tiles of a bulk tensor copy, as many as divide a row of them; 0 where alignment
+    does not allow such copies.
+    """
+    if not aligned or correlation.channels * size % VECTOR:
+        return 0
+    width = -(-correlation.output[2] // tile.n)
+    return next(run for run in RUNS if width % run == 0)
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:

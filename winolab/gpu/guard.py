@@ -126,7 +126,8 @@ class GuardedPlan:
         """Convolve with the transformed filters; ``workspace`` begins with the flags."""
         self.split.run(kernels, a, prepared, out, workspace, index)
         again, other = self._fallbacks(kernels), prepared + self.split.prepared
-        self.fallback.run(again, a, other, out, 0, index, wanted=workspace)
+        early = self.device.early_launches
+        self.fallback.run(again, a, other, out, 0, index, wanted=workspace, early=early)
 
     def _fallbacks(self, kernels: Kernels) -> Kernels:
         return {name: kernels[_renamed(name)] for name in self.fallback.shared()}

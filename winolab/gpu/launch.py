@@ -13,7 +13,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,10 +22,12 @@ from typing import Any, Protocol
 
 from winolab.device import Device
 from winolab.gpu import nvrtc
+from winolab.gpu.tensor_map import TensorMap
 
 log = logging.getLogger("winolab.gpu")
 
-POINTER, LONG, INT, FLOAT = "Q", "q", "i", "f"  # as struct packs them
+POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
+ALIGNMENT = 64  # bytes, of a struct with tensor maps
 
 
 class Layout:
@@ -35,13 +37,16 @@ class Layout:
         """``fields`` are (names separated by blanks, their kind)."""
         self.fields = tuple((name, kind) for names, kind in fields for name in names.split())
         # Trailing "0q" pads to the alignment of the widest field.
-        kinds = "".join(kind for _, kind in self.fields)
-        self._struct = Struct(f"@{kinds}0q")
-        self.offsets = tuple(calcsize(f"@{kinds[:i]}0{kind}") for i, kind in enumerate(kinds))
+        kinds = [kind for _, kind in self.fields]
+        self._struct = Struct(f"@{''.join(kinds)}0q")
+        starts = ("".join(kinds[:i]) + f"0{kind[-1]}" for i, kind in enumerate(kinds))
+        self.offsets = tuple(calcsize(f"@{start}") for start in starts)
 
-    def pack(self, *values: float) -> Params:
-        """The struct with these values."""
-        return Params(self, values, self._struct.pack(*values))
+    def pack(self, *values: float | TensorMap | None) -> Params:
+        """The struct with these values; None for a tensor map that the kernel does not use."""
+        known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
+                 for v in values)  # fmt: skip
+        return Params(self, values, self._struct.pack(*known))
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,23 @@ class Params:
     """A parameter struct: its values in order, and its memory."""
 
     layout: Layout
-    values: tuple[float, ...]
+    values: tuple[Any, ...]  # numbers, tensor maps, None
     data: bytes
+
+    def buffer(self) -> Any:
+        """Its memory for a launch, ALIGNMENT-aligned; tensor maps in it are not encoded yet."""
+        memory = ctypes.create_string_buffer(len(self.data) + 2 * ALIGNMENT)
+        buffer = (ctypes.c_char * len(self.data)).from_buffer(
+            memory, -ctypes.addressof(memory) % ALIGNMENT
+        )
+        buffer.raw = self.data
+        return buffer
+
+    def maps(self) -> Iterator[tuple[int, TensorMap]]:
+        """Offsets of tensor maps, and these."""
+        for offset, value in zip(self.layout.offsets, self.values, strict=True):
+            if isinstance(value, TensorMap):
+                yield offset, value
 
 
 @dataclass(frozen=True)
@@ -81,7 +101,9 @@ class Kernel:
         self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
     ) -> None:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
-        buffer = ctypes.create_string_buffer(params.data, len(params.data))
+        buffer = params.buffer()
+        for offset, tensor in params.maps():
+            encode(tensor, ctypes.addressof(buffer) + offset, tensor.address)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         stream = cupy().cuda.get_current_stream().ptr
         self.prepare(grid, threads, ctypes.addressof(pointers), early)(stream)
@@ -135,7 +157,7 @@ class EarlyLaunch:
 
     def __call__(self, stream: int) -> None:
         self._config.stream = stream
-        error = _launch_extended()(*self._arguments)
+        error = _driver().cuLaunchKernelEx(*self._arguments)
         if error:
             raise cupy().cuda.driver.CUDADriverError(error)
 
@@ -157,9 +179,25 @@ def launch_kernel() -> Any:
     return cupy().cuda.driver.launchKernel
 
 
+def encode(map: TensorMap, to: int, address: int) -> None:
+    """Write a tensor map, of an array at ``address``, as the GPU reads it; ``to``: an address that
+    is a multiple of ALIGNMENT.
+    """
+    sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
+    box, steps = (ctypes.c_uint32 * 5)(*map.box), (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
+    kind = {2: 1, 4: 2}[map.size]  # CU_TENSOR_MAP_DATA_TYPE_UINT16, _UINT32
+    plain, swizzle_64, l2_256, zeros = 0, 2, 3, 0
+    error = _driver().cuTensorMapEncodeTiled(
+        *(ctypes.c_void_p(to), kind, 5, ctypes.c_void_p(address), sizes, strides, box, steps),
+        *(plain, swizzle_64, l2_256, zeros),
+    )
+    if error:
+        raise cupy().cuda.driver.CUDADriverError(error)
+
+
 @cache
-def _launch_extended() -> Any:
-    return ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import Any
 
 from winolab.gpu import launch
 from winolab.gpu.launch import POINTER, Kernel, Params
+from winolab.gpu.tensor_map import TensorMap
 
 SHIFT = 56  # recorded addresses are number << SHIFT + offset; no device has as much memory
 
@@ -45,17 +46,22 @@ class Recording:
         """One launch; a grid without blocks launches nothing."""
         if 0 in grid:
             return
-        buffer = ctypes.create_string_buffer(params.data, len(params.data))
+        buffer = params.buffer()
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         for (_, kind), offset, value in zip(
             params.layout.fields, params.layout.offsets, params.values, strict=True
         ):
-            if kind == POINTER and value:
-                number = int(value) + (1 << SHIFT - 1) >> SHIFT
-                pointer = ctypes.c_uint64.from_buffer(buffer, offset)
-                self._patches.append((pointer, number - 1, int(value) - (number << SHIFT)))
+            if isinstance(value, TensorMap):
+                encoded = _Encoded(value, ctypes.addressof(buffer) + offset)
+                self._patch(encoded, value.address)
+            elif kind == POINTER and value:
+                self._patch(ctypes.c_uint64.from_buffer(buffer, offset), int(value))
         start = kernel.prepare(grid, threads, ctypes.addressof(pointers), early)
         self._launches.append((start, (kernel, buffer, pointers)))
+
+    def _patch(self, pointer: Any, recorded: int) -> None:
+        number = recorded + (1 << SHIFT - 1) >> SHIFT
+        self._patches.append((pointer, number - 1, recorded - (number << SHIFT)))
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
@@ -66,6 +72,18 @@ class Recording:
                 self._addresses = addresses
             for start, _ in self._launches:
                 start(stream)
+
+
+class _Encoded:
+    """A tensor map in a packed struct, whose address is set as that of a pointer."""
+
+    def __init__(self, map: TensorMap, to: int) -> None:
+        self._map, self._to = map, to
+
+    def _encode(self, address: int) -> None:
+        launch.encode(self._map, self._to, address)
+
+    value = property(fset=_encode)
 
 
 class _Recorder:

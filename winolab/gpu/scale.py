@@ -16,9 +16,9 @@ from winolab.nouns import Tile
 from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
-HEADER, ROW = 256, 16  # bytes of the structs Header, filled up, and Row
+HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
-SAMPLERS = 32  # as scale.cuh has them
+SAMPLERS = 128  # as scale.cuh has them
 TOGETHER = 8  # rows of a block that lie side by side
 THREADS, WIDE_THREADS = 256, 1024  # of a block of one row, or with rows side by side
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts

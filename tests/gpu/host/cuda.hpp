@@ -119,6 +119,9 @@ inline unsigned __float_as_uint(float v) { return host::bits<unsigned>(v); }
 inline int __float_as_int(float v) { return host::bits<int>(v); }
 inline float __uint_as_float(unsigned v) { return host::bits<float>(v); }
 inline float __int_as_float(int v) { return host::bits<float>(v); }
+inline double __hiloint2double(int high, int low) {
+  return host::bits<double>((uint64_t)(unsigned)high << 32 | (unsigned)low);
+}
 
 template <class T>
 T min(T a, T b) { return b < a ? b : a; }

@@ -83,6 +83,11 @@ inline void barrier_arrive_expect(unsigned long long* barrier, int bytes) {
 inline void reads_done() {}
 inline void launch_before_done() {}
 inline void next_launch_may_begin() {}
+// Time flies: nobody waits for it.
+inline long long clock64() {
+  static long long now;
+  return now += 1ll << 32;
+}
 
 inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
   host::Barrier& b = host::barrier(barrier);

@@ -3,6 +3,7 @@
 using Output = Storage<WIDE_OUT>::type;
 
 struct Params {
+  TensorMap x_map;  // where RUN > 0
   const Element* x;
   const uint4* u;
   Output* y;
@@ -22,7 +23,8 @@ struct Params {
   int whole;                 // 0: items.cuh
 };
 
-constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
+constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
+constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
 constexpr int BT = 512 / ALPHA;                       // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
@@ -35,15 +37,12 @@ constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
 constexpr int V_SIZE = ALPHA * PARTS * V_PART;
 constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
 constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
+constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
-struct alignas(4 * sizeof(Element)) Vector {
-  Element c[4];  // neighbouring channels of a pixel
-};
-
-// The same in registers.
-struct alignas(sizeof(Vector)) Loaded {
+// Four neighbouring channels of a pixel, in registers.
+struct alignas(4 * sizeof(Element)) Loaded {
   unsigned word[sizeof(Element)];
   __device__ __forceinline__ void values(int pair, float& first, float& second) const {
     if constexpr (WIDE)
@@ -51,10 +50,4 @@ struct alignas(sizeof(Vector)) Loaded {
     else
       unpack<BF16>(word[pair], first, second);
   }
-};
-
-// Of a tile: its first pixel under the tap, a producer thread's first channel; a bit a pixel inside.
-struct alignas(16) Source {
-  const Element* x;
-  unsigned inside;
 };

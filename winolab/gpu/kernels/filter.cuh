@@ -15,9 +15,9 @@ constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c)
 
 extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
     winolab_filter(const __grid_constant__ FilterParams p) {
+  next_launch_may_begin();
   launch_before_done();
   if (!wanted(p.wanted)) return;
-  next_launch_may_begin();
   __shared__ float staged[R][FILTER_C][FILTER_M + 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int m0 = blockIdx.x * FILTER_M, c0 = blockIdx.y * FILTER_C, tap = blockIdx.z;

@@ -15,46 +15,60 @@ struct FilterParams {
   int taps, taps_height, taps_width, chunks;
 };
 
+// A thread makes one register of wgmma's A in each of FILTER_CHUNKS chunks, two neighbouring channels
+// of an output; four threads a lane's, a block those of a warp's FILTER_M outputs. A thread for a
+// lane, all four registers, left too few threads for the latencies of FP64.
+constexpr int REGISTERS = 4;
+static_assert(FILTER_M == 16, "a warp's");
+
 extern "C" __global__ void __launch_bounds__(128)
     winolab_filter(const __grid_constant__ FilterParams p) {
   next_launch_may_begin();
+  const int k = threadIdx.x % REGISTERS, lane = threadIdx.x / REGISTERS, g = lane / 4, q = lane % 4;
+  const int chunk = blockIdx.y * FILTER_CHUNKS;
+  const unsigned row = blockIdx.z / p.taps_width, fw = blockIdx.z - row * p.taps_width;
+  const unsigned fd = row / p.taps_height, fh = row - fd * p.taps_height;
+  const int m = blockIdx.x * FILTER_M + (PAIRED ? g * 2 + k % 2 : k % 2 * 8 + g);
+  const int first = chunk * KC + k / 2 * 8 + q * 2;  // channel
+  const Element* w = p.w + m * p.m_stride + first * p.c_stride + fd * p.depth_stride +
+                     fh * p.row_stride + fw * R * p.width_stride;
+  Element raw[FILTER_CHUNKS][2][R];  // early: no launch of the call writes w
+#pragma unroll
+  for (int i = 0; i < FILTER_CHUNKS; ++i)
+#pragma unroll
+    for (int e = 0; e < 2; ++e)
+#pragma unroll
+      for (int j = 0; j < R; ++j) {
+        const int c = i * KC + e;
+        const bool inside = m < p.out_channels && first + c < p.channels && fh < p.height &&
+                            fw * R + j < p.width;
+        raw[i][e][j] = inside ? w[c * p.c_stride + j * p.width_stride] : Element(0);  // no __ldg
+      }
   launch_before_done();  // which found the scales
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  const int chunk = blockIdx.y, tap = blockIdx.z;
-  const int fw = tap % p.taps_width, row = tap / p.taps_width;
-  const int fh = row % p.taps_height, fd = row / p.taps_height;
-  State state[8][ALPHA];
-#pragma unroll
-  for (int e = 0; e < 8; ++e) {  // the register's e / 2, its pair's e % 2
-    const int place = PAIRED ? g * 2 + e / 2 % 2 : e / 2 % 2 * 8 + g;  // of a warp's 16 channels
-    const int m = blockIdx.x * BN + warp * 16 + place;
-    const int c = chunk * KC + e / 4 * 8 + q * 2 + e % 2;
-    const bool inside = m < p.out_channels && c < p.channels && fh < p.height;
-    const Element* w = p.w + m * p.m_stride + c * p.c_stride + fd * p.depth_stride +
-                       fh * p.row_stride + fw * R * p.width_stride;
-    const float scale = row_scale(p.rows, m);
-    float taps[R];
-#pragma unroll
-    for (int j = 0; j < R; ++j)
-      taps[j] = inside && fw * R + j < p.width ? __fmul_rn(scale, value(w[j * p.width_stride])) : 0.0f;
-    transform_filter(taps, state[e]);
-  }
+  const float scale = row_scale(p.rows, m);
+  const int block_m = blockIdx.x / (BN / FILTER_M), part_m = blockIdx.x % (BN / FILTER_M);
   const int group = row / SHARE * p.taps_width + fw;
   const long long block =
-      (((long long)blockIdx.x * (p.taps / SHARE) + group) * p.chunks + chunk) * SHARE + row % SHARE;
-  unsigned* u = p.u + (block * ALPHA * PARTS * 128 + threadIdx.x) * 4;
+      (((long long)block_m * (p.taps / SHARE) + group) * p.chunks + chunk) * SHARE + row % SHARE;
+  constexpr int U_PART = BN * KC / 2;  // words of a part of a state of a chunk
+  unsigned* u = p.u + block * (ALPHA * PARTS * U_PART) + part_m * 128 + threadIdx.x;
 #pragma unroll
-  for (int s = 0; s < ALPHA; ++s) {
-    uint4 parts[PARTS];
+  for (int i = 0; i < FILTER_CHUNKS; ++i, u += SHARE * ALPHA * PARTS * U_PART) {
+    if (chunk + i >= p.chunks) return;
+    State state[2][ALPHA];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      unsigned pair[PARTS];
-      split(state[2 * k][s], state[2 * k + 1][s], pair);
+    for (int e = 0; e < 2; ++e) {
+      float taps[R];
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) (&parts[part].x)[k] = pair[part];
+      for (int j = 0; j < R; ++j) taps[j] = __fmul_rn(scale, value(raw[i][e][j]));
+      transform_filter(taps, state[e]);
     }
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part)
-      *reinterpret_cast<uint4*>(u + (s * PARTS + part) * 128 * 4) = parts[part];
+    for (int s = 0; s < ALPHA; ++s) {
+      unsigned pair[PARTS];
+      split(state[0][s], state[1][s], pair);
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) u[(s * PARTS + part) * U_PART] = pair[part];
+    }
   }
 }

@@ -1,17 +1,19 @@
-// The epilogue of gamma_tensor.cuh for 16 bits, where a block sums alone. Every output of a tile needs
-// all states, of which each consumer warpgroup has half, in the same thread: thread to thread they
-// exchange half of the tiles, apply AT to the others and store. Producers go on.
+// The epilogue of gamma_tensor.cuh where a block sums alone. Every output of a tile needs all states,
+// of which each consumer warpgroup has half, in the same thread: thread to thread they exchange half
+// of the tiles, eight at a time by way of two buffers, apply AT to the others and store. Producers
+// and loaders go on.
 
 constexpr int CHUNKS = BT / 16;  // of 8 tiles, of a warpgroup
 
 struct Staging {
-  float4 box[2][HELD][CHUNKS][128];  // for a warpgroup, from the other one
-  Output* first[BT];                 // of a tile: its first output and channel
-  int columns[BT];                   // its outputs along the width; 0: none
+  float4 box[2][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
+  Output* first[BT];            // of a tile: its first output and channel
+  int columns[BT];              // its outputs along the width; 0: none
 };
 
+using Delivered = Pipe<BUFFERS>;
 __device__ __forceinline__ void staging_init(Staging&) {}
-__device__ __forceinline__ void finish(const Params&, Staging&, int, Pipe<BUFFERS>&) {}
+__device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&) {}
 
 __device__ __forceinline__ void place(const Params& p, Staging& staging, const Item& item, int tile) {
   const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
@@ -41,42 +43,48 @@ __device__ __forceinline__ void store(unsigned short* to, float first, float sec
   }
 }
 
+// A state's accumulators of chunk i of a half of the tiles.
+__device__ __forceinline__ const float* chunk_of(const float (&acc)[STEPS][32], int s, int half,
+                                                 int i) {
+  const int j = half * CHUNKS + i;
+  return &acc[s * HALVES + j / 8][j % 8 * 4];
+}
+
+// To the other warpgroup, what it needs of a chunk.
+__device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS][32], int group, int i) {
+#pragma unroll
+  for (int s = 0; s < HELD; ++s) {
+    const float *first = chunk_of(acc, s, 0, i), *last = chunk_of(acc, s, 1, i);
+    staging.box[i % 2][1 - group][s][threadIdx.x % 128] =
+        make_float4(group ? first[0] : last[0], group ? first[1] : last[1],
+                    group ? first[2] : last[2], group ? first[3] : last[3]);
+  }
+}
+
 // By consumers, with an item's accumulators. A thread has channels 2g and 2g + 1 of its warp's 16.
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
-                                        const float (&acc)[STEPS][32], int index, Pipe<BUFFERS>&) {
+                                        const float (&acc)[STEPS][32], int index, Delivered&) {
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   const Item item(p, index);
   const int channel = item.block_m * BN + thread / 32 * 16 + lane / 4 * 2;
-  consumers_sync<CONSUMERS>();  // the last item's have been read
+  const int left = p.out_channels - channel;
+  Watched<2> watched(p.header, p.rows + channel, input_scale(p.header));
   if (threadIdx.x < BT) place(p, staging, item, threadIdx.x);
-  float kept[HELD][CHUNKS][4];
-#pragma unroll
-  for (int s = 0; s < HELD; ++s)
-#pragma unroll
-    for (int i = 0; i < CHUNKS; ++i) {
-      const int j = i + CHUNKS;
-      const float* first = &acc[s * HALVES + i / 8][i % 8 * 4];
-      const float* last = &acc[s * HALVES + j / 8][j % 8 * 4];
-      float given[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        given[e] = group ? first[e] : last[e];
-        kept[s][i][e] = group ? last[e] : first[e];
-      }
-      staging.box[1 - group][s][i][thread] = make_float4(given[0], given[1], given[2], given[3]);
-    }
-  consumers_sync<CONSUMERS>();
+  give(staging, acc, group, 0);
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i) {
+    consumers_sync<CONSUMERS>();  // chunk i has been given, and chunk i - 1 read
+    if (i + 1 < CHUNKS) give(staging, acc, group, i + 1);
     float state[4][ALPHA];  // of channels and tiles, as accumulators are
 #pragma unroll
     for (int s = 0; s < HELD; ++s) {
-      const float4 v = staging.box[group][s][i][thread];
+      const float4 v = staging.box[i % 2][group][s][thread];
       const float got[4] = {v.x, v.y, v.z, v.w};
+      const float *first = chunk_of(acc, s, 0, i), *last = chunk_of(acc, s, 1, i);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        state[e][s] = group ? got[e] : kept[s][i][e];
-        state[e][HELD + s] = group ? kept[s][i][e] : got[e];
+        state[e][s] = group ? got[e] : first[e];
+        state[e][HELD + s] = group ? last[e] : got[e];
       }
     }
 #pragma unroll
@@ -85,13 +93,14 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
       float y[2][N];
       transform_output(state[c], y[0]);
       transform_output(state[2 + c], y[1]);
-      Watched::scale_back(y);
       Output* to = staging.first[tile] + channel;
-      const int columns = channel < p.out_channels ? staging.columns[tile] : 0;
+      const int columns = left > 0 ? staging.columns[tile] : 0;
+      watched.tile(y, columns);
 #pragma unroll
       for (int o = 0; o < N; ++o)
-        if (o < columns)
-          store(to + (long long)o * p.y_pixel, y[0][o], y[1][o], p.out_channels - channel);
+        if (o < columns) store(to + (long long)o * p.y_pixel, y[0][o], y[1][o], left);
     }
   }
+  watched.template channels<1>();
+  consumers_sync<CONSUMERS>();  // the next item's places may come
 }

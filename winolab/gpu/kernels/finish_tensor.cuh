@@ -38,9 +38,12 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
   }
 }
 
+using Delivered = Pipe<BUFFERS>;
+
 // By consumers, with an item's accumulators.
 __device__ __forceinline__ void deliver(const Params&, Staging& staging,
-                                        const float (&acc)[STEPS][32], int, Pipe<BUFFERS>& pipe) {
+                                        const float (&acc)[STEPS][32], int,
+                                        Delivered& pipe) {
   const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
@@ -78,11 +81,11 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
 }
 
 __device__ __forceinline__ void finish(const Params& p, Staging& staging, int index,
-                                       Pipe<BUFFERS>& pipe) {
+                                       Delivered& pipe) {
   const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const Item item(p, index);
   const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
-  Watched watched(p.header, p.rows, channel);
+  Watched<> watched(p.header, p.rows + channel, input_scale(p.header));
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
     await(&staging.full[pipe.stage], pipe.phase);
@@ -109,5 +112,5 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
     signal(&staging.empty[pipe.stage]);
     pipe.advance();
   }
-  watched.channels();
+  watched.channels<16>();
 }

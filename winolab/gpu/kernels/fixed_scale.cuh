@@ -2,7 +2,7 @@
 // in the transforms, and nothing to watch.
 
 struct Header;
-struct Row;
+struct Row {};
 
 constexpr float FIXED_INPUT = BF16 ? 1.0f : 1.0f / (1 << SCALE_INPUT);
 constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
@@ -10,16 +10,16 @@ constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 __device__ __forceinline__ float input_scale(const Header*) { return FIXED_INPUT; }
 __device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTER; }
 
+template <int CHANNELS = 4>
 struct Watched {
-  __device__ __forceinline__ Watched(const Header*, const Row*, int) {}
-  template <int CHANNELS>
-  __device__ __forceinline__ static void scale_back(float (&y)[CHANNELS][N]) {
+  __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
+  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int) const {
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c)
 #pragma unroll
       for (int o = 0; o < N; ++o)
-        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], 1 / FIXED_INPUT), 1 / FIXED_FILTER);
+        y[c][o] = __fmul_rn(y[c][o], 1 / FIXED_INPUT / FIXED_FILTER);
   }
-  __device__ __forceinline__ void tile(float (&y)[4][N], int) const { scale_back(y); }
+  template <int OTHER>
   __device__ __forceinline__ void channels() const {}
 };

@@ -128,6 +128,7 @@ extern "C" __global__ void
 #endif
         __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
+  if (p.wanted) launch_before_done();  // which set flags, or came after what did
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);

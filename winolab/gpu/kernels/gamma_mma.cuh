@@ -242,7 +242,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
   const int channel = item.block_m * BN + first;
   float* out = reinterpret_cast<float*>(shared.v);
   float* to = out + (warp / SHARERS * TILES_OUT + warp % SHARERS * PART + q * 2) * ROW_OUT + g;
-  Watched watched(p.header, p.rows, channel);
+  Watched<> watched(p.header, p.rows + channel, input_scale(p.header));
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
 #pragma unroll
@@ -282,7 +282,7 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
     }
     __syncthreads();
   }
-  watched.channels();
+  watched.channels<16>();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -3,123 +3,21 @@
 // inverse transform.
 //
 // A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles; the SPLIT blocks of a cluster
-// share a summation. One warpgroup of producers loads input tiles, applies BT, splits into PARTS of
-// 16 bits and writes V to shared memory; two warpgroups of consumers hold half of the states each: U
-// comes from global memory straight into wgmma's A registers, V is B. Parts of a product: high·low,
-// low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which
-// truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
+// share a summation. One warpgroup of producers fetches input tiles (fetch_*.cuh), applies BT, splits
+// into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half of the
+// states each: U comes to wgmma's A registers from global memory, by way of shared memory where
+// U_AHEAD says so, V is B. Parts of a product: high·low, low·high, high·high, summed over 16 channels
+// and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
 // SHARE filter rows need. Blocks are persistent: producers run ahead into the next item, then
 // finish the last one (finish_tensor.cuh) while consumers go on. Of 16-bit data the Tensor Core sums
 // all products, and consumers finish where no other block shares the sum (finish_exchange.cuh).
 
 struct Shared {
   unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
-  Vector raw[SLOTS][ALPHA][PRODUCERS];  // a producer's own pixels
-  Source source[SLOTS][PRODUCERS];      // and where they are, to save registers
-  uint4 u[U_AHEAD ? U_AHEAD : 1][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
-  Staging staging;                      // finish_*.cuh
+  Raw raw;                            // fetch_*.cuh
+  uint4 u[PLACES][PARTS][U_AHEAD ? CONSUMERS : 1];  // a consumer's own filters
+  Staging staging;                    // finish_*.cuh
   unsigned long long v_full[V_STAGES], v_empty[V_STAGES];
-};
-
-// Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
-struct Fetch {
-  const Steps& steps;
-  int index, step, chunk, fw, fh, fd;
-  Source (&source)[SLOTS][PRODUCERS];
-  Vector* const raw;  // the thread's, of every PRODUCERS-th
-
-  __device__ __forceinline__ Fetch(const Params& p, Shared& shared, const Steps& steps)
-      : steps(steps), index(blockIdx.x / SPLIT), source(shared.source),
-        raw(&shared.raw[0][0][threadIdx.x - CONSUMERS]) {
-    begin(p);
-  }
-
-  __device__ __forceinline__ void begin(const Params& p) {
-    step = steps.begin;
-    chunk = step % p.chunks;
-    const int group = step / p.chunks, row = group / p.taps_width;
-    fw = group % p.taps_width;
-    fh = row % (p.taps_height / SHARE) * SHARE;
-    fd = row / (p.taps_height / SHARE);
-    tap(p);
-  }
-
-  __device__ __forceinline__ void tap(const Params& p) {
-    const Item item(p, index);
-    const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
-#pragma unroll
-    for (int g = 0; g < SLOTS; ++g) {
-      const int tile = (g * 4 + warp) * 8 + lane / 2 % 8;
-      const int at = item.column + tile % COLUMNS;
-      const Column column(p, at);
-      const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
-      const int h = item.row + tile / COLUMNS + fh - p.pad_height;
-      const bool row = at < p.columns && (unsigned)d < (unsigned)p.depth &&
-                       (unsigned)h < (unsigned)p.height && index < p.items;
-      unsigned inside = 0;
-#pragma unroll
-      for (int i = 0; i < ALPHA; ++i)
-        inside |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
-      const Element* x = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
-             (long long)w * p.x_pixel + lane / 16 * 8 + lane % 2 * 4;
-      source[g][threadIdx.x - CONSUMERS] = {x, inside};
-    }
-  }
-
-  __device__ __forceinline__ void next(const Params& p) {
-    if (++step == steps.end) {
-      index += gridDim.x / SPLIT;
-      begin(p);
-    } else if (++chunk == p.chunks) {
-      chunk = 0;
-      if (++fw == p.taps_width) {
-        fw = 0;
-        if ((fh += SHARE) >= p.taps_height) {
-          fh = 0;
-          ++fd;
-        }
-      }
-      tap(p);
-    }
-  }
-
-  __device__ __forceinline__ Source from(int g) const {
-    return source[g][threadIdx.x - CONSUMERS];
-  }
-
-  __device__ __forceinline__ void copy(const Params& p, int g, const Source& at) const {
-    const int lane = threadIdx.x % 32, channel = chunk * KC;
-    const int left = p.channels - channel - (lane / 16 * 8 + lane % 2 * 4);  // channels from here
-    const unsigned mask = left > 0 ? at.inside : 0;
-    const Element* from = at.x + channel;
-    if constexpr (XVEC == 4) {
-      copy_pixels<0>(raw + g * ALPHA * PRODUCERS, from, mask, p.x_pixel);
-    } else {
-#pragma unroll
-      for (int i = 0; i < ALPHA; ++i) {
-        Vector* to = raw + (g * ALPHA + i) * PRODUCERS;
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const bool element = mask >> i & 1 && c < left;
-          const Element* one = element ? from + i * p.x_pixel + c : p.x;
-          if constexpr (WIDE)
-            copy_async<4>(&to->c[c], one, element);
-          else
-            to->c[c] = element ? __ldg(one) : Element(0);
-        }
-      }
-    }
-  }
-
-  // A tile's pixels from I on. Outside, nothing is read.
-  template <int I>
-  __device__ __forceinline__ void copy_pixels(Vector* to, const Element* from, unsigned mask,
-                                              int x_pixel) const {
-    if constexpr (I < ALPHA) {
-      copy_async_at<sizeof(Vector), I * PRODUCERS * (int)sizeof(Vector)>(to, from, mask & 1u << I);
-      copy_pixels<I + 1>(to, from + x_pixel, mask, x_pixel);
-    }
-  }
 };
 
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
@@ -127,15 +25,9 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const float scale = input_scale(p.header);
   const Steps steps(p, SPLIT);
   Pipe<V_STAGES> pipe;
-  Pipe<BUFFERS> out;
-  Fetch fetch(p, shared, steps);
-#pragma unroll
-  for (int g = 0; g < SLOTS; ++g) {
-    fetch.copy(p, g, fetch.from(g));
-    copy_async_commit();
-  }
-  fetch.next(p);
-  const int place = (lane / 16 * V_TILES + warp * 8 + lane / 2 % 8) * 16 + lane % 2 * 8;
+  Delivered out{};
+  Fetch fetch(p, shared.raw, steps);
+  const int place = (lane / 16 * V_TILES + warp * 8 + unit_column(lane)) * 16 + lane % 2 * 8;
   const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
   for (int index = first; index < p.items + stride; index += stride) {
     const int count = index < p.items ? steps.end - steps.begin : 0;
@@ -146,12 +38,8 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
       if (step == count) break;
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
-        copy_async_wait<SLOTS - 1>();
         Loaded pixels[ALPHA];
-#pragma unroll
-        for (int i = 0; i < ALPHA; ++i)
-          pixels[i] = *reinterpret_cast<const Loaded*>(&shared.raw[g][i][thread]);
-        const Source next = fetch.from(g);  // early: it is there when the copies need it
+        fetch.pixels(g, pixels);
         unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
 #pragma unroll
         for (int pair = 0; pair < 2; ++pair) {
@@ -166,8 +54,6 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
-        fetch.copy(p, g, next);
-        copy_async_commit();
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
         if (UNITS % 4 == 0 || g * 4 + warp < UNITS) {
           unsigned char* v = shared.v[pipe.stage] + place + g * 4 * 8 * 16;
@@ -178,6 +64,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
               *reinterpret_cast<uint2*>(v + (s * PARTS + part) * V_PART) =
                   make_uint2(pairs[0][s][part], pairs[1][s][part]);
         }
+        fetch.done(p, g);
       }
       fence_async();
       barrier_arrive(&shared.v_full[pipe.stage]);
@@ -195,7 +82,6 @@ constexpr int RING = PARTS == 1   ? DEEP < FILTERS ? DEEP : FILTERS
                      : HALVES == 1 ? SHARE == 3 ? 3 : HELD
                      : SHARE > 2   ? SHARE
                                    : 2;
-constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;
 static_assert(FILTERS % RING == 0 && FILTERS % PLACES == 0, "the same places in every stage");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
 // U in a stage, in vectors: of a filter row; from this group's first state, in the order of use.
@@ -285,22 +171,17 @@ struct Filters {
   }
 };
 
-// Keeps the compiler from computing a row's descriptors ahead, in registers that it lacks.
-__device__ __forceinline__ unsigned long long opaque(unsigned long long v) {
-  asm volatile("" : "+l"(v));
-  return v;
-}
-
 __device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
 #pragma unroll
   for (int j = 0; j < 32; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
 }
 
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  // The same in all lanes, as the compiler sees: descriptors are made in uniform registers.
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0), lane = threadIdx.x % 32;
   const Steps steps(p, SPLIT);
   Pipe<V_STAGES> pipe;
-  Pipe<BUFFERS> out;
+  Delivered out{};
   Filters filters(p, steps, shared);
   unsigned a[RING][PARTS][4];
   filters.fill(a);
@@ -353,7 +234,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
             add(acc[s * HALVES + half], part);
           }
         }
-        v = opaque(descriptor_offset(v, PARTS * V_PART));
+        v = descriptor_offset(v, PARTS * V_PART);
       }
       if constexpr (PARTS == 1) {
         wgmma_wait<0>();
@@ -369,25 +250,30 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
   next_launch_may_begin();
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < V_STAGES; ++s) {
       barrier_init(&shared.v_full[s], PRODUCERS);
       barrier_init(&shared.v_empty[s], CONSUMERS / 32);
     }
+    fetch_init(shared.raw);
     staging_init(shared.staging);
     barriers_ready();
   }
-  launch_before_done();
   __syncthreads();
   if constexpr (SPLIT > 1) cluster_sync();
+  // Loaders read x, which no launch of the call writes: they do not wait for the launch before.
+  if (threadIdx.x < CONSUMERS + PRODUCERS) launch_before_done();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
-  } else {
+  } else if (threadIdx.x < CONSUMERS + PRODUCERS) {
     registers_shrink<PRODUCER_REGISTERS>();
     produce(p, shared);
+  } else {
+    registers_shrink<LOADER_REGISTERS>();
+    if (threadIdx.x < CONSUMERS + PRODUCERS + 32) load(p, shared.raw);
   }
   if constexpr (SPLIT > 1) cluster_sync();  // the other block may still signal this one
 }

@@ -12,8 +12,9 @@
 // errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
 // have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
 
-constexpr int SAMPLERS = 32, SAMPLE = 1 << 16;  // blocks that sample x; vectors
-constexpr int MOST_THREADS = 1024;              // of a block of winolab_scale
+constexpr int SAMPLERS = 128, SAMPLE = 1 << 16;  // blocks that sample x; vectors
+constexpr int MOST_THREADS = 1024;               // of a block of winolab_scale
+constexpr int MOST_TOGETHER = 8;                 // rows of a block
 constexpr float UNDERFLOW = 1.0f / (1 << 22);  // above it no number vanishes
 
 struct Header {
@@ -69,9 +70,7 @@ __device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i)
   return make_float4(__ldg(x), 0.0f, 0.0f, 0.0f);
 }
 
-__device__ __forceinline__ float element_of_row(const ScaleParams& p, int row, int i) {
-  const float* w = p.w + row / p.padded * p.w_group + row % p.padded * p.w_m;
-  if (p.w_step) return __ldg(w + i * p.w_step);
+__device__ __forceinline__ float scattered(const ScaleParams& p, const float* w, int i) {
   const int c = i % p.channels, tap = i / p.channels;
   const int fw = tap % p.taps_width, fh = tap / p.taps_width % p.taps_height;
   const int fd = tap / p.taps_width / p.taps_height;
@@ -89,31 +88,77 @@ __device__ __forceinline__ float inverse_of(float power) {
   return __uint_as_float((254u << 23) - __float_as_uint(power));
 }
 
-// Sums, or maxima, of the threads whose number is the same modulo ``together``.
-template <class T, class F>
-__device__ __forceinline__ T combine(T (&values)[MOST_THREADS], T value, int together, F f) {
-  values[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = blockDim.x / 2; half >= together; half /= 2) {
-    if (threadIdx.x < half) values[threadIdx.x] = f(values[threadIdx.x], values[threadIdx.x + half]);
-    __syncthreads();
+__device__ __forceinline__ float4 zero(float4) { return make_float4(0.0f, 0.0f, 0.0f, 0.0f); }
+__device__ __forceinline__ float zero(float) { return 0.0f; }
+
+// f of load(i) for all i of a thread, and maybe of zeros: BATCH loads at once, since one by one each
+// would wait for the last.
+template <int BATCH, class Load, class F>
+__device__ __forceinline__ void batches(int first, int step, int count, Load load, F f) {
+#pragma unroll 1
+  for (int i = first; i < count; i += BATCH * step) {
+    decltype(load(i)) v[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; ++k) v[k] = i + k * step < count ? load(i + k * step) : zero(v[k]);
+#pragma unroll
+    for (int k = 0; k < BATCH; ++k) f(v[k]);
   }
-  return values[threadIdx.x % together];
 }
 
-struct Greater {
-  __device__ unsigned operator()(unsigned a, unsigned b) const { return max(a, b); }
+// f of every element of a row that is this thread's, and maybe of zeros.
+template <class F>
+__device__ __forceinline__ void over_row(const ScaleParams& p, const float* w, int count, F f) {
+  const int first = threadIdx.x / p.together, step = blockDim.x / p.together;
+  if (p.w_step == 1 && count % 4 == 0 && (unsigned long long)w % 16 == 0)
+    batches<4>(
+        first, step, count / 4, [&](int i) { return __ldg(reinterpret_cast<const float4*>(w) + i); },
+        [&](const float4& v) { f(v.x), f(v.y), f(v.z), f(v.w); });
+  else if (p.w_step)
+    batches<8>(first, step, count, [&](int i) { return __ldg(w + i * p.w_step); }, f);
+  else
+    batches<1>(first, step, count, [&](int i) { return scattered(p, w, i); }, f);
+}
+
+// What a row loses to its scale, for the thresholds.
+struct Loss {
+  float square, lost;  // sum of squares; how many have low parts that may be missing
+  unsigned gone;       // whether a number vanishes though it is not 0
 };
-struct Plus {
-  __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
-};
+
+__device__ __forceinline__ unsigned merged(unsigned a, unsigned b) { return max(a, b); }
+__device__ __forceinline__ Loss merged(const Loss& a, const Loss& b) {
+  return {__fadd_rn(a.square, b.square), __fadd_rn(a.lost, b.lost), a.gone | b.gone};
+}
+
+__device__ __forceinline__ unsigned across(unsigned v, int flip) {
+  return __shfl_xor_sync(0xffffffffu, v, flip);
+}
+__device__ __forceinline__ Loss across(const Loss& v, int flip) {
+  return {__shfl_xor_sync(0xffffffffu, v.square, flip), __shfl_xor_sync(0xffffffffu, v.lost, flip),
+          across(v.gone, flip)};
+}
+
+// The values of all threads whose number is the same modulo ``together``, merged; by every thread.
+template <class T>
+__device__ __forceinline__ T combine(T (&values)[MOST_THREADS / 32][MOST_TOGETHER], T value,
+                                     int together) {
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2)
+    if (flip >= together) value = merged(value, across(value, flip));
+  const int row = threadIdx.x % together;
+  if (threadIdx.x % 32 < together) values[threadIdx.x / 32][row] = value;
+  __syncthreads();
+  value = values[0][row];
+#pragma unroll 8
+  for (int warp = 1; warp < blockDim.x / 32; ++warp) value = merged(value, values[warp][row]);
+  return value;
+}
 
 extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
-  next_launch_may_begin();
-  __shared__ unsigned largest[MOST_THREADS];
-  __shared__ float squares[MOST_THREADS];
-  __shared__ float lossy[MOST_THREADS];
+  launch_before_done();
+  next_launch_may_begin();  // only now: what follows takes all before this launch for done
+  __shared__ unsigned largest[MOST_THREADS / 32][MOST_TOGETHER];
   const int block = blockIdx.x + p.first;
   unsigned most = 0;
   if (block < SAMPLERS) {
@@ -122,102 +167,125 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
       if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known_x;
       return;
     }
-    const long long stride = p.vectors / SAMPLE;
-    const unsigned first = block * blockDim.x + threadIdx.x;
-#pragma unroll 4
-    for (unsigned at = first; at < SAMPLE; at += SAMPLERS * blockDim.x) {
+    const unsigned stride = p.vectors / SAMPLE;
+    const auto sampled = [&](unsigned at) {
       // Scattered, so that samples do not all fall on the same channels.
-      const long long i = stride > 1 ? at * stride + (at * 2654435761u >> 8) % stride : at;
-      const float4 v = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      most = max(max(most, max(magnitude(v.x), magnitude(v.y))),
-                 max(magnitude(v.z), magnitude(v.w)));
-    }
-    most = combine(largest, most, 1, Greater());
+      const long long i =
+          stride > 1 ? (long long)at * stride + (at * 2654435761u >> 8) % stride : at;
+      return i < p.vectors ? load_vector(p, i) : zero(float4());
+    };
+    batches<2>(block * blockDim.x + threadIdx.x, SAMPLERS * blockDim.x, SAMPLE, sampled,
+               [&](const float4& v) {
+                 most = max(max(most, max(magnitude(v.x), magnitude(v.y))),
+                            max(magnitude(v.z), magnitude(v.w)));
+               });
+    most = combine(largest, most, 1);
     if (threadIdx.x == 0) p.header->maxima[block] = most;
     return;
   }
+  __shared__ Loss losses[MOST_THREADS / 32][MOST_TOGETHER];
   const int row = (block - SAMPLERS) * p.together + threadIdx.x % p.together;
-  const int first = threadIdx.x / p.together, step = blockDim.x / p.together;
-  const int count = row % p.padded < p.group_rows ? p.channels * p.taps : 0;
-#pragma unroll 4
-  for (int i = first; i < count; i += step) most = max(most, magnitude(element_of_row(p, row, i)));
-  most = combine(largest, most, p.together, Greater());
+  const int group = row / p.padded, own = row - group * p.padded;
+  const int count = own < p.group_rows ? p.channels * p.taps : 0;
+  const float* w = p.w + group * p.w_group + own * p.w_m;
+  over_row(p, w, count, [&](float raw) { most = max(most, magnitude(raw)); });
+  most = combine(largest, most, p.together);
   const float scale = p.known_w != 0.0f ? p.known_w : scale_of(most, SCALE_FILTER);
-  float square = 0.0f, lost = 0.0f;
-  unsigned gone = 0;
-#pragma unroll 4
-  for (int i = first; i < count; i += step) {
-    const float raw = element_of_row(p, row, i), v = fabsf(__fmul_rn(raw, scale));
-    square = __fmaf_rn(v, v, square);
-    if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
-    gone |= raw != 0.0f && v < UNDERFLOW;
-  }
-  square = combine(squares, square, p.together, Plus());
-  lost = combine(lossy, lost, p.together, Plus());
-  gone = combine(largest, gone, p.together, Greater());
-  if (first == 0) {
+  Loss loss = {};
+  over_row(p, w, count, [&](float raw) {
+    const float v = fabsf(__fmul_rn(raw, scale));
+    loss.square = __fmaf_rn(v, v, loss.square);
+    if (raw != 0.0f && v < 0.25f) loss.lost = __fadd_rn(loss.lost, 1.0f);
+    loss.gone |= raw != 0.0f && v < UNDERFLOW;
+  });
+  loss = combine(losses, loss, p.together);
+  if (threadIdx.x < p.together) {
     const float peak = __fmul_rn(__uint_as_float(most), scale);
-    const bool single = __fmul_rn(peak, peak) > __fmul_rn(0.5f, square);
-    const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(square / count));
-    const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(lost / count));
+    const bool single = __fmul_rn(peak, peak) > __fmul_rn(0.5f, loss.square);
+    const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(loss.square / count));
+    const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(loss.lost / count));
     const float sum = count ? __fadd_rn(of_inputs, of_filter) : 0.0f;
     const float least = single ? __int_as_float(0x7f800000) : sum;
-    p.rows[row] = {scale, inverse_of(scale), least, (float)gone};
+    p.rows[row] = {scale, inverse_of(scale), least, (float)loss.gone};
   }
 }
 
 // Of all lanes of a warp.
 __device__ __forceinline__ float input_scale(const Header* header) {
-  static_assert(SAMPLERS == 32, "a lane each");
-  unsigned most = __ldg(&header->maxima[threadIdx.x % 32]);
+  static_assert(SAMPLERS == 4 * 32, "four of each lane");
+  // not by __ldg, which might move ahead of where the launch before is waited for
+  const uint4 found = reinterpret_cast<const uint4*>(header->maxima)[threadIdx.x % 32];
+  unsigned most = max(max(found.x, found.y), max(found.z, found.w));
 #pragma unroll
   for (int flip = 16; flip > 0; flip /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, flip));
   return scale_of(most, SCALE_INPUT + HEADROOM);
 }
 
-__device__ __forceinline__ float row_scale(const Row* rows, int m) { return __ldg(&rows[m].scale); }
+__device__ __forceinline__ float row_scale(const Row* rows, int m) { return rows[m].scale; }
 
-// A thread's outputs in four neighbouring channels: watched, and scaled back.
+// What results in a channel are scaled back by, the smaller factor first, and Row::least.
+struct Factors {
+  float first, last, least;
+  __device__ __forceinline__ Factors() {}
+  __device__ __forceinline__ Factors(const Row* row, float back) {
+    const float4 v = *reinterpret_cast<const float4*>(row);
+    first = fminf(back, v.y), last = fmaxf(back, v.y), least = v.z;
+  }
+};
+
+// A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. Four of them make a
+// group; of two, whose factors registers can keep, the lane 4 further has the other two.
+template <int CHANNELS = 4>
 struct Watched {
   int* flags;
-  const Row* rows;  // of the four
-  float back;
-  float sum[4] = {};
+  const Row* rows;  // of the channels
+  float back;       // of x
+  Factors kept[CHANNELS];
+  float sum[CHANNELS] = {};
   int outputs = 0;
 
-  __device__ __forceinline__ Watched(Header* header, const Row* rows, int channel)
-      : flags(header->flags), rows(rows + channel), back(inverse_of(input_scale(header))) {}
+  __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
+      : flags(header->flags), rows(rows), back(inverse_of(scale)) {
+    if constexpr (CHANNELS == 2)
+      for (int c = 0; c < CHANNELS; ++c) kept[c] = Factors(rows + c, back);
+  }
 
   // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
-  // but where FP32 holds the result with fewer bits, or not; so the smaller factor comes first.
-  __device__ __forceinline__ void tile(float (&y)[4][N], int count) {
+  // but where FP32 holds the result with fewer bits, or not.
+  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count) {
     float all = 0.0f, least = 0.0f;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const float4 row = __ldg(reinterpret_cast<const float4*>(rows + c));  // a Row
-      const float first = fminf(back, row.y), last = fmaxf(back, row.y);
+    for (int c = 0; c < CHANNELS; ++c) {
+      const Factors factors = CHANNELS == 2 ? kept[c] : Factors(rows + c, back);
       float size = 0.0f;
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
-        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], first), last);
+        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], factors.first), factors.last);
       }
       sum[c] = __fadd_rn(sum[c], size);
       all = __fadd_rn(all, size);
-      least = __fadd_rn(least, row.z);
+      least = __fadd_rn(least, factors.least);
     }
-    judge(flags, all, __fmul_rn(least, count));
+    least = __fmul_rn(least, count);
+    if constexpr (CHANNELS == 2) {
+      all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
+      least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
+    }
+    judge(flags, all, least);
     outputs += count;
   }
 
-  // Every channel by itself, over these tiles and those of the other half of the warp. A few
-  // outputs may all be near 0 by chance: tile() alone serves them.
+  // Every channel by itself, over these tiles and those of the lane OTHER further. A few outputs may
+  // all be near 0 by chance: tile() alone serves them.
+  template <int OTHER>
   __device__ __forceinline__ void channels() const {
-    const int count = outputs + __shfl_xor_sync(0xffffffffu, outputs, 16);
+    const int count = outputs + __shfl_xor_sync(0xffffffffu, outputs, OTHER);
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], 16));
-      if (count >= 4) judge(flags, all, __fmul_rn(__ldg(&rows[c].least), count));
+    for (int c = 0; c < CHANNELS; ++c) {
+      const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], OTHER));
+      const float least = CHANNELS == 2 ? kept[c].least : rows[c].least;
+      if (count >= 4) judge(flags, all, __fmul_rn(least, count));
     }
   }
 };

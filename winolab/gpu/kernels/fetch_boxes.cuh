@@ -1,0 +1,189 @@
+// Input tiles for the producers of gamma_tensor.cuh by bulk tensor copies: boxes of RUN neighbouring
+// tiles of a row and of SLOT_ROWS rows, 64 bytes of channels a pixel, zeros outside x. A slot holds a
+// unit of 8 tiles of every producer warp; once all of them have read it, a warp of its own orders the
+// boxes of the next stage in it. Requests of 64 bytes a pixel, whatever the elements: smaller ones
+// bind.
+
+constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
+constexpr int REUSE = BOX_CHANNELS / KC;                 // stages that boxes serve
+constexpr int SLOT_COLUMNS = COLUMNS < 32 ? COLUMNS : 32;  // tiles
+constexpr int SLOT_ROWS = 32 / SLOT_COLUMNS;
+constexpr int BOXES = SLOT_COLUMNS / RUN;                // of a slot
+constexpr int BOX_PIXELS = RUN * N + R - 1;              // along the width
+constexpr int BOX_SIZE = SLOT_ROWS * BOX_PIXELS * 64;
+// Boxes of one tile, a multiple of 512 bytes, would all begin in the same place of the swizzle.
+constexpr int BOX_PITCH = RUN == 1 ? BOX_SIZE + 128 : (BOX_SIZE + 127) / 128 * 128;
+constexpr int SLOT_SIZE = (BOXES * BOX_PITCH + 1023) / 1024 * 1024;
+constexpr int OUTSIDE = 1 << 30;  // an image that is none
+static_assert(BOXES * RUN == SLOT_COLUMNS && BOXES <= 32, "a lane a box");
+
+struct Raw {
+  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [box][row][pixel][channel], swizzled
+  unsigned long long full[SLOTS], empty[SLOTS];
+};
+
+__device__ __forceinline__ void fetch_init(Raw& raw) {
+#pragma unroll
+  for (int g = 0; g < SLOTS; ++g) {
+    barrier_init(&raw.full[g], 1);
+    barrier_init(&raw.empty[g], PRODUCERS);
+  }
+}
+
+// Stages that boxes of so many left serve, from that chunk on.
+__device__ __forceinline__ int serves(const Params& p, int chunk, int more) {
+  return REUSE == 1 ? 1 : min(min(REUSE - chunk % REUSE, p.chunks - chunk), more);
+}
+
+__device__ __forceinline__ int unit_column(int lane) { return lane / 2 % 8; }  // a lane's tile
+
+// By one warp: orders boxes ahead of the transforms, over items, outer taps and channels.
+struct Loader {
+  const Steps& steps;
+  int index, more, fw, fh;  // of the boxes that are ordered next; stages of the item from them on
+  int c, w, h, d, n;        // where a lane's box begins
+
+  __device__ __forceinline__ Loader(const Params& p, const Steps& steps)
+      : steps(steps), index(blockIdx.x / SPLIT) {
+    begin(p);
+  }
+
+  // The first tile column of a lane's box.
+  __device__ __forceinline__ int column(const Params& p, int g) const {
+    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % 32 * RUN;
+  }
+
+  __device__ __forceinline__ void begin(const Params& p) {
+    const int group = steps.begin / p.chunks, taps = group / p.taps_width;
+    more = steps.end - steps.begin;
+    fw = group % p.taps_width;
+    fh = taps % (p.taps_height / SHARE) * SHARE;
+    c = steps.begin % p.chunks * KC;
+    const Column first(p, column(p, 0));
+    w = first.first + fw * R - p.pad_width;
+    h = Item(p, index).row + fh - p.pad_height;
+    d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
+    n = column(p, 0) < p.columns ? first.batch : OUTSIDE;
+  }
+
+  __device__ __forceinline__ void next(const Params& p) {
+    const int stages = serves(p, c / KC, more);
+    c += stages * KC;
+    if ((more -= stages) == 0) {
+      index += gridDim.x / SPLIT;
+      begin(p);
+    } else if (c == p.chunks * KC) {
+      c = 0;
+      w += R;
+      if (++fw == p.taps_width) {
+        w -= fw * R;
+        fw = 0;
+        h += SHARE;
+        if ((fh += SHARE) >= p.taps_height) {
+          h -= fh;
+          fh = 0;
+          ++d;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void issue(const Params& p, Raw& raw, int g) const {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) barrier_arrive_expect(&raw.full[g], BOXES * BOX_SIZE);
+    __syncwarp();
+    int right = 0, behind = 0, batch = n;
+    if (g * 32 % COLUMNS > 0) {
+      const int at = column(p, g);
+      const Column first(p, column(p, 0)), here(p, at);
+      right = here.first - first.first, behind = here.depth - first.depth;
+      batch = at < p.columns ? here.batch : OUTSIDE;
+    }
+    if (lane < BOXES)
+      box_copy(raw.slot[g] + lane * BOX_PITCH, p.x_map, c / BOX_CHANNELS * BOX_CHANNELS, w + right,
+               h + g * 32 / COLUMNS, d + behind, batch, &raw.full[g]);
+  }
+};
+
+// Blocks that have an item fewer than others begin later, spread over less than an item's time: all
+// of them would go on storing outputs at the same moment, which takes turns with the products.
+__device__ __forceinline__ void spread(const Params& p, int steps) {
+  constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // of a stage, at most; of blocks
+  const int block = blockIdx.x / SPLIT, longer = p.items % (int)(gridDim.x / SPLIT);
+  if (longer == 0 || block < longer) return;
+  const int wait = block * 37 % PHASES * (min(steps, 8) * CYCLES / PHASES);
+  const long long begin = clock64();
+  while (clock64() - begin < wait) {
+  }
+}
+
+__device__ __forceinline__ void load(const Params& p, Raw& raw) {
+  const Steps steps(p, SPLIT);
+  spread(p, steps.end - steps.begin);
+  unsigned phase = 1;
+  for (Loader loader(p, steps); loader.index < p.items; loader.next(p)) {
+#pragma unroll 1
+    for (int g = 0; g < SLOTS; ++g) {
+      barrier_wait(&raw.empty[g], phase);
+      loader.issue(p, raw, g);
+    }
+    phase ^= 1;
+  }
+}
+
+// Of a producer thread: its four channels of a tile's pixels, stage by stage.
+struct Fetch {
+  Raw& raw;
+  const Steps& steps;
+  int left, sub, more;  // stages that the present boxes serve; the first one's place in them
+  unsigned phase = 0;
+  unsigned offset[ALPHA / 2];  // of pixels in a slot, pairs of 16 bits
+
+  __device__ __forceinline__ Fetch(const Params& p, Raw& raw, const Steps& steps)
+      : raw(raw), steps(steps), more(0) {
+    static_assert(SLOT_SIZE <= 1 << 16, "offsets of 16 bits");
+    const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
+    const int column = warp * 8 % SLOT_COLUMNS + unit_column(lane), row = warp * 8 / SLOT_COLUMNS;
+    const unsigned first = column / RUN * BOX_PITCH + (row * BOX_PIXELS + column % RUN * N) * 64 +
+                           (lane / 16 * 2 + lane % 2) * 4 * (int)sizeof(Element);
+#pragma unroll
+    for (int i = 0; i < ALPHA; i += 2)
+      offset[i / 2] = swizzled(first + i * 64) | swizzled(first + i * 64 + 64) << 16;
+    begin(p);
+  }
+
+  __device__ __forceinline__ void begin(const Params& p) {
+    if constexpr (REUSE > 1) {
+      if (more == 0) more = steps.end - steps.begin;
+      const int chunk = (steps.end - more) % p.chunks;
+      left = serves(p, chunk, more);
+      sub = chunk % REUSE;
+      more -= left;
+    } else {
+      left = 1, sub = 0;
+    }
+  }
+
+  __device__ __forceinline__ void pixels(int g, Loaded (&to)[ALPHA]) {
+    barrier_wait(&raw.full[g], phase);
+#pragma unroll
+    for (int i = 0; i < ALPHA; ++i) {
+      const unsigned at = offset[i / 2] >> i % 2 * 16 & 0xffffu;
+      to[i] = *reinterpret_cast<const Loaded*>(raw.slot[g] + (REUSE == 1 ? at : at ^ sub * 32));
+    }
+  }
+
+  // After the stores of what the pixels became: they have been read then.
+  __device__ __forceinline__ void done(const Params&, int g) {
+    if (left == 1) barrier_arrive(&raw.empty[g]);
+  }
+
+  __device__ __forceinline__ void next(const Params& p) {
+    if (--left > 0) {
+      ++sub;
+    } else {
+      begin(p);
+      phase ^= 1;
+    }
+  }
+};

@@ -1,0 +1,28 @@
+"""What bulk tensor copies know of an array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An array of five dimensions, that of neighbours first, and the box that a copy brings of it.
+
+    ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
+    16; ``box``: elements, 64 bytes along the first dimension. Where a copy puts them, ``swizzled``
+    in kernels/tensor_map.cuh says. CUDA driver API, cuTensorMapEncodeTiled.
+    """
+
+    address: int
+    size: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    _STRUCT = Struct("@Q4q5i5ii")
+
+    def described(self) -> bytes:
+        """As tests/gpu/host/tensor_map.hpp reads it."""
+        return self._STRUCT.pack(self.address, *self.strides, *self.sizes, *self.box, self.size)
