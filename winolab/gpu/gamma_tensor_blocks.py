@@ -16,12 +16,13 @@ from winolab.ref.split import products
 
 KC, BN = 16, 64  # channels of a stage, output channels of a block
 TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
-CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128  # threads of a block; loaders only of boxes
+# Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
+# whole warpgroups.
+CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
 U_AHEAD = (6, 4, 3)  # filters on their way through shared memory: as many as fit
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
-# Files of the main kernel: by whom outputs are finished, of 16 bits that one block sums consumers;
-# how input is fetched.
+# Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
 PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
 ELEMENTS, BOXED = "fetch_elements", "fetch_boxes"
 RUNS = (4, 2, 1)  # neighbouring tiles of a box

@@ -5,11 +5,11 @@
 // bind.
 
 constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
-constexpr int REUSE = BOX_CHANNELS / KC;                 // stages that boxes serve
-constexpr int SLOT_COLUMNS = COLUMNS < 32 ? COLUMNS : 32;  // tiles
+constexpr int REUSE = BOX_CHANNELS / KC;                  // stages that boxes serve
+constexpr int SLOT_COLUMNS = COLUMNS < 32 ? COLUMNS : 32; // tiles
 constexpr int SLOT_ROWS = 32 / SLOT_COLUMNS;
-constexpr int BOXES = SLOT_COLUMNS / RUN;                // of a slot
-constexpr int BOX_PIXELS = RUN * N + R - 1;              // along the width
+constexpr int BOXES = SLOT_COLUMNS / RUN;                 // of a slot
+constexpr int BOX_PIXELS = RUN * N + R - 1;               // along the width
 constexpr int BOX_SIZE = SLOT_ROWS * BOX_PIXELS * 64;
 // Boxes of one tile, a multiple of 512 bytes, would all begin in the same place of the swizzle.
 constexpr int BOX_PITCH = RUN == 1 ? BOX_SIZE + 128 : (BOX_SIZE + 127) / 128 * 128;
@@ -105,10 +105,10 @@ struct Loader {
   }
 };
 
-// Blocks that have an item fewer than others begin later, spread over less than an item's time: all
-// of them would go on storing outputs at the same moment, which takes turns with the products.
+// Blocks that have an item fewer than others begin later, spread over less than an item's time: else
+// all store outputs at the same moment and wait for the memory (10 % at 96² × 64, on an H100).
 __device__ __forceinline__ void spread(const Params& p, int steps) {
-  constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // of a stage, at most; of blocks
+  constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // less than a stage's; of blocks
   const int block = blockIdx.x / SPLIT, longer = p.items % (int)(gridDim.x / SPLIT);
   if (longer == 0 || block < longer) return;
   const int wait = block * 37 % PHASES * (min(steps, 8) * CYCLES / PHASES);
