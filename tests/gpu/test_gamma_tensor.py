@@ -182,15 +182,6 @@ def test_compiles_without_spills() -> None:
     assert not any(used.spills for used in resources.values()), resources
 
 
-def test_predictions_are_those_measured() -> None:
-    """Times of an H100 of all launches but the fallback's."""
-    rows = ((96, 64, 353), (48, 128, 305), (24, 256, 279), (12, 512, 278))
-    for size, channels, measured in rows:
-        problem = Problem.of((128, size, size, channels), (channels, 3, 3, channels), padding=1)
-        predicted = _plan(problem, "forward").predicted
-        assert predicted * 1e6 == pytest.approx(measured, rel=0.1)
-
-
 @pytest.mark.gpu
 def test_on_the_device() -> None:
     cupy = launch.cupy()

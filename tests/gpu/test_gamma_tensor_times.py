@@ -1,0 +1,52 @@
+"""Predicted times of Γ on Tensor Cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from winolab.device import H100
+from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
+from winolab.gpu.gamma_tensor_times import seconds
+from winolab.layers import parse_layer
+
+# Microseconds of whole calls on an H100 with a cold L2 cache, as experiments/results had them.
+MEASURED = {
+    ("128x96x96x64:64x3x3", "fp32_split"): 362,
+    ("128x48x48x128:128x3x3", "fp32_split"): 307,
+    ("128x24x24x256:256x3x3", "fp32_split"): 283,
+    ("128x12x12x512:512x3x3", "fp32_split"): 284,
+    ("32x64x64x128:128x9x9", "fp32_split"): 978,
+    ("32x14x14x256:256x3x3", "fp32_split"): 63,
+    ("128x96x96x64:64x3x3", "fp16"): 210,
+    ("128x48x48x128:128x3x3", "fp16"): 164,
+    ("128x24x24x256:256x3x3", "fp16"): 138,
+    ("64x64x64x128:128x5x5", "fp16"): 260,
+    ("32x64x64x128:128x9x9", "fp16"): 459,
+}
+
+
+def best(layer: str, precision: str, aligned: bool = True) -> GammaTensorPlan:
+    problem = parse_layer(layer).problem
+    found = plans(problem, "forward", H100, None, precision, aligned=aligned)
+    return min(found, key=lambda plan: plan.predicted)
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=" ".join)
+def test_predictions_are_those_measured(case) -> None:
+    assert best(*case).predicted * 1e6 == pytest.approx(MEASURED[case], rel=0.1)
+
+
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
+def test_copies_by_elements_take_longer(precision: str) -> None:
+    layer = "32x48x48x128:128x3x3"
+    assert seconds(best(layer, precision, aligned=False)) > 1.5 * seconds(best(layer, precision))
+
+
+def test_more_boxes_and_bare_filters_never_save_time() -> None:
+    plan = best("128x24x24x256:256x3x3", "fp32_split")
+    assert (plan.variant.run, plan.variant.u_ahead) == (4, 6)
+    for change in ({"run": 2}, {"run": 1}, {"u_ahead": 0}):
+        slower = replace(plan, variant=replace(plan.variant, **change))
+        assert seconds(slower) > seconds(plan)
