@@ -172,10 +172,10 @@ def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
     v, device, parts = plan.variant, plan.device, plan.parts
     rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
-    products = v.tile_states * BN * KC * v.share * (3 if parts == 2 else 1)
+    work = v.tile_states * BN * KC * v.share * products(parts)
     transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
     transforms *= SCALAR_LOADS if v.xvec == 1 else 1
-    stage = PRODUCT_SHARE * products / rate + transforms + STAGE_CYCLES
+    stage = PRODUCT_SHARE * work / rate + transforms + STAGE_CYCLES
     rounds = -(-plan.items // plan.grid)
     seconds = rounds * (plan.steps * stage + v.tile_states * ITEM_CYCLES) / device.clock
     return plan.timed(seconds)

@@ -146,11 +146,11 @@ def variants(
     size = ITEMSIZE[DTYPES[precision]]
     shares = [s for s in SHARES if s <= height]
     shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
+    run, yvec = _run(correlation, tile, size, aligned), loads(correlation, aligned)["yvec"]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
-        run, yvec = _run(correlation, tile, size, aligned), loads(correlation, aligned)["yvec"]
         shape = replace(shape, run=run, yvec=yvec)
         tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
         tried = [replace(v, **_registers(v, parts)) for v in tried]

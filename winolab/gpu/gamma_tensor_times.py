@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-OUTPUTS = 64 * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
+from winolab.gpu.gamma_tensor_blocks import BN
+
+OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,12 @@ BOXED = {
     1: Cycles(1296, 1296, 1008, 1870, 52, 6045, 359, 2819, 1.19),
     2: Cycles(4650, 5340, 0, 3500, 78, 0, 9450, 2796, 1.11),
 }
+STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
+STAGE_STATES = STAGE_TILES * 8
 SMOOTH = 6  # exponent of the norm that stands for the longest
 # Where x is copied by elements: of a stage of three filter rows and 96 tiles, of an item, of a
 # cluster's block of an item and a stage, on layers with odd channels.
-STAGE, ITEM, STAGE_TILES, STAGE_ROWS = {1: 5900, 2: 18_600}, {1: 6700, 2: 14_000}, 96, 3
+STAGE, ITEM = {1: 5900, 2: 18_600}, {1: 6700, 2: 14_000}
 BLOCK_SHARE, SHARED_STAGE = 1 / 8, 1.1
 
 
@@ -54,11 +58,11 @@ def seconds(plan: Any) -> float:
 def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
-    products = (c.products if v.u_ahead else c.bare) * v.share / 3 + c.fixed
-    transforms = c.transforms * v.stage_tiles(tile) * tile.alpha / 768
+    products = (c.products if v.u_ahead else c.bare) * v.share / STAGE_ROWS + c.fixed
+    transforms = c.transforms * v.stage_tiles(tile) * tile.alpha / STAGE_STATES
     boxes = c.box * v.boxes(tile)
     stage = sum(t**SMOOTH for t in (products, transforms, boxes)) ** (1 / SMOOTH)
-    share = 64 * v.rows * v.columns(tile) * tile.n / OUTPUTS
+    share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
     item = c.item + c.outputs * share
     if v.split > 1:
         return stage * c.shared, item + c.cluster * v.split * share

@@ -15,6 +15,7 @@ from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
 from winolab.gpu.plan import DTYPES, ITEMSIZE, check, three, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import error_ratio
+from winolab.ref.split import products
 
 WGMMA = (9, 0)  # has it, and no other compute capability
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
@@ -158,7 +159,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
     bandwidth, l2_bandwidth, rate = _rates(d, parts)
-    step = v.ks * v.bm * v.bn * (3 if parts == 2 else 1) / rate / d.clock
+    step = v.ks * v.bm * v.bn * products(parts) / rate / d.clock
     if parts == 2 and v.bm * v.bn == 4096:
         step /= SMALL_SHARE
     sums_tap = 4 * alpha * m * n
