@@ -58,6 +58,9 @@ def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np
         # batch odd, the last tile, row and channel block masked
         ("forward", (3, 5, 13, 20), (68, 3, 3, 20), {"padding": 1}, None, (1e-20, 1e15)),
         ("backward_data", (1, 5, 13, 20), (36, 3, 3, 20), {"padding": 1}, None, (1e15, 1e-20)),
+        # boxes of four and two images, of one and two tiles of a row
+        ("forward", (4, 5, 13, 20), (20, 3, 3, 20), {"padding": 1}, "gamma:8:6:3", (1, 1)),
+        ("backward_data", (6, 4, 12, 12), (8, 3, 3, 12), {"padding": 1}, "gamma:8:6:3", (1, 1)),
         ("forward", (1, 2, 9, 16), (8, 2, 5, 8), {"groups": 2}, "gamma:8:4:5", (1e30, 1e-38)),
         ("forward", (1, 23, 12), (8, 6, 12), {"padding": 2}, "gamma:8:6:3", (1, 0)),
         ("backward_data", (1, 3, 3, 9, 4), (4, 2, 1, 7, 4), {}, "gamma:8:2:7", (1e-38, 1)),
@@ -130,10 +133,7 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
 def test_shared_memory_has_no_bank_conflicts(
     text: str, rows: int, precision: str, dtype: str
 ) -> None:
-    """Of transformed input, accumulators staged and accumulators fetched; twofold ones of input.
-
-    Where n is even, all tiles' pixels of a number lie in the same half of the banks.
-    """
+    """None at all in FP32; in 16 bits, reads of fetched input may conflict twofold."""
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
@@ -142,9 +142,10 @@ def test_shared_memory_has_no_bank_conflicts(
     for q in hosted.requests(plan, a, b)["winolab_gamma"]:
         lost[q.member, "write" if q.write else "read"] += q.wavefronts - q.phases
         asked[q.member, "write" if q.write else "read"] += q.phases
-    assert lost.keys() >= {("v", "write"), ("staging", "write"), ("staging", "read")}
-    assert lost["v", "write"] == lost["staging", "write"] == lost["staging", "read"] == 0
-    assert lost["raw", "read"] <= asked["raw", "read"]
+    known = {("v", "write"), ("staging", "write"), ("staging", "read"), ("raw", "read")}
+    assert asked.keys() >= known
+    assert lost.pop(("raw", "read")) <= (asked["raw", "read"] if dtype == "e" else 0)
+    assert not any(lost.values())
 
 
 def test_infinity_does_not_spread() -> None:

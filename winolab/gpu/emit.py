@@ -25,11 +25,15 @@ def unit(
     """
     parts = [
         f"// {title}",
-        "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items()),
+        "\n".join(f"constexpr {_type(v)} {name} = {v};" for name, v in constants.items()),
         *(program.cuda(name, name in wide) for name, program in programs.items()),
         *map(kernel, kernels),
     ]
     return "\n\n".join(parts)
+
+
+def _type(value: int) -> str:
+    return "int" if abs(value) < 1 << 31 else "long long"
 
 
 def fingerprint(source: str) -> str:

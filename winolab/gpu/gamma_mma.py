@@ -15,7 +15,7 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-BLOCKS = ("block_mma", "items", "gamma_mma")  # of the main kernel
+BLOCKS = ("block_mma", "items", "source", "gamma_mma")  # of the main kernel
 PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 THREADS, STAGES = 256, 2
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
@@ -44,8 +44,8 @@ class Variant:
 
     split = 1  # blocks of a cluster that share a summation
 
-    def constants(self) -> dict[str, int]:
-        """The constants of the source, by name."""
+    def constants(self, tile: Tile, size: int) -> dict[str, int]:
+        """The constants of the source, by name; the same for every tile and element."""
         return {name.upper(): value for name, value in asdict(self).items()}
 
     def columns(self, tile: Tile) -> int:

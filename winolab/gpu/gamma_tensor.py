@@ -288,13 +288,12 @@ class GammaTensorPlan:
         c, size = self.correlation, self.size
         if not self.variant.run:
             return (None,)
-        channels, pixels, rows = self.variant.box(self.tile, size)
         sizes = (c.channels, *c.input[::-1], c.batch)
         strides: list[int] = []
         for i, stride in enumerate(x.strides[::-1]):  # of a dimension of one element: any
             dense = sizes[i] * (strides[-1] if i else size)
             strides.append(stride * size if sizes[i + 1] > 1 else dense)
-        address, box = x.address + size * group * c.channels, (channels, pixels, rows, 1, 1)
+        address, box = x.address + size * group * c.channels, self.variant.box(self.tile, size)
         return (TensorMap(address, size, sizes, tuple(strides), box),)
 
     def _correlate_group(
@@ -334,7 +333,9 @@ def source(
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
-    constants |= variant.constants() | {"SKEW": variant.skew(PARTS[precision])}
+    constants |= variant.constants(tile, ITEMSIZE[DTYPES[precision]]) | {
+        "SKEW": variant.skew(PARTS[precision])
+    }
     constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)

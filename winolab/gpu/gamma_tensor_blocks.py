@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from winolab.device import Device
+from winolab.gpu.gamma_tensor_boxes import PIXEL, SLOT, Boxes, boxes
 from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
 from winolab.nouns import Algorithm, Problem, Tile
@@ -24,9 +25,9 @@ U_AHEAD = (6, 4, 3)  # filters on their way through shared memory: as many as fi
 WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
 PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
-ELEMENTS, BOXED = "fetch_elements", "fetch_boxes"
-RUNS = (4, 2, 1)  # neighbouring tiles of a box
-BOX_BYTES = 64  # of a pixel's channels
+ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
+RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
+BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 Names = tuple[str, ...]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
@@ -42,6 +43,7 @@ class Variant:
     u_ahead: int = 0  # filters of a consumer on their way through shared memory
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
+    images: int = 1  # of such a copy; they vary first along a block's columns
     yvec: int = 4  # elements of a store of y
     consumer_registers: int = 208
     producer_registers: int = 72
@@ -64,9 +66,10 @@ class Variant:
         """Elements of a load of x."""
         return 4 if self.run else 1
 
-    def constants(self) -> dict[str, int]:
-        """The constants of the source, by name."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+    def constants(self, tile: Tile, size: int) -> dict[str, int]:
+        """The constants of the source, by name, for elements of ``size`` bytes."""
+        mine = {name.upper(): value for name, value in asdict(self).items()}
+        return mine | (self.boxes(tile, size).constants() if self.run else {})
 
     def columns(self, tile: Tile) -> int:
         """Tile columns of a block."""
@@ -87,29 +90,37 @@ class Variant:
     def blocks(self, parts: int) -> Names:
         """Files of the main kernel."""
         fetch = BOXED if self.run else ELEMENTS
-        return ("tensor_map", "block_tensor", "items", self.finish(parts), fetch, "gamma_tensor")
+        block = ("tensor_map", "block_tensor", "items", "place")
+        return (*block, self.finish(parts), *fetch, "gamma_tensor")
 
     def finish(self, parts: int) -> str:
         """The file of the epilogue."""
         return EXCHANGED if self.split == 1 and (parts == 1 or self.run) else PRODUCED
 
-    def box(self, tile: Tile, size: int) -> tuple[int, int, int]:
-        """Channels, pixels along the width and rows of a bulk tensor copy."""
-        return BOX_BYTES // size, self.run * tile.n + tile.r - 1, 32 // min(32, self.columns(tile))
+    def boxes(self, tile: Tile, size: int) -> Boxes:
+        """Bulk tensor copies of x."""
+        first = self.stage_tiles(tile) % SLOT
+        return boxes(tile, self.columns(tile), self.run, self.images, first, size)
 
-    def boxes(self, tile: Tile) -> int:
-        """Bulk tensor copies of a stage."""
-        return -(-self.stage_tiles(tile) // 32) * min(32, self.columns(tile)) // self.run
+    def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
+        """What such a copy brings: channels, pixels along the width, rows, depths, images."""
+        boxes = self.boxes(tile, size)
+        return PIXEL // size, boxes.pixels, boxes.rows, 1, self.images
+
+    def copies(self, tile: Tile, size: int) -> float:
+        """Bulk tensor copies of a stage, of which one serves several of small elements."""
+        columns, stages = min(SLOT, self.columns(tile)), PIXEL // (KC * size)
+        return self.slots(tile) * columns / (self.run * self.images * stages)
+
+    def slots(self, tile: Tile) -> int:
+        """Parts of a stage that are fetched one by one."""
+        return -(-self.stage_tiles(tile) // SLOT)
 
     def raw(self, tile: Tile, size: int) -> int:
         """Bytes of the fetched input, and of what its fetching needs."""
-        slots = -(-self.stage_tiles(tile) // 32)
         if not self.run:
-            return slots * PRODUCERS * (tile.alpha * 4 * size + 16)
-        channels, pixels, rows = self.box(tile, size)
-        box = -(-channels * pixels * rows * size // 128) * 128 + (128 if self.run == 1 else 0)
-        slot = -(-min(32, self.columns(tile)) // self.run * box // 1024) * 1024
-        return slots * slot + 1024
+            return self.slots(tile) * PRODUCERS * (tile.alpha * 4 * size + 16)
+        return self.slots(tile) * self.boxes(tile, size).slot + 1024
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
@@ -122,8 +133,8 @@ class Variant:
         return v + self.raw(tile, size) + u + out + 16 * self.v_stages
 
     def __str__(self) -> str:
-        changed = [f"{n}={getattr(self, n)}" for n in ("split", "run", "yvec")]
-        default = ("split=1", "run=4", "yvec=4")
+        changed = [f"{n}={getattr(self, n)}" for n in ("split", "run", "images", "yvec")]
+        default = ("split=1", "run=4", "images=1", "yvec=4")
         kept = [text for text, usual in zip(changed, default, strict=True) if text != usual]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
@@ -146,12 +157,13 @@ def variants(
     size = ITEMSIZE[DTYPES[precision]]
     shares = [s for s in SHARES if s <= height]
     shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
-    run, yvec = _run(correlation, tile, size, aligned), loads(correlation, aligned)["yvec"]
+    yvec = loads(correlation, aligned)["yvec"]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
-        shape = replace(shape, run=run, yvec=yvec)
+        run, images = _box(correlation, tile, columns, size, aligned)
+        shape = replace(shape, run=run, images=images, yvec=yvec)
         tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
         tried = [replace(v, **_registers(v, parts)) for v in tried]
         for made in tried:
@@ -207,14 +219,18 @@ def offered(
     return found
 
 
-def _run(correlation: Correlation, tile: Tile, size: int, aligned: bool) -> int:
-    """Neighbouring tiles of a bulk tensor copy, as many as divide a row of them; 0 where alignment
-    does not allow such copies.
+def _box(
+    correlation: Correlation, tile: Tile, columns: int, size: int, aligned: bool
+) -> tuple[int, int]:
+    """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
+    and the batch; no tiles where alignment does not allow such copies.
     """
     if not aligned or correlation.channels * size % VECTOR:
-        return 0
+        return 0, 1
     width = -(-correlation.output[2] // tile.n)
-    return next(run for run in RUNS if width % run == 0)
+    run = next(tiles for tiles in RUNS if width % tiles == 0 and tiles <= columns)
+    images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
+    return run, next(images, 1)
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from winolab.gpu.gamma_tensor_blocks import BN
+from winolab.gpu.gamma_tensor_boxes import SLOT
 
 OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 
@@ -14,29 +15,31 @@ OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 class Cycles:
     """What takes a block's time, in cycles.
 
-    A stage of 16 channels takes as long as the longest of three: ``products`` with three filter
-    rows, ``bare`` where no filters wait in shared memory, and ``fixed`` besides; ``transforms`` of
-    96 tiles of eight states; ``box``, times the bulk tensor copies that it needs. An item takes
-    ``item`` besides, ``outputs`` for OUTPUTS of them and ``cluster`` for every block that shares
-    its sums; stages of those take ``shared`` times as long.
+    A stage of 16 channels takes as long as the longest of three: ``fixed`` and, with three filter
+    rows, ``products``, or ``bare`` where no filters wait in shared memory, which are ``four`` times
+    that where filters of four states serve twice the tiles; ``transforms`` of 96 tiles of eight
+    states; ``box``, times the bulk tensor copies that it needs. Blocks of more than 32 tile columns
+    take ``wide`` times as long, and those that share sums ``shared`` times. An item takes
+    ``outputs`` besides for OUTPUTS of them, and ``cluster`` for every block that shares its sums.
     """
 
     products: float
     bare: float
+    four: float
     fixed: float
     transforms: float
     box: float
-    item: float
+    wide: float
     outputs: float
     cluster: float
     shared: float
 
 
-# By parts. 527 times of 25 layers' plans, rms 7 %; of the plans taken by them 1.3 % more than the
-# fastest.
+# By parts. Fitted to 963 times of 98 layers' plans: rms 7 and 6.4 %; of the plans taken by them,
+# times are 1.4 and 0.8 % above the fastest's.
 BOXED = {
-    1: Cycles(1296, 1296, 1008, 1870, 52, 6045, 359, 2819, 1.19),
-    2: Cycles(4650, 5340, 0, 3500, 78, 0, 9450, 2796, 1.11),
+    1: Cycles(1798, 1798, 0.87, 327, 1907, 120, 1.3, 6670, 3845, 1.13),
+    2: Cycles(4702, 5174, 0.86, 0, 3328, 104, 1.49, 7050, 3211, 1.17),
 }
 STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
 STAGE_STATES = STAGE_TILES * 8
@@ -58,12 +61,15 @@ def seconds(plan: Any) -> float:
 def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
-    products = (c.products if v.u_ahead else c.bare) * v.share / STAGE_ROWS + c.fixed
-    transforms = c.transforms * v.stage_tiles(tile) * tile.alpha / STAGE_STATES
-    boxes = c.box * v.boxes(tile)
+    products = (c.products if v.u_ahead else c.bare) * v.share / STAGE_ROWS
+    products = c.fixed + products * (c.four if tile.alpha == 4 else 1)
+    transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
+    boxes = c.box * v.copies(tile, plan.size)
     stage = sum(t**SMOOTH for t in (products, transforms, boxes)) ** (1 / SMOOTH)
     share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
-    item = c.item + c.outputs * share
+    item = c.outputs * share
+    if v.columns(tile) > SLOT:
+        stage *= c.wide
     if v.split > 1:
         return stage * c.shared, item + c.cluster * v.split * share
     return stage, item

@@ -1,4 +1,4 @@
-// A block of gamma_mma.cuh: its parameters, shape and shared memory.
+// A block of gamma_mma.cuh: its parameters and shape.
 
 using Output = Storage<WIDE_OUT>::type;
 
@@ -38,21 +38,3 @@ constexpr int ROW_OUT = BN + 4;                        // floats: lanes of a sto
 constexpr int OUT_SIZE = ALPHA * TILES_OUT * ROW_OUT * 4;
 static_assert(BN == 64 && COLUMNS % 8 == 0 && TILES % (16 > 8 * PASSES ? 16 : 8 * PASSES) == 0,
               "block shape");
-
-struct alignas(4 * sizeof(Element)) Vector {
-  Element c[4];  // neighbouring channels of a pixel
-};
-
-// Of a tile: its first pixel under the tap; a bit a pixel inside.
-struct alignas(16) Source {
-  const Element* x;
-  unsigned inside;
-};
-
-struct Shared {
-  // Two stages: [state][part][channel / 8][row][column][channel % 8]; or the epilogue's accumulators
-  // in their place: [state][tile][output]
-  unsigned char v[2 * V_SIZE > OUT_SIZE ? 2 * V_SIZE : OUT_SIZE];
-  Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
-  Source source[V_TILES];
-};

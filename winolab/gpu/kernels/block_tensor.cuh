@@ -31,8 +31,7 @@ constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a w
 constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS; // of a V stage
-constexpr int UNITS = V_TILES / 8;                    // of 8 tiles × KC channels
-constexpr int SLOTS = (UNITS + 3) / 4;                // units of a producer warp
+constexpr int SLOTS = (V_TILES + 31) / 32;            // units of 8 tiles × KC channels of a producer warp
 constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
 constexpr int V_SIZE = ALPHA * PARTS * V_PART;
 constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
@@ -41,13 +40,19 @@ constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
-// Four neighbouring channels of a pixel, in registers.
-struct alignas(4 * sizeof(Element)) Loaded {
-  unsigned word[sizeof(Element)];
-  __device__ __forceinline__ void values(int pair, float& first, float& second) const {
-    if constexpr (WIDE)
-      first = __uint_as_float(word[pair * 2]), second = __uint_as_float(word[pair * 2 + 1]);
-    else
-      unpack<BF16>(word[pair], first, second);
-  }
+// Four neighbouring channels of a pixel.
+template <bool>
+struct Four {
+  using type = float4;
 };
+template <>
+struct Four<false> {
+  using type = uint2;
+};
+using Loaded = Four<WIDE>::type;
+__device__ __forceinline__ void values(const float4& v, int pair, float& first, float& second) {
+  first = pair ? v.z : v.x, second = pair ? v.w : v.y;
+}
+__device__ __forceinline__ void values(const uint2& v, int pair, float& first, float& second) {
+  unpack<BF16>(pair ? v.y : v.x, first, second);
+}

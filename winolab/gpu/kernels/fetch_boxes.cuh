@@ -1,24 +1,22 @@
 // Input tiles for the producers of gamma_tensor.cuh by bulk tensor copies: boxes of RUN neighbouring
-// tiles of a row and of SLOT_ROWS rows, 64 bytes of channels a pixel, zeros outside x. A slot holds a
-// unit of 8 tiles of every producer warp; once all of them have read it, a warp of its own orders the
-// boxes of the next stage in it. Requests of 64 bytes a pixel, whatever the elements: smaller ones
-// bind.
+// tiles of a row, of IMAGES images and of SLOT_ROWS rows, 64 bytes of channels a pixel, zeros outside
+// x. A slot holds a unit of 8 tiles of every producer warp (UNIT_*, gamma_tensor_boxes.py: such that
+// nothing conflicts); once all of them have read it, a warp of its own orders the boxes of the next
+// stage in it. Requests of 64 bytes a pixel, whatever the elements: smaller ones bind.
 
 constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
 constexpr int REUSE = BOX_CHANNELS / KC;                  // stages that boxes serve
 constexpr int SLOT_COLUMNS = COLUMNS < 32 ? COLUMNS : 32; // tiles
 constexpr int SLOT_ROWS = 32 / SLOT_COLUMNS;
-constexpr int BOXES = SLOT_COLUMNS / RUN;                 // of a slot
-constexpr int BOX_PIXELS = RUN * N + R - 1;               // along the width
-constexpr int BOX_SIZE = SLOT_ROWS * BOX_PIXELS * 64;
-// Boxes of one tile, a multiple of 512 bytes, would all begin in the same place of the swizzle.
-constexpr int BOX_PITCH = RUN == 1 ? BOX_SIZE + 128 : (BOX_SIZE + 127) / 128 * 128;
+constexpr int BOX_TILES = RUN * IMAGES;                   // of a row
+constexpr int BOXES = SLOT_COLUMNS / BOX_TILES;           // of a slot
+constexpr int BOX_SIZE = IMAGES * SLOT_ROWS * BOX_PIXELS * 64;
 constexpr int SLOT_SIZE = (BOXES * BOX_PITCH + 1023) / 1024 * 1024;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
-static_assert(BOXES * RUN == SLOT_COLUMNS && BOXES <= 32, "a lane a box");
+static_assert(BOXES * BOX_TILES == SLOT_COLUMNS && BOXES <= 32, "a lane a box");
 
 struct Raw {
-  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [box][row][pixel][channel], swizzled
+  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [box][image][row][pixel][channel], swizzled
   unsigned long long full[SLOTS], empty[SLOTS];
 };
 
@@ -35,7 +33,11 @@ __device__ __forceinline__ int serves(const Params& p, int chunk, int more) {
   return REUSE == 1 ? 1 : min(min(REUSE - chunk % REUSE, p.chunks - chunk), more);
 }
 
-__device__ __forceinline__ int unit_column(int lane) { return lane / 2 % 8; }  // a lane's tile
+// A producer lane's tile of a slot, counted along its rows.
+__device__ __forceinline__ int unit_tile(int warp, int lane) {
+  const long long low = warp % 2 ? UNIT_1 : UNIT_0, high = warp % 2 ? UNIT_3 : UNIT_2;
+  return (int)((warp / 2 ? high : low) >> lane / 2 % 8 * 8) & 0xff;
+}
 
 // By one warp: orders boxes ahead of the transforms, over items, outer taps and channels.
 struct Loader {
@@ -50,7 +52,7 @@ struct Loader {
 
   // The first tile column of a lane's box.
   __device__ __forceinline__ int column(const Params& p, int g) const {
-    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % 32 * RUN;
+    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % 32 * BOX_TILES;
   }
 
   __device__ __forceinline__ void begin(const Params& p) {
@@ -59,7 +61,7 @@ struct Loader {
     fw = group % p.taps_width;
     fh = taps % (p.taps_height / SHARE) * SHARE;
     c = steps.begin % p.chunks * KC;
-    const Column first(p, column(p, 0));
+    const Place first(p, column(p, 0));
     w = first.first + fw * R - p.pad_width;
     h = Item(p, index).row + fh - p.pad_height;
     d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
@@ -95,7 +97,7 @@ struct Loader {
     int right = 0, behind = 0, batch = n;
     if (g * 32 % COLUMNS > 0) {
       const int at = column(p, g);
-      const Column first(p, column(p, 0)), here(p, at);
+      const Place first(p, column(p, 0)), here(p, at);
       right = here.first - first.first, behind = here.depth - first.depth;
       batch = at < p.columns ? here.batch : OUTSIDE;
     }
@@ -143,8 +145,10 @@ struct Fetch {
       : raw(raw), steps(steps), more(0) {
     static_assert(SLOT_SIZE <= 1 << 16, "offsets of 16 bits");
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
-    const int column = warp * 8 % SLOT_COLUMNS + unit_column(lane), row = warp * 8 / SLOT_COLUMNS;
-    const unsigned first = column / RUN * BOX_PITCH + (row * BOX_PIXELS + column % RUN * N) * 64 +
+    const int tile = unit_tile(warp, lane), column = tile % SLOT_COLUMNS, row = tile / SLOT_COLUMNS;
+    const int image = column % IMAGES, along = column % BOX_TILES / IMAGES;
+    const unsigned pixel = (image * SLOT_ROWS + row) * BOX_PIXELS + along * N;
+    const unsigned first = column / BOX_TILES * BOX_PITCH + pixel * 64 +
                            (lane / 16 * 2 + lane % 2) * 4 * (int)sizeof(Element);
 #pragma unroll
     for (int i = 0; i < ALPHA; i += 2)

@@ -1,16 +1,6 @@
 // Input tiles for the producers of gamma_tensor.cuh, element by element: of channels and addresses
 // that bulk tensor copies do not serve (fetch_boxes.cuh). Every thread copies what it transforms.
 
-struct alignas(4 * sizeof(Element)) Vector {
-  Element c[4];  // neighbouring channels of a pixel
-};
-
-// Of a tile: its first pixel under the tap, a producer thread's first channel; a bit a pixel inside.
-struct alignas(16) Source {
-  const Element* x;
-  unsigned inside;
-};
-
 struct Raw {
   Vector pixels[SLOTS][ALPHA][PRODUCERS];
   Source source[SLOTS][PRODUCERS];  // here to save registers
@@ -18,7 +8,7 @@ struct Raw {
 
 __device__ __forceinline__ void fetch_init(Raw&) {}
 __device__ __forceinline__ void load(const Params&, Raw&) {}
-__device__ __forceinline__ int unit_column(int lane) { return lane / 2 % 8; }
+__device__ __forceinline__ int unit_tile(int warp, int lane) { return warp * 8 + lane / 2 % 8; }
 
 // Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {
@@ -69,20 +59,10 @@ struct Fetch {
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
-      const int tile = (g * 4 + warp) * 8 + unit_column(lane);
-      const int at = item.column + tile % COLUMNS;
-      const Column column(p, at);
-      const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
-      const int h = item.row + tile / COLUMNS + fh - p.pad_height;
-      const bool row = at < p.columns && (unsigned)d < (unsigned)p.depth &&
-                       (unsigned)h < (unsigned)p.height && index < p.items;
-      unsigned inside = 0;
-#pragma unroll
-      for (int i = 0; i < ALPHA; ++i)
-        inside |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
-      const Element* x = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
-             (long long)w * p.x_pixel + lane / 16 * 8 + lane % 2 * 4;
-      source[g][threadIdx.x - CONSUMERS] = {x, inside};
+      const int tile = g * 32 + unit_tile(warp, lane);
+      Source at = source_of<Place>(p, item, tile, fd, fh, fw, index < p.items);
+      at.x += lane / 16 * 8 + lane % 2 * 4;
+      source[g][threadIdx.x - CONSUMERS] = at;
     }
   }
 

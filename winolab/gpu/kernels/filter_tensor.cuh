@@ -1,6 +1,6 @@
 // U = G w for every outer tap, as 16-bit parts in the order of wgmma's A registers:
-// [block of 64 outputs][outer tap / SHARE][chunk of 16 channels][filter row % SHARE]
-// [state][part][warp][lane][4 registers of 2 values], zero-filled.
+// [block of 64 outputs][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part]
+// [warp][lane][4 registers of 2 values], zero-filled.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 // A state before it is split: more than FP32 holds, where its transform is FP64.
@@ -48,10 +48,10 @@ extern "C" __global__ void __launch_bounds__(128)
   const float scale = row_scale(p.rows, m);
   const int block_m = blockIdx.x / (BN / FILTER_M), part_m = blockIdx.x % (BN / FILTER_M);
   const int group = row / SHARE * p.taps_width + fw;
-  const long long block =
-      (((long long)block_m * (p.taps / SHARE) + group) * p.chunks + chunk) * SHARE + row % SHARE;
+  const long long stage = ((long long)block_m * (p.taps / SHARE) + group) * p.chunks + chunk;
   constexpr int U_PART = BN * KC / 2;  // words of a part of a state of a chunk
-  unsigned* u = p.u + block * (ALPHA * PARTS * U_PART) + part_m * 128 + threadIdx.x;
+  unsigned* u = p.u + (stage * (ALPHA * SHARE) + row % SHARE) * (PARTS * U_PART) + part_m * 128 +
+                threadIdx.x;
 #pragma unroll
   for (int i = 0; i < FILTER_CHUNKS; ++i, u += SHARE * ALPHA * PARTS * U_PART) {
     if (chunk + i >= p.chunks) return;
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(128)
       unsigned pair[PARTS];
       split(state[0][s], state[1][s], pair);
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) u[(s * PARTS + part) * U_PART] = pair[part];
+      for (int part = 0; part < PARTS; ++part) u[(s * SHARE * PARTS + part) * U_PART] = pair[part];
     }
   }
 }

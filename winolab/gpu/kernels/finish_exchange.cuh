@@ -17,7 +17,7 @@ __device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&)
 
 __device__ __forceinline__ void place(const Params& p, Staging& staging, const Item& item, int tile) {
   const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
-  const Column column(p, at);
+  const Place column(p, at);
   const bool inside = at < p.columns && row < p.out_height;
   staging.first[tile] = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                         (long long)column.first * p.y_pixel;

@@ -97,7 +97,7 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
       const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
-      const Column column(p, at);
+      const Place column(p, at);
       const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height;
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
       watched.tile(y, columns);

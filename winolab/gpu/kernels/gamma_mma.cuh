@@ -9,6 +9,14 @@
 // high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which truncates, then
 // added in FP32 outside it. Blocks are persistent: copies run ahead into the next item.
 
+struct Shared {
+  // Two stages: [state][part][channel / 8][row][column][channel % 8]; or the epilogue's accumulators
+  // in their place: [state][tile][output]
+  unsigned char v[2 * V_SIZE > OUT_SIZE ? 2 * V_SIZE : OUT_SIZE];
+  Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
+  Source source[V_TILES];
+};
+
 // What is copied next: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {
   const Steps& steps;
@@ -30,19 +38,7 @@ struct Fetch {
     for (int g = 0; g < SLOTS; ++g) {
       const int tile = (g * WARPS + warp) * 8 + lane;
       if (lane >= 8 || tile >= V_TILES) continue;
-      const int at = item.column + tile % COLUMNS;
-      const Column column(p, at);
-      const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
-      const int h = item.row + tile / COLUMNS + fh - p.pad_height;
-      const bool row = at < p.columns && (unsigned)d < (unsigned)p.depth &&
-                       (unsigned)h < (unsigned)p.height && index < p.items;
-      unsigned inside = 0;
-#pragma unroll
-      for (int i = 0; i < ALPHA; ++i)
-        inside |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
-      shared.source[tile] = {p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
-                                 (long long)w * p.x_pixel,
-                             inside};
+      shared.source[tile] = source_of<Column>(p, item, tile, fd, fh, fw, index < p.items);
     }
     __syncwarp();
   }
@@ -132,9 +128,9 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared, Fetch& 
   fetch.next(p, shared);
 }
 
-// U in a stage, in vectors: of a filter row; a warp takes 32 output channels of each row, then the
+// U in vectors: of a filter, of a stage; a warp takes 32 output channels of each row, then the
 // other 32. So many of these FILTERS are in registers: all rows' of 32 channels, and at least two.
-constexpr int U_ROW = ALPHA * PARTS * 128;
+constexpr int U_FILTER = PARTS * 128, U_STAGE = ALPHA * SHARE * U_FILTER;
 constexpr int FILTERS = 2 * SHARE, RING = SHARE > 2 ? SHARE : 2;
 
 using Filter = unsigned[2][PARTS][4];
@@ -144,7 +140,7 @@ __device__ __forceinline__ void load_filter(Filter& a, const uint4* u, int i) {
   for (int m = 0; m < 2; ++m)
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
-      const uint4 v = __ldg(u + i % SHARE * U_ROW + (i / SHARE * 2 + m) * 32 + part * 128);
+      const uint4 v = __ldg(u + i % SHARE * U_FILTER + (i / SHARE * 2 + m) * 32 + part * 128);
       a[m][part][0] = v.x, a[m][part][1] = v.y, a[m][part][2] = v.z, a[m][part][3] = v.w;
     }
 }
@@ -303,8 +299,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const bool early = warp < WARPS / 2;  // whether this warp multiplies first
   int stage = 0;
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-    const uint4* u = p.u + (long long)(index % p.blocks_m) * steps.all * (SHARE * U_ROW) +
-                     (warp / SHARERS * (PARTS * 128) + lane);
+    const uint4* u = p.u + (long long)(index % p.blocks_m) * steps.all * U_STAGE +
+                     (warp / SHARERS * (SHARE * U_FILTER) + lane);
     const float scale = input_scale(p.header);
     Sums acc = {};
     Filter a[RING];
@@ -317,12 +313,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       for (int turn = 0; turn < 2; ++turn) {
         if (early == (turn == 0)) {
           consume(acc, a, u, shared.v + stage * V_SIZE + from);
-          u += SHARE * U_ROW;
+          u += U_STAGE;
         } else {
           if (left > 1) produce(p, shared, fetch, shared.v + (stage ^ 1) * V_SIZE, scale);
           // Only now: registers do not hold filters beside pixels. After an item's last stage these
           // are not used.
-          load_filters(a, early && left == 1 ? u - SHARE * U_ROW : u);
+          load_filters(a, early && left == 1 ? u - U_STAGE : u);
         }
       }
       __syncthreads();

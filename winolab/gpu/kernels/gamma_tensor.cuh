@@ -27,7 +27,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Fetch fetch(p, shared.raw, steps);
-  const int place = (lane / 16 * V_TILES + warp * 8 + unit_column(lane)) * 16 + lane % 2 * 8;
+  const int place = (lane / 16 * V_TILES + unit_tile(warp, lane)) * 16 + lane % 2 * 8;
   const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
   for (int index = first; index < p.items + stride; index += stride) {
     const int count = index < p.items ? steps.end - steps.begin : 0;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
           float d[2][ALPHA], state[2][ALPHA];
 #pragma unroll
           for (int i = 0; i < ALPHA; ++i) {
-            pixels[i].values(pair, d[0][i], d[1][i]);
+            values(pixels[i], pair, d[0][i], d[1][i]);
             d[0][i] = __fmul_rn(scale, d[0][i]), d[1][i] = __fmul_rn(scale, d[1][i]);
           }
           transform_input(d[0], state[0]);
@@ -55,8 +55,8 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
           for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
-        if (UNITS % 4 == 0 || g * 4 + warp < UNITS) {
-          unsigned char* v = shared.v[pipe.stage] + place + g * 4 * 8 * 16;
+        if (V_TILES % 32 == 0 || g * 4 + warp < V_TILES / 8) {
+          unsigned char* v = shared.v[pipe.stage] + place + g * 32 * 16;
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s)
 #pragma unroll
@@ -84,11 +84,7 @@ constexpr int RING = PARTS == 1   ? DEEP < FILTERS ? DEEP : FILTERS
                                    : 2;
 static_assert(FILTERS % RING == 0 && FILTERS % PLACES == 0, "the same places in every stage");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
-// U in a stage, in vectors: of a filter row; from this group's first state, in the order of use.
-constexpr int U_ROW = ALPHA * PARTS * 128;
-__device__ constexpr int filter_offset(int i) {
-  return i % FILTERS % SHARE * U_ROW + i % FILTERS / SHARE * (PARTS * 128);
-}
+constexpr int U_FILTER = PARTS * 128, U_STAGE = ALPHA * SHARE * U_FILTER;  // vectors
 
 // U on its way to a consumer thread, ahead of the products over stages and items: RING filters in
 // registers, U_AHEAD more in the thread's own part of shared memory, until L2 has brought them.
@@ -102,18 +98,17 @@ struct Filters {
   __device__ __forceinline__ Filters(const Params& p, const Steps& steps, Shared& shared)
       : p(p), steps(steps), places(&shared.u[0][0][U_AHEAD > 0 ? threadIdx.x : 0]),
         index(blockIdx.x / SPLIT), left(steps.end - steps.begin),
-        first((steps.begin * SHARE * ALPHA + threadIdx.x / 128 * HELD) * (PARTS * 128) +
-              threadIdx.x % 128) {
+        first(steps.begin * U_STAGE + threadIdx.x / 128 * (FILTERS * U_FILTER) + threadIdx.x % 128) {
     item(index);
     u = next;
   }
 
   __device__ __forceinline__ void item(int index) {
-    next = p.u + ((long long)(index % p.blocks_m) * steps.all * (SHARE * U_ROW) + first);
+    next = p.u + ((long long)(index % p.blocks_m) * steps.all * U_STAGE + first);
   }
 
   __device__ __forceinline__ void walk() {
-    next += SHARE * U_ROW;
+    next += U_STAGE;
     if (--left == 0) {
       left = steps.end - steps.begin;
       item(index += gridDim.x / SPLIT);
@@ -126,7 +121,7 @@ struct Filters {
 #pragma unroll
       for (int part = 0; part < PARTS; ++part)
         copy_async<16>(places + (i % PLACES * PARTS + part) * CONSUMERS,
-                       next + (filter_offset(i) + part * 128), true);
+                       next + (i % FILTERS * U_FILTER + part * 128), true);
       copy_async_commit();
     }
   }
@@ -136,7 +131,7 @@ struct Filters {
     if constexpr (U_AHEAD > 0)
       v = places[(i % PLACES * PARTS + part) * CONSUMERS];
     else
-      v = __ldg((i < FILTERS ? u : next) + (filter_offset(i) + part * 128));
+      v = __ldg((i < FILTERS ? u : next) + (i % FILTERS * U_FILTER + part * 128));
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
   }
 
@@ -157,7 +152,7 @@ struct Filters {
   __device__ __forceinline__ void stage(int left, int following) {
     if constexpr (U_AHEAD == 0) {
       u = next;
-      next += SHARE * U_ROW;
+      next += U_STAGE;
       if (left == 1) item(following);
     }
   }

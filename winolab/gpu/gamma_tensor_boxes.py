@@ -1,0 +1,125 @@
+"""Where bulk tensor copies put input tiles, and which ones a producer warp transforms together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from winolab.nouns import Tile
+
+SLOT, UNIT = 32, 8  # tiles that are fetched together, and those of one of the four warps
+PIXEL, LINE = 64, 128  # bytes: of a pixel's channels in a box; from which a box may begin
+RESIDUES = 8  # pixels that hit all banks: the swizzle moves 16-byte units of pairs of them
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of ``run`` neighbouring tiles of a row × ``images``, of all rows of a slot."""
+
+    tile: Tile
+    columns: int  # tiles of a slot's row; images vary first, then tiles of a row
+    run: int
+    images: int
+    first: int = 0  # tiles of a stage's last slot, where they do not fill it
+    extra: int = 0  # pixels of a row that nobody reads
+    padding: int = 0  # lines between boxes
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles in a slot."""
+        return SLOT // self.columns
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a box's row: columns of a block."""
+        return self.run * self.images
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a box's row."""
+        return self.run * self.tile.n + self.tile.r - 1 + self.extra
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from box to box."""
+        size = self.images * self.rows * self.pixels * PIXEL
+        return (-(-size // LINE) + self.padding) * LINE
+
+    @property
+    def slot(self) -> int:
+        """Bytes of a slot: the swizzle repeats every 512, and copies are of 1024."""
+        return -(-self.columns // self.tiles * self.pitch // 1024) * 1024
+
+    def pixel(self, at: int) -> int:
+        """The first pixel of a slot's tile, in pixels from the slot's beginning."""
+        row, column = divmod(at, self.columns)
+        box, inside = divmod(column, self.tiles)
+        along, image = divmod(inside, self.images)
+        first = (image * self.rows + row) * self.pixels + along * self.tile.n
+        return box * self.pitch // PIXEL + first
+
+    def units(self) -> tuple[tuple[int, ...], ...]:
+        """The tiles of every warp, in the order of its lanes; the first warps have the ``first``.
+
+        A warp's eight tiles have different places in rows of 128 bytes of V, so that they are
+        written without bank conflicts. Where pixels allow, residues differ too, so that they are
+        read without: 16-bit elements by all eight tiles at once, FP32 by four and four.
+        """
+        ends = [end for end in (self.first, SLOT) if end]
+        return tuple(
+            unit
+            for begin, end in zip([0, *ends], ends, strict=False)
+            for unit in self._units(range(begin, end))
+        )
+
+    def _residue(self, at: int) -> int:
+        return self.pixel(at) % RESIDUES
+
+    def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
+        left = set(tiles)
+        for count in range(len(tiles) // UNIT, 0, -1):
+            shares = Counter(self._residue(at) for at in left)
+            places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
+            found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
+            edges = [[(column, r) in found for r in places] for column in range(UNIT)]
+            matched = maximum_bipartite_matching(csr_array(np.array(edges)), perm_type="column")
+            unit = [found.get((column, places[i]), -1) for column, i in enumerate(matched)]
+            if min(matched) < 0:  # uneven residues, of other rows than units can mix
+                unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]
+            left -= set(unit)
+            yield tuple(sorted(unit, key=lambda at: self.pixel(at) & 2))
+
+    @cached_property
+    def conflicts(self) -> int:
+        """By how much the reads of all units take longer than without conflicts, times of one."""
+        counts = (Counter(map(self._residue, unit)) for unit in self.units())
+        return sum(max(count.values()) - 1 for count in counts)
+
+    def constants(self) -> dict[str, int]:
+        """The constants of kernels/fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
+        units = {f"UNIT_{w}": int.from_bytes(unit, "little") for w, unit in enumerate(self.units())}
+        return {"BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch} | units
+
+
+@lru_cache(maxsize=1024)
+def boxes(tile: Tile, columns: int, run: int, images: int, first: int, size: int) -> Boxes:
+    """Boxes whose tiles are spread well over the banks, with as little padding as that takes.
+
+    ``columns``: of a block; ``size``: of an element. In 16 bits requests bind sooner than shared
+    memory: pixels that nobody reads are worth the end of fourfold conflicts there, not of twofold.
+    """
+    enough = 0 if size == 4 else SLOT // UNIT
+    found = []
+    for extra, padding in product(range(2), range(4)):
+        made = Boxes(tile, min(SLOT, columns), run, images, first, extra, padding)
+        found.append((max(enough, made.conflicts), extra, made.conflicts, made.slot, made))
+        if made.conflicts == 0:
+            break
+    return min(found, key=lambda entry: entry[:-1])[-1]

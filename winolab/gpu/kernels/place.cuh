@@ -1,0 +1,7 @@
+// Where a tile column of gamma_tensor.cuh lies: every IMAGES images vary first, so that boxes of them
+// serve rows of few tiles.
+struct Place : Column {
+  __device__ __forceinline__ Place(const Params& p, int index) : Column(p, index / IMAGES) {
+    batch = batch * IMAGES + index % IMAGES;
+  }
+};
