@@ -28,7 +28,7 @@ def wavefronts(boxes: Boxes, size: int) -> int:
         hit: dict[int, set[int]] = {}
         for lane in range(phase * lanes, (phase + 1) * lanes):
             channels = (lane // 16 * 2 + lane % 2) * 4 * size
-            at = swizzled((boxes.pixel(unit[lane // 2 % 8]) + pixel) * PIXEL + channels)
+            at = swizzled((boxes.pixel[unit[lane // 2 % 8]] + pixel) * PIXEL + channels)
             hit.setdefault(at % LINE // 16, set()).add(at // 16)
         most = max(most, *map(len, hit.values()))
     return most
@@ -45,9 +45,8 @@ def test_every_tile_belongs_to_one_lane(run: int, images: int, size: int) -> Non
         # V is written without conflicts; warps have whole units of a slot that the stage ends in
         assert all(sorted(at % 8 for at in unit) == [*range(8)] for unit in units)
         assert all(max(unit) < rest for unit in units[: rest // 8])
-        first = [boxes.pixel(at) for at in range(SLOT)]
-        assert max(Counter(first).values()) == 1
-        assert (max(first) + tile.alpha) * PIXEL <= boxes.slot
+        assert max(Counter(boxes.pixel).values()) == 1
+        assert (max(boxes.pixel) + tile.alpha) * PIXEL <= boxes.slot
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)

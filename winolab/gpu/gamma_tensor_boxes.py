@@ -54,16 +54,17 @@ class Boxes:
 
     @property
     def slot(self) -> int:
-        """Bytes of a slot: the swizzle repeats every 512, and copies are of 1024."""
+        """Bytes of a slot, which begins at a multiple of 1024: the swizzle repeats every 512."""
         return -(-self.columns // self.tiles * self.pitch // 1024) * 1024
 
-    def pixel(self, at: int) -> int:
-        """The first pixel of a slot's tile, in pixels from the slot's beginning."""
-        row, column = divmod(at, self.columns)
-        box, inside = divmod(column, self.tiles)
-        along, image = divmod(inside, self.images)
+    @cached_property
+    def pixel(self) -> list[int]:
+        """The first pixels of a slot's tiles, counted from the slot's beginning."""
+        row, column = np.divmod(np.arange(SLOT), self.columns)
+        box, inside = np.divmod(column, self.tiles)
+        along, image = np.divmod(inside, self.images)
         first = (image * self.rows + row) * self.pixels + along * self.tile.n
-        return box * self.pitch // PIXEL + first
+        return (box * (self.pitch // PIXEL) + first).tolist()
 
     def units(self) -> tuple[tuple[int, ...], ...]:
         """The tiles of every warp, in the order of its lanes; the first warps have the ``first``.
@@ -80,7 +81,7 @@ class Boxes:
         )
 
     def _residue(self, at: int) -> int:
-        return self.pixel(at) % RESIDUES
+        return self.pixel[at] % RESIDUES
 
     def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
         left = set(tiles)
@@ -94,7 +95,7 @@ class Boxes:
             if min(matched) < 0:  # uneven residues, of other rows than units can mix
                 unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]
             left -= set(unit)
-            yield tuple(sorted(unit, key=lambda at: self.pixel(at) & 2))
+            yield tuple(sorted(unit, key=lambda at: self.pixel[at] & 2))
 
     @cached_property
     def conflicts(self) -> int:
