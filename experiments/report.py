@@ -57,7 +57,7 @@ table { border-collapse: collapse; font-size: .875rem; margin: 1rem 0; }
 th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 1px solid #999; font-weight: 600; } td { border-bottom: 1px solid #eee; }
 th:nth-child(-n+2), td:nth-child(-n+2), td.note, th.note { text-align: left; }
-td.note { white-space: normal; min-width: 14rem; }
+td.note, td.what { white-space: normal; min-width: 14rem; }
 td.yes { color: #1a7f37; } td.no { color: #b42318; font-weight: 600; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
 figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .6rem; }
@@ -132,7 +132,7 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
         agreed = f"{sum(bool(c.agrees) for c in judged)} of {len(judged)}" if judged else "–"
         rows.append(
             f'<tr><td><a href="#{_anchor(table)}">{escape(cited(table))}</a></td>'
-            f"<td>{escape(table.title)}</td><td>{agreed}</td>"
+            f'<td class="what">{escape(table.title)}</td><td>{agreed}</td>'
             f'<td class="note">{escape(table.tolerance)}</td></tr>'
         )
     head = '<tr><th>table</th><th>what</th><th>agree</th><th class="note">if</th></tr>'
