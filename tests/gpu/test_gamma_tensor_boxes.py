@@ -24,7 +24,7 @@ def wavefronts(boxes: Boxes, size: int) -> int:
     """The most that a phase of a producer warp's reads takes, of any warp and pixel."""
     lanes = 8 if size == 4 else 16  # that shared memory serves at once: 16 or 8 bytes each
     most = 0
-    for unit, pixel, phase in product(boxes.units(), range(8), range(32 // lanes)):
+    for unit, pixel, phase in product(boxes.units, range(8), range(32 // lanes)):
         hit: dict[int, set[int]] = {}
         for lane in range(phase * lanes, (phase + 1) * lanes):
             channels = (lane // 16 * 2 + lane % 2) * 4 * size
@@ -40,7 +40,7 @@ def test_every_tile_belongs_to_one_lane(run: int, images: int, size: int) -> Non
     for tile, rows, share in product(TILES, (1, 2, 4, 8), SHARES):
         variant = Variant(rows, share, run=run, images=images)
         boxes, rest = variant.boxes(tile, size), variant.stage_tiles(tile) % SLOT
-        units = boxes.units()
+        units = boxes.units
         assert sorted(at for unit in units for at in unit) == [*range(SLOT)]
         # V is written without conflicts; warps have whole units of a slot that the stage ends in
         assert all(sorted(at % 8 for at in unit) == [*range(8)] for unit in units)

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from winolab.device import Device
 from winolab.gpu import gamma_tensor, geometry
 from winolab.gpu.gamma_tensor import GammaTensorPlan
-from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, loads, offered
+from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, Names, loads, offered
 from winolab.gpu.launch import POINTER, Layout, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-BLOCKS = ("block_mma", "items", "source", "gamma_mma")  # of the main kernel
 PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 THREADS, STAGES = 256, 2
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
@@ -47,6 +46,10 @@ class Variant:
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""
         return {name.upper(): value for name, value in asdict(self).items()}
+
+    def blocks(self, parts: int) -> Names:
+        """Files of the main kernel."""
+        return "block_mma", "items", "source", "gamma_mma"
 
     def columns(self, tile: Tile) -> int:
         """Tile columns of a block."""
@@ -104,12 +107,6 @@ class GammaMmaPlan(GammaTensorPlan):
 
     def _maps(self, x: View, group: int) -> tuple[()]:
         return ()
-
-    def source(self) -> str:
-        """The translation unit of the kernels."""
-        return gamma_tensor.source(
-            self.tile, self.points, self.precision, self.out_dtype, self.variant, BLOCKS
-        )
 
 
 def variants(

@@ -21,7 +21,6 @@ from winolab.gpu.gamma_tensor_blocks import (
     EXCHANGED,
     KC,
     PARTS,
-    Names,
     Variant,
     offered,
     variants,
@@ -320,22 +319,17 @@ class GammaTensorPlan:
 
 
 @lru_cache(maxsize=256)
-def source(
-    tile: Tile, points: str, precision: str, out_dtype: str, variant: Any, blocks: Names = ()
-) -> str:
-    """The translation unit of one variant of Γα(n,r), its main kernel in the files ``blocks``, or
-    in those that a variant by wgmma names.
-    """
-    blocks = blocks or variant.blocks(PARTS[precision])
+def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
+    """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
+    blocks = variant.blocks(PARTS[precision])
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
     constants |= {"FILTER_M": FILTER_M, "FILTER_CHUNKS": FILTER_CHUNKS}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
-    constants |= variant.constants(tile, ITEMSIZE[DTYPES[precision]]) | {
-        "SKEW": variant.skew(PARTS[precision])
-    }
+    constants |= variant.constants(tile, ITEMSIZE[DTYPES[precision]])
+    constants |= {"SKEW": variant.skew(PARTS[precision])}
     constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)

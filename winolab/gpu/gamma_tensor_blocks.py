@@ -109,8 +109,8 @@ class Variant:
 
     def copies(self, tile: Tile, size: int) -> float:
         """Bulk tensor copies of a stage, of which one serves several of small elements."""
-        columns, stages = min(SLOT, self.columns(tile)), PIXEL // (KC * size)
-        return self.slots(tile) * columns / (self.run * self.images * stages)
+        boxes, stages = self.boxes(tile, size), PIXEL // (KC * size)
+        return self.slots(tile) * boxes.columns / (boxes.tiles * stages)
 
     def slots(self, tile: Tile) -> int:
         """Parts of a stage that are fetched one by one."""

@@ -66,6 +66,7 @@ class Boxes:
         first = (image * self.rows + row) * self.pixels + along * self.tile.n
         return (box * (self.pitch // PIXEL) + first).tolist()
 
+    @cached_property
     def units(self) -> tuple[tuple[int, ...], ...]:
         """The tiles of every warp, in the order of its lanes; the first warps have the ``first``.
 
@@ -73,12 +74,7 @@ class Boxes:
         written without bank conflicts. Where pixels allow, residues differ too, so that they are
         read without: 16-bit elements by all eight tiles at once, FP32 by four and four.
         """
-        ends = [end for end in (self.first, SLOT) if end]
-        return tuple(
-            unit
-            for begin, end in zip([0, *ends], ends, strict=False)
-            for unit in self._units(range(begin, end))
-        )
+        return (*self._units(range(self.first)), *self._units(range(self.first, SLOT)))
 
     def _residue(self, at: int) -> int:
         return self.pixel[at] % RESIDUES
@@ -91,8 +87,9 @@ class Boxes:
             found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
             edges = [[(column, r) in found for r in places] for column in range(UNIT)]
             matched = maximum_bipartite_matching(csr_array(np.array(edges)), perm_type="column")
-            unit = [found.get((column, places[i]), -1) for column, i in enumerate(matched)]
-            if min(matched) < 0:  # uneven residues, of other rows than units can mix
+            if min(matched) >= 0:
+                unit = [found[column, places[i]] for column, i in enumerate(matched)]
+            else:  # uneven residues, of other rows than units can mix
                 unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]
             left -= set(unit)
             yield tuple(sorted(unit, key=lambda at: self.pixel[at] & 2))
@@ -100,12 +97,12 @@ class Boxes:
     @cached_property
     def conflicts(self) -> int:
         """By how much the reads of all units take longer than without conflicts, times of one."""
-        counts = (Counter(map(self._residue, unit)) for unit in self.units())
+        counts = (Counter(map(self._residue, unit)) for unit in self.units)
         return sum(max(count.values()) - 1 for count in counts)
 
     def constants(self) -> dict[str, int]:
         """The constants of kernels/fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
-        units = {f"UNIT_{w}": int.from_bytes(unit, "little") for w, unit in enumerate(self.units())}
+        units = {f"UNIT_{w}": int.from_bytes(unit, "little") for w, unit in enumerate(self.units)}
         return {"BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch} | units
 
 
