@@ -12,7 +12,7 @@ import typer
 
 from winolab import environment
 from winolab.device import DATASHEETS, datasheet
-from winolab.gpu.plan import PRECISIONS, candidates
+from winolab.gpu.plan import PRECISIONS, Request, candidates
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
 from winolab.nouns import Algorithm, direct, parse_algorithm
@@ -139,12 +139,14 @@ def backward_data(
 def _kernels(direction, input, filter, padding, device, precision, algorithm, limit) -> None:
     problem = Case("direct", input, filter, padding).problem
     wanted = None if algorithm is None else parse_algorithm(algorithm)
-    how = (problem, direction, datasheet(device), wanted, precision)
-    choice = candidates(*how, workspace_limit=limit)
+    request = Request(
+        problem, direction, datasheet(device), wanted, precision, workspace_limit=limit
+    )
+    choice = candidates(request)
     if direction == "backward_filter" and not choice.plans:
         print("; ".join(choice.reasons))
         return
-    print(gpu_plan(*how, workspace_limit=limit))
+    print(gpu_plan(request))
     fastest = {}
     for found in choice.plans:
         fastest.setdefault((found.kernel, found.precision), found)

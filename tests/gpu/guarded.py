@@ -25,7 +25,7 @@ from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
 from winolab.gpu.places import Place
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import Moments, predict
@@ -103,8 +103,10 @@ class Mold:
         try:
             return list(
                 family.plans(
-                    problem, direction, self.device, parse_algorithm(algorithm),
-                    self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
+                    Request(
+                        problem, direction, self.device, parse_algorithm(algorithm),
+                        self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
+                    )
                 )
             )  # fmt: skip
         except ValueError:

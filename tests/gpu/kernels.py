@@ -17,7 +17,7 @@ from winolab.device import datasheet
 from winolab.gpu import nvrtc
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import CORRELATIONS, Plan, plan
+from winolab.gpu.plan import CORRELATIONS, Plan, Request, plan
 from winolab.layers import LAYERS, parse_layer
 from winolab.nouns import parse_algorithm
 
@@ -65,7 +65,9 @@ class Case:
         algorithm = parse_algorithm(self.algorithm) if self.algorithm else None
         aligned = problem.in_channels % 4 == 0 and problem.out_channels % 4 == 0
         device = datasheet(self.device)
-        return plan(problem, self.direction, device, algorithm, self.precision, aligned=aligned)
+        return plan(
+            Request(problem, self.direction, device, algorithm, self.precision, aligned=aligned)
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from tests.gpu import hosted
 from tests.gpu.predicted import predicted
 from winolab.device import H100
 from winolab.gpu import gamma
+from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
 
 ALGORITHMS = {"gamma:4:2:3": 3, "gamma:8:6:3": 6, "gamma:16:8:9": 9, "direct": 3}
@@ -29,7 +30,7 @@ def case(text: str, direction: str):
 @pytest.mark.parametrize("text", ALGORITHMS)
 def test_kernels_on_the_cpu(text, direction):
     algorithm, problem, a, b = case(text, direction)
-    plans = gamma.plans(problem, direction, H100, algorithm, "fp32", aligned=True)
+    plans = gamma.plans(Request(problem, direction, H100, algorithm, "fp32"))
     # alone; in a cluster of four with shared rows; with shared rows of eight outputs
     for plan in islice(plans, 0, 13, 6):
         assert np.array_equal(hosted.execute(plan, a, b), predicted(plan, algorithm, a, b))
@@ -43,7 +44,7 @@ def test_kernels_on_the_gpu(text, direction):
 
     cp = launch.cupy()
     algorithm, problem, a, b = case(text, direction)
-    plans = gamma.plans(problem, direction, launch.device(0), algorithm, "fp32", aligned=True)
+    plans = gamma.plans(Request(problem, direction, launch.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
         call = getattr(conv, f"conv_{direction}")
         y = call(

@@ -14,7 +14,7 @@ from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.places import Place
-from winolab.gpu.plan import plan
+from winolab.gpu.plan import Request, plan
 from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
@@ -201,7 +201,7 @@ def host_result(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch) -> None:
     x, w, y = data()
-    ffma = plan(Problem.of(SHAPE, FILTER, padding=1), "forward", H100, None, "fp32_ffma")
+    ffma = plan(Request(Problem.of(SHAPE, FILTER, padding=1), "forward", H100, None, "fp32_ffma"))
     monkeypatch.setattr(call, "plan", lambda *_, **__: GuardedPlan(ffma, ffma))
     flags, read = [0, 0, 1], []
 

@@ -14,7 +14,7 @@ from winolab.gpu import gamma, omega
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
-from winolab.gpu.plan import CORRELATIONS, DIRECTIONS, Plan, candidates, plan
+from winolab.gpu.plan import CORRELATIONS, DIRECTIONS, Plan, Request, candidates, plan
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import winograd
 from winolab.ref.arithmetic import arithmetic
@@ -55,7 +55,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
     """Without clusters, bulk copies and setmaxnreg, in its shared memory, at 168 registers."""
     algorithm, problem = layer(text)
     for direction in CORRELATIONS:
-        plans = candidates(problem, direction, device, algorithm, "fp32_ffma").plans
+        plans = candidates(Request(problem, direction, device, algorithm, "fp32_ffma")).plans
         assert plans
         for p in plans:
             assert isinstance(p, gamma.GammaPlan)
@@ -69,7 +69,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
 def test_the_a100_s_163_kb_hold_more_stages() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
     deep, shallow = (
-        plan(problem, "forward", datasheet(name), None, "fp32_ffma").variant
+        plan(Request(problem, "forward", datasheet(name), None, "fp32_ffma")).variant
         for name in ("a100", "a5000")
     )
     assert deep.u_stages + deep.v_stages > shallow.u_stages + shallow.v_stages
@@ -80,7 +80,9 @@ def test_newer_gpus_with_small_blocks_have_the_same_plans() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
     blackwell = replace(ADA, compute_capability=(12, 0))
     for direction in DIRECTIONS:
-        older, newer = (plan(problem, direction, d, None, "fp32_ffma") for d in (ADA, blackwell))
+        older, newer = (
+            plan(Request(problem, direction, d, None, "fp32_ffma")) for d in (ADA, blackwell)
+        )
         assert (newer.source(), newer.predicted) == (older.source(), older.predicted)
 
 
@@ -88,7 +90,7 @@ def test_half_the_lanes_take_longer() -> None:
     """At one clock and number of multiprocessors, 64 FP32 lanes take up to twice as long as 128."""
     problem = Problem.of((64, 48, 48, 128), (128, 3, 3, 128), padding=1)
     ampere = replace(ADA, compute_capability=(8, 0))
-    wide, narrow = (plan(problem, "forward", d, direct()).predicted for d in (ADA, ampere))
+    wide, narrow = (plan(Request(problem, "forward", d, direct())).predicted for d in (ADA, ampere))
     assert 1.5 * wide < narrow < 2 * wide
 
 
@@ -96,9 +98,9 @@ def test_what_needs_9_0_is_refused() -> None:
     algorithm, problem = layer("gamma:8:6:3")
     for variant in (VARIANTS[8][0], replace(EARLIER[8][0], split=2)):
         with pytest.raises(ValueError, match="RTX 4090 has neither"):
-            plan(problem, "forward", ADA, algorithm, variant=variant)
+            plan(Request(problem, "forward", ADA, algorithm, variant=variant))
     with pytest.raises(ValueError, match=r"capability 7\.5; the kernels need 8\.0"):
-        plan(problem, "forward", datasheet("rtx2080ti"))
+        plan(Request(problem, "forward", datasheet("rtx2080ti")))
 
 
 @pytest.mark.parametrize("direction", CORRELATIONS)
@@ -108,7 +110,7 @@ def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
     algorithm, problem = layer(ALPHAS[alpha])
     a, b = arrays(problem, direction)
     for changes in ({}, {"rows": 4, "share": 3, "u_stages": 2, "v_stages": 2}):
-        p = plan(problem, direction, A100, algorithm, variant=replace(shape, **changes))
+        p = plan(Request(problem, direction, A100, algorithm, variant=replace(shape, **changes)))
         assert np.array_equal(hosted.execute(p, a, b, seed=3), predicted(p, algorithm, a, b))
 
 
@@ -120,7 +122,7 @@ def gradients(text: str, device: Device) -> list[omega.OmegaPlan]:
     algorithm = parse_algorithm(text)
     width = algorithm.tiles[0].n if algorithm.kind == "omega" else 3
     problem = Problem.of((2, 5, 2 * width + 5, 36), (70, 3, width, 36), padding=1)
-    found = omega.plans(problem, "backward_filter", device, algorithm, "fp32", aligned=True)
+    found = omega.plans(Request(problem, "backward_filter", device, algorithm, "fp32"))
     return [
         replace(p, segments=2, grid=min(p.grid, 4), workspace=4 * p.gradient.weights) for p in found
     ]
@@ -145,7 +147,7 @@ def test_every_plan_of_a_gradient_fits_the_gpu(device: Device, text) -> None:
 def test_tensor_core_gradients_are_not_predicted_above_the_peak(device: Device) -> None:
     problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
     for precision, products in (("fp16", 1), ("fp32_split", 3)):
-        for p in candidates(problem, "backward_filter", device, None, precision).plans:
+        for p in candidates(Request(problem, "backward_filter", device, None, precision)).plans:
             p = p.split if isinstance(p, GuardedPlan) else p
             assert isinstance(p, OmegaTensorPlan)
             done = problem.macs * p.tile.alpha / (p.tile.n * p.tile.r) * products
@@ -177,7 +179,7 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
     call = getattr(conv, f"conv_{direction}")
     for device in (A100, ADA):
         # one in four: all have one of two sources but for rows and what shares them
-        for p in candidates(problem, direction, device, algorithm, "fp32_ffma").plans[::4]:
+        for p in candidates(Request(problem, direction, device, algorithm, "fp32_ffma")).plans[::4]:
             expected = cp.asarray(predicted(p, algorithm, a, b))
             for _ in range(20):
                 y = call(*on_gpu, problem=problem, algorithm=algorithm, variant=p.variant)

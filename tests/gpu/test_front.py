@@ -14,7 +14,7 @@ import pytest
 import winolab
 from winolab.gpu import launch
 from winolab.gpu.call import load
-from winolab.gpu.plan import FAMILIES, plan
+from winolab.gpu.plan import FAMILIES, Request, plan
 from winolab.nouns import parse_algorithm
 from winolab.ref.bounds import bound
 
@@ -345,7 +345,9 @@ def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, 
     problem = winolab.Problem.of(SHAPES["x"], SHAPES["w"], padding=1)
     for direction in directions(precision):
         monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / direction))
-        chosen = plan(problem, direction, launch.device(0), None, precision, out_dtype=dtype)
+        chosen = plan(
+            Request(problem, direction, launch.device(0), None, precision, out_dtype=dtype)
+        )
         launch._loaded.cache_clear()
         load(chosen, 0)
         kinds = sorted(path.suffix for path in (tmp_path / direction).iterdir())

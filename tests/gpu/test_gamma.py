@@ -13,7 +13,7 @@ from winolab.device import H100
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma import FILTER_PARAMS, PARAMS, GammaPlan, plans, source
 from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant, fitted
-from winolab.gpu.plan import CORRELATIONS
+from winolab.gpu.plan import CORRELATIONS, Request
 from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.ref.transforms import transforms
 
@@ -24,7 +24,7 @@ GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
 def best(
     problem: Problem, direction="forward", algorithm: Algorithm | None = None, aligned=True
 ) -> GammaPlan:
-    found = plans(problem, direction, H100, algorithm, "fp32", aligned=aligned)
+    found = plans(Request(problem, direction, H100, algorithm, "fp32", aligned=aligned))
     return min(found, key=lambda p: p.predicted)
 
 

@@ -14,7 +14,7 @@ from tests.gpu.predicted import predicted
 from winolab.device import H100
 from winolab.gpu.gamma import GammaPlan
 from winolab.gpu.gamma_blocks import VARIANTS
-from winolab.gpu.plan import CORRELATIONS, plan
+from winolab.gpu.plan import CORRELATIONS, Request, plan
 from winolab.nouns import Problem, direct, gamma
 from winolab.ref import winograd
 from winolab.ref.errors import noise_gain
@@ -29,7 +29,7 @@ def check(
 ) -> GammaPlan:
     """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
     algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
-    p = plan(problem, direction, device, algorithm, **options)
+    p = plan(Request(problem, direction, device, algorithm, **options))
     assert isinstance(p, GammaPlan)
     rng = np.random.default_rng(0)
     a_shape = problem.x_shape if direction == "forward" else problem.y_shape
@@ -150,7 +150,7 @@ def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
     n, r = {1: (1, 1), 4: (2, 3), 8: (6, 3), 16: (8, 9)}[alpha]
     problem = Problem.of((1, 3, n + r - 1, 16), (variant.bn, 1, r, 16), padding=(1, 0))
     algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
-    p = plan(problem, "forward", H100, algorithm, variant=variant)
+    p = plan(Request(problem, "forward", H100, algorithm, variant=variant))
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
     requests, lost = Counter(), Counter()

@@ -18,7 +18,7 @@ from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_mma import GammaMmaPlan, Variant
 from winolab.gpu.gamma_tensor_blocks import KC
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import CORRELATIONS, DTYPES, candidates, plan
+from winolab.gpu.plan import CORRELATIONS, DTYPES, Request, candidates, plan
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
@@ -42,9 +42,9 @@ def _plan(
     **options,
 ) -> GammaMmaPlan:
     algorithm = parse_algorithm(text) if text else None
-    options = {"aligned": True, **options}
+    options = {"out_dtype": "float32", **options}
     found = gamma_mma.plans(
-        problem, direction, device, algorithm, precision, variant=variant, **options
+        Request(problem, direction, device, algorithm, precision, variant=variant, **options)
     )
     return min(found, key=lambda p: p.predicted)
 
@@ -74,7 +74,7 @@ def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
     for width in range(2, 12):
         problem = Problem.of((32, 28, 28, 128), (128, 3, width, 128), padding=1)
         for direction in CORRELATIONS:
-            found = candidates(problem, direction, device, None, precision).plans
+            found = candidates(Request(problem, direction, device, None, precision)).plans
             found = [p.split if isinstance(p, GuardedPlan) else p for p in found]
             assert found
             for p in found:
@@ -87,26 +87,26 @@ def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
 
 def test_float32_may_be_split_products_behind_a_guard() -> None:
     problem = Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1)
-    chosen = plan(problem, "forward", A100)
+    chosen = plan(Request(problem, "forward", A100))
     assert isinstance(chosen, GuardedPlan)
     assert isinstance(chosen.split, GammaMmaPlan)
     assert isinstance(chosen.fallback, gamma.GammaPlan)
     # On GeForce a Tensor Core makes three products in the time of FFMA's one.
-    assert isinstance(plan(problem, "forward", ADA), gamma.GammaPlan)
+    assert isinstance(plan(Request(problem, "forward", ADA)), gamma.GammaPlan)
 
 
 def test_newer_gpus_without_wgmma_have_the_same_plans() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
     newer = replace(ADA, compute_capability=(12, 0))
     for precision in PRECISIONS:
-        older, other = (plan(problem, "forward", d, None, precision) for d in (ADA, newer))
+        older, other = (plan(Request(problem, "forward", d, None, precision)) for d in (ADA, newer))
         assert other.source() == older.source()
 
 
 def test_hopper_has_them_only_where_asked_for() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
-    assert not list(gamma_mma.plans(problem, "forward", H100, None, "fp16", aligned=True))
-    chosen = plan(problem, "forward", H100, None, "fp16", variant=Variant())
+    assert not list(gamma_mma.plans(Request(problem, "forward", H100, None, "fp16")))
+    chosen = plan(Request(problem, "forward", H100, None, "fp16", variant=Variant()))
     assert isinstance(chosen, GammaMmaPlan)
 
 
@@ -124,7 +124,7 @@ def test_refusals_say_what_to_do() -> None:
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
     for precision in PRECISIONS:
         with pytest.raises(ValueError, match=r"capability 7\.5; Γ by mma.sync needs 8\.0"):
-            plan(problem, "forward", datasheet("rtx2080ti"), None, precision)
+            plan(Request(problem, "forward", datasheet("rtx2080ti"), None, precision))
     with pytest.raises(ValueError, match="does not fit a filter 3 high"):
         _plan(problem, variant=Variant(512, 4, 3), device=ADA)  # 149 KB
     for text in ("direct", "gamma:16:8:9", "gamma:8:5:4"):
@@ -175,8 +175,10 @@ def test_hopper_s_bits() -> None:
     problem = Problem.of((1, 6, 13, 36), (68, 3, 3, 36), padding=1)
     a, b = _arrays(problem, "forward", "fp32_split")
     (hopper,) = gamma_tensor.plans(
-        problem, "forward", H100, parse_algorithm("gamma:8:6:3"), "fp32_split", aligned=True,
-        variant=gamma_tensor.Variant(4),
+        Request(
+            problem, "forward", H100, parse_algorithm("gamma:8:6:3"), "fp32_split",
+            variant=gamma_tensor.Variant(4),
+        )
     )  # fmt: skip
     own = _plan(problem, "forward", "gamma:8:6:3", variant=Variant(256, 4))
     expected = hosted.execute(hopper, a, b)
@@ -247,7 +249,7 @@ def test_shared_memory_has_no_bank_conflicts(text, variant, precision) -> None:
 def test_no_accuracy_is_lost(name) -> None:
     """FFMA's very bits where data are too wide."""
     problem = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
-    chosen = plan(problem, "forward", A100, None, "fp32_split")
+    chosen = plan(Request(problem, "forward", A100, None, "fp32_split"))
     assert isinstance(chosen, GuardedPlan)
     a, b = made(name, problem.x_shape, problem.w_shape)
     got = hosted.execute(chosen, a, b)
@@ -269,8 +271,10 @@ def test_on_any_gpu(precision, name) -> None:
         problem = Problem.of(x, w, **options)
         aligned = problem.in_channels % 4 == problem.out_channels % 4 == 0
         found = gamma_mma.plans(
-            problem, direction, datasheet(name), parse_algorithm(text) if text else None,
-            precision, aligned=aligned,
+            Request(
+                problem, direction, datasheet(name), parse_algorithm(text) if text else None,
+                precision, aligned=aligned, out_dtype="float32",
+            )
         )  # fmt: skip
         p = sorted(found, key=lambda p: p.predicted)[0]
         a, b = _arrays(problem, direction, precision)

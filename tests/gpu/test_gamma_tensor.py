@@ -17,7 +17,7 @@ from winolab.gpu import launch, nvrtc, scale
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
-from winolab.gpu.plan import DTYPES
+from winolab.gpu.plan import DTYPES, Request
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
 
@@ -36,8 +36,10 @@ def _plan(
 ):
     algorithm = parse_algorithm(text) if text else None
     found = plans(
-        problem, direction, H100, algorithm, precision,
-        aligned=aligned, variant=variant, out_dtype=out_dtype,
+        Request(
+            problem, direction, H100, algorithm, precision,
+            aligned=aligned, variant=variant, out_dtype=out_dtype,
+        )
     )  # fmt: skip
     return min(found, key=lambda plan: plan.predicted)
 
@@ -177,7 +179,7 @@ def test_refusals_say_what_to_do() -> None:
     with pytest.raises(ValueError, match="wide; use precision"):
         _plan(Problem.of((1, 9, 9, 8), (8, 3, 1, 8)), "forward")
     with pytest.raises(ValueError, match=r"compute capability 8\.6"):
-        list(plans(problem, "forward", datasheet("a5000"), None, "fp32_split", aligned=True))
+        list(plans(Request(problem, "forward", datasheet("a5000"), None, "fp32_split")))
 
 
 def test_compiles_without_spills() -> None:
@@ -211,7 +213,7 @@ def test_on_the_device() -> None:
             a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
             a *= 10.0 ** int(rng.integers(-18, 18))
             exact = _exact(direction, a, b, problem)
-            found = list(plans(problem, direction, H100, None, "fp32_split", aligned=True))
+            found = list(plans(Request(problem, direction, H100, None, "fp32_split")))
             plan = found[int(rng.integers(len(found)))]
             x, w, out = cupy.asarray(a), cupy.asarray(b), cupy.full(made, np.nan, "float32")
             space = cupy.full(plan.workspace, 255, "uint8")

@@ -9,6 +9,7 @@ import pytest
 from winolab.device import H100
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
 from winolab.gpu.gamma_tensor_times import seconds
+from winolab.gpu.plan import Request
 from winolab.layers import parse_layer
 
 # Microseconds of whole calls on an H100 with a cold L2 cache, as experiments/results had them.
@@ -29,7 +30,7 @@ MEASURED = {
 
 def best(layer: str, precision: str, aligned: bool = True) -> GammaTensorPlan:
     problem = parse_layer(layer).problem
-    found = plans(problem, "forward", H100, None, precision, aligned=aligned)
+    found = plans(Request(problem, "forward", H100, None, precision, aligned=aligned))
     return min(found, key=lambda plan: plan.predicted)
 
 

@@ -13,7 +13,7 @@ from winolab.device import H100
 from winolab.gpu import gamma_tensor, launch
 from winolab.gpu.gamma_tensor_blocks import KC, Variant
 from winolab.gpu.guard import GuardedPlan, scaled
-from winolab.gpu.plan import plan
+from winolab.gpu.plan import Request, plan
 from winolab.gpu.scale import SAMPLERS
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
@@ -46,7 +46,7 @@ def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
     """A plan with given scales, its data, and what the reference says of them."""
     problem = Problem.of(x_shape, w_shape, padding=1)
     found = gamma_tensor.plans(
-        problem, direction, H100, parse_algorithm(text), "fp32_split", aligned=True, variant=variant
+        Request(problem, direction, H100, parse_algorithm(text), "fp32_split", variant=variant)
     )
     chosen = replace(min(found, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
@@ -65,7 +65,7 @@ def test_the_reference_repeats_every_bit(case) -> None:
 
 
 def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedPlan:
-    found = plan(PROBLEM, direction, H100, None, "fp32_split")
+    found = plan(Request(PROBLEM, direction, H100, None, "fp32_split"))
     assert isinstance(found, GuardedPlan)
     return scaled(found, Scale.of_caller(scale) if scale else None)
 

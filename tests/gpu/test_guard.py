@@ -13,6 +13,7 @@ from winolab import conv_backward_data, conv_backward_filter, conv_forward, prep
 from winolab.device import H100
 from winolab.gpu import gamma, gamma_tensor, launch, nvrtc, omega, omega_tensor
 from winolab.gpu.guard import FLAGS, GuardedPlan, verify
+from winolab.gpu.plan import Request
 from winolab.nouns import Problem, direct, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
@@ -27,7 +28,7 @@ def _guarded(problem: Problem, direction: str) -> GuardedPlan:
     modules = (omega_tensor, omega) if direction == "backward_filter" else (gamma_tensor, gamma)
     split, ffma = (
         min(
-            module.plans(problem, direction, H100, None, precision, aligned=True),
+            module.plans(Request(problem, direction, H100, None, precision)),
             key=lambda plan: (not getattr(plan, "watched", True), plan.predicted),
         )
         for module, precision in zip(modules, ("fp32_split", "fp32"), strict=True)
@@ -96,7 +97,7 @@ def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
     r = algorithm.tiles[0].r
     problem = Problem.of((2, 2, 9, 64), (16, 1, r, 64), padding=(0, r // 2))
     plan = min(
-        gamma_tensor.plans(problem, "forward", H100, algorithm, "fp32_split", aligned=True),
+        gamma_tensor.plans(Request(problem, "forward", H100, algorithm, "fp32_split")),
         key=lambda plan: plan.predicted,
     )
     kernels = hosted.loaded(plan)

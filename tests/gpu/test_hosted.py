@@ -14,7 +14,7 @@ from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu.emit import kernel
 from winolab.gpu.launch import INT, POINTER, Layout
-from winolab.gpu.plan import plan
+from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, gamma
 from winolab.ref.accumulate import Accumulation, matmul
 from winolab.ref.formats import FORMATS
@@ -63,7 +63,7 @@ def case():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, PROBLEM.x_shape).astype("f")
     w = rng.uniform(-1, 1, PROBLEM.w_shape).astype("f")
-    p = plan(PROBLEM, "forward", H100, gamma(8, 6, 3))
+    p = plan(Request(PROBLEM, "forward", H100, gamma(8, 6, 3)))
     return p, x, w, hosted.execute(p, x, w)
 
 

@@ -17,7 +17,7 @@ from winolab.gpu import launch, oracle
 from winolab.gpu.emit import kernel
 from winolab.gpu.omega import VARIANTS, OmegaPlan, Variant, instructions, plans, source
 from winolab.gpu.omega_plan import ADMITTED, PARAMS, REDUCE_PARAMS, Gradient, Timing, choose
-from winolab.gpu.plan import three
+from winolab.gpu.plan import Request, three
 from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, winrs
 from winolab.nouns import omega as named
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
@@ -32,8 +32,7 @@ GUARD = 4096
 def every(
     problem: Problem, algorithm: Algorithm | None = None, *, device=H100, **how
 ) -> list[OmegaPlan]:
-    how = {"aligned": True, **how}
-    return list(plans(problem, "backward_filter", device, algorithm, "fp32", **how))
+    return list(plans(Request(problem, "backward_filter", device, algorithm, "fp32", **how)))
 
 
 def best(problem: Problem, algorithm: Algorithm | None = None, **how) -> OmegaPlan:

@@ -13,7 +13,7 @@ from tests.gpu import hosted
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc
 from winolab.gpu.omega_direct import VARIANTS, OmegaDirectPlan, Variant, plans
-from winolab.gpu.plan import candidates, plan
+from winolab.gpu.plan import Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
@@ -55,8 +55,9 @@ def on_gpu(p: OmegaDirectPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 def planned(problem: Problem, precision: str, variant: Variant, **options) -> OmegaDirectPlan:
+    options = {"out_dtype": "float32", **options}
     found = plans(
-        problem, "backward_filter", H100, None, precision, aligned=True, variant=variant, **options
+        Request(problem, "backward_filter", H100, None, precision, variant=variant, **options)
     )
     return next(iter(found))
 
@@ -111,7 +112,9 @@ def test_what_does_not_fit_is_refused() -> None:
 
     def asked(problem=problem, device=H100, text=None, aligned=True):
         algorithm = parse_algorithm(text) if text else None
-        return next(plans(problem, "backward_filter", device, algorithm, "fp16", aligned=aligned))
+        return next(
+            plans(Request(problem, "backward_filter", device, algorithm, "fp16", aligned=aligned))
+        )
 
     with pytest.raises(ValueError, match=r"9\.0's"):
         asked(device=datasheet("a100"))
@@ -130,13 +133,13 @@ def test_what_a_small_workspace_leaves(layer) -> None:
     problem = parse_layer(layer).problem
     data = 2 * (np.prod(problem.x_shape) + np.prod(problem.y_shape))
     limit = int(0.18 * data)
-    chosen = plan(problem, "backward_filter", H100, None, "fp16", workspace_limit=limit)
+    chosen = plan(Request(problem, "backward_filter", H100, None, "fp16", workspace_limit=limit))
     assert isinstance(chosen, OmegaDirectPlan)
     assert chosen.workspace <= limit
     chunks = [
         p
         for p in candidates(
-            problem, "backward_filter", H100, None, "fp16", workspace_limit=limit
+            Request(problem, "backward_filter", H100, None, "fp16", workspace_limit=limit)
         ).plans
         if not isinstance(p, OmegaDirectPlan)
     ]
@@ -154,7 +157,7 @@ def test_what_a_small_workspace_leaves(layer) -> None:
 )
 def test_where_transforms_take_longer_than_they_save(layer, direct) -> None:
     problem = parse_layer(layer).problem
-    chosen = plan(problem, "backward_filter", H100, None, "fp16")
+    chosen = plan(Request(problem, "backward_filter", H100, None, "fp16"))
     assert isinstance(chosen, OmegaDirectPlan) == direct
     data = 2 * (np.prod(problem.x_shape) + np.prod(problem.y_shape))
     assert not direct or chosen.workspace <= 0.18 * data

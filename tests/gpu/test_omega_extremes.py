@@ -12,6 +12,7 @@ from tests.gpu import hosted
 from tests.gpu.test_omega_hosted import algorithm
 from winolab.device import H100
 from winolab.gpu.omega import OmegaPlan, plans
+from winolab.gpu.plan import Request
 from winolab.nouns import Problem, Tile, gamma
 from winolab.ref import convolution
 from winolab.ref.errors import noise_gain
@@ -25,7 +26,7 @@ TINY = 1e-40  # subnormal
 
 def on_cpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
     few = replace(H100, multiprocessors=4)
-    found = plans(problem, "backward_filter", few, algorithm(tile), "fp32", aligned=True)
+    found = plans(Request(problem, "backward_filter", few, algorithm(tile), "fp32"))
     return next(iter(found)), hosted.execute
 
 
@@ -36,7 +37,7 @@ def on_gpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
 
     cp = launch.cupy()
     device = launch.device(0)
-    found = plans(problem, "backward_filter", device, algorithm(tile), "fp32", aligned=True)
+    found = plans(Request(problem, "backward_filter", device, algorithm(tile), "fp32"))
 
     def execute(p: OmegaPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
         arrays = cp.asarray(x), cp.asarray(dy), cp.full(problem.w_shape, cp.nan, "float32")

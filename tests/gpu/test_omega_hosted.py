@@ -10,6 +10,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu.omega import OmegaPlan, plans
+from winolab.gpu.plan import Request
 from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, omega
 from winolab.ref import convolution
 from winolab.ref.errors import noise_gain
@@ -24,7 +25,7 @@ def algorithm(tile: Tile, segments: int | None = None) -> Algorithm:
 
 def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[OmegaPlan]:
     how = algorithm(tile, **options)
-    return list(plans(problem, "backward_filter", FEW, how, "fp32", aligned=aligned))
+    return list(plans(Request(problem, "backward_filter", FEW, how, "fp32", aligned=aligned)))
 
 
 def check(p: OmegaPlan) -> None:

@@ -14,7 +14,7 @@ from winolab.device import H100
 from winolab.gpu.omega_tensor import LONGEST_SUM, plans
 from winolab.gpu.omega_tensor_blocks import FP16_SUMS
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
-from winolab.gpu.plan import candidates
+from winolab.gpu.plan import Request, candidates
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
@@ -27,7 +27,8 @@ PROBLEM = Problem.of((4, 6, 12, 64), (64, 3, 3, 64), padding=1)
 
 def planned(problem: Problem, text: str | None, precision: str, **options) -> OmegaTensorPlan:
     algorithm = parse_algorithm(text) if text else None
-    found = plans(problem, "backward_filter", H100, algorithm, precision, aligned=True, **options)
+    options = {"out_dtype": "float32", **options}
+    found = plans(Request(problem, "backward_filter", H100, algorithm, precision, **options))
     return min(found, key=lambda plan: plan.predicted)
 
 
@@ -77,7 +78,7 @@ def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
     for precision in ("bf16", "fp32_split"):
         with pytest.raises(ValueError, match="sums in FP16 are those of fp16 on mma"):
             planned(PROBLEM, None, precision, variant=FP16_SUMS)
-    found = candidates(PROBLEM, "backward_filter", H100, precision="fp16").plans
+    found = candidates(Request(PROBLEM, "backward_filter", H100, precision="fp16")).plans
     assert found
     assert all(getattr(p.variant, "sums", 32) == 32 for p in found)
 
@@ -95,5 +96,5 @@ def test_split_products_of_alpha_16_run_where_they_are_named() -> None:
     problem = parse_layer("128x7x7x1024:1024x5x5").problem
     algorithm = parse_algorithm("omega:16:5:12")
     for precision, units in (("fp32", {"fp32"}), ("fp32_split", {"fp32_split"})):
-        found = candidates(problem, "backward_filter", H100, algorithm, precision).plans
+        found = candidates(Request(problem, "backward_filter", H100, algorithm, precision)).plans
         assert {p.precision for p in found} == units

@@ -27,7 +27,7 @@ from winolab.gpu.omega_tensor_params import (
     TYPES,
 )
 from winolab.gpu.plan import DTYPES as ALL_DTYPES
-from winolab.gpu.plan import FAMILIES, three
+from winolab.gpu.plan import FAMILIES, Request, three
 from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
@@ -61,7 +61,8 @@ def _strides(array, kept: int) -> tuple[int, ...]:
 
 def _plan(problem: Problem, text: str | None, precision: str, **options):
     algorithm = parse_algorithm(text) if text else None
-    found = plans(problem, "backward_filter", H100, algorithm, precision, aligned=True, **options)
+    options = {"out_dtype": "float32", **options}
+    found = plans(Request(problem, "backward_filter", H100, algorithm, precision, **options))
     return min(found, key=lambda plan: plan.predicted)
 
 
@@ -161,12 +162,12 @@ def test_other_devices_run_mma_sync_or_are_refused():
     problem = Problem.of((1, 8, 8, 8), (8, 3, 3, 8))
     for name in ("rtx4090", "rtx3090", "a5000"):
         device = datasheet(name)
-        found = list(plans(problem, "backward_filter", device, None, "fp32_split", aligned=True))
+        found = list(plans(Request(problem, "backward_filter", device, None, "fp32_split")))
         assert found
         assert all(not p.variant.wgmma for p in found)
         assert all(max(p.shared().values()) <= device.shared_memory for p in found)
     with pytest.raises(ValueError, match=r"8\.0 or later"):
-        next(plans(problem, "backward_filter", datasheet("v100"), None, "fp16", aligned=True))
+        next(plans(Request(problem, "backward_filter", datasheet("v100"), None, "fp16")))
 
 
 class Operands:
@@ -247,9 +248,9 @@ def _check(problem: Problem, plan, seed: int = 0, operands: Operands | None = No
 
 def _every(problem: Problem, text: str | None, precision: str, **options):
     algorithm = parse_algorithm(text) if text else None
-    options = {"aligned": True, **options}
+    options = {"out_dtype": "float32", **options}
     device = launch.device(0)
-    return list(plans(problem, "backward_filter", device, algorithm, precision, **options))
+    return list(plans(Request(problem, "backward_filter", device, algorithm, precision, **options)))
 
 
 def _sorted(found):

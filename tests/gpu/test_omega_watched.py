@@ -12,7 +12,7 @@ from winolab.gpu import launch, oracle
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.omega_tensor import plans
 from winolab.gpu.omega_tensor_blocks import VARIANTS
-from winolab.gpu.plan import candidates, plan, three
+from winolab.gpu.plan import Request, candidates, plan, three
 from winolab.nouns import Problem, direct, omega
 
 
@@ -25,9 +25,10 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
     """Flags of kernels/guard.cuh: lost accuracy, results of 0, numbers that vanish."""
     problem = Problem.of((3, 8, 12, 20), (24, 3, 3, 20), padding=1)
     (plan,) = plans(
-        problem, "backward_filter", H100, omega(8, 3, 6), "fp32_split", aligned=True,
-        variant=VARIANTS[2][5],
-    )  # fmt: skip
+        Request(
+            problem, "backward_filter", H100, omega(8, 3, 6), "fp32_split", variant=VARIANTS[2][5]
+        )
+    )
     kernels = load(plan.source(), plan.shared())
     rng = np.random.default_rng(2)
     dy = Guarded.of(rng.standard_normal(problem.y_shape).astype("float32"))
@@ -46,11 +47,11 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
 
 def test_precision_fp32_takes_split_products_with_a_fallback():
     problem = Problem.of((32, 56, 56, 256), (256, 3, 3, 256), padding=1)
-    chosen = plan(problem, "backward_filter", H100)
+    chosen = plan(Request(problem, "backward_filter", H100))
     assert isinstance(chosen, GuardedPlan)
     assert chosen.split.watched
     assert chosen.fallback.precision == "fp32"
-    named = candidates(problem, "backward_filter", H100, direct(), "fp32").plans
+    named = candidates(Request(problem, "backward_filter", H100, direct(), "fp32")).plans
     assert not any(isinstance(p, GuardedPlan) for p in named)
 
 
@@ -75,7 +76,7 @@ def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
     x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
     x[..., 3] *= cp.float32(factor)
     x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
-    choice = candidates(problem, "backward_filter", launch.device(0))
+    choice = candidates(Request(problem, "backward_filter", launch.device(0)))
     guarded = next(p for p in choice.plans if isinstance(p, GuardedPlan))
     kernels = launch.load(guarded.source(), name, guarded.shared(), 0)
     dw = cp.full(problem.w_shape, cp.nan, "float32")

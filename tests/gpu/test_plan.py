@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from winolab.device import H100
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import Correlation, plan
-from winolab.nouns import Problem, direct, gamma, winograd
+from winolab.gpu.plan import Correlation, Request, candidates, plan
+from winolab.nouns import Problem, gamma, winograd
 from winolab.ref import convolution
 
 
@@ -59,7 +59,7 @@ def test_the_planner_takes_the_papers_kernels() -> None:
         (64, 128, 1, "Γ1(1,1)"),
     ):
         problem = Problem.of((64, hw, hw, channels), (channels, r, r, channels), padding=r // 2)
-        assert plan(problem, "forward", H100, precision="fp32_ffma").kernel == kernel
+        assert plan(Request(problem, "forward", H100, precision="fp32_ffma")).kernel == kernel
 
 
 def test_fp32_is_what_the_faster_unit_delivers() -> None:
@@ -69,13 +69,14 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
         for batch, hw, c in ((64, 48, 128), (1, 7, 64))
     )
     for direction in ("forward", "backward_data"):
-        chosen = plan(large, direction, H100)
+        chosen = plan(Request(large, direction, H100))
         assert isinstance(chosen, GuardedPlan)
         assert chosen.precision == "fp32_split"
         assert chosen.fallback.precision == "fp32"
-        assert chosen.predicted < plan(large, direction, H100, precision="fp32_ffma").predicted
-        assert plan(small, direction, H100).precision == "fp32"
-        named = plan(small, direction, H100, precision="fp32_split")
+        ffma = plan(Request(large, direction, H100, precision="fp32_ffma"))
+        assert chosen.predicted < ffma.predicted
+        assert plan(Request(small, direction, H100)).precision == "fp32"
+        named = plan(Request(small, direction, H100, precision="fp32_split"))
         assert isinstance(named, GuardedPlan)
 
 
@@ -92,17 +93,19 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
 def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -> None:
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8), **arguments)
     with pytest.raises(ValueError, match=message):
-        plan(problem, "forward", H100, algorithm)
+        plan(Request(problem, "forward", H100, algorithm))
 
 
 def test_older_gpus_are_refused() -> None:
     turing = replace(H100, name="RTX 2080 Ti", compute_capability=(7, 5))
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
     with pytest.raises(ValueError, match=r"capability 7\.5"):
-        plan(problem, "forward", turing)
+        plan(Request(problem, "forward", turing))
 
 
 def test_plans_are_values() -> None:
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
-    assert plan(problem, "forward", H100, direct()) == plan(problem, "forward", H100, direct())
-    assert plan(problem, "forward", H100) is plan(problem, "forward", H100)
+    request = Request(problem, "forward", H100)
+    assert plan(request) is plan(replace(request))
+    one, other = (candidates(request).plans for _ in range(2))
+    assert one == other

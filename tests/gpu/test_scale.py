@@ -11,16 +11,14 @@ from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu import gamma_tensor, scale
 from winolab.gpu.launch import View
-from winolab.gpu.plan import Correlation
+from winolab.gpu.plan import Correlation, Request
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
 
 def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     """The sample's maximum, and the rows (scale, back, least) of every group's outputs."""
-    plan = next(
-        iter(gamma_tensor.plans(problem, direction, H100, None, "fp32_split", aligned=True))
-    )
+    plan = next(iter(gamma_tensor.plans(Request(problem, direction, H100, None, "fp32_split"))))
     c = Correlation.of(problem, direction)
     header = np.full(scale.HEADER // 4, np.nan, "float32")
     rows = np.full(scale.size(c) // 4, np.nan, "float32")

@@ -15,7 +15,7 @@ from winolab.gpu.arrays import Described, Library
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Place, is_contiguous, shapes
-from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, plan
+from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
 from winolab.problem import check_layout
@@ -227,7 +227,7 @@ def planned(
     prepared: bool = False,
 ) -> Plan:
     """The plan for device ``index``; arguments and errors are those of ``plan``."""
-    chosen = plan(
+    request = Request(
         problem,
         direction,
         launch.device(index),
@@ -237,9 +237,8 @@ def planned(
         variant=wishes.variant,
         workspace_limit=wishes.workspace_limit,
         out_dtype=out_dtype,
-        prepared=prepared,
     )
-    return scaled(chosen, wishes.scale)
+    return scaled(plan(request, prepared), wishes.scale)
 
 
 def prepared(chosen: Plan) -> int:

@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from winolab.gpu import cudnn, launch
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import DTYPES, Plan, plan, three
+from winolab.gpu.plan import DTYPES, Plan, Request, plan, three
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -129,6 +129,7 @@ def candidates(
     device = launch.device(index)
     aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
                   for shape in shapes(direction, problem))  # fmt: skip
+    request = Request(problem, direction, device, None, group, aligned=aligned)
     asked: list[Algorithm | None] = [algorithm, None] if algorithm else [None]
     if direction == "backward_filter":
         asked += [omega(16, n, 17 - n) for n in range(5, 10) if problem.filter[-1] % n == 0]
@@ -136,7 +137,7 @@ def candidates(
     for wanted in asked:
         for unit in GROUPS[group]:
             with suppress(ValueError):  # no kernel runs this problem
-                plans = choices(problem, direction, device, wanted, unit, aligned=aligned).plans
+                plans = choices(replace(request, algorithm=wanted, precision=unit)).plans
                 same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
                 families: dict[type | None, Plan] = {}
                 for p in same:
@@ -146,11 +147,9 @@ def candidates(
     if (direction, group) in APART:
         limit = int(FRUGAL * sum(2 * math.prod(shape) for shape in shapes(direction, problem)))
         with suppress(ValueError):
-            frugal = plan(problem, direction, device, None, group, aligned=aligned,
-                          workspace_limit=limit)  # fmt: skip
-            found.setdefault(frugal, False)
+            found.setdefault(plan(replace(request, workspace_limit=limit)), False)
     with suppress(ValueError):
-        preferred = plan(problem, direction, device, None, group, aligned=aligned)
+        preferred = plan(request)
         if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
             found[preferred] = True
     return found

@@ -16,7 +16,7 @@ from winolab.gpu import geometry
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, stages, variants
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
-from winolab.gpu.plan import Correlation, unfit
+from winolab.gpu.plan import Correlation, Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import transforms
@@ -238,27 +238,16 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
     )
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[GammaPlan]:
+def plans(request: Request) -> Iterator[GammaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    algorithm, device = request.algorithm, request.device
     if device.compute_capability < ARCHITECTURE:
-        raise unfit(device, "the kernels need {}.{} or later".format(*ARCHITECTURE))
-    correlation = Correlation.of(problem, direction)
-    points = algorithm.points if algorithm else "best"
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    correlation = Correlation.of(request.problem, request.direction)
     shapes = [
         (tile, shape)
         for tile in _tiles(correlation, algorithm)
-        for shape in variants(tile, correlation, device, aligned, variant, _fold(algorithm))
+        for shape in variants(tile, correlation, request, _fold(algorithm))
     ]
     if not shapes:
         raise ValueError(
@@ -266,7 +255,7 @@ def plans(
             f"memory of {device.name}"
         )
     for tile, shape in shapes:
-        yield _plan(problem, direction, correlation, tile, points, shape, device)
+        yield _plan(request, correlation, tile, shape)
 
 
 def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
@@ -301,16 +290,8 @@ def _fold(algorithm: Algorithm | None) -> int:
     return int(products)
 
 
-def _plan(
-    problem: Problem,
-    direction: str,
-    correlation: Correlation,
-    tile: Tile,
-    points: str,
-    variant: Variant,
-    device: Device,
-) -> GammaPlan:
-    alpha = tile.alpha
+def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:
+    alpha, device = tile.alpha, request.device
     depth, height, width = correlation.output
     tiles_width = -(-width // tile.n)
     rows, share = variant.rows, variant.share
@@ -344,11 +325,11 @@ def _plan(
     cycles += LAUNCH_CYCLES * variant.accumulators(alpha) / 128
     seconds = cycles / device.clock + transformed / FILTER_RATE
     return GammaPlan(
-        direction,
-        problem,
+        request.direction,
+        request.problem,
         correlation,
         tile,
-        points,
+        request.points,
         variant,
         device,
         grid,

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
-from winolab.device import Device
-from winolab.gpu.plan import Correlation
+from winolab.gpu.plan import Correlation, Request
 from winolab.nouns import Tile
 
 
@@ -172,18 +171,16 @@ def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
 def variants(
     tile: Tile,
     correlation: Correlation,
-    device: Device,
-    aligned: bool,
-    variant: Variant | None,
+    request: Request,
     fold: int = 0,
 ) -> Iterator[Variant]:
-    """Every block shape that can run, or ``variant`` as these arrays allow it.
+    """Every block shape that can run, or the request's as these arrays allow it.
 
     With two-level sums of ``fold`` products only blocks that leave registers for a second sum.
     Raises ValueError for a variant that the device is too old for, and for a ``fold`` that is no
     multiple of a stage's channels.
     """
-    height = correlation.filter[1]
+    height, variant, device = correlation.filter[1], request.variant, request.device
     large = device.large_blocks
     if variant and not large and (variant.bulk or variant.split > 1):
         raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
@@ -197,7 +194,7 @@ def variants(
             if shape.accumulators(tile.alpha) > 64:
                 continue
             shape = replace(shape, fold=fold // shape.kc)
-        if aligned and correlation.channels % shape.cpt == 0:
+        if request.aligned and correlation.channels % shape.cpt == 0:
             shape = replace(shape, xvec=shape.cpt)
         else:  # one channel a lane; at alpha 1 pointers to so many tiles take too many registers
             shape = replace(shape, xvec=1, cpt=shape.cpt if tile.alpha == 1 else 1)

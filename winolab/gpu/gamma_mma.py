@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from winolab.device import Device
 from winolab.gpu import gamma_tensor, geometry
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, Names, loads, offered
 from winolab.gpu.launch import POINTER, Layout, View
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.gpu.plan import ITEMSIZE, Correlation, Request
+from winolab.nouns import Tile
 from winolab.ref.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
@@ -109,16 +108,9 @@ class GammaMmaPlan(GammaTensorPlan):
         return ()
 
 
-def variants(
-    tile: Tile,
-    correlation: Correlation,
-    device: Device,
-    precision: str,
-    aligned: bool,
-    variant: Variant | None,
-) -> Iterator[Variant]:
-    """Every block shape that can run, or ``variant`` as these arrays allow it."""
-    parts, size = PARTS[precision], ITEMSIZE[DTYPES[precision]]
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every block shape that can run, or the request's as these arrays allow it."""
+    parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
     shares = [s for s in SHARES if s <= correlation.filter[1]]
     shapes = [
         Variant(states, rows, share)
@@ -128,41 +120,30 @@ def variants(
         if (rows > 1 or share == 1)
         and (share > 1 or states != 384)  # registers for the latter lack
     ]
-    for shape in (variant,) if variant else shapes:
+    for shape in (request.variant,) if request.variant else shapes:
         columns, most = shape.columns(tile), shape.tile_states // 64
         if columns % 8 or columns * shape.rows * tile.alpha != shape.tile_states:
             continue
         room = shape.stages(tile, parts)
         tried = (p for p in range(1, most) if most % p == 0)
         passes = next((p for p in tried if replace(shape, passes=p).staged() <= room), most)
-        shape = replace(shape, passes=passes, **loads(correlation, aligned))
-        if shape.shared_memory(tile, parts, size) <= device.shared_memory:
+        shape = replace(shape, passes=passes, **loads(correlation, request.aligned))
+        if shape.shared_memory(tile, parts, size) <= request.device.shared_memory:
             yield shape
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[GammaMmaPlan]:
-    """Every tile and block shape that can run; on 9.0, which has wgmma, only ``variant``.
+def plans(request: Request) -> Iterator[GammaMmaPlan]:
+    """Every tile and block shape that can run; on 9.0, which has wgmma, only the request's.
 
     Raises ValueError where none can, and says why.
     """
-    if device.compute_capability < OLDEST:
+    capability = request.device.compute_capability
+    if capability < OLDEST:
         needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
-        raise unfit(device, needs.format(*OLDEST))
-    if device.compute_capability == gamma_tensor.ARCHITECTURE and not variant:
+        raise request.unfit(needs.format(*OLDEST))
+    if capability == gamma_tensor.ARCHITECTURE and not request.variant:
         return
-    known = (problem, direction, device, algorithm, precision, aligned, variant, out_dtype)
-    yield from map(_predicted, offered(GammaMmaPlan, variants, *known))
+    yield from map(_predicted, offered(GammaMmaPlan, variants, request))
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:

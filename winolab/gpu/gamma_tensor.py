@@ -26,9 +26,9 @@ from winolab.gpu.gamma_tensor_blocks import (
     variants,
 )
 from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, unfit
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.gpu.tensor_map import TensorMap
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Problem, Tile
 from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
 
@@ -346,22 +346,9 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     )
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[GammaTensorPlan]:
+def plans(request: Request) -> Iterator[GammaTensorPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    if device.compute_capability != ARCHITECTURE:
-        needs = "Γ by wgmma needs {}.{}"
-        raise unfit(device, needs.format(*ARCHITECTURE))
-    known = (problem, direction, device, algorithm, precision, aligned, variant, out_dtype)
-    made = offered(GammaTensorPlan, variants, *known)
-    yield from (plan.timed(gamma_tensor_times.seconds(plan)) for plan in made)
+    if request.device.compute_capability != ARCHITECTURE:
+        raise request.unfit("Γ by wgmma needs {}.{}".format(*ARCHITECTURE))
+    for plan in offered(GammaTensorPlan, variants, request):
+        yield plan.timed(gamma_tensor_times.seconds(plan))

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from winolab.device import Device
 from winolab.gpu.gamma_tensor_boxes import PIXEL, SLOT, Boxes, boxes
 from winolab.gpu.places import VECTOR
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.gpu.plan import ITEMSIZE, Correlation, Request
+from winolab.nouns import Algorithm, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products
 
@@ -144,38 +143,31 @@ SHARES = (1, 2, 3, 4, 5)  # more would sum more than 240 products in the Tensor 
 SPLITS = (1, 2, 4, 8)
 
 
-def variants(
-    tile: Tile,
-    correlation: Correlation,
-    device: Device,
-    precision: str,
-    aligned: bool,
-    variant: Variant | None,
-) -> Iterator[Variant]:
-    """Every block shape that can run, or ``variant`` as these arrays allow it."""
-    height, parts = correlation.filter[1], PARTS[precision]
-    size = ITEMSIZE[DTYPES[precision]]
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every block shape that can run, or the request's as these arrays allow it."""
+    height, parts, size = correlation.filter[1], PARTS[request.precision], ITEMSIZE[request.dtype]
+    variant, room = request.variant, request.device.shared_memory
     shares = [s for s in SHARES if s <= height]
     shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
-    yvec = loads(correlation, aligned)["yvec"]
+    yvec = loads(correlation, request.aligned)["yvec"]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
             continue
-        run, images = _box(correlation, tile, columns, size, aligned)
+        run, images = _box(correlation, tile, columns, size, request.aligned)
         shape = replace(shape, run=run, images=images, yvec=yvec)
         tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
         tried = [replace(v, **_registers(v, parts)) for v in tried]
         for made in tried:
-            # other shares, and blocks that share sums, have no registers for it
-            room = parts == 2 and made.run and (made.share, made.split) == (3, 1)
+            # other shares, and blocks that share sums, have no registers free
+            free = parts == 2 and made.run and (made.share, made.split) == (3, 1)
             filters = tile.alpha // 2 * made.share
-            ahead = [n for n in U_AHEAD if filters % n == 0] if room else []
+            ahead = [n for n in U_AHEAD if filters % n == 0] if free else []
             tries = [replace(made, u_ahead=n) for n in (*ahead, 0)]
             deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
             passes = [w for v in tries for w in (v, replace(v, passes=8))]
             known = [*([] if variant else deep), *passes]
-            fits = (v for v in known if v.shared_memory(tile, parts, size) <= device.shared_memory)
+            fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
             yield from islice(fits, 1)
 
 
@@ -192,29 +184,22 @@ def _registers(variant: Variant, parts: int) -> dict[str, int]:
 def offered(
     plan: Callable[..., Any],
     variants: Callable[..., Iterator[Any]],
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    aligned: bool,
-    variant: Any,
-    out_dtype: str,
+    request: Request,
 ) -> list[Any]:
     """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
+    problem, direction, precision = request.problem, request.direction, request.precision
     c = Correlation.of(problem, direction)
-    points = algorithm.points if algorithm else "best"
-    out = "float32" if out_dtype == "float32" else DTYPES[precision]
+    out = "float32" if request.written == "float32" else request.dtype
     every = (
-        plan(direction, problem, c, tile, points, precision, out, shape, device)
-        for tile in tiles(c, algorithm, precision)
-        for shape in variants(tile, c, device, precision, aligned, variant)
+        plan(direction, problem, c, tile, request.points, precision, out, shape, request.device)
+        for tile in tiles(c, request.algorithm, precision)
+        for shape in variants(tile, c, request)
     )
     found = [p for p in every if p.variant.split <= max(1, p.steps)]
     if not found:
         raise ValueError(
-            f"{variant} does not fit a filter {c.filter[1]} high and {c.channels} channels on "
-            f"{device.name}"
+            f"{request.variant} does not fit a filter {c.filter[1]} high and {c.channels} channels "
+            f"on {request.device.name}"
         )
     return found
 

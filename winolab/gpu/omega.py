@@ -14,8 +14,8 @@ from winolab.device import Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce, tiles
-from winolab.gpu.plan import unfit
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.gpu.plan import Request
+from winolab.nouns import Problem, Tile
 from winolab.ref.program import Program, program
 from winolab.ref.transforms import transforms
 from winolab.ref.winrs_kernels import TILES
@@ -238,26 +238,14 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
     )
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[OmegaPlan]:
+def plans(request: Request) -> Iterator[OmegaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    variant, aligned, device = request.variant, request.aligned, request.device
     if device.compute_capability < ARCHITECTURE:
-        raise unfit(device, "the kernels need {}.{} or later".format(*ARCHITECTURE))
-    gradient = Gradient.of(problem)
-    points = algorithm.points if algorithm else "best"
-    count = algorithm.segments if algorithm else None
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    gradient = Gradient.of(request.problem)
     shapes = VARIANTS if device.large_blocks else EARLIER
-    for tile in tiles(gradient, algorithm, TILES["fp32"]):
+    for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
         for shape in (variant,) if variant else shapes[tile.alpha]:
             while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
                 shape = replace(shape, stages=shape.stages - 1)
@@ -273,9 +261,7 @@ def plans(
                                and _whole(aligned, gradient.out_channels, shape.co)),
                     dwvec=2 if _whole(aligned, gradient.channels, 2) else 1,
                 )  # fmt: skip
-                yield _plan(
-                    problem, gradient, tile, points, made, device, pitch, workspace_limit, count
-                )
+                yield _plan(request, gradient, tile, made, pitch)
 
 
 def _whole(aligned: bool, channels: int, vector: int) -> bool:
@@ -303,18 +289,9 @@ def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> 
     return g.met * (cycles + EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128)
 
 
-def _plan(
-    problem: Problem,
-    gradient: Gradient,
-    tile: Tile,
-    points: str,
-    variant: Variant,
-    device: Device,
-    pitch: int,
-    limit: int | None,
-    count: int | None,
-) -> OmegaPlan:
-    g, v = gradient, variant
+def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> OmegaPlan:
+    device, limit = request.device, request.workspace_limit
+    count = request.algorithm.segments if request.algorithm else None
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
     blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
     slots = device.multiprocessors // v.parts
@@ -331,11 +308,11 @@ def _plan(
     )
     segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
     return OmegaPlan(
-        problem,
-        gradient,
+        request.problem,
+        g,
         tile,
-        points,
-        variant,
+        request.points,
+        v,
         device,
         pitch,
         segments.count,

@@ -17,8 +17,8 @@ from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
-from winolab.gpu.plan import DTYPES, ITEMSIZE, unfit
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
+from winolab.nouns import Problem, Tile
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 THREADS = 384  # of a block: two warpgroups that multiply, one that copies
@@ -147,43 +147,26 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
     )
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[OmegaDirectPlan]:
+def plans(request: Request) -> Iterator[OmegaDirectPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
-    if device.compute_capability != ARCHITECTURE:
-        raise unfit(device, "direct products without a workspace need wgmma, which is 9.0's")
+    algorithm, variant = request.algorithm, request.variant
+    if request.device.compute_capability != ARCHITECTURE:
+        raise request.unfit("direct products without a workspace need wgmma, which is 9.0's")
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"direct products do not compute {algorithm}")
-    g = Gradient.of(problem)
-    if not aligned or g.channels % VECTOR or g.out_channels % VECTOR:
+    g = Gradient.of(request.problem)
+    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
         raise ValueError(
             f"direct products without a workspace need pixels that lie 16-byte aligned and "
             f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}"
         )
     for shape in (variant,) if variant else VARIANTS:
         if variant or shape.n <= max(1, g.filter[2]):
-            yield _plan(problem, g, precision, out_dtype, shape, device, workspace_limit)
+            yield _plan(request, g, shape)
 
 
-def _plan(
-    problem: Problem,
-    g: Gradient,
-    precision: str,
-    out_dtype: str,
-    v: Variant,
-    device: Device,
-    limit: int | None,
-) -> OmegaDirectPlan:
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
+    problem, device = request.problem, request.device
     tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
     blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
     rate = VARIANTS.get(v, min(VARIANTS.values())) * device.matrix / H100.matrix * device.clock
@@ -195,15 +178,15 @@ def _plan(
         v.kc,
     )
     pitch = g.output[2] + v.n - 1
-    segments = choose(g, g.units(TILE, pitch), timing, limit, first=False)
-    size = ITEMSIZE[DTYPES[precision]]
+    segments = choose(g, g.units(TILE, pitch), timing, request.workspace_limit, first=False)
+    size = ITEMSIZE[request.dtype]
     read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
     bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
     return OmegaDirectPlan(
         problem,
         g,
-        precision,
-        out_dtype,
+        request.precision,
+        request.written,
         v,
         device,
         segments.count,

@@ -12,7 +12,7 @@ from winolab.device import H100, Device
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
-from winolab.gpu.plan import DTYPES, ITEMSIZE, check, three, unfit
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request, check, three
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import error_ratio
 from winolab.ref.split import products
@@ -43,37 +43,27 @@ ENOUGH = 4  # chunks, after which more are slower
 LONGEST_SUM, LARGEST_GAIN = 30000, 96
 
 
-def plans(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    precision: str,
-    *,
-    aligned: bool,
-    variant: Variant | None = None,
-    workspace_limit: int | None = None,
-    out_dtype: str = "float32",
-) -> Iterator[OmegaTensorPlan]:
+def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     """The fastest chunks and segments of every tile and block shape.
 
     Raises ValueError where none can run, and says why.
     """
+    problem, device, precision = request.problem, request.device, request.precision
     parts = 2 if precision == "fp32_split" else 1
-    shapes = (variant,) if variant else _shapes(device, parts)
+    variant, workspace_limit = request.variant, request.workspace_limit
+    shapes = (variant,) if variant else _shapes(request, parts)
     if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
     check(problem)
-    points = algorithm.points if algorithm else "best"
     wide = 2 if parts == 2 else 4
     channels = problem.in_channels, problem.out_channels
-    vectors = aligned and all(c // problem.groups % wide == 0 for c in channels)
+    vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)
     limit = device.memory // SHARE if workspace_limit is None else workspace_limit
     found = False
-    for tile in _tiles(problem, algorithm, precision):
+    for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
             base = OmegaTensorPlan(
-                problem, tile, points, precision, out_dtype,
+                problem, tile, request.points, precision, request.written,
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
@@ -88,15 +78,16 @@ def plans(
         )
 
 
-def _shapes(device: Device, parts: int) -> list[Variant]:
+def _shapes(request: Request, parts: int) -> list[Variant]:
     """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
+    device = request.device
     if device.compute_capability < OLDEST:
-        raise unfit(device, "the Tensor Core kernels need {}.{} or later".format(*OLDEST))
+        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*OLDEST))
     shapes = VARIANTS if device.compute_capability == WGMMA else MMA_VARIANTS
     return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
 
-def _tiles(problem: Problem, algorithm: Algorithm | None, precision: str) -> Iterator[Tile]:
+def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
     width = problem.filter[-1]
     if algorithm is None:
         yield Tile(1, 1)

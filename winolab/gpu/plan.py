@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from types import NoneType
@@ -97,6 +97,58 @@ class Plan(Protocol):
 
 
 @dataclass(frozen=True)
+class Request:
+    """What plans are wanted for.
+
+    ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
+    planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
+    ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
+    ``variant`` fixes a family's block shape, ``workspace_limit`` is in bytes, ``out_dtype`` is what
+    the result is wanted in, by default the operands'.
+    """
+
+    problem: Problem
+    direction: str
+    device: Device
+    algorithm: Algorithm | None = None
+    precision: str = "fp32"
+    aligned: bool = field(default=True, kw_only=True)
+    variant: Any = field(default=None, kw_only=True)
+    workspace_limit: int | None = field(default=None, kw_only=True)
+    out_dtype: str | None = field(default=None, kw_only=True)
+
+    @property
+    def points(self) -> str:
+        """Of the algorithm."""
+        return self.algorithm.points if self.algorithm else "best"
+
+    @property
+    def dtype(self) -> str:
+        """Of the operands."""
+        return DTYPES[self.precision]
+
+    @property
+    def written(self) -> str:
+        """The result's dtype."""
+        return self.out_dtype or self.dtype
+
+    def check(self) -> None:
+        """Raise ValueError for what no CUDA kernel computes."""
+        if self.direction not in DIRECTIONS:
+            expected = ", ".join(DIRECTIONS)
+            raise ValueError(f"direction {self.direction!r}; expected one of {expected}")
+        if self.precision not in PRECISIONS:
+            expected = ", ".join(PRECISIONS)
+            raise ValueError(f"precision {self.precision!r}; expected one of {expected}")
+        check(self.problem)
+
+    def unfit(self, needs: str) -> ValueError:
+        """What to raise for a device on which a family's kernels cannot run."""
+        major, minor = self.device.compute_capability
+        return ValueError(f"{self.device.name} has compute capability {major}.{minor}; {needs}")
+
+
+@dataclass(frozen=True)
 class Family:
     """Kernels of one kind: a module of winolab.gpu whose ``plans`` enumerates what they can run."""
 
@@ -104,15 +156,16 @@ class Family:
     directions: tuple[str, ...]
     precisions: tuple[str, ...]
 
-    def plans(self, *arguments: Any, **options: Any) -> Iterator[Plan]:
-        """Plans of the family; ValueError where it has none, and why.
+    def plans(self, request: Request) -> Iterator[Plan]:
+        """Plans of the family, products being in the request's precision itself; ValueError where
+        it has none, and why.
 
         A ``variant`` that is another family's asks for none.
         """
         module = import_module(f"winolab.gpu.{self.module}")
-        if not isinstance(options.get("variant"), (NoneType, module.Variant)):
+        if not isinstance(request.variant, (NoneType, module.Variant)):
             return iter(())
-        return module.plans(*arguments, **options)
+        return module.plans(request)
 
 
 FAMILIES = (
@@ -204,12 +257,6 @@ def check(problem: Problem) -> None:
         )
 
 
-def unfit(device: Device, needs: str) -> ValueError:
-    """What to raise for a device on which a family's kernels cannot run."""
-    major, minor = device.compute_capability
-    return ValueError(f"{device.name} has compute capability {major}.{minor}; {needs}")
-
-
 @dataclass(frozen=True)
 class Choice:
     """What the planner chose from: plans, the fastest first, and why some families have none."""
@@ -218,61 +265,34 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-def candidates(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None = None,
-    precision: str = "fp32",
-    *,
-    aligned: bool = True,
-    variant: Any = None,
-    workspace_limit: int | None = None,
-    out_dtype: str | None = None,
-) -> Choice:
-    """Every plan that can run, whatever its workspace; arguments are those of ``plan``."""
-    if direction not in DIRECTIONS:
-        raise ValueError(f"direction {direction!r}; expected one of {', '.join(DIRECTIONS)}")
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision {precision!r}; expected one of {', '.join(PRECISIONS)}")
-    check(problem)
-    options = {
-        "aligned": aligned,
-        "workspace_limit": workspace_limit,
-        "out_dtype": out_dtype or DTYPES[precision],
-    }
-    where = (problem, direction, device)
+def candidates(request: Request) -> Choice:
+    """Every plan that can run, whatever its workspace."""
+    request.check()
     found: list[Plan] = []
     reasons: list[str] = []
-    for unit in PRECISIONS[precision]:
-        offered, why = _offered(*where, algorithm, unit, variant=variant, **options)
+    for unit in PRECISIONS[request.precision]:
+        offered, why = _offered(replace(request, precision=unit))
         reasons += why
         if unit == "fp32_split" and offered:
             fallbacks = found
-            if algorithm or variant or not found:
-                fallbacks, _ = _offered(*where, None, "fp32", **options)
-            offered = list(_guarded(offered, fallbacks, named=precision == unit))
+            if request.algorithm or request.variant or not found:
+                ffma = replace(request, algorithm=None, precision="fp32", variant=None)
+                fallbacks, _ = _offered(ffma)
+            offered = list(_guarded(offered, fallbacks, named=request.precision == unit))
         found += offered
     if not found and not reasons:
-        reasons.append(f"no CUDA kernel computes {direction} in {precision}")
+        reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
     return Choice(tuple(sorted(found, key=lambda p: p.predicted)), tuple(dict.fromkeys(reasons)))
 
 
-def _offered(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None,
-    unit: str,
-    **options: Any,
-) -> tuple[list[Plan], list[str]]:
+def _offered(request: Request) -> tuple[list[Plan], list[str]]:
     """Plans of all families for products of that precision, and why some have none."""
     found: list[Plan] = []
     reasons: list[str] = []
     for family in FAMILIES:
-        if direction in family.directions and unit in family.precisions:
+        if request.direction in family.directions and request.precision in family.precisions:
             try:
-                found += family.plans(problem, direction, device, algorithm, unit, **options)
+                found += family.plans(request)
             except ValueError as error:
                 reasons.append(str(error))
     return found, reasons
@@ -297,49 +317,25 @@ def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[
 
 
 @lru_cache(maxsize=4096)
-def plan(
-    problem: Problem,
-    direction: str,
-    device: Device,
-    algorithm: Algorithm | None = None,
-    precision: str = "fp32",
-    *,
-    aligned: bool = True,
-    variant: Any = None,
-    workspace_limit: int | None = None,
-    out_dtype: str | None = None,
-    prepared: bool = False,
-) -> Plan:
-    """The fastest predicted Plan for ``direction`` of ``problem``.
+def plan(request: Request, prepared: bool = False) -> Plan:
+    """The fastest predicted Plan; with ``prepared`` of those whose filter can be transformed apart.
 
-    ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
-    planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
-    ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
-    ``variant`` fixes a family's block shape, ``workspace_limit`` is in bytes, ``out_dtype`` is what
-    the result is wanted in, by default the operands'; ``prepared`` asks for a plan whose filter can
-    be transformed apart. Raises ValueError where nothing can run, and says why.
+    Raises ValueError where nothing can run, and says why.
     """
-    choice = candidates(
-        problem,
-        direction,
-        device,
-        algorithm,
-        precision,
-        aligned=aligned,
-        variant=variant,
-        workspace_limit=workspace_limit,
-        out_dtype=out_dtype,
-    )
+    choice = candidates(request)
     found = [p for p in choice.plans if not prepared or getattr(p, "prepared", 0)]
     if not found:
-        nothing = f"no kernel of {direction} in {precision} transforms its filter apart"
+        nothing = (
+            f"no kernel of {request.direction} in {request.precision} transforms its filter apart"
+        )
         raise ValueError("; ".join(choice.reasons) or nothing)
+    limit = request.workspace_limit
     for p in found:
-        if workspace_limit is None or p.workspace <= workspace_limit:
+        if limit is None or p.workspace <= limit:
             return p
     least = min(found, key=lambda p: p.workspace)
     raise ValueError(
-        f"no plan stays within a workspace of {workspace_limit} B; the smallest needs "
+        f"no plan stays within a workspace of {limit} B; the smallest needs "
         f"{least.workspace} B: {least.kernel} in {least.precision}, {least.variant}"
     )
 
