@@ -75,6 +75,10 @@ def conv_forward(
     not serve the data is found out as magnitudes too far apart are. NumPy arrays take it with
     "fp32_split", which then shows what such products lose.
 
+    Where torch tensors require grad, the result has its place in the graph: gradients, of any
+    order, are the other convolutions, in the same precision and within the same workspace; no
+    ``out`` and no prepared filter serves then.
+
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
     TypeError for arrays of a type that has no precision of its own.
     """

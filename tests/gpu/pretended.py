@@ -15,7 +15,7 @@ from winolab.gpu.arrays import Described
 class Array:
     """A NumPy array that says that it is on a CUDA device."""
 
-    is_cuda = True
+    is_cuda, requires_grad = True, False
 
     def __init__(self, values: np.ndarray, index: int = 0) -> None:
         self.values, self.index = values, index
@@ -46,6 +46,9 @@ class Library:
 
     def lie(self, array: Array) -> Any:
         return self.describe(array)
+
+    def requires_grad(self, *arrays: Array) -> bool:
+        return any(array.requires_grad for array in arrays)
 
     def current(self) -> int:
         return 0

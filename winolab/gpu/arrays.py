@@ -36,7 +36,11 @@ class Library(Protocol):
 
     def describe(self, array: Any) -> Described: ...
     def lie(self, array: Any) -> tuple:
-        """What ``describe`` depends on, quickly."""
+        """What ``describe`` depends on, and ``requires_grad``, quickly."""
+        ...
+
+    def requires_grad(self, *arrays: Any) -> bool:
+        """Whether the library keeps track of what becomes of any of them, for gradients."""
         ...
 
     def address(self, array: Any) -> int: ...
@@ -120,6 +124,9 @@ class CuPy:
         data = array.data
         return array.shape, array.strides, array.dtype, data.device_id, data.ptr % 16
 
+    def requires_grad(self, *arrays: Any) -> bool:
+        return False
+
     def address(self, array: Any) -> int:
         return array.data.ptr
 
@@ -186,8 +193,12 @@ class Torch:
 
     def lie(self, array: Any) -> tuple:
         return (
-            array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16
+            array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,
+            array.requires_grad and _torch().is_grad_enabled(),
         )  # fmt: skip
+
+    def requires_grad(self, *arrays: Any) -> bool:
+        return _torch().is_grad_enabled() and any(array.requires_grad for array in arrays)
 
     def address(self, array: Any) -> int:
         return array.data_ptr()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from types import NoneType
 from typing import Any, cast
 
-from winolab.gpu import launch
+from winolab.gpu import autograd, launch
 from winolab.gpu.arrays import library_of
 from winolab.gpu.call import (
     NAMES,
@@ -63,10 +64,10 @@ def convolve(
 
     ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
-    place may stand a Transformed. The result has a's library and memory order. By ``how``, which
-    with the shapes implies problem and wishes, ``recall`` finds the call again. Raises ValueError
-    for what the kernels cannot run, TypeError for other dtypes, MemoryError where memory does not
-    suffice.
+    place may stand a Transformed. The result has a's library and memory order, and its place in
+    torch's graph of gradients. By ``how``, which with the shapes implies problem and wishes,
+    ``recall`` finds the call again. Raises ValueError for what the kernels cannot run, TypeError
+    for other dtypes, MemoryError where memory does not suffice.
     """
     library = library_of(a)
     names = NAMES[direction]
@@ -75,6 +76,9 @@ def convolve(
         b = library.array(names[1], b)
     if out is not None:
         out = library.array("out", out)
+    arrays = (array for array in (a, b, out) if not isinstance(array, (NoneType, Transformed)))
+    if library.requires_grad(*arrays):
+        return autograd.differentiable(convolve, direction, problem, a, b, wishes, out)
     asked = (problem, wishes)
     call = recall(direction, a, b, out, asked)
     if call is None:
@@ -121,6 +125,8 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
     """
     library = library_of(w)
     w = library.array("w", w)
+    if library.requires_grad(w):
+        raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
     described = library.describe(w)
     index, dtype = described.index, described.dtype
     place = Place.of(described, wishes.layout)
