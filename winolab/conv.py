@@ -59,13 +59,13 @@ def conv_forward(
     dimension, "same" (needs stride 1) or "valid".
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
-    direct.
+    direct for NumPy arrays and the planner's choice on a GPU.
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
-    of the kernels. ``out`` receives the result; ``out_dtype`` is the result's type where there is
-    no ``out``, by default x's, or object for "exact" and "mp". ``workspace_limit`` bounds
-    the kernels' workspace in bytes; ``deterministic`` is met by every kernel and the reference,
-    which takes no workspace.
+    of the kernels. ``out`` receives the result and may lie over x or w; ``out_dtype`` is the
+    result's type where there is no ``out``, by default x's, or object for "exact" and "mp".
+    ``workspace_limit`` bounds the kernels' workspace in bytes; ``deterministic`` is met by every
+    kernel and the reference, which takes no workspace.
 
     On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor
     are too far apart for them, ``on_range`` "fallback" computes again on FFMA units, "raise" waits

@@ -13,7 +13,6 @@ from tests.gpu.pretended import Array, Library, early_launch, host_launch
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.places import Place
 from winolab.gpu.plan import Request, plan
 from winolab.problem import Problem
 
@@ -106,6 +105,43 @@ def test_given_outputs_are_written_in_place_or_by_way_of_another(library) -> Non
         assert library.copied == copies
     half = winolab.conv_forward(Array(x), Array(w), out_dtype=np.float16, **HOW)
     assert half.dtype == np.float16
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_a_result_may_lie_over_what_it_is_computed_from(library, direction) -> None:
+    x, w, _ = data()
+    values, size = (x, w[:12]), () if direction == "forward" else (SHAPE,)
+    call = getattr(winolab, f"conv_{direction}")
+    y = call(*values, *size, padding=1, precision="fp64", out_dtype=float)
+    ends = [(0, x.size, 0), (1, w[:12].size, 0), (1, w[:12].size - 1, 1), (1, -x.size, 0)]
+    for which, offset, copies in [(0, 0, 1), (0, 5, 1), (0, -5, 1), *ends]:
+        memory, first = np.zeros(6 * x.size, np.float32), 2 * x.size
+        out = memory[first + offset :][: y.size].reshape(y.shape)
+        operands = [v.copy() for v in values]
+        operands[which] = memory[first:][: values[which].size].reshape(values[which].shape)
+        for _ in range(2):
+            library.copied, operands[which][...] = 0, values[which]
+            call(*map(Array, operands), *size, out=Array(out), **HOW)
+            assert np.abs(out - y).max() <= 1e-5
+            assert library.copied == copies
+
+
+def test_results_beside_what_they_are_computed_from_are_written_in_place(library) -> None:
+    x, w, y = data()
+    memory = np.full((*y.shape[:-1], 28), np.nan, np.float32)
+    memory[..., :12] = x
+    got = winolab.conv_forward(
+        Array(memory[..., :12]), Array(w), out=Array(memory[..., 12:]), **HOW
+    )
+    assert close(got, y)
+    assert not library.copied
+
+
+def test_a_result_with_elements_of_one_address_goes_by_way_of_another(library) -> None:
+    x, w, y = data()
+    out = np.lib.stride_tricks.as_strided(np.zeros(y[0].size, np.float32), y.shape, (0, 512, 64, 4))
+    assert close(winolab.conv_forward(Array(x), Array(w), out=Array(out), **HOW), y[1])
+    assert library.copied == 1
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -346,25 +382,6 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
     monkeypatch.setattr(conv, "MOST", len(conv._calls))
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": 0})
     assert len(conv._calls) == 2  # by its problem and by its arguments
-
-
-def test_places_know_what_kernels_can_read() -> None:
-    shape = (2, 3, 4, 8)
-    fresh = Place.fresh(shape)
-    assert fresh.strides == (96, 32, 8, 1)
-    assert fresh.direct
-    assert fresh.aligned(4)
-    assert fresh.aligned(2)
-    assert not Place.fresh((2, 3, 4, 6)).aligned(4)
-    assert Place.fresh((1, 1, 1, 6)).aligned(4)  # one pixel: strides do not count
-    assert not Place(shape, (96, 32, -8, 1)).direct
-    assert not Place(shape, (96, 32, 8, 2)).direct
-    assert Place((2, 3, 4, 1), (96, 32, 8, 5)).direct  # one channel
-    assert not Place(shape, (1 << 40, 1 << 38, 1 << 33, 1)).direct
-    assert fresh.view(64, filter=False).strides == (96, 0, 32, 8)
-    assert fresh.view(64, filter=True).strides == (96, 0, 32, 8, 1)
-    line = Place.fresh((2, 9, 8))
-    assert line.view(64, filter=False).strides == (72, 0, 0, 8)
 
 
 def test_a_plan_is_dumped_where_it_is_asked_for(library, tmp_path, monkeypatch) -> None:

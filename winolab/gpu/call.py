@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple, cast
 
@@ -14,7 +15,7 @@ from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
-from winolab.gpu.places import Place, is_contiguous, shapes
+from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
@@ -73,8 +74,10 @@ class Call:
     out_dtype: str
     workspace: int
     recording: Recording | None  # None: there is nothing to sum
-    verified: bool = False  # whether the call waits for what the kernels say of the data's range
-    narrowed: bool = False  # whether it waits to see that the result does not overflow out_dtype
+    verified: bool  # whether the call waits for what the kernels say of the data's range
+    narrowed: bool  # whether it waits to see that the result does not overflow out_dtype
+    overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
+    anew: Callable[[], Call]  # the same call with a new result
 
     def run(self, a: Any, b: Any, out: Any) -> Any:
         """The result: ``out``, or a new array. ``b`` may be a Transformed."""
@@ -82,6 +85,9 @@ class Call:
         if library.current() != index:
             with library.on(index):
                 return self.run(a, b, out)
+        if self.overlap and self.overlap(self._read(a, b), library.address(out)):
+            library.copy(out, self.anew().run(a, b, None))
+            return out
         if self.copies[0]:
             a = library.contiguous(library.channels_last(a) if self.first else a)
         if self.copies[1]:
@@ -93,11 +99,7 @@ class Call:
             memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
             launch.make_current(index)
             self.recording.replay(
-                library.stream(index),
-                library.address(a),
-                b.address if isinstance(b, Transformed) else library.address(b),
-                library.address(target),
-                address,
+                library.stream(index), *self._read(a, b), library.address(target), address
             )
             if self.verified:
                 verify(launch.integers(address, 3, library.stream(index)))
@@ -111,6 +113,11 @@ class Call:
         if self.first:
             target = library.channels_first(target)
         return self._moved(target, out) if self.detour else target
+
+    def _read(self, a: Any, b: Any) -> tuple[int, int]:
+        """The operands' addresses."""
+        address = self.library.address
+        return address(a), b.address if isinstance(b, Transformed) else address(b)
 
     def _moved(self, target: Any, out: Any) -> Any:
         library = self.library
@@ -160,7 +167,8 @@ def prepare_call(
     fresh = Place.fresh(shapes(direction, problem)[2])
     place_out = places.get(names[2], fresh)
     out_first = out is None and wishes.layout == "channels_first" and is_contiguous(a)
-    detour = out_first or not place_out.direct or (strict and not place_out.aligned(out_size))
+    plain = place_out.direct and place_out.distinct
+    detour = out_first or not plain or (strict and not place_out.aligned(out_size))
 
     def choose(target: Place) -> Plan | None:
         if transformed or empty:
@@ -178,7 +186,7 @@ def prepare_call(
     if detour:
         place_out = fresh
 
-    recording, workspace, verified = None, 0, False
+    recording, overlap, workspace, verified = None, None, 0, False
     if wishes.on_range == "raise" and isinstance(chosen, GuardedPlan):
         chosen, verified = chosen.split, not empty
     if chosen and not empty:
@@ -198,6 +206,10 @@ def prepare_call(
                 cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
 
         recording = Recording(load(chosen, a.index), record)
+        if out and not detour:
+            read = {A: not copies_a and place_a, B: not copies_b and place_b}
+            overlap = Overlap({n: p for n, p in read.items() if p}, size, place_out, out_size)
+    anew = wishes._replace(out_dtype=wanted)
     return Call(
         library,
         a.index,
@@ -213,6 +225,8 @@ def prepare_call(
         recording,
         verified,
         narrowed and not empty,
+        overlap,
+        cache(partial(prepare_call, direction, problem, library, anew, a, b, None)),
     )
 
 

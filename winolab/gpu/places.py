@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 
 from winolab.gpu.arrays import Described, contiguous
 from winolab.gpu.launch import View
@@ -11,6 +17,7 @@ from winolab.nouns import Problem
 
 VECTOR = 16  # bytes of the widest access
 MAX_STRIDE = 2**31 - 1  # of neighbouring pixels, as the kernels hold it
+BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,20 @@ class Place:
         """Whether no stride is negative."""
         return min(self.strides) >= 0
 
+    @property
+    def span(self) -> int:
+        """Elements from the first one to the end of the last, where no stride is negative."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def distinct(self) -> bool:
+        """Whether every axis steps over all that the shorter steps reach: no element is another."""
+        axes = sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        reach = [1]
+        for stride, size in axes:
+            reach.append(reach[-1] + (size - 1) * stride)
+        return all(stride >= before for (stride, _), before in zip(axes, reach, strict=False))
+
     def aligned(self, itemsize: int) -> bool:
         """Whether every pixel lies VECTOR-aligned."""
         steps = zip(self.shape[:-1], self.strides[:-1], strict=True)
@@ -55,6 +76,40 @@ class Place:
         first, *spatial, last = self.strides
         strides = (first, *three(tuple(spatial), 0))
         return View(address, (*strides, last) if filter else strides)
+
+
+class Overlap:
+    """Whether a result would be written where operands are still read."""
+
+    def __init__(self, operands: Mapping[int, Place], size: int, out: Place, out_size: int) -> None:
+        """``operands``: those that are read where they lie, by their number; sizes in bytes."""
+        self._operands = [(n, place, place.span * size) for n, place in operands.items()]
+        self._out, self._span, self._sizes = out, out.span * out_size, (size, out_size)
+
+    def __call__(self, operands: Sequence[int], out: int) -> bool:
+        """For arrays at these addresses."""
+        for number, place, span in self._operands:
+            offset = out - operands[number]
+            if -self._span < offset < span and _share(place, self._out, offset, self._sizes):
+                return True
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _share(one: Place, other: Place, offset: int, sizes: tuple[int, int]) -> bool:
+    """Whether two arrays share a byte, ``offset`` from the first's address to the other's.
+
+    NumPy solves it, of arrays that nobody reads; what takes it too long counts as sharing.
+    """
+
+    def array(place: Place, address: int, size: int) -> Any:
+        strides = tuple(stride * size for stride in place.strides)
+        interface = {"shape": place.shape, "strides": strides, "typestr": f"|V{size}"}
+        interface |= {"data": (address, False), "version": 3}
+        return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+    first, second = array(one, BASE, sizes[0]), array(other, BASE + offset, sizes[1])
+    return np.may_share_memory(first, second, max_work=PATIENCE)  # pyright: ignore[reportArgumentType]
 
 
 def is_contiguous(array: Described) -> bool:
