@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
+from typing import Any
 
 LAYOUTS = ("channels_last", "channels_first")
 
@@ -60,11 +62,17 @@ class Problem:
         else:
             batch, *spatial, channels = x_shape
             out_channels, *taps, w_channels = w_shape
-        filter_ = tuple(int(r) for r in taps)
+        batch, channels, *spatial = (whole(n, "a size of x") for n in (batch, channels, *spatial))
+        out_channels, w_channels, *taps = (
+            whole(n, "a size of w") for n in (out_channels, w_channels, *taps)
+        )
+        if min(batch, channels, out_channels, *spatial) < 0:
+            raise ValueError(f"x has sizes {x_shape} and w {w_shape}; expected none below 0")
+        filter_ = tuple(taps)
         for d, r in enumerate(filter_):
             if r < 1:
                 raise ValueError(f"the filter has {r} taps in spatial dimension {d}")
-        groups = int(groups)
+        groups = whole(groups, "groups")
         if groups < 1:
             raise ValueError(f"groups = {groups}; expected at least 1")
         if channels != w_channels * groups:
@@ -77,10 +85,10 @@ class Problem:
         strides = _per_dimension(stride, ndim, "stride", 1)
         dilations = _per_dimension(dilation, ndim, "dilation", 1)
         return cls(
-            int(batch),
-            int(channels),
-            int(out_channels),
-            tuple(int(i) for i in spatial),
+            batch,
+            channels,
+            out_channels,
+            tuple(spatial),
             filter_,
             strides,
             _pairs(padding, filter_, strides, dilations),
@@ -135,6 +143,11 @@ class Problem:
         return math.prod(self.y_shape) * math.prod(self.filter) * (self.in_channels // self.groups)
 
     @property
+    def empty(self) -> bool:
+        """Whether x, w or y has no elements; what is computed of them is all zeros, or nothing."""
+        return 0 in (*self.x_shape, *self.w_shape, *self.y_shape)
+
+    @property
     def unit(self) -> bool:
         """Whether stride and dilation are 1 everywhere, as tiled algorithms need."""
         return set(self.stride) | set(self.dilation) == {1}
@@ -149,13 +162,29 @@ def check_layout(layout: str) -> None:
 
 
 def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) -> tuple[int, ...]:
-    values = (value,) * ndim if isinstance(value, int) else tuple(value)
+    values = _values(value, ndim)
     if len(values) != ndim:
         raise ValueError(f"{name} has {len(values)} values; expected one or {ndim}")
     for d, v in enumerate(values):
-        if v != int(v) or v < least:
+        if whole(v, f"{name} in spatial dimension {d}") < least:
             raise ValueError(f"{name} in spatial dimension {d} is {v}; expected at least {least}")
-    return tuple(int(v) for v in values)
+    return tuple(map(int, values))
+
+
+def _values(value: Any, count: int) -> tuple[Any, ...]:
+    """One for every dimension where there is one for all."""
+    try:
+        return tuple(value)
+    except TypeError:
+        return (value,) * count
+
+
+def whole(value: Any, name: str) -> int:
+    """The integer that ``value`` is, of whatever type. Raises TypeError for other numbers."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; expected an integer") from None
 
 
 def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
@@ -169,13 +198,14 @@ def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
             raise ValueError('padding "same" needs stride 1; give the padding as numbers')
         spans = [d * (r - 1) for d, r in zip(dilation, filter_, strict=True)]
         return tuple((span // 2, span - span // 2) for span in spans)
-    values = (padding,) * ndim if isinstance(padding, int) else tuple(padding)
+    values = _values(padding, ndim)
     if len(values) != ndim:
         raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
     pairs = []
     for d, value in enumerate(values):
-        pair = (value, value) if isinstance(value, int) else tuple(value)
-        if len(pair) != 2 or any(p != int(p) or p < 0 for p in pair):
+        pair = _values(value, 2)
+        name = f"padding in spatial dimension {d}"
+        if len(pair) != 2 or any(whole(p, name) < 0 for p in pair):
             raise ValueError(f"padding in spatial dimension {d} is {value}; expected >= 0")
         if max(pair) > MAX_PADDING:
             raise ValueError(f"padding in spatial dimension {d} is {value}; most is {MAX_PADDING}")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from winolab.gpu import launch, nvrtc
+from typing import cast
+
+import pytest
+
+from tests.gpu import hosted
+from tests.gpu.pretended import Library, early_launch, host_launch
+from winolab.device import H100
+from winolab.gpu import conv, launch, nvrtc
 
 
 def _works(call) -> bool:
@@ -23,3 +30,25 @@ def pytest_collection_modifyitems(config, items) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def library(monkeypatch) -> Library:
+    """Pretended arrays and their library; kernels run on the CPU."""
+    made = Library()
+
+    def load(source, title, shared, index):
+        return {
+            name: launch.Kernel(name, cast(int, kernel), kernel.shared, None)
+            for name, kernel in hosted.load(source, shared).items()
+        }
+
+    monkeypatch.setattr(conv, "library_of", lambda array: made)
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(launch, "make_current", lambda index: None)
+    monkeypatch.setattr(launch, "load", load)
+    monkeypatch.setattr(launch, "launch_kernel", lambda: host_launch)
+    monkeypatch.setattr(launch, "EarlyLaunch", early_launch)
+    monkeypatch.setattr(conv, "_calls", {})
+    monkeypatch.setattr(conv, "_lies", dict(conv._lies))
+    return made

@@ -31,6 +31,7 @@ class Library:
     def __init__(self) -> None:
         self.allocated: list[tuple[tuple[int, ...], str]] = []
         self.copied = 0
+        self.written_to: list[Array] = []
 
     def array(self, name: str, value: Any) -> Array:
         return value
@@ -67,6 +68,9 @@ class Library:
     def memory(self, size: int, index: int) -> tuple[Array, int]:
         memory = self.empty((size,), "uint8", index)
         return memory, self.address(memory)
+
+    def written(self, array: Array) -> None:
+        self.written_to.append(array)
 
     def copy(self, target: Array, source: Array) -> None:
         self.copied += 1

@@ -1,4 +1,4 @@
-"""Gradients of the convolutions: the formulas on the CPU, torch's graph on a GPU."""
+"""Derivatives of the convolutions: the formulas on the CPU, torch's graph on a GPU."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def test_torch_differentiates_twice(direction, layout) -> None:
         twice = torch.autograd.grad((once[0] * u).sum() + (once[1] * v).sum(), (p, q))
         found.append([*once, *twice])
     for got, exact in zip(*found, strict=True):
-        error = (got.double() - exact).norm() / exact.norm()
+        got, exact = got.detach().double(), exact.detach()
+        error = (got - exact).norm() / exact.norm()
         assert float(error) <= 1e-5  # three convolutions in a row, of 3e-6 each at the most (Γ8)
     with torch.no_grad():
         assert not ours(a, b).requires_grad
@@ -136,3 +137,45 @@ def test_a_wider_result_has_gradients_of_its_operands_type() -> None:
     inner = x.grad[:, 1:-1, 2:-2].double()
     # the result's rounding in FP16, and as much again from the transforms
     assert float(((inner - taps) / taps).abs().max()) <= 2.0**-10
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not find_spec("torch"), reason="torch's graph needs torch")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # dual_level's own
+def test_results_live_in_torch_as_its_own_do() -> None:
+    """Tangents, views that negate, results changed in place, saved tensors that were written to."""
+    torch = importlib.import_module("torch")
+    forward = torch.autograd.forward_ad
+
+    def random(*names: str) -> list[Any]:
+        return [torch.rand(SHAPES[n], device="cuda") - 0.5 for n in names]
+
+    def near(got: Any, exact: Any) -> bool:
+        return float((got.double() - exact.double()).norm() / exact.double().norm()) <= 1e-5
+
+    x, w, dx, dw = random("x", "w", "x", "w")
+    expected = winolab.conv_forward(dx, w, padding=PADDING)
+    expected += winolab.conv_forward(x, dw, padding=PADDING)
+    with forward.dual_level():
+        y = winolab.conv_forward(
+            forward.make_dual(x, dx), forward.make_dual(w, dw), padding=PADDING
+        )
+        assert near(forward.unpack_dual(y).tangent, expected)
+
+    negated = torch.complex(x, w.new_zeros(()).expand_as(x) + dx).conj().imag
+    for _ in range(2):
+        got = winolab.conv_forward(negated, w, padding=PADDING)
+        assert near(got, -winolab.conv_forward(dx, w, padding=PADDING))
+    with pytest.raises(ValueError, match="out is a view that negates"):
+        winolab.conv_forward(x, w, padding=PADDING, out=negated)
+
+    first = x.movedim(-1, 1).requires_grad_()  # channels_last in memory
+    y = winolab.conv_forward(first, w.movedim(-1, 1), padding=PADDING, layout="channels_first")
+    torch.nn.functional.relu_(y).sum().backward()
+    assert first.grad.shape == first.shape
+
+    (buffer,) = random("y")
+    product = (buffer * buffer.clone().requires_grad_()).sum()
+    winolab.conv_forward(x.detach(), w, padding=PADDING, out=buffer)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 import winolab
-from tests.gpu import hosted
-from tests.gpu.pretended import Array, Library, early_launch, host_launch
+from tests.gpu.pretended import Array
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedPlan
@@ -18,27 +17,6 @@ from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
 HOW: dict[str, Any] = {"padding": 1, "algorithm": "gamma:4:2:3", "precision": "fp32_ffma"}
-
-
-@pytest.fixture
-def library(monkeypatch) -> Library:
-    made = Library()
-
-    def load(source, title, shared, index):
-        return {
-            name: launch.Kernel(name, cast(int, kernel), kernel.shared, None)
-            for name, kernel in hosted.load(source, shared).items()
-        }
-
-    monkeypatch.setattr(conv, "library_of", lambda array: made)
-    monkeypatch.setattr(launch, "device", lambda index: H100)
-    monkeypatch.setattr(launch, "make_current", lambda index: None)
-    monkeypatch.setattr(launch, "load", load)
-    monkeypatch.setattr(launch, "launch_kernel", lambda: host_launch)
-    monkeypatch.setattr(launch, "EarlyLaunch", early_launch)
-    monkeypatch.setattr(conv, "_calls", {})
-    monkeypatch.setattr(conv, "_lies", dict(conv._lies))
-    return made
 
 
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

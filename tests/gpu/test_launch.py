@@ -222,3 +222,24 @@ def test_recorded_tensor_maps_follow_their_arrays(monkeypatch) -> None:
     for x in (4096, 4096, 8192):
         recording.replay(0, 1 << 30, x)
     assert encoded == [4160, 8256]
+
+
+def test_addresses_that_could_not_be_written_are_written_again(monkeypatch) -> None:
+    def encode(map, to, address) -> None:
+        if address == 3 << 12:
+            raise OSError("no such map")
+        encoded.append(address)
+
+    encoded: list[int] = []
+    monkeypatch.setattr(launch, "encode", encode)
+    kernel = SimpleNamespace(prepare=lambda *_: lambda stream: None)
+    params = _mapped(record.address_of(0))
+    recording = record.Recording(
+        {"k": kernel},  # pyright: ignore[reportArgumentType]
+        lambda kernels: kernels["k"]((1, 1, 1), 32, params),
+    )
+    recording.replay(0, 1 << 12)
+    with pytest.raises(OSError, match="no such map"):
+        recording.replay(0, 3 << 12)
+    recording.replay(0, 1 << 12)
+    assert encoded == [1 << 12, 1 << 12]

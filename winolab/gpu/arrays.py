@@ -40,7 +40,7 @@ class Library(Protocol):
         ...
 
     def requires_grad(self, *arrays: Any) -> bool:
-        """Whether the library keeps track of what becomes of any of them, for gradients."""
+        """Whether the library keeps track of what becomes of any of them, for derivatives."""
         ...
 
     def address(self, array: Any) -> int: ...
@@ -62,6 +62,10 @@ class Library(Protocol):
 
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         """As many bytes, and their address. Raises as ``empty``."""
+        ...
+
+    def written(self, array: Any) -> None:
+        """Told after kernels wrote to a caller's array, which the library did not see."""
         ...
 
     def copy(self, target: Any, source: Any) -> None:
@@ -95,6 +99,12 @@ def on_gpu(value: Any) -> bool:
     if hasattr(value, "__cuda_array_interface__"):
         return True
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Of any array, of one that says it to other libraries only, too."""
+    known = hasattr(value, "shape") or not on_gpu(value)
+    return np.shape(value if known else CUPY.array("an operand", value))
 
 
 class CuPy:
@@ -152,6 +162,9 @@ class CuPy:
             raise _exhausted(error, size) from error
         return memory, memory.ptr
 
+    def written(self, array: Any) -> None:
+        pass
+
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source
 
@@ -180,7 +193,16 @@ class Torch:
             )
         if not value.is_cuda:
             raise ValueError(f"{name} is on {value.device}; expected a CUDA device")
-        return value
+        if name == "out" and value.is_neg():
+            raise ValueError("out is a view that negates; give the tensor itself, or a new one")
+        try:
+            value.data_ptr()
+        except RuntimeError as error:
+            raise TypeError(
+                f"{name} has no memory that kernels could read ({error}): torch.autograd serves "
+                "here, torch.func and fake tensors do not"
+            ) from error
+        return value.resolve_neg()
 
     def describe(self, array: Any) -> Described:
         return Described(
@@ -192,13 +214,17 @@ class Torch:
         )
 
     def lie(self, array: Any) -> tuple:
+        tracked = array.requires_grad or _level() >= 0
         return (
             array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,
-            array.requires_grad and _torch().is_grad_enabled(),
+            array.is_neg(), tracked and self.requires_grad(array),
         )  # fmt: skip
 
     def requires_grad(self, *arrays: Any) -> bool:
-        return _torch().is_grad_enabled() and any(array.requires_grad for array in arrays)
+        if any(array.requires_grad for array in arrays) and _torch().is_grad_enabled():
+            return True
+        dual = _forward().unpack_dual
+        return _level() >= 0 and any(dual(array).tangent is not None for array in arrays)
 
     def address(self, array: Any) -> int:
         return array.data_ptr()
@@ -224,6 +250,10 @@ class Torch:
         memory = self.empty((size,), "uint8", index)
         return memory, memory.data_ptr()
 
+    def written(self, array: Any) -> None:
+        if not array.is_inference():  # gradients notice that what they saved is no more
+            _torch().autograd.graph.increment_version(array)
+
     def copy(self, target: Any, source: Any) -> None:
         target.copy_(source)
 
@@ -246,6 +276,16 @@ CUPY, TORCH = CuPy(), Torch()
 @cache
 def _torch() -> Any:
     return importlib.import_module("torch")
+
+
+def _level() -> int:
+    """Of torch's forward differentiation: where it is -1, no tensor has a tangent."""
+    return getattr(_forward(), "_current_level", 0)
+
+
+@cache
+def _forward() -> Any:
+    return _torch().autograd.forward_ad
 
 
 @cache

@@ -51,8 +51,9 @@ def differentiable(
     """
     names = NAMES[direction]
     if out is not None:
-        grown = {**dict(zip(names, (a, b), strict=False)), "out": out}
-        name = next(n for n, array in grown.items() if getattr(array, "requires_grad", False))
+        given = {names[1]: b, "out": out}
+        tracked = (n for n, array in given.items() if getattr(array, "requires_grad", False))
+        name = next(tracked, names[0])
         raise ValueError(f"{name} requires grad, which a result in out has no place for: {INSTEAD}")
     if isinstance(b, Transformed):
         raise ValueError(
@@ -72,8 +73,10 @@ def _function() -> Any:
         @staticmethod
         def forward(ctx, a, b, direction, problem, wishes, convolve):
             ctx.save_for_backward(a, b)
+            ctx.save_for_forward(a, b)
             ctx.how = direction, problem, wishes, convolve
-            return convolve(direction, problem, a, b, wishes)
+            # no view, even where axes were moved: those may not be changed in place
+            return convolve(direction, problem, a, b, wishes).detach()
 
         @staticmethod
         def backward(ctx, upstream):
@@ -82,5 +85,12 @@ def _function() -> Any:
             needed = ctx.needs_input_grad
             found = [gradient(i, arrays, *ctx.how) if needed[i] else None for i in range(2)]
             return *found, None, None, None, None
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            direction, problem, wishes, convolve = ctx.how
+            (a, b), (da, db, *_) = ctx.saved_tensors, tangents
+            pairs = ((p, q) for p, q in ((da, b), (a, db)) if p is not None and q is not None)
+            return sum(convolve(direction, problem, p, q, wishes) for p, q in pairs)
 
     return Convolution

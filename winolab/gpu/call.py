@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple, cast
@@ -47,9 +47,12 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Transformed:
-    """A filter in device memory, transformed for a plan; ``memory`` keeps ``address`` valid."""
+    """A filter in device memory, transformed for a plan; ``memory`` keeps ``address`` valid.
 
-    plan: Plan
+    Of an empty problem it is nothing, without a plan.
+    """
+
+    plan: Plan | None
     dtype: str
     index: int
     aligned: bool  # as the plan takes the arrays to be
@@ -101,6 +104,8 @@ class Call:
             self.recording.replay(
                 library.stream(index), *self._read(a, b), library.address(target), address
             )
+            if target is out:
+                library.written(out)
             if self.verified:
                 verify(launch.integers(address, 3, library.stream(index)))
             del memory  # its allocator hands it out again in the order of the stream
@@ -148,22 +153,24 @@ def prepare_call(
     precision = precision_of(wishes.precision, names[0], dtype)
     wanted = result_dtype(direction, dtype, wishes.out_dtype, out)
     # dw that shall not overflow unnoticed is seen in float32 first
-    narrowed = direction == "backward_filter" and wanted == "float16" and wishes.on_range == "raise"
+    gradient = direction == "backward_filter"
+    narrowed = gradient and wanted == "float16" and wishes.on_range == "raise"
     computed = "float32" if narrowed else wanted
     size, out_size = ITEMSIZE[dtype], ITEMSIZE[computed]
 
     place_a, place_b = places[names[0]], places.get(names[1])
     strict = transformed is not None and transformed.aligned
     copies_a = not place_a.direct or (strict and not place_a.aligned(size))
+    copies_a = copies_a or (gradient and not place_a.steps_fit)
     if copies_a:
         place_a = Place.fresh(place_a.shape)
     copies_b = False
     if place_b:
-        copies_b = not (place_b.direct if direction == "backward_filter" else place_b.forward)
+        copies_b = not (place_b.direct and place_b.steps_fit if gradient else place_b.forward)
         if copies_b:
             place_b = Place.fresh(place_b.shape)
 
-    empty = 0 in (*place_a.shape, *problem.w_shape, *problem.y_shape)
+    empty = problem.empty
     fresh = Place.fresh(shapes(direction, problem)[2])
     place_out = places.get(names[2], fresh)
     out_first = out is None and wishes.layout == "channels_first" and is_contiguous(a)
@@ -174,7 +181,7 @@ def prepare_call(
         if transformed or empty:
             return transformed and scaled(transformed.plan, wishes.scale)
         aligned = place_a.aligned(size) and target.aligned(out_size)
-        if place_b and direction == "backward_filter":
+        if place_b and gradient:
             aligned = aligned and place_b.aligned(size)
         return planned(problem, direction, a.index, wishes, precision, computed, aligned)
 
@@ -210,6 +217,7 @@ def prepare_call(
             read = {A: not copies_a and place_a, B: not copies_b and place_b}
             overlap = Overlap({n: p for n, p in read.items() if p}, size, place_out, out_size)
     anew = wishes._replace(out_dtype=wanted)
+    lies = replace(b, memory=None) if isinstance(b, Transformed) else b  # not kept alive by a call
     return Call(
         library,
         a.index,
@@ -226,7 +234,7 @@ def prepare_call(
         verified,
         narrowed and not empty,
         overlap,
-        cache(partial(prepare_call, direction, problem, library, anew, a, b, None)),
+        cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),
     )
 
 
@@ -255,7 +263,7 @@ def planned(
     return scaled(plan(request, prepared), wishes.scale)
 
 
-def prepared(chosen: Plan) -> int:
+def prepared(chosen: Plan | None) -> int:
     """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
     return getattr(chosen, "prepared", 0)
 

@@ -47,8 +47,8 @@ def recall(direction: str, a: Any, b: Any, out: Any, how: Any) -> Call | None:
     """The call that ``convolve`` kept for arrays that lie like these, asked for in the same way."""
     try:
         return _calls[_key(direction, a, b, out, how)]
-    except (KeyError, TypeError):  # nothing yet, or an argument without a hash, such as a list
-        return None
+    except (KeyError, TypeError, RuntimeError):
+        return None  # nothing yet, an argument without a hash, a tensor without memory
 
 
 def convolve(
@@ -134,6 +134,8 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
         raise ValueError(
             f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
         )
+    if problem.empty:
+        return Transformed(None, dtype, index, False, None, 0)
     first, _, last = shapes(direction, problem)
     precision = precision_of(wishes.precision, "w", dtype)
     wanted = result_dtype(direction, dtype, wishes.out_dtype, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,8 @@ from winolab.gpu.plan import three
 from winolab.nouns import Problem
 
 VECTOR = 16  # bytes of the widest access
-MAX_STRIDE = 2**31 - 1  # of neighbouring pixels, as the kernels hold it
+MOST = 2**31 - 1  # elements, of steps that kernels compute in 32 bits
+MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
 
 
@@ -51,6 +52,15 @@ class Place:
     def forward(self) -> bool:
         """Whether no stride is negative."""
         return min(self.strides) >= 0
+
+    @property
+    def steps_fit(self) -> bool:
+        """Whether from any pixel of an image to any of the next are at most MOST elements.
+
+        Without gaps it is a row at the most, from the last pixels to the first.
+        """
+        image = replace(self, shape=self.shape[1:], strides=self.strides[1:])
+        return self.strides == contiguous(self.shape) or self.strides[0] + image.span <= MOST
 
     @property
     def span(self) -> int:

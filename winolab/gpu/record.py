@@ -67,6 +67,7 @@ class Recording:
         """Launch everything on ``stream``, arrays lying at these addresses."""
         with self._lock:
             if addresses != self._addresses:  # allocators like to hand out the same again
+                self._addresses = ()  # of no call, if one cannot be written
                 for pointer, number, offset in self._patches:
                     pointer.value = addresses[number] + offset
                 self._addresses = addresses
