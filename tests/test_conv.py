@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.problems import integers, options, problems
-from winolab import conv_backward_data, conv_backward_filter, conv_forward
+from winolab import conv_backward_data, conv_backward_filter, conv_forward, dwm
 
 
 def by_definition(x, w, problem):
@@ -148,22 +148,65 @@ def test_views_of_any_strides_are_read_right(algorithm):
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "exact"])
 @pytest.mark.parametrize("algorithm", ["direct", "gamma:8:6:3", "winograd:2x2:3x3"])
 @pytest.mark.parametrize(
-    ("x_shape", "y_shape"), [((0, 8, 8, 2), (0, 6, 6, 3)), ((2, 8, 0, 2), (2, 6, 0, 3))]
+    ("x_shape", "w_shape", "y_shape"),
+    [
+        ((0, 8, 8, 2), (3, 3, 3, 2), (0, 6, 6, 3)),
+        ((2, 8, 0, 2), (3, 3, 3, 2), (2, 6, 0, 3)),
+        ((0, 0, 8, 2), (3, 3, 3, 2), (0, 0, 6, 3)),
+        ((2, 8, 8, 2), (0, 3, 3, 2), (2, 6, 6, 0)),
+        ((2, 8, 8, 0), (3, 3, 3, 0), (2, 6, 6, 3)),
+    ],
 )
-def test_empty_batches_and_outputs(precision, algorithm, x_shape, y_shape):
-    x, w = np.zeros(x_shape, np.float32), np.ones((3, 3, 3, 2), np.float32)
+def test_empty_arrays(precision, algorithm, x_shape, w_shape, y_shape):
+    x, w = np.ones(x_shape, np.float32), np.ones(w_shape, np.float32)
     how = {"algorithm": algorithm, "precision": precision}
     y = conv_forward(x, w, **how)
     assert y.shape == y_shape
+    assert (y == 0).all()
     assert conv_backward_data(y, w, x.shape, **how).shape == x_shape
     backward = {**how, "algorithm": "direct" if algorithm.startswith("g") else "winograd:3x3:2x2"}
     dw = conv_backward_filter(x, y, w.shape, **backward)
+    assert dw.shape == w_shape
     assert (dw == 0).all()
 
 
-def test_no_input_channels_sum_to_zero():
-    y = conv_forward(np.ones((1, 8, 8, 0)), np.ones((3, 3, 3, 0)))
-    assert (y == np.zeros((1, 6, 6, 3))).all()
+@pytest.mark.parametrize("integer", [int, np.int64, np.uint8, np.array])
+def test_integers_of_any_type_are_sizes(integer):
+    x, w = integers((1, 9, 8, 2), 1), integers((2, 3, 3, 2), 2)
+    expected = conv_forward(x, w, stride=2, padding=((1, 1), (1, 2)), precision="exact")
+    one, two = integer(1), integer(2)
+    got = conv_forward(x, w, stride=two, padding=(one, (one, two)), groups=one, precision="exact")
+    assert (got == expected).all()
+    assert dwm(integer(3), (two,)) == dwm(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stride": 1.0}, "stride in spatial dimension 0 is 1.0; expected an integer"),
+        ({"padding": (1, 1.5)}, "padding in spatial dimension 1 is 1.5; expected an integer"),
+        ({"groups": "1"}, "groups is '1'; expected an integer"),
+        ({"workspace_limit": "1 MB"}, "workspace_limit is '1 MB'; expected an integer"),
+    ],
+)
+def test_other_numbers_are_no_sizes(arguments, message):
+    x, w = np.ones((1, 6, 6, 2)), np.ones((2, 3, 3, 2))
+    conv_forward(x, w, stride=1, padding=(1, 1))  # what was asked before, with equal numbers
+    with pytest.raises(TypeError, match=message):
+        conv_forward(x, w, **arguments)
+    with pytest.raises(TypeError, match=r"a size of x is 6\.7; expected an integer"):
+        conv_backward_data(np.ones((1, 4, 4, 2)), w, (1, 6.7, 6.2, 2))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16"])
+def test_integers_in_floating_point_have_such_a_result(precision):
+    x, w = np.full((1, 6, 6, 2), 200, np.uint8), np.full((2, 3, 3, 2), -1, np.int8)
+    y = conv_forward(x, w, precision=precision)
+    assert y.dtype.kind == "f"
+    assert (y == -3600).all()
+    with pytest.raises(TypeError, match=r"out has dtype int16 and the result is float\d\d"):
+        conv_forward(x, w, precision=precision, out_dtype=np.int16)
+    assert conv_forward(x, w, precision="exact", out_dtype=np.int16).dtype == np.int16
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "gamma:8:6:3", "winograd:2x2:3x3"])
@@ -237,6 +280,12 @@ def test_object_arrays_of_fractions_are_exact():
             r"dy is \(1, 8, 8, 2\) with channels last; the problem's output is \(1, 6, 6, 4\)",
         ),
         (lambda x, w: conv_backward_filter(x, x[0], w.shape), "dy is"),
+        (
+            lambda x, w: conv_backward_filter(
+                x, np.ones((1, 6, 6, 4)), w.shape, algorithm="winograd:3:2"
+            ),
+            "winograd:3:2 has 1 dimensions; the problem has 2",
+        ),
         (
             lambda x, w: conv_backward_filter(
                 x, x[:, 1:7, 1:7], (2, 3, 3, 2), algorithm="gamma:8:6:3"

@@ -11,10 +11,11 @@ import ml_dtypes
 import numpy as np
 
 from winolab.gpu import conv as kernels
-from winolab.gpu.arrays import on_gpu
+from winolab.gpu.arrays import on_gpu, shape_of
 from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
+from winolab.gpu.places import shapes
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
-from winolab.problem import check_layout
+from winolab.problem import check_layout, whole
 from winolab.ref import convolution, decompose, fft, winograd, winrs
 from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
 from winolab.ref.split import Power, Scale
@@ -63,7 +64,8 @@ def conv_forward(
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
     Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
     of the kernels. ``out`` receives the result and may lie over x or w; ``out_dtype`` is the
-    result's type where there is no ``out``, by default x's, or object for "exact" and "mp".
+    result's type where there is no ``out``, by default x's, of integers what they are computed in,
+    or object for "exact" and "mp".
     ``workspace_limit`` bounds the kernels' workspace in bytes; ``deterministic`` is met by every
     kernel and the reference, which takes no workspace.
 
@@ -201,7 +203,7 @@ def prepare_filter(
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
-    problem = _problem(tuple(input_shape), np.shape(w), stride, padding, dilation, groups, layout)
+    problem = _problem(tuple(input_shape), shape_of(w), stride, padding, dilation, groups, layout)
     chosen = None if algorithm is None else parse_algorithm(algorithm)
     known = _scale(scale, precision, w)
     if on_gpu(w):
@@ -219,7 +221,7 @@ def _problem(*geometry: Any) -> Problem:
         return _known_problem.__wrapped__(*geometry)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def _known_problem(x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
     return Problem.of(
         x_shape,
@@ -240,11 +242,13 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
     if known:
         return known.run(a, held, out)
     wishes = Wishes(*given)
+    if wishes.workspace_limit is not None:
+        whole(wishes.workspace_limit, "workspace_limit")
     if wishes.on_range not in ON_RANGE:
         raise ValueError(f"on_range {wishes.on_range!r}; expected one of {', '.join(ON_RANGE)}")
     shape, *rest = geometry
-    x_shape = shape if direction == "backward_data" else np.shape(a)
-    problem = _problem(x_shape, shape if direction == "backward_filter" else np.shape(b), *rest)
+    x_shape = shape if direction == "backward_data" else shape_of(a)
+    problem = _problem(x_shape, shape if direction == "backward_filter" else shape_of(b), *rest)
     if isinstance(b, PreparedFilter):
         _check_prepared(b, direction, problem, wishes)
         scale = b.scale if wishes.scale is None else wishes.scale
@@ -266,7 +270,11 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
             raise ValueError(
                 f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
             )
-    result = _reference(direction, algorithm, run)(first, second, problem)
+    compute = _reference(direction, algorithm, run)
+    if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
+        result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
+    else:
+        result = compute(first, second, problem)
     return _result(result, a.dtype, wishes, out)
 
 
@@ -275,9 +283,10 @@ def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> 
         return None
     text = str(getattr(precision, "name", precision or ""))
     name, _, rest = text.partition(",")
-    if name not in ("", "fp32", "fp32_split") or not str(array.dtype).endswith("float32"):
+    dtype = getattr(array, "dtype", None) or np.asarray(array).dtype
+    if name not in ("", "fp32", "fp32_split") or not str(dtype).endswith("float32"):
         raise ValueError(
-            f"precision {text or array.dtype} takes no scale: it serves split products of float32 "
+            f"precision {text or dtype} takes no scale: it serves split products of float32 "
             "arrays, which are those of fp32_split, and of fp32 on a GPU"
         )
     if "scale=" in rest:
@@ -373,10 +382,16 @@ def _result(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.ndar
     if wishes.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
     if out is None:
-        default = y.dtype if y.dtype == object else dtype
+        default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
         out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
-    elif not isinstance(out, np.ndarray) or out.shape != y.shape:
-        raise ValueError(f"out has shape {np.shape(out)}; expected an array of shape {y.shape}")
+    elif not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
+    elif out.shape != y.shape:
+        raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
+    if y.dtype != object and out.dtype.kind in "biu":
+        raise TypeError(
+            f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
+        )
     with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
         out[...] = y
     return out

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winolab.problem import Problem
+from winolab.problem import Problem, whole
 
 __all__ = [
     "FORMS", "MAX_ALPHA", "Algorithm", "Problem", "Tile", "direct", "dwm", "fft", "gamma", "omega",
@@ -173,8 +173,7 @@ def dwm(
         return Algorithm("dwm", (), points or "best", scaling, "balanced", error=float(error))
     if variant not in (None, "balanced"):
         raise ValueError(f"dwm: unknown variant {variant!r}; expected 'balanced' or none")
-    pieces = (piece,) if isinstance(piece, int) else tuple(piece)
-    tiles = (tile,) if isinstance(tile, int) else tuple(tile)
+    pieces, tiles = _sizes(piece), _sizes(tile)
     for name, sizes in (("piece", pieces), ("tile", tiles)):
         if not sizes or min(sizes) < 1:
             raise ValueError(f"dwm: {name} {sizes}; expected at least 1 in every dimension")
@@ -190,10 +189,15 @@ def fft(size: int | Sequence[int] = 16, *, products: int = 3) -> Algorithm:
 
     A complex product is made of 4 or 3 real ``products`` (Lavin & Gray, section 4.4).
     """
-    sizes = (size,) if isinstance(size, int) else tuple(size)
+    sizes = _sizes(size)
     if not sizes or min(sizes) < 1 or products not in (3, 4):
         raise ValueError(f"fft: sizes {sizes}, {products} products; expected >= 1, and 3 or 4")
     return Algorithm("fft", sizes=sizes, products=products)
+
+
+def _sizes(value: int | Sequence[int]) -> tuple[int, ...]:
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
+    return tuple(whole(v, "a size of an algorithm") for v in values)
 
 
 def _parse_direct(fields: list[str], options: dict) -> Algorithm:

@@ -52,17 +52,21 @@ def regions(
         cover = segments if order is None else masked
         cuts.append(cover(problem.output[-1], algorithm.tiles[0]))
     elif algorithm.kind == "winograd":
-        if len(algorithm.tiles) != problem.ndim:
-            raise ValueError(
-                f"{algorithm} has {len(algorithm.tiles)} dimensions; "
-                f"the problem has {problem.ndim} spatial dimensions"
-            )
+        _one_tile_a_dimension(problem, algorithm)
         for d, tile in enumerate(algorithm.tiles):
             _fits(problem.filter[d], tile, d, algorithm)
         cuts = [masked(s, t) for s, t in zip(problem.output, algorithm.tiles, strict=True)]
     else:
         raise ValueError(f"{algorithm} is not a tiled algorithm")
     return tuple(map(Region, product(*cuts)))
+
+
+def _one_tile_a_dimension(problem: Problem, algorithm: Algorithm) -> None:
+    if len(algorithm.tiles) != problem.ndim:
+        raise ValueError(
+            f"{algorithm} has {len(algorithm.tiles)} dimensions; "
+            f"the problem has {problem.ndim} spatial dimensions"
+        )
 
 
 def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
@@ -146,7 +150,10 @@ def backward_filter(
         regions(problem, algorithm)
     arithmetic = arithmetic.of_data(x, dy)
     adjoint = filter_adjoint(problem)
-    tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
+    tiles = (DIRECT,) * problem.ndim
+    if algorithm.kind == "winograd":
+        _one_tile_a_dimension(problem, algorithm)
+        tiles = algorithm.tiles
     cuts = [masked(size, tile) for size, tile in zip(adjoint.output, tiles, strict=True)]
     boxes = tuple(map(Region, product(*cuts)))
     parts = []
