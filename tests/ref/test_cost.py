@@ -167,3 +167,5 @@ def test_errors_say_what_is_possible():
         cost(problem, winolab.gamma(4, 2, 3), "backward_filter")
     with pytest.raises(ValueError, match="filter gradients only"):
         cost(problem, winolab.omega(4, 3, 2), "forward")
+    with pytest.raises(ValueError, match="alpha 1, 4, 8, 16 only"):
+        cost(problem, winolab.omega(5, 2, 4), "backward_filter")

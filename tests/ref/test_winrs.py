@@ -140,6 +140,8 @@ def test_texts_round_trip() -> None:
     ("algorithm", "width", "message"),
     [
         ("omega:8:3:6", 4, "multiple of 3"),
+        ("omega:3:1:3", 2, "alpha 1, 4, 8, 16 only; choose"),
+        ("omega:9:2:8", 2, "alpha 1, 4, 8, 16 only; choose"),
         ("winrs", 11, "no fp32 kernel computes a filter 11 wide"),
         ("winrs;device=rtx9999", 3, "unknown device 'rtx9999'; known are"),
     ],

@@ -28,6 +28,17 @@ def test_fp32_accumulators_would_not_fit_beside_fp16_blocks() -> None:
     assert Kernel(Tile(3, 6)).resident == 2
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_blocks_of_other_alphas_are_refused_with_those_that_exist(precision: str) -> None:
+    for alpha in range(1, 17):
+        kernel = Kernel(Tile(1, alpha), precision)
+        if alpha in {1, 4, 8, 16}:
+            assert min(kernel.block) > 0
+        else:
+            with pytest.raises(ValueError, match="alpha 1, 4, 8, 16 only; choose"):
+                assert min(kernel.block) > 0
+
+
 def test_intensity_is_equation_4_with_its_alpha() -> None:
     assert Kernel(Tile(3, 6)).intensity == pytest.approx(2 * 8 * 64 * 32 / (64 * 6 + 32 * 8))
 

@@ -44,8 +44,14 @@ class Kernel:
 
     @property
     def block(self) -> tuple[int, int]:
-        """BN × BM: output and input channels of a block."""
-        return BLOCKS[self.precision][self.tile.alpha]
+        """BN × BM: output and input channels of a block. Raises ValueError for other α."""
+        blocks = BLOCKS[self.precision]
+        if self.tile.alpha not in blocks:
+            raise ValueError(
+                f"{self}: the planner knows blocks for alpha {', '.join(map(str, blocks))} only; "
+                "choose n and r with n + r - 1 among them, or use winrs, dwm or direct"
+            )
+        return blocks[self.tile.alpha]
 
     @property
     def intensity(self) -> float:
