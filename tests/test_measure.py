@@ -115,6 +115,20 @@ def test_gradients_are_computed_whole(algorithm: str, direction: str, data: str)
     assert Case.of_row(row).measure()["max_abs"] == row["max_abs"]
 
 
+@pytest.mark.parametrize("algorithm", ["winrs", "omega:4:3:2"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_winrs_shows_no_bound_and_no_prediction(algorithm: str, precision: str) -> None:
+    """Direct convolution's would be exceeded here."""
+    shape: dict[str, Any] = {"input": "1x9x1", "filter": "1x3", "precision": precision, "seed": 1}
+    chosen: dict[str, Any] = {"data": "normal", "sample": "full", "direction": "backward_filter"}
+    row = Case(algorithm, **shape, **chosen).measure()
+    assert row["unbounded"] == row["samples"] == 3
+    assert row["bound"] == np.inf
+    assert row["bound_ratio"] == 0
+    assert np.isnan(row["prediction"])
+    assert row["max_abs"] > 0
+
+
 def test_rows_without_a_direction_are_forward() -> None:
     row = Case("direct", **SMALL, sample="full").measure()
     del row["direction"]

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref.arithmetic import Float, arithmetic
+from winolab.ref.bounds import bound
 from winolab.ref.formats import FORMATS
+from winolab.ref.predict import Moments, predict
 from winolab.ref.program import program
 from winolab.ref.roundings import (
     Stage,
@@ -97,3 +99,18 @@ def test_depth_is_what_an_accumulator_sums(direction, depths):
     text = "gamma:8:6:3" if direction != "backward_filter" else "winograd:3x3:2x2"
     layer, boxes = tiling(problem, parse_algorithm(text), direction)
     assert {depth_of(layer, box) for box in boxes} == depths
+
+
+@pytest.mark.parametrize("text", ["gamma:8:6:3", "dwm:3:2", "fft:8:3", "omega:8:3:6", "winrs"])
+def test_what_is_not_tiled_has_no_tiling(text):
+    """Not even direct's: its bound and its prediction would pass for theirs."""
+    problem, one = Problem.of((2, 9, 4), (6, 3, 4)), Moments(0.0, 1.0)
+    algorithm, run = parse_algorithm(text), arithmetic("fp32")
+    x, dy = np.ones(problem.x_shape), np.ones(problem.y_shape)
+    for refused in (
+        lambda: tiling(problem, algorithm, "backward_filter"),
+        lambda: bound(x, dy, problem, algorithm, run, direction="backward_filter"),
+        lambda: predict(one, one, problem, algorithm, run, direction="backward_filter"),
+    ):
+        with pytest.raises(ValueError, match="use direct or winograd"):
+            refused()

@@ -82,7 +82,8 @@ def bound(
     sample.forward's outputs. Infinity where nothing can be proven: K u beyond 1, a possible
     overflow, NaN or infinity in the data. Exact arithmetic has the bound 0.
 
-    Raises ValueError for an unknown direction or a sampled gradient.
+    Raises ValueError for an unknown direction, an algorithm that is not tiled in it or a sampled
+    gradient.
     """
     layer, boxes = tiling(problem, algorithm, direction)
     if sample is not None and direction != "forward":

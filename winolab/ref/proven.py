@@ -1,4 +1,4 @@
-"""A proven bound of the rounding errors of every algorithm, in every direction.
+"""A proven bound of the rounding errors of every algorithm but WinRS, in every direction.
 
 Tiled algorithms: winolab.ref.bounds. DWM adds up pieces that are tiled, each addition rounding once
 more; the magnitudes of all pieces add up as well.
@@ -33,7 +33,7 @@ from winolab.ref.bounds import Costing, Magnitude, assembled
 from winolab.ref.cuts import exchanged, pieces_of
 from winolab.ref.fft import Fourier
 from winolab.ref.formats import FORMATS
-from winolab.ref.roundings import Units, depth_of
+from winolab.ref.roundings import Units, depth_of, known
 from winolab.ref.winograd import programs_of
 
 EMIN = FORMATS["fp32"].emin
@@ -51,13 +51,16 @@ def proven(
     """Bound of |computed − exact| for each output of the algorithm's function of that direction.
 
     Arguments and infinities are those of bounds.bound. An FFT has none whose lengths are not powers
-    of two, or whose products are of fewer exponents than FP32's; WinRS's omega has none.
+    of two, or whose products are of fewer exponents than FP32's; omega and winrs have none.
+
+    Raises ValueError for an unknown direction, or an algorithm that does not serve it.
     """
+    known(direction)
     if algorithm.kind == "dwm":
         return _decomposed(a, b, problem, algorithm, run, direction)
     if algorithm.kind == "fft":
         return _fourier(a, b, problem, algorithm, run, direction)
-    if algorithm.kind == "omega":
+    if algorithm.kind in ("omega", "winrs") and direction == "backward_filter":
         return np.full(problem.w_shape, np.inf)
     return bounds.bound(a, b, problem, algorithm, run, direction=direction)
 

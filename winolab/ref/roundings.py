@@ -27,16 +27,26 @@ from winolab.ref.winograd import ProgramsOf, programs_of
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 
 
+def known(direction: str) -> str:
+    """The direction. Raises ValueError for an unknown one."""
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction {direction!r}: expected one of {', '.join(DIRECTIONS)}.")
+    return direction
+
+
 def tiling(
     problem: Problem, algorithm: Algorithm, direction: str
 ) -> tuple[Problem, tuple[Region, ...]]:
     """The forward problem that a direction is computed as, for one group, and its regions.
 
-    Raises ValueError for an unknown direction.
+    Raises ValueError for an unknown direction, or an algorithm that is not tiled in it.
     """
-    if direction not in DIRECTIONS:
-        raise ValueError(f"direction {direction!r}: expected one of {', '.join(DIRECTIONS)}.")
-    if direction == "backward_filter":
+    if known(direction) == "backward_filter":
+        if algorithm.kind not in ("direct", "winograd"):
+            raise ValueError(
+                f"{algorithm} is not a tiled algorithm in backward_filter; use direct or winograd, "
+                "or winolab.ref.proven for the bounds of dwm and fft"
+            )
         layer = winograd.filter_adjoint(problem)
         tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
         cuts = [masked(size, tile) for size, tile in zip(layer.output, tiles, strict=True)]
