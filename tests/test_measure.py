@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+import winolab
 from winolab.measure import DATA, Case, significant
 from winolab.nouns import Tile
 from winolab.ref.arithmetic import arithmetic
@@ -175,6 +177,72 @@ def test_the_oracle_has_more_than_the_case() -> None:
     assert Case("direct", **SMALL, precision="fp64").oracle == arithmetic("mp:200")
     row = Case("gamma:8:6:3", **SMALL, precision="fp64", sample="60").measure()
     assert 0 < row["mare"] < 1e-14
+    assert Case("direct", **SMALL, precision="mp:300").oracle == arithmetic("mp:600")
+    assert Case("direct", **SMALL, precision="mp:65536").oracle == arithmetic("mp:65536")
+    assert Case("direct", **SMALL, precision="exact").oracle == arithmetic("exact")
+
+
+def _fractions(precision: str, values: np.ndarray) -> np.ndarray:
+    """The values of carriers, exactly."""
+
+    def of_mpf(v: Any) -> Fraction:
+        sign, mantissa, exponent, _ = v._mpf_
+        return (-1) ** sign * int(mantissa) * Fraction(2) ** exponent
+
+    convert = of_mpf if precision.startswith("mp") else Fraction
+    return np.array([convert(v) for v in values.reshape(-1).tolist()], object)
+
+
+@pytest.mark.parametrize("precision", ["fp64", "mp:60", "mp:700"])
+@pytest.mark.parametrize(
+    ("algorithm", "direction"),
+    [
+        ("direct", "forward"), ("winograd:4:3", "forward"), ("winograd:4:3", "backward_data"),
+        ("winograd:3:2", "backward_filter"), ("winrs", "backward_filter"), ("dwm:2:3", "forward"),
+    ],
+)  # fmt: skip
+def test_errors_of_wide_arithmetics_are_differences_of_fractions(
+    algorithm: str, direction: str, precision: str
+) -> None:
+    """FP64 holds neither the oracle nor, in mp, the result."""
+    case = Case(
+        algorithm, "1x9x2", "2x3", precision=precision, data="normal", sample="full",
+        direction=direction,
+    )  # fmt: skip
+    a, b = case.tensors()
+    run, whole = {"algorithm": algorithm, "precision": precision}, {"precision": "exact"}
+    shape: Any = {
+        "forward": (), "backward_data": (case.problem.x_shape,),
+        "backward_filter": (case.problem.w_shape,),
+    }[direction]  # fmt: skip
+    compute = getattr(winolab, f"conv_{direction}")
+    a, b = (v.astype(np.float64) for v in (a, b))
+    kept = {"out_dtype": object} if precision.startswith("mp") else {}
+    y = _fractions(precision, compute(a, b, *shape, **run, **kept))
+    exact = _fractions("exact", compute(a, b, *shape, **whole, out_dtype=object))
+    errors, row = y - exact, case.measure()
+    mse, power = (sum(v**2) / len(v) for v in (errors, exact))
+    relative = [abs(e / v) for e, v in zip(errors, exact, strict=True)]
+    for name, expected in (
+        ("max_abs", max(map(abs, errors))),
+        ("bias", sum(errors) / len(errors)),
+        ("mare", sum(relative) / len(errors)),
+        ("max_relative", max(relative)),
+    ):
+        assert row[name] == pytest.approx(float(expected), rel=1e-10, abs=0)
+    scale = 2**600 if precision == "mp:700" else 1  # FP64 does not hold the squares of its errors
+    rms = math.sqrt(mse / power * scale**2) / scale
+    assert row["relative_rms"] == pytest.approx(rms, rel=1e-10, abs=0)
+    if algorithm == "winograd:4:3" or precision == "fp64":
+        assert row["max_abs"] > 0
+
+
+def test_sampled_errors_of_wide_arithmetics_are_the_whole_ones() -> None:
+    shape: dict[str, Any] = {**SMALL, "precision": "mp:100", "data": "normal"}
+    full = Case("winograd:4x4:3x3", **shape, sample="full").measure()
+    sampled = Case("winograd:4x4:3x3", **shape, sample="1000000").measure()
+    assert 0 < full["max_abs"] == sampled["max_abs"] < 1e-27
+    assert full["relative_rms"] == pytest.approx(full["prediction"], rel=0.35)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ import numpy as np
 from winolab.conv import ENGINES
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
-from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
+from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic
 from winolab.ref.errors import bound, compare
+from winolab.ref.exact import MOST_BITS
 from winolab.ref.formats import FORMATS
 from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.proven import proven
@@ -169,8 +170,19 @@ class Case:
 
     @property
     def oracle(self) -> Arithmetic:
-        """The arithmetic of the exact values: FP64, or 200 bits where FP64 is not enough."""
-        return arithmetic("fp64" if self._simulated else "mp:200")
+        """The arithmetic of the exact values: FP64, 200 bits or more, or exact as the case is."""
+        run = self._arithmetic
+        if isinstance(run, Mp):
+            return Mp(min(max(200, 2 * run.bits), MOST_BITS))
+        return run if run.exact else arithmetic("fp64" if self._simulated else "mp:200")
+
+    def _errors(self, y: np.ndarray, reference: np.ndarray) -> np.ndarray:
+        """y − reference in the oracle's arithmetic, which may tell more than FP64; then as FP64."""
+        run, oracle = self._arithmetic, self.oracle
+        if isinstance(run, Float):
+            y = run.to_float64(y)
+        with np.errstate(all="ignore"):
+            return oracle.to_float64(oracle.sub(oracle.asarray(y), reference))
 
     def _bound(
         self, x: np.ndarray, w: np.ndarray, problem: Problem, part: sample.Sample | None = None
@@ -229,15 +241,16 @@ class Case:
         computed = self._images if self.sample == FULL else self._tiles
         if self.direction == "backward_filter":
             computed = self._whole
-        got, expected, bounds = ([np.empty(0)] for _ in range(3))
+        got, expected, bounds, errors = ([np.empty(0)] for _ in range(4))
         for y, reference, limit, part in computed(x, w):
             got.append(self._arithmetic.to_float64(y).ravel())
             expected.append(self.oracle.to_float64(reference).ravel())
             bounds.append(limit.ravel())
+            errors.append(self._errors(y, reference).ravel())
             advance(part)
-        y, reference, limit = map(np.concatenate, (got, expected, bounds))
+        y, reference, limit, error = map(np.concatenate, (got, expected, bounds, errors))
         outputs = getattr(self.problem, RESULTS[self.direction])
-        found = compare(y, reference, limit).row()
+        found = compare(y, reference, limit, error).row()
         expectation = self._prediction(x, w)
         return {
             **asdict(self),

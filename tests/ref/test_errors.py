@@ -60,6 +60,21 @@ def test_empty_and_misfit_arrays():
         compare([1.0], [1.0], [-1.0])
 
 
+def test_errors_known_closer_than_fp64_replace_the_difference():
+    c = compare([1.0, 2.0], [1.0, 2.0], [1e-20, 1e-20], error=[3e-30, -4e-30])
+    assert (c.max_abs, c.max_relative) == (4e-30, 3e-30)
+    assert c.mare == pytest.approx(2.5e-30, rel=1e-15)
+    assert c.worst_ratio == 4e-30 / 1e-20
+    assert c.relative_rms == pytest.approx(5e-30 / math.sqrt(5), rel=1e-15)
+    with pytest.raises(ValueError, match=r"errors of shape \(1,\) of a result of shape \(2,\)"):
+        compare([1.0, 2.0], [1.0, 2.0], error=[0.0])
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-200, 1e250])
+def test_squares_neither_vanish_nor_overflow(size):
+    assert compare([0.0, 0.0], [1.0, 1.0], error=[size, -size]).relative_rms == size
+
+
 def test_noise_gain_of_known_tiles():
     assert noise_gain(parse_algorithm("direct")) == 1
     # F(2,3): AT has columns of squared norm 1, 2, 2, 1; G 1, 3/4, 3/4, 1; BT 2 in every row

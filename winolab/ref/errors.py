@@ -67,9 +67,15 @@ class Comparison:
         return columns
 
 
-def compare(y: ArrayLike, oracle: ArrayLike, bound: ArrayLike | None = None) -> Comparison:
+def compare(
+    y: ArrayLike,
+    oracle: ArrayLike,
+    bound: ArrayLike | None = None,
+    error: ArrayLike | None = None,
+) -> Comparison:
     """Metrics of y against the oracle's values, of one shape; bound broadcasts to it.
 
+    ``error`` is y − oracle where FP64 does not hold y or the oracle closely enough to tell it.
     Nothing is hidden: NaN in y or the oracle makes every metric NaN, and so does infinity in both
     of one sign (their difference); infinity in y where the oracle is finite is an infinite error.
     An empty array has error 0.
@@ -79,6 +85,8 @@ def compare(y: ArrayLike, oracle: ArrayLike, bound: ArrayLike | None = None) -> 
     y, ref = (np.asarray(v, np.float64) for v in (y, oracle))
     if y.shape != ref.shape:
         raise ValueError(f"result of shape {y.shape} against an oracle of shape {ref.shape}.")
+    if error is not None and np.shape(error) != y.shape:
+        raise ValueError(f"errors of shape {np.shape(error)} of a result of shape {y.shape}.")
     limit = None
     if bound is not None:
         limit = np.broadcast_to(np.asarray(bound, np.float64), y.shape)
@@ -88,13 +96,13 @@ def compare(y: ArrayLike, oracle: ArrayLike, bound: ArrayLike | None = None) -> 
         zeros = (0.0,) * len(QUANTILES)
         return Comparison(0, 0, 0, 0, 0, 0, 0, zeros, math.nan if limit is None else 0.0, 0, 0)
     with np.errstate(all="ignore"):
-        error = y - ref
+        error = y - ref if error is None else np.asarray(error, np.float64)
         size = np.abs(error)
         relative = _ratio(size, np.abs(ref))
         return Comparison(
             mare=float(relative.mean()),
             max_relative=float(relative.max()),
-            relative_rms=float(np.sqrt(_ratio((error**2).sum(), (ref**2).sum()))),
+            relative_rms=_relative_rms(error, ref),
             max_abs=float(size.max()),
             mse=float((error**2).mean()),
             bias=float(error.mean()),
@@ -104,6 +112,14 @@ def compare(y: ArrayLike, oracle: ArrayLike, bound: ArrayLike | None = None) -> 
             unbounded=0 if limit is None else int(np.isinf(limit).sum()),
             count=y.size,
         )
+
+
+def _relative_rms(error: NDArray[np.float64], ref: NDArray[np.float64]) -> float:
+    """√(Σe² / Σref²); e as multiples of a power of two, for the squares of errors below 1e-160."""
+    largest = np.abs(error).max()
+    exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
+    scaled = np.ldexp(error, -exponent)
+    return float(np.ldexp(np.sqrt(_ratio((scaled**2).sum(), (ref**2).sum())), exponent))
 
 
 def _ratio(a: Any, b: Any) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from winolab.ref.formats import nearest_float
 
 Carrier = NDArray[Any]
+MOST_BITS = 1 << 16  # of Mp
 
 
 class Arithmetic(ABC):
@@ -165,8 +166,8 @@ class Mp(Arithmetic):
     bits: int
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bits <= 1 << 16:
-            raise ValueError(f"mp:{self.bits}: expected 2 to 65536 bits.")
+        if not 2 <= self.bits <= MOST_BITS:
+            raise ValueError(f"mp:{self.bits}: expected 2 to {MOST_BITS} bits.")
 
     @property
     def name(self) -> str:
