@@ -298,3 +298,20 @@ def test_calls_that_cannot_be_served_say_why(call, message):
     x, w = np.ones((1, 8, 8, 2)), np.ones((4, 3, 3, 2))
     with pytest.raises(ValueError, match=message):
         call(x, w)
+
+
+def test_two_level_sums_are_those_of_the_arithmetic():
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(-1, 1, shape).astype("f") for shape in ((1, 7, 9, 64), (3, 3, 3, 64)))
+    plain, folded = "gamma:8:6:3", "gamma:8:6:3;variant=two_level:32"
+    y = conv_forward(x, w, algorithm=folded)
+    named = conv_forward(x, w, algorithm=plain, precision="fp32,accumulation=two_level:32")
+    assert (y == named).all()
+    assert (y != conv_forward(x, w, algorithm=plain)).any()
+    exact = [conv_forward(x, w, algorithm=a, precision="fp64") for a in (plain, folded)]
+    assert (exact[0] == exact[1]).all()
+    with pytest.raises(ValueError, match=r"two_level:32 sums in two levels, .* otherwise"):
+        conv_forward(x, w, algorithm=folded, precision="fp32,accumulation=pairwise")
+    for variant in ("pairwise", "two_level", "two_level:0", "two_level:x"):
+        with pytest.raises(ValueError, match=f"unknown variant '{variant}'; expected two_level:32"):
+            conv_forward(x, w, algorithm=f"{plain};variant={variant}")

@@ -74,7 +74,7 @@ def test_an_empty_input_has_an_empty_output():
         winograd((4, 4), (3, 3)),
         winograd((2, 3, 2), (3, 1, 2), points="paper", scaling="l1"),
         gamma(8, 6, 3),
-        gamma(16, 8, 9, points="paper", scaling="power_of_two", variant="ruse"),
+        gamma(16, 8, 9, points="paper", scaling="power_of_two", variant="two_level:32"),
         gamma(8, 6, 3, points="0,1,-1,1/2,-1/2,2,-2,inf"),
     ],
 )

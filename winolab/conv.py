@@ -17,7 +17,7 @@ from winolab.gpu.places import shapes
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.problem import check_layout, whole
 from winolab.ref import convolution, decompose, fft, winograd, winrs
-from winolab.ref.arithmetic import Arithmetic, Float, arithmetic
+from winolab.ref.arithmetic import Arithmetic, Float, arithmetic, summed
 from winolab.ref.split import Power, Scale
 
 Sizes = int | Sequence[int]
@@ -369,7 +369,7 @@ def _reference(
     chosen = direct() if algorithm is None else parse_algorithm(algorithm)
     if chosen.kind == "direct" and run.name == "fp64":
         return getattr(convolution, direction)
-    compute = getattr(ENGINES[chosen.kind], direction)
+    compute, run = getattr(ENGINES[chosen.kind], direction), summed(run, chosen)
     return lambda a, b, problem: compute(a, b, problem, chosen, run)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from winolab.conv import ENGINES
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
-from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic
+from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic, summed
 from winolab.ref.errors import bound, compare
 from winolab.ref.exact import MOST_BITS
 from winolab.ref.formats import FORMATS
@@ -98,7 +98,7 @@ class Case:
             raise ValueError(f"seed {self.seed}; expected 0 or more")
         for name, value in (
             ("algorithm", str(self._algorithm)),
-            ("precision", self._arithmetic.name),
+            ("precision", arithmetic(self.precision).name),
             ("input", "x".join(map(str, self.problem.x_shape))),
             ("filter", "x".join(map(str, self.problem.w_shape[:-1]))),
         ):
@@ -140,7 +140,7 @@ class Case:
 
     @property
     def _arithmetic(self) -> Arithmetic:
-        return arithmetic(self.precision)
+        return summed(arithmetic(self.precision), self._algorithm)
 
     @property
     def _tiled(self) -> bool:

@@ -64,6 +64,11 @@ class Algorithm:
     device: str | None = None
     error: float | None = None
 
+    @property
+    def fold(self) -> int:
+        """Products of a sum of the first of two levels; 0: there is one level."""
+        return int(self.variant.partition(":")[2]) if self.kind == "gamma" and self.variant else 0
+
     def __str__(self) -> str:
         if self.kind == "direct":
             return "direct"
@@ -106,8 +111,15 @@ def winograd(n: Sequence[int], r: Sequence[int], *, points="best", scaling=None)
 
 
 def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=None) -> Algorithm:
-    """Γα(n,r) of Im2col-Winograd (section 4.1): ``gamma(8, 6, 3)``."""
+    """Γα(n,r) of Im2col-Winograd (section 4.1): ``gamma(8, 6, 3)``.
+
+    The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32.
+    """
     tile = _tile("gamma", alpha, n, r)
+    name, _, products = str(variant or "two_level:1").partition(":")
+    if name != "two_level" or not products.isdecimal() or not int(products):
+        raise ValueError(f"gamma: unknown variant {variant!r}; expected two_level:32, or another "
+                         "number of products")  # fmt: skip
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 

@@ -97,7 +97,7 @@ def test_two_level_sums_take_blocks_with_room_for_them() -> None:
     p = best(problem, algorithm=parse_algorithm("gamma:8:6:3;variant=two_level:32"))
     assert (p.variant.fold, p.variant.kc, p.variant.accumulators(8)) == (4, 8, 64)
     assert "fold=4" in str(p)
-    for text, why in (("two_level:20", "multiple of 8"), ("pairwise", "know the variant")):
+    for text, why in (("two_level:20", "multiple of 8"), ("two_level:36", "multiple of 8")):
         with pytest.raises(ValueError, match=why):
             best(problem, algorithm=gamma(8, 6, 3, variant=text))
 

@@ -94,6 +94,12 @@ class GammaPlan:
         """Tile columns: of all images and depths, one for every n outputs of the width."""
         return self.correlation.batch * self.correlation.output[0] * self.tiles_width
 
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        products = self.variant.fold * self.variant.kc
+        return "fp32" + (f",accumulation=two_level:{products}" if products else "")
+
     def __str__(self) -> str:
         p, v = self.problem, self.variant
         shared = v.shared_memory(self.tile.alpha)
@@ -247,7 +253,7 @@ def plans(request: Request) -> Iterator[GammaPlan]:
     shapes = [
         (tile, shape)
         for tile in _tiles(correlation, algorithm)
-        for shape in variants(tile, correlation, request, _fold(algorithm))
+        for shape in variants(tile, correlation, request)
     ]
     if not shapes:
         raise ValueError(
@@ -276,18 +282,6 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
     return (tile,)
-
-
-def _fold(algorithm: Algorithm | None) -> int:
-    """Products of a sum of the first level, of the variant "two_level:<products>"; 0 without."""
-    if algorithm is None or not algorithm.variant:
-        return 0
-    name, _, products = algorithm.variant.partition(":")
-    if name != "two_level" or not products.isdecimal() or not int(products):
-        raise ValueError(
-            f"{algorithm}: the CUDA kernels know the variant two_level:<products>, as two_level:32"
-        )
-    return int(products)
 
 
 def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:

@@ -172,15 +172,14 @@ def variants(
     tile: Tile,
     correlation: Correlation,
     request: Request,
-    fold: int = 0,
 ) -> Iterator[Variant]:
     """Every block shape that can run, or the request's as these arrays allow it.
 
-    With two-level sums of ``fold`` products only blocks that leave registers for a second sum.
-    Raises ValueError for a variant that the device is too old for, and for a ``fold`` that is no
-    multiple of a stage's channels.
+    With two-level sums only blocks that leave registers for a second sum. Raises ValueError for a
+    variant that the device is too old for, and for sums that are no multiple of a stage's channels.
     """
     height, variant, device = correlation.filter[1], request.variant, request.device
+    fold = request.algorithm.fold if request.algorithm else 0
     large = device.large_blocks
     if variant and not large and (variant.bulk or variant.split > 1):
         raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")

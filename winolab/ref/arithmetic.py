@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from winolab.nouns import Algorithm
 from winolab.ref import accumulate as sums
 from winolab.ref import split
 from winolab.ref.accumulate import Accumulation
@@ -22,7 +23,7 @@ from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
 from winolab.ref.split import HEADROOM, Power, Scale
 
-__all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic"]
+__all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic", "summed"]
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,18 @@ def _mixed(text: str) -> Float:
         else:
             values[key] = format_named(value)
     return Float(**values)
+
+
+def summed(run: Arithmetic, algorithm: Algorithm) -> Arithmetic:
+    """``run`` with two-level sums where the algorithm asks for them, and they are not exact.
+
+    Raises ValueError where ``run`` does not sum in one level, in order.
+    """
+    if not algorithm.fold or not isinstance(run, Float) or run.accumulation.kind == "unspecified":
+        return run
+    if run.accumulation.kind != "sequential":
+        raise ValueError(f"{algorithm} sums in two levels, {run} otherwise; use precision 'fp32'")
+    return replace(run, accumulation=Accumulation("two_level", algorithm.fold))
 
 
 def arithmetic(spec: str | Arithmetic) -> Arithmetic:
