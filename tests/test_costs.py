@@ -41,6 +41,26 @@ def test_strassen_saves_an_eighth_a_level():
     assert once * 8 == rows()["direct"]["multiplications"] * 7
 
 
+def test_strassens_additions_count():
+    """One product of 1024×64 by 64×64: 4, 4 and 7 additions on quarters of the three matrices."""
+    layer = ["cost", "--input", "1x32x32x64", "--filter", "64x1x1", "--json", "--strassen"]
+    (row,) = json.loads(CliRunner().invoke(app, [*layer, "1"]).stdout)
+    assert row["additions"] == 1024 * 64 + 64 * 64 + 7 * 1024 * 64 // 4 == 184_320
+    assert row["flops"] == 2 * 7 * 512 * 32 * 32 + 184_320
+    assert row["speedup"] == pytest.approx(1.115, abs=5e-4)
+    failed = CliRunner().invoke(app, [*layer, "20"])
+    assert "1024×64 by 64×64" in str(failed.exception)
+    assert "levels up to 6" in str(failed.exception)
+
+
+def test_a_comparison_leaves_out_aloud_what_strassen_cannot_halve():
+    shown = run("--compare", "--json", "--strassen", "1")
+    found = {row["algorithm"] for row in json.loads(shown.stdout)}
+    assert {"direct", "dwm:3:2"} <= found
+    assert "dwm:3:4" not in found
+    assert "left out: dwm:3:4 multiplies 49×128 by 128×128" in shown.stderr
+
+
 def test_table_and_picture():
     shown = run("--algorithm", "dwm:3:2", "--picture").stdout
     assert "A A A B B" in shown

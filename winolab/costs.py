@@ -23,17 +23,17 @@ from winolab.nouns import (
     winograd,
     winrs,
 )
-from winolab.ref.complexity import strassen
-from winolab.ref.cost import DIRECTIONS, Cost, cost
+from winolab.ref.complexity import recursed
+from winolab.ref.cost import DIRECTIONS, Cost, Operations, cost
 from winolab.ref.decompose import decomposition
 
 Row = dict[str, Any]
 BYTES = 4
 LEGEND = (
-    "Multiplications of the products; additions, multiplications and FMAs of the transforms, with "
-    "multiplications by powers of two apart. FLOP: all of it, an FMA being two; speedup: direct's "
-    "FLOP over it. Workspace and FLOP a byte: FP32, stages not fused (WinRS: its buckets); fused: "
-    "every tensor once."
+    "Multiplications of the products; additions (Strassen's too), multiplications and FMAs of the "
+    "transforms, with multiplications by powers of two apart. FLOP: all of it, an FMA being two; "
+    "speedup: direct's FLOP over it. Workspace and FLOP a byte: FP32, stages not fused (WinRS: its "
+    "buckets); fused: every tensor once."
 )
 
 
@@ -54,7 +54,10 @@ def command(
     groups: Annotated[int, typer.Option(help="Of channels.")] = 1,
     direction: Annotated[str, typer.Option(help=", ".join(DIRECTIONS))] = "forward",
     levels: Annotated[
-        int, typer.Option("--strassen", min=0, help="Levels of Strassen in the products.")
+        int,
+        typer.Option(
+            "--strassen", min=0, help="Levels of Strassen, which halve every product's sizes."
+        ),
     ] = 0,
     compare: Annotated[
         bool, typer.Option("--compare", help="Rank these and the usual ones, cheapest first.")
@@ -83,10 +86,11 @@ def command(
         groups=groups,
     )
     algorithms = [parse_algorithm(text) for text in algorithm.split(",")]
-    if compare:
-        algorithms += [a for a in usual(problem, direction) if a not in algorithms]
     rows = [row(problem, cost(problem, a, direction), levels) for a in algorithms]
     if compare:
+        more = [a for a in usual(problem, direction) if a not in algorithms]
+        rows += _divisible(problem, more, direction, levels)
+        algorithms += more
         rows.sort(key=lambda r: r["flops"])
     if as_json:
         print(json.dumps(rows))
@@ -97,6 +101,18 @@ def command(
             if a.kind == "dwm":
                 console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
     console.print(table(rows))
+
+
+def _divisible(
+    problem: Problem, algorithms: list[Algorithm], direction: str, levels: int
+) -> Iterator[Row]:
+    """Rows of algorithms that nobody named; those that Strassen cannot halve are left out aloud."""
+    for algorithm in algorithms:
+        found = cost(problem, algorithm, direction)
+        try:
+            yield row(problem, found, levels)
+        except ValueError as error:
+            print(f"winolab: left out: {error}", file=sys.stderr)
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
@@ -118,18 +134,20 @@ def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
 
 
 def row(problem: Problem, found: Cost, levels: int = 0) -> Row:
-    """The figures of one algorithm, flat; bytes for FP32."""
+    """The figures of one algorithm, flat; bytes for FP32.
+
+    Raises ValueError where a product's sizes do not divide by 2^levels.
+    """
     work = found.transforms
-    saved = 1.0
+    inner = Operations(fmas=found.products)
     if levels:
-        size = 1 << levels
-        saved = strassen(size, size, size, levels).fmas / size**3
-    flops = 2 * found.products * saved + work.flops
+        inner = recursed(problem, found.algorithm, levels, found.direction)
+    flops = inner.flops + work.flops
     return {
         "algorithm": str(found.algorithm),
         "direction": found.direction,
-        "multiplications": round(found.products * saved),
-        "additions": work.additions,
+        "multiplications": inner.fmas,
+        "additions": inner.additions + work.additions,
         "transform_multiplications": work.multiplications,
         "shifts": work.shifts,
         "fmas": work.fmas,

@@ -4,9 +4,9 @@ from fractions import Fraction
 import pytest
 
 import winolab
-from winolab.nouns import Problem, Tile
+from winolab.nouns import Problem, Tile, parse_algorithm
 from winolab.ref import complexity
-from winolab.ref.cost import cost
+from winolab.ref.cost import Operations, cost
 from winolab.ref.decompose import decomposition
 from winolab.ref.program import program
 from winolab.ref.transforms import transforms
@@ -131,6 +131,39 @@ def test_strassen():
     assert complexity.strassen(6, 5, 4, 0).fmas == 120
     with pytest.raises(ValueError, match="not divisible by 2"):
         complexity.strassen(6, 4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "direction"),
+    [
+        ("direct", "forward"),
+        ("direct", "backward_filter"),
+        ("winograd:4x4:3x3", "backward_data"),
+        ("gamma:8:6:3", "forward"),
+        ("dwm:2:3", "forward"),
+        ("dwm:2:3", "backward_filter"),
+        ("fft:8:3", "forward"),
+        ("winrs", "backward_filter"),
+    ],
+)
+def test_products_are_all_that_cost_counts(algorithm, direction):
+    problem = Problem.of((2, 9, 11, 6), (4, 3, 3, 3), padding=1, groups=2)
+    chosen = parse_algorithm(algorithm)
+    found = list(complexity.products(problem, chosen, direction))
+    assert sum(count * m * k * n for count, (m, k, n) in found) == (
+        cost(problem, chosen, direction).products
+    )
+    none = complexity.recursed(problem, chosen, 0, direction)
+    assert none == Operations(fmas=cost(problem, chosen, direction).products)
+
+
+def test_strassen_in_an_algorithm():
+    """As in Table 3 of Lavin & Gray: each of the 16 products of F(2×2,3×3) recurses by itself."""
+    problem = Problem.of((1, 8, 8, 4), (6, 3, 3, 4), padding=1)
+    found = complexity.recursed(problem, parse_algorithm("winograd:2x2:3x3"), 1)
+    assert found == complexity.strassen(16, 4, 6, 1) * 16
+    with pytest.raises(ValueError, match=r"16×4 by 4×6.*levels up to 1"):
+        complexity.recursed(problem, parse_algorithm("winograd:2x2:3x3"), 10**9)
 
 
 def test_intensities_of_the_papers():

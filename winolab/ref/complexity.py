@@ -6,13 +6,13 @@ Each states what cost.py counts, for shapes that the tiles divide, and is tested
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import winograd
-from winolab.ref.cost import Operations, hermitian, nested, real_fft
+from winolab.ref.cost import Operations, blocks, hermitian, nested, operands, real_fft
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,45 @@ def strassen(m: int, k: int, n: int, levels: int) -> Operations:
         return Operations(fmas=m * k * n)
     half = strassen(m // 2, k // 2, n // 2, levels - 1) * 7
     return half + Operations(additions=m * k + k * n + 7 * (m * n // 4))
+
+
+def products(
+    problem: Problem, algorithm: Algorithm, direction: str = "forward"
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """The matrix products of ``algorithm``: how many of m×k by k×n, and (m, k, n).
+
+    m tiles, k channels times the pieces or taps that are summed before the inverse transform, n
+    filters; one product a state and group. Together they take cost()'s ``products``.
+    """
+    images, channels, columns = operands(problem, direction)
+    for block in blocks(problem, algorithm, direction):
+        tiles = images * math.prod(axis.tiles for axis in block.axes)
+        depth = channels * math.prod(axis.pieces for axis in block.axes)
+        if block.states and tiles and depth and columns:
+            yield problem.groups * block.states, (tiles, depth, columns)
+
+
+def recursed(
+    problem: Problem, algorithm: Algorithm, levels: int, direction: str = "forward"
+) -> Operations:
+    """The products of ``algorithm`` after ``levels`` of Strassen's recursion in each.
+
+    Raises ValueError where one of their sizes is not divisible by 2^levels.
+    """
+    found = list(products(problem, algorithm, direction))
+    for _, (m, k, n) in found:
+        if levels > _halvings(m, k, n):
+            most = min(_halvings(*sizes) for _, sizes in found)
+            raise ValueError(
+                f"{algorithm} multiplies {m}×{k} by {k}×{n}: Strassen's level {levels} needs sizes "
+                f"divisible by 2^{levels}; this layer's products allow levels up to {most}"
+            )
+    return sum((strassen(*sizes, levels) * count for count, sizes in found), Operations())
+
+
+def _halvings(*sizes: int) -> int:
+    """How often all of the sizes, above 0, can be halved."""
+    return min((size & -size).bit_length() - 1 for size in sizes)
 
 
 def largest_acceleration(alphas: Sequence[int]) -> Fraction:

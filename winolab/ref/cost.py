@@ -141,7 +141,7 @@ def cost(problem: Problem, algorithm: Algorithm, direction: str = "forward") -> 
     """
     if direction not in DIRECTIONS:
         raise ValueError(f"direction {direction!r}; expected one of {', '.join(DIRECTIONS)}")
-    images, channels, columns = _operands(problem, direction)
+    images, channels, columns = operands(problem, direction)
     products, computed = 0, 0
     transforms = [Operations()] * 3
     memory = [0] * 3
@@ -180,7 +180,7 @@ def cost(problem: Problem, algorithm: Algorithm, direction: str = "forward") -> 
     )
 
 
-def _operands(problem: Problem, direction: str) -> tuple[int, int, int]:
+def operands(problem: Problem, direction: str) -> tuple[int, int, int]:
     """Images, channels summed over and output channels, of a group (section 5 of DESIGN)."""
     i, o = problem.in_channels // problem.groups, problem.out_channels // problem.groups
     return {
