@@ -89,6 +89,17 @@ def test_points_shows_the_leaders_and_the_named_sets(winolab: Winolab) -> None:
     assert "rank" in shown
 
 
+def test_points_that_overflow_are_texts_in_json(winolab: Winolab) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    result = winolab("points", "32", "--budget", "0", "--json")
+    scores = [row["score"] for row in json.loads(result.out, parse_constant=refuse)["leaders"]]
+    assert "nan" in scores
+    numbers = [score for score in scores if score != "nan"]
+    assert scores == sorted(numbers) + ["nan"] * (len(scores) - len(numbers))
+
+
 def test_accuracy_sweeps_lists_and_resumes(winolab: Winolab, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     lists = ["--algorithm", "direct,gamma:4:2:3@0,1,-1,inf", "--data", "u12,normal", *SMALL]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from winolab.measure import Case
-from winolab.sweep import RowFile, cases, run, spread
+from winolab.sweep import RowFile, cases, document, run, spread
 
 VALUES: dict[str, Any] = {
     "algorithm": ["gamma:4:2:3", "direct"],
@@ -137,6 +137,50 @@ def test_any_line_that_is_no_row_is_damaged(tmp_path: Path, line: str) -> None:
     path.write_bytes(line.encode("latin-1") + b"\n")
     with RowFile(path) as file:
         assert [report.line for report in file.damaged] == [1]
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "reason"),
+    [
+        ("mare", None, "no field 'mare'"),
+        ("unbounded", None, "no field 'unbounded'"),
+        ("mare", '"foo"', "mare is 'foo'; expected a number"),
+        ("bound", "null", "bound is None"),
+        ("max_abs", "true", "max_abs is True"),
+        ("max_abs", "1e999", "max_abs is inf"),
+        ("mare", "NaN", "NaN is no number in JSON; expected the text 'nan'"),
+        ("seconds", "-Infinity", "expected the text '-inf'"),
+        ("sample", "5", "not a row"),
+    ],
+)
+def test_a_row_without_its_numbers_is_damaged(
+    tmp_path: Path, field: str, text: str | None, reason: str
+) -> None:
+    todo = cases(**VALUES)[:2]
+    path = tmp_path / "rows.jsonl"
+    with RowFile(path) as file:
+        good, bad = run(todo, file=file)
+    del bad[field]
+    line = json.dumps(bad) if text is None else f'{json.dumps(bad)[:-1]}, "{field}": {text}}}'
+    path.write_text(f"{json.dumps(good)}\n{line}\n")
+    with RowFile(path) as file:
+        (report,) = map(str, file.damaged)
+        assert report.startswith(f"{path}:2: ")
+        assert reason in report
+        assert list(file.rows) == todo[:1]
+
+
+def test_numbers_that_are_not_finite_are_read_back_from_their_texts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    (row,) = run(cases(**VALUES)[:1])
+    path.write_text(json.dumps({**row, "mare": "nan", "max_abs": "inf", "bound": 3}) + "\n")
+    with RowFile(path) as file:
+        assert not file.damaged
+
+
+def test_a_document_is_strict_json() -> None:
+    found = document({"rows": [{"a": float("nan")}, (float("-inf"), 1.5, None, "text")]})
+    assert json.loads(found) == {"rows": [{"a": "nan"}, ["-inf", 1.5, None, "text"]]}
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
+from winolab.sweep import document
 
 Row = dict[str, Any]
 LEGEND = (
@@ -74,11 +74,11 @@ def command(
         rows += found
         if out:
             with out.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in found)
+                file.writelines(document(row) + "\n" for row in found)
         if not as_json:
             print(line(found), file=sys.stderr, flush=True)
     if as_json:
-        print(json.dumps(rows))
+        print(document(rows))
     else:
         Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -109,7 +107,7 @@ def points(
     with _clock("searching", budget, quiet=as_json):
         leaders = tables.leaders(best_points(alpha, r, budget=budget))
     if as_json:
-        print(json.dumps({"alpha": alpha, "r": r, "leaders": leaders}))
+        print(sweep.document({"alpha": alpha, "r": r, "leaders": leaders}))
     else:
         _console().print(tables.points(leaders))
 
@@ -197,14 +195,14 @@ def accuracy(
         "constants": constants, "sample": sample, "direction": direction,
     }  # fmt: skip
     todo = sweep.cases(
-        algorithm=_values(algorithm, keep=r"\s*[-+\d∞]|\s*inf|\s*oo"),
-        precision=_values(precision, keep=r"\s*\w+="),
-        seed=[_integer("seed", value) for value in _values(seed)],
-        **{name: _values(text) for name, text in lists.items()},
+        algorithm=sweep.values(algorithm, sweep.POINTS),
+        precision=sweep.values(precision, sweep.PARTS),
+        seed=[_integer("seed", value) for value in sweep.values(seed)],
+        **{name: sweep.values(text) for name, text in lists.items()},
     )
     rows = _swept(todo, out, workers or environment.cores(), quiet=as_json)
     if as_json:
-        print(json.dumps(rows))
+        print(sweep.document(rows))
     else:
         _console().print(tables.accuracy(rows))
 
@@ -283,18 +281,13 @@ def doctor(as_json: AsJson = False) -> None:
         "checkout": str(environment.checkout() or "") or None,
     }
     if as_json:
-        print(json.dumps(report))
+        print(sweep.document(report))
     else:
         _console().print(tables.doctor(report))
 
 
 costs.register(app)
 bench.register(app)
-
-
-def _values(text: str, keep: str = r"(?!)") -> list[str]:
-    """The comma-separated values; a comma before the pattern ``keep`` belongs to its value."""
-    return [value.strip() for value in re.split(f",(?!{keep})", text)]
 
 
 def _integer(name: str, text: str) -> int:

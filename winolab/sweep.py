@@ -11,6 +11,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -21,10 +22,21 @@ from typing import Any
 
 from winolab.environment import provenance
 from winolab.measure import Case
+from winolab.tables import METRICS
 
 Row = dict[str, Any]
 # Processes take the cores; the threads of a BLAS under them would only wait for each other.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
+POINTS = r"\s*[-+\d∞]|\s*inf|\s*oo"
+PARTS = r"\s*\w+="
+# What every row says of its case in numbers.
+NUMBERS = (*METRICS, "unbounded")
+
+
+def values(text: str, keep: str = r"(?!)") -> list[str]:
+    """The comma-separated values; a comma before the pattern ``keep`` belongs to its value."""
+    return [value.strip() for value in re.split(f",(?!{keep})", text)]
 
 
 def cases(**values: Sequence[Any]) -> list[Case]:
@@ -90,13 +102,16 @@ class RowFile:
         if not line.strip():
             return
         try:
-            row = json.loads(line)
-            self.rows[Case.of_row(row)] = row
+            row = json.loads(line, parse_constant=_refused)
+            case = Case.of_row(row)
+            for name in NUMBERS:
+                _check_number(name, row[name])
+            self.rows[case] = row
         except KeyError as error:
             self.damaged.append(Damaged(self.path, number, f"no field {error}"))
         except json.JSONDecodeError as error:
             self.damaged.append(Damaged(self.path, number, f"not JSON ({error.msg})"))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             self.damaged.append(Damaged(self.path, number, f"not a row ({error})"))
 
     def _write(self, content: bytes) -> None:
@@ -123,7 +138,7 @@ def run(
     advance(len(rows))
     where = provenance()
     for case, measured in _measured(missing, min(workers, len(missing)), advance):
-        rows[case] = {key: _plain(value) for key, value in {**measured, **where}.items()}
+        rows[case] = plain({**measured, **where})
         if file:
             file.append(rows[case])
     return [rows[case] for case in todo]
@@ -168,6 +183,31 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _plain(value: Any) -> Any:
-    """NaN and infinities as text, which JSON does not have as numbers."""
+def plain(value: Any) -> Any:
+    """NaN and infinities as text, which JSON does not have as numbers; also inside a value."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def document(value: Any) -> str:
+    """One JSON document that any parser reads."""
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def _refused(name: str) -> None:
+    text = name.lower().removesuffix("inity")
+    raise ValueError(f"{name} is no number in JSON; expected the text {text!r}")
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Raise ValueError unless it is a number, or the text of one that is not finite."""
+    if isinstance(value, str):
+        right = value in ("nan", "inf", "-inf")
+    else:
+        right = isinstance(value, (int, float)) and not isinstance(value, bool)
+        right = right and math.isfinite(value)
+    if not right:
+        raise ValueError(f"{name} is {value!r}; expected a number")

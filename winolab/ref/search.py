@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import isnan
 
 import numpy as np
 
@@ -58,7 +59,8 @@ def best_points(
     Without ``r`` the noise gain is averaged over the filter widths 2 to 9 that fit, and the
     simulation takes the tile with the largest n·r. Half of the budget goes to a local
     search over symmetric sets from random starts, the other half to simulating its leaders; the
-    named sets always compete. The same seed visits the same sets, as far as the time allows.
+    named sets always compete, and sets whose errors are not numbers come last. The same seed visits
+    the same sets, as far as the time allows.
 
     Raises ValueError for alpha or r out of range.
     """
@@ -82,7 +84,7 @@ def best_points(
         leaders.append(score(points, simulated))
         if time.perf_counter() - started > budget and len(leaders) > len(named):
             break
-    return sorted(leaders, key=lambda scored: scored.score)
+    return sorted(leaders, key=lambda scored: (isnan(scored.score), scored.score))
 
 
 def score(points: tuple[Point, ...], tile: Tile) -> Scored:
