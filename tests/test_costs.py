@@ -23,6 +23,19 @@ def test_a_layer_of_five_by_five():
     assert found["dwm:3:2"]["transform_multiplications"] == 0
 
 
+def test_points_may_be_a_list_with_commas():
+    text = "gamma:4:2:3@0,1,-1,inf"
+    (row,) = json.loads(
+        CliRunner()
+        .invoke(app, ["cost", "--input", "1x8x8x4", "--filter", "4x3x3", "--json",
+                      "--algorithm", text])
+        .stdout
+    )  # fmt: skip
+    assert row["algorithm"] == text
+    both = rows("--algorithm", f"direct,{text.replace('4:2:3', '8:4:5')},2,-2,1/2,-1/2")
+    assert list(both) == ["direct", "gamma:8:4:5@0,1,-1,inf,2,-2,1/2,-1/2"]
+
+
 def test_compare_ranks_the_cheapest_first():
     found = list(rows("--compare").values())
     assert [row["flops"] for row in found] == sorted(row["flops"] for row in found)

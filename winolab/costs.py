@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from winolab.nouns import (
 from winolab.ref.complexity import recursed
 from winolab.ref.cost import DIRECTIONS, Cost, Operations, cost
 from winolab.ref.decompose import decomposition
+from winolab.sweep import POINTS, document, values
 
 Row = dict[str, Any]
 BYTES = 4
@@ -85,7 +85,7 @@ def command(
         dilation=_each("dilation", dilation),
         groups=groups,
     )
-    algorithms = [parse_algorithm(text) for text in algorithm.split(",")]
+    algorithms = [parse_algorithm(text) for text in values(algorithm, POINTS)]
     rows = [row(problem, cost(problem, a, direction), levels) for a in algorithms]
     if compare:
         more = [a for a in usual(problem, direction) if a not in algorithms]
@@ -93,7 +93,7 @@ def command(
         algorithms += more
         rows.sort(key=lambda r: r["flops"])
     if as_json:
-        print(json.dumps(rows))
+        print(document(rows))
         return
     console = Console(width=None if sys.stdout.isatty() else 200)
     if picture:
