@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from experiments.jobs import Row
 from experiments.report import number
 from experiments.tables import Cell, Table, select, store, stored
 from winolab.environment import cores
+from winolab.sweep import document
 
 TABLES = (
     lavin_gray_costs.TABLE1,
@@ -178,20 +178,22 @@ def main(
         raise typer.Exit(2) from None
     if list_:
         lines = [{"paper": t.paper, "table": t.name, "title": t.title} for t in tables]
-        for line in lines:
-            print(json.dumps(line) if as_json else "{paper} {table}  {title}".format(**line))
+        texts = ["{paper} {table}  {title}".format(**line) for line in lines]
+        print(document(lines) if as_json else "\n".join(texts))
         return
     started = time.perf_counter()
     results = list(zip(tables, measure(tables, full, workers or cores(), console), strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
         store(name, [row for t, rows in results if t.paper == name for row in rows])
+    printed = []
     for found, rows in results:
         cells = found.cells(rows)
         if as_json:
-            for cell in cells:
-                print(json.dumps({"paper": found.paper, "table": found.name, **_fields(cell)}))
+            printed += [{"source": found.paper, "table": found.name, **_fields(c)} for c in cells]
         else:
             console.print(shown(found, cells), "")
+    if as_json:
+        print(document(printed))
     kept = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
     path = report.write([*kept, *gpu_targets.results()])
     seconds = time.perf_counter() - started

@@ -207,6 +207,12 @@ def test_reproduce_forwards_arguments_and_exit_code(
     assert result.out == "['lavin_gray_2016', 'table4', '--full', '--workers', '2']\n"
 
 
+def test_reproduce_lists_the_tables_as_one_document(winolab: Winolab) -> None:
+    read = json.loads(winolab("reproduce", "--list", "--json").out)
+    assert {"paper": "lavin_gray_2016", "table": "table3"}.items() <= read[2].items()
+    assert len(read) == len(winolab("reproduce", "--list").out.splitlines())
+
+
 def test_doctor_reports(winolab: Winolab) -> None:
     report = json.loads(winolab("doctor", "--json").out)
     assert report["core"]["numpy"]

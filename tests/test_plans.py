@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from winolab.cli import app
@@ -24,6 +25,23 @@ def test_the_plan_as_text_and_as_json() -> None:
     assert read["device"] == "NVIDIA GeForce RTX 4090"
     assert read["workspace_bytes"] == 4 * (read["segments"] - 1) * 64 * 3 * 3 * 64
     assert read["predicted_ms"] > 0
+    own = read["cuda"]
+    assert own["direction"] == "backward_filter"
+    assert f"{own['plan']['predicted_us']:.1f} µs" in text.stdout
+    assert [found["kernel"] for found in own["kernels"]] == [
+        line.split()[2] for line in text.stdout.splitlines() if " µs  " in line
+    ]
+
+
+def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:
+    old = (*VGG16_2, "--device", "RTX 2080 Ti")
+    text = call(*old)
+    assert text.exit_code == 0
+    assert "the kernels need 8.0" in text.stdout.splitlines()[-1]
+    own = json.loads(call(*old, "--json").stdout)["cuda"]
+    assert (own["plan"], own["kernels"]) == (None, [])
+    assert "the kernels need 8.0" in own["left_out"][0]
+    assert json.loads(call(*VGG16_2, "--points", "paper", "--json").stdout)["cuda"] is None
 
 
 def test_a_stride_is_planned_by_its_phases() -> None:
@@ -54,6 +72,33 @@ def test_the_kernels_plan_says_what_else_was_considered() -> None:
         assert f"{direction.replace('-', '_')} x(32, 224, 224, 64)" in text.stdout
         assert "fastest predicted of every kernel" in text.stdout
         assert "Γ1(1,1) fp32" in text.stdout
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward-data"])
+def test_the_kernels_plan_as_json(direction: str) -> None:
+    text = kernels(direction, *VGG16_2).stdout
+    read = json.loads(kernels(direction, *VGG16_2, "--json").stdout)
+    assert read["direction"] == direction.replace("-", "_")
+    assert (read["x"], read["w"]) == ([32, 224, 224, 64], [64, 3, 3, 64])
+    assert read["plan"] == read["kernels"][0]
+    lines = [line for line in text.splitlines() if " µs  " in line]
+    for line, found in zip(lines, read["kernels"], strict=True):
+        assert line.split()[:4] == [
+            f"{found['predicted_us']:.1f}",
+            "µs",
+            found["kernel"],
+            f"{found['products']},",
+        ]
+        assert f" {found['workspace_bytes']} B workspace" in line
+        assert f"RMS error {found['relative_rms']:.1e} on" in line
+    reasons = [line for line in text.splitlines() if line.startswith("left out: ")]
+    assert reasons == [f"left out: {reason}" for reason in read["left_out"]]
+
+
+def test_points_are_checked_before_a_plan_is_printed() -> None:
+    failed = kernels("forward", *VGG16_2, "--algorithm", "gamma:8:6:3@0,1")
+    assert failed.stdout == ""
+    assert "2 points given; expected alpha" in str(failed.exception)
 
 
 def test_older_gpus_have_plans_and_the_oldest_a_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,21 +14,26 @@ import typer
 from winolab import environment
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.plan import PRECISIONS, Request, candidates
+from winolab.gpu.plan import Plan as GpuPlan
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
 from winolab.nouns import Algorithm, direct, parse_algorithm
 from winolab.problem import Problem
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import NORMAL, predict
+from winolab.ref.transforms import transforms
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
 from winolab.ref.winrs_plan import plan as winrs_plan
+from winolab.sweep import document
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 @app.command("backward-filter")
@@ -54,18 +60,18 @@ def backward_filter(
         Path | None,
         typer.Option(metavar="FILE", help="Draw dy cut into segments and units (SVG, PDF, PNG)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
-    A stride gives a plan for every phase.
+    Behind it, in JSON as "cuda", the CUDA kernels' own plan. A stride gives a plan for every phase.
 
     For example:
 
         winolab plan backward-filter --input 32x224x224x64 --filter 64x3x3 --padding 1 \
             --device rtx4090
     """
-    whole = Case("direct", input, filter, padding).problem
+    whole = _problem(input, filter, padding)
     whole = Problem.of(whole.x_shape, whole.w_shape, stride=stride, padding=whole.padding)
     plans = [
         winrs_plan(
@@ -83,15 +89,24 @@ def backward_filter(
         raise ValueError(f"input {input} leaves nothing to plan")
     if picture:
         _draw(plans, picture)
+    own = None
+    if stride == 1 and points == "best" and not all_kernels:
+        own = _own(
+            Request(
+                whole,
+                "backward_filter",
+                datasheet(device),
+                precision=precision,
+                workspace_limit=workspace_limit,
+            )
+        )
     if as_json:
         shown: Any = [plan.as_dict() for plan in plans]
-        print(json.dumps(shown[0] if stride == 1 else shown))
+        print(document({**shown[0], "cuda": own and own.as_dict()} if stride == 1 else shown))
     else:
         print("\n\n".join(map(str, plans)))
-        if stride == 1 and points == "best" and not all_kernels:
-            print("\nthe CUDA kernels' own plan:")
-            limit = workspace_limit
-            _kernels("backward_filter", input, filter, padding, device, precision, None, limit)
+        if own:
+            print(f"\nthe CUDA kernels' own plan:\n{own}")
 
 
 Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
@@ -112,6 +127,7 @@ def forward(
     precision: Precision = "fp32",
     algorithm: Named = None,
     workspace_limit: Limit = None,
+    as_json: AsJson = False,
 ) -> None:
     """The kernel that a forward call would run, and what else was considered.
 
@@ -119,7 +135,13 @@ def forward(
 
         winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
     """
-    _kernels("forward", input, filter, padding, device, precision, algorithm, workspace_limit)
+    wanted = None if algorithm is None else parse_algorithm(algorithm)
+    problem = _problem(input, filter, padding)
+    gpu = datasheet(device)
+    found = kernels(
+        Request(problem, "forward", gpu, wanted, precision, workspace_limit=workspace_limit)
+    )
+    print(document(found.as_dict()) if as_json else found)
 
 
 @app.command("backward-data")
@@ -131,37 +153,112 @@ def backward_data(
     precision: Precision = "fp32",
     algorithm: Named = None,
     workspace_limit: Limit = None,
+    as_json: AsJson = False,
 ) -> None:
     """The kernel that a gradient of the input would run, and what else was considered."""
-    _kernels("backward_data", input, filter, padding, device, precision, algorithm, workspace_limit)
-
-
-def _kernels(direction, input, filter, padding, device, precision, algorithm, limit) -> None:
-    problem = Case("direct", input, filter, padding).problem
     wanted = None if algorithm is None else parse_algorithm(algorithm)
-    request = Request(
-        problem, direction, datasheet(device), wanted, precision, workspace_limit=limit
+    problem = _problem(input, filter, padding)
+    gpu = datasheet(device)
+    found = kernels(
+        Request(problem, "backward_data", gpu, wanted, precision, workspace_limit=workspace_limit)
     )
+    print(document(found.as_dict()) if as_json else found)
+
+
+def _problem(input: str, filter: str, padding: str) -> Problem:
+    return Case("direct", input, filter, padding).problem
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What the CUDA kernels' planner takes, the fastest plan of every kernel, and what has none.
+
+    A plan stands with its predicted relative RMS error on normal data; a filter gradient's has
+    None.
+    """
+
+    request: Request
+    chosen: tuple[GpuPlan, float | None] | None
+    fastest: tuple[tuple[GpuPlan, float | None], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        request, problem = self.request, self.request.problem
+        return {
+            "direction": request.direction,
+            "x": problem.x_shape,
+            "w": problem.w_shape,
+            "padding": problem.padding,
+            "device": request.device.name,
+            "precision": request.precision,
+            "plan": _facts(*self.chosen) if self.chosen else None,
+            "kernels": [_facts(*found) for found in self.fastest],
+            "left_out": self.left_out,
+        }
+
+    def __str__(self) -> str:
+        if self.chosen is None:
+            return "; ".join(self.left_out)
+        lines = [str(self.chosen[0]), "", "fastest predicted of every kernel"]
+        for found, error in self.fastest:
+            lines.append(
+                f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
+                f"{found.workspace} B workspace"
+                + ("" if error is None else f", relative RMS error {error:.1e} on normal data")
+            )
+        return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
+
+
+def kernels(request: Request) -> Kernels:
+    """The plan for ``request`` and what else was considered.
+
+    Raises ValueError where the algorithm's points make no transforms, and where there is no plan
+    but for a filter gradient, of which WinRS's stands beside.
+    """
+    if wanted := request.algorithm:
+        for tile in wanted.tiles:
+            transforms(tile.n, tile.r, wanted.points, wanted.scaling)
     choice = candidates(request)
-    if direction == "backward_filter" and not choice.plans:
-        print("; ".join(choice.reasons))
-        return
-    print(gpu_plan(request))
-    fastest = {}
+    if not choice.plans and request.direction == "backward_filter":
+        return Kernels(request, None, left_out=choice.reasons)
+    chosen = gpu_plan(request)
+    fastest: dict[tuple[str, str], GpuPlan] = {}
     for found in choice.plans:
         fastest.setdefault((found.kernel, found.precision), found)
-    print("\nfastest predicted of every kernel")
-    for (kernel, unit), found in fastest.items():
-        print(
-            f"{found.predicted * 1e6:10.1f} µs  {kernel} {unit}, {found.workspace} B workspace"
-            + ("" if direction == "backward_filter" else _error(found, problem, direction))
-        )
-    for reason in choice.reasons:
-        print(f"left out: {reason}")
+    return Kernels(
+        request,
+        (chosen, _error(chosen)),
+        tuple((found, _error(found)) for found in fastest.values()),
+        choice.reasons,
+    )
 
 
-def _error(plan: Any, problem: Problem, direction: str) -> str:
+def _own(request: Request) -> Kernels:
+    """The same beside WinRS's plan, which stands where the CUDA kernels have none."""
+    try:
+        return kernels(request)
+    except ValueError as error:
+        return Kernels(request, None, left_out=(str(error),))
+
+
+def _facts(plan: GpuPlan, error: float | None) -> dict[str, Any]:
+    return {
+        "kernel": plan.kernel,
+        "products": plan.precision,
+        "points": plan.points,
+        "variant": str(plan.variant),
+        "workspace_bytes": plan.workspace,
+        "predicted_us": round(1e6 * plan.predicted, 3),
+        "relative_rms": error,
+    }
+
+
+def _error(plan: Any) -> float | None:
     """Predicted relative RMS error on zero-mean data; wide filters run in pieces of r taps."""
+    problem, direction = plan.problem, plan.direction
+    if direction == "backward_filter":
+        return None
     tile, taps = plan.tile, problem.filter
     algorithm = direct() if tile.alpha == 1 else Algorithm("gamma", (tile,), plan.points)
     channels = problem.in_channels if direction == "forward" else problem.out_channels
@@ -170,8 +267,7 @@ def _error(plan: Any, problem: Problem, direction: str) -> str:
     outputs = [size + 1 for size in taps[:-1]] + [tile.r + 4 * tile.n]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
     run = arithmetic(getattr(plan, "simulated", plan.precision))
-    error = predict(NORMAL, NORMAL, summed, algorithm, run).relative_rms
-    return f", relative RMS error {error:.1e} on normal data"
+    return predict(NORMAL, NORMAL, summed, algorithm, run).relative_rms
 
 
 def _draw(plans: list[Plan], path: Path) -> None:
