@@ -55,6 +55,28 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     assert "<svg" in path.read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing/x.svg", "No such file"), ("x.foo", "Format 'foo' is not")]
+)
+def test_a_picture_that_cannot_be_drawn_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, reason: str
+) -> None:
+    path = tmp_path / name
+    failed = call(*VGG16_2, "--picture", str(path))
+    assert isinstance(failed.exception, ValueError)
+    assert f"{path} was not drawn: " in str(failed.exception)
+    assert reason in str(failed.exception)
+    assert "\n" not in str(failed.exception)
+    assert capfd.readouterr().err == ""  # of the process that draws
+
+
+def test_alone_it_says_what_there_is() -> None:
+    alone = kernels()
+    assert (alone.exit_code, alone.stderr) == (0, "")
+    assert "What a planner decides" in alone.stdout
+    assert "backward-filter" in alone.stdout
+
+
 def test_an_unknown_device_is_a_value_error() -> None:
     failed = call(*VGG16_2, "--device", "rtx9999")
     assert isinstance(failed.exception, ValueError)

@@ -29,9 +29,15 @@ from winolab.sweep import document
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",
-    no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -274,6 +280,9 @@ def _draw(plans: list[Plan], path: Path) -> None:
     root = environment.experiments()
     parts = [plan.as_dict() | plan.partition() for plan in plans]
     command = [sys.executable, "-m", "experiments.partition_picture", str(path.resolve())]
-    done = subprocess.run(command, cwd=root, input=json.dumps(parts), text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, input=json.dumps(parts), text=True, check=False, capture_output=True
+    )
     if done.returncode:
-        raise ValueError(f"{path} was not drawn")
+        *_, reason = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason"]
+        raise ValueError(f"{path} was not drawn: {reason}")
