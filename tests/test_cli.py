@@ -174,6 +174,7 @@ def test_an_interrupt_says_how_to_go_on(
         (["accuracy", "--algorithm", "direct", *SMALL, "--seed", "one"], "seed 'one'"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--data", "u12,"], "unknown data ''"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--workers", "0"], "workers"),
+        (["accuracy", "--algorithm", "direct", *SMALL, "--filter", "0x3x3"], "nothing to compute"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--out", "/"], "/: Is a directory"),
         (
             ["accuracy", "--algorithm", "direct", *SMALL, "--out", "/no/such/folder/rows"],

@@ -133,6 +133,18 @@ def test_older_gpus_have_plans_and_the_oldest_a_reason() -> None:
     assert "compute capability 7.5; the kernels need 8.0" in str(failed.exception)
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward-data", "backward-filter"])
+@pytest.mark.parametrize(
+    "sizes", [("0x12x12x3", "4x3x3"), ("1x0x12x3", "4x3x3"), ("1x12x12x0", "4x3x3"),
+              ("1x12x12x3", "0x3x3")]
+)  # fmt: skip
+def test_nothing_to_compute_has_no_plan(direction: str, sizes: tuple[str, str]) -> None:
+    failed = kernels(direction, "--input", sizes[0], "--filter", sizes[1])
+    assert isinstance(failed.exception, ValueError)
+    assert "nothing to compute" in str(failed.exception)
+    assert failed.stdout == ""
+
+
 def test_a_workspace_that_no_plan_has_is_an_error() -> None:
     failed = kernels("forward", *VGG16_2, "--workspace-limit", "10")
     assert isinstance(failed.exception, ValueError)

@@ -40,6 +40,12 @@ def test_one_bad_combination_stops_the_sweep_before_it_starts() -> None:
         cases(**{**VALUES, "algorithm": ["direct", "gamma:8:4:5"]})
 
 
+@pytest.mark.parametrize("empty", [{"filter": ["0x3x3"]}, {"input": ["1x4x6x0"]}])
+def test_a_case_that_computes_nothing_stops_the_sweep_before_it_starts(empty: Any) -> None:
+    with pytest.raises(ValueError, match="nothing to compute"):
+        cases(**{**VALUES, **empty})
+
+
 def test_a_row_says_where_it_was_computed(tmp_path: Path) -> None:
     (row,) = run(cases(**{**VALUES, "algorithm": ["direct"], "data": ["u12"], "seed": [0]}))
     assert {"winolab", "commit", "python", "numpy", "device", "seconds", "samples"} <= row.keys()

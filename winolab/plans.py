@@ -25,7 +25,7 @@ from winolab.ref.transforms import transforms
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
 from winolab.ref.winrs_plan import plan as winrs_plan
-from winolab.sweep import document
+from winolab.sweep import document, nonempty
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",
@@ -172,7 +172,7 @@ def backward_data(
 
 
 def _problem(input: str, filter: str, padding: str) -> Problem:
-    return Case("direct", input, filter, padding).problem
+    return nonempty(Case("direct", input, filter, padding).problem)
 
 
 @dataclass(frozen=True)

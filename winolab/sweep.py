@@ -22,6 +22,7 @@ from typing import Any
 
 from winolab.environment import provenance
 from winolab.measure import Case
+from winolab.problem import Problem
 from winolab.tables import METRICS
 
 Row = dict[str, Any]
@@ -42,10 +43,23 @@ def values(text: str, keep: str = r"(?!)") -> list[str]:
 def cases(**values: Sequence[Any]) -> list[Case]:
     """Every combination of the lists of values (keywords are Case's fields), each once, in order.
 
-    Raises ValueError where one does not parse or a combination does not fit.
+    Raises ValueError where one does not parse, a combination does not fit or computes nothing.
     """
     combinations = product(*values.values())
-    return list(dict.fromkeys(Case(**dict(zip(values, c, strict=True))) for c in combinations))
+    found = dict.fromkeys(Case(**dict(zip(values, c, strict=True))) for c in combinations)
+    for case in found:
+        nonempty(case.problem)
+    return list(found)
+
+
+def nonempty(problem: Problem) -> Problem:
+    """The problem itself; ValueError where it has no multiply-adds."""
+    if problem.macs == 0:
+        raise ValueError(
+            f"x{problem.x_shape} and w{problem.w_shape} leave nothing to compute; expected sizes "
+            "above 0"
+        )
+    return problem
 
 
 @dataclass(frozen=True)
