@@ -147,3 +147,10 @@ def test_fp32_error_is_that_of_direct():
 
     assert rms("dwm:3:2") <= 1.5 * rms("direct")
     assert rms("winograd:2x2:9x9@paper") >= 30 * rms("direct")
+
+
+def test_a_decomposition_takes_the_algorithms_text():
+    problem = Problem.of((1, 9, 9, 1), (1, 5, 5, 1))
+    assert decomposition(problem, "dwm:3:2") == decomposition(problem, winolab.dwm(3, 2))
+    with pytest.raises(ValueError, match="gamma:8:6:3 cuts no filters"):
+        decomposition(problem, "gamma:8:6:3")

@@ -59,3 +59,7 @@ def test_bad_arguments():
         best_points(8, 9)
     with pytest.raises(ValueError, match="at most 32"):
         best_points(33)
+    with pytest.raises(TypeError, match=r"alpha is 8\.5; expected an integer"):
+        best_points(8.5, 3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"r is 3\.0; expected an integer"):
+        best_points(8, 3.0)  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,6 @@
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,3 +153,11 @@ def test_bad_arguments_are_refused(n, r, points, scaling, message):
 def test_inexact_points_are_refused():
     with pytest.raises(TypeError, match=r"point 0\.1 is not an exact number"):
         transforms(2, 3, (0, 1, 0.1, INFINITY))
+
+
+def test_sizes_are_integers():
+    with pytest.raises(TypeError, match=r"n is 2\.0; expected an integer"):
+        transforms(2.0, 3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="r is '3'; expected an integer"):
+        transforms(2, "3")  # pyright: ignore[reportArgumentType]
+    assert transforms(np.int64(2), np.int32(3)) is transforms(2, 3)

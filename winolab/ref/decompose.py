@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 from winolab.ref.choose import choose
 from winolab.ref.cuts import Decomposition, Piece, exchanged, pieces_of, reached_inputs
@@ -21,17 +21,20 @@ from winolab.ref.winograd import ProgramsOf, compute, group_slices, programs_of,
 
 def decomposition(
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: str | Algorithm,
     precision: str | Arithmetic = "fp32",
     direction: str = "forward",
 ) -> Decomposition:
-    """How ``algorithm`` (a dwm) cuts ``problem``.
+    """How ``algorithm`` (a dwm, or its text "dwm:3:2") cuts ``problem``.
 
     Where it states an error instead of pieces, they are chosen for that precision and direction.
-    Raises ValueError where its pieces and tiles are for another number of dimensions, or where no
-    cut has so small an error.
+    Raises ValueError where it is no dwm, where its pieces and tiles are for another number of
+    dimensions, or where no cut has so small an error.
     """
-    return pieces_of(problem, resolved(problem, algorithm, arithmetic(precision), direction))
+    chosen = parse_algorithm(algorithm)
+    if chosen.kind != "dwm":
+        raise ValueError(f"{chosen} cuts no filters; expected a dwm, such as dwm:3:2")
+    return pieces_of(problem, resolved(problem, chosen, arithmetic(precision), direction))
 
 
 def resolved(

@@ -15,7 +15,7 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import convolution
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.points import INFINITY, Point, named_points, show
-from winolab.ref.transforms import Programs, transforms
+from winolab.ref.transforms import Programs, integer, transforms
 from winolab.ref.winograd import compute, regions
 
 # Magnitudes that a search draws from: fractions of small integers up to 8. Larger ones lose at once
@@ -62,8 +62,10 @@ def best_points(
     named sets always compete, and sets whose errors are not numbers come last. The same seed visits
     the same sets, as far as the time allows.
 
-    Raises ValueError for alpha or r out of range.
+    Raises ValueError for alpha or r out of range, TypeError where they are no integers.
     """
+    alpha = integer("alpha", alpha)
+    r = None if r is None else integer("r", r)
     tiles = _tiles(alpha, r)
     started = time.perf_counter()
     seen: dict[tuple[Point, ...], float] = {}

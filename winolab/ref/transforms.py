@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import lcm
+from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -95,10 +97,18 @@ def transforms(
     are kept in few exponents, as in fp32_split).
 
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
-    for points that are not exact.
+    for points that are not exact, n and r that are no integers.
     """
-    tile = Tile(n, r)
+    tile = Tile(integer("n", n), integer("r", r))
     return _build(tile, as_points(points, tile.alpha), scaling)
+
+
+def integer(name: str, value: SupportsIndex) -> int:
+    """``value`` as an int; TypeError that names the argument where it is none, as 2.0."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; expected an integer") from None
 
 
 @lru_cache(maxsize=512)
