@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from winolab import cli, sweep
-from winolab.ref.transforms import transforms
+from winolab.ref.transforms import SCALINGS, transforms
 
 SMALL = ["--input", "1x6x8x4", "--filter", "2x3x3", "--workers", "1"]
 
@@ -72,6 +72,13 @@ def test_points_and_scaling_are_passed_on(winolab: Winolab) -> None:
     exact = transforms(4, 3, "0,1,-1,1/2,-1/2,inf", "l1")
     assert read["points"] == ["0", "1", "-1", "1/2", "-1/2", "inf"]
     assert tuple(tuple(map(Fraction, row)) for row in read["BT"]) == exact.BT
+
+
+def test_help_names_every_scaling_that_is_taken(winolab: Winolab) -> None:
+    shown = " ".join(winolab("transforms", "--help").out.split())
+    for name in ("none", *SCALINGS):
+        assert name in shown
+        assert winolab("transforms", "2", "3", "--scaling", name).code == 0
 
 
 def test_points_shows_the_leaders_and_the_named_sets(winolab: Winolab) -> None:
@@ -161,11 +168,15 @@ def test_an_interrupt_says_how_to_go_on(
         (["transforms", "two", "3"], "'N'"),
         (["transforms", "2", "3", "--point", "best"], "--points"),
         (["transforms", "2", "3", "--format", "tex"], "text, json, latex, cuda, numpy"),
+        (["transforms", "2", "3", "--format", "tex", "--json"], "unknown format 'tex'"),
         (["transforms", "2", "3", "--points", "0,1,1,inf"], "repeated"),
         (["transforms", "2", "3", "--points", "0,1,inf"], "expected alpha = n + r - 1 = 4"),
         (["transforms", "2", "3", "--points", "0,1,0.1x,inf"], "not a rational number"),
         (["transforms", "2", "3", "--points", "bset"], "unknown points 'bset'"),
-        (["transforms", "2", "3", "--scaling", "l2"], "unknown scaling 'l2'"),
+        (
+            ["transforms", "2", "3", "--scaling", "l2"],
+            "'l2'; expected one of none, power_of_two, filter, l1",
+        ),
         (["transforms", "30", "4"], "at most 32"),
         (["transforms", "0", "3"], "at least one output"),
         (["accuracy", *SMALL], "--algorithm"),

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab import bench, costs, environment, plans, render, sweep, tables
 from winolab.ref.search import best_points
+from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
 
 app = typer.Typer(
@@ -61,10 +62,10 @@ def transforms(
     points: Annotated[
         str, typer.Option(help='best, paper, wincnn, or a list such as "0,1,-1,1/2,inf".')
     ] = "best",
-    scaling: Annotated[str, typer.Option(help="Of the rows: none, power_of_two or l1.")] = "none",
-    format: Annotated[
-        str, typer.Option("--format", help="text, json, latex, cuda or numpy.")
-    ] = "text",
+    scaling: Annotated[
+        str, typer.Option(help=f"Of the rows: none, {', '.join(SCALINGS)} (of G alone: filter).")
+    ] = "none",
+    format: Annotated[str, typer.Option(help=f"{', '.join(render.FORMATS)}.")] = "text",
     as_json: AsJson = False,
 ) -> None:
     """The exact matrices AT, G, BT of F(N, R), proved to be convolution.
@@ -76,10 +77,10 @@ def transforms(
     winolab transforms 2 3 --points "0,1,-1,inf" --format latex
     ```
     """
-    shape = render.FORMATS.get("json" if as_json else format)
-    if shape is None:
+    if format not in render.FORMATS:
         raise ValueError(f"unknown format {format!r}; expected one of {', '.join(render.FORMATS)}")
-    print(shape(build_transforms(n, r, points, None if scaling == "none" else scaling)))
+    shape = render.FORMATS["json" if as_json else format]
+    print(shape(build_transforms(n, r, points, scaling)))
 
 
 @app.command()

@@ -140,7 +140,7 @@ def test_a_wrong_shape_is_refused():
         (2, 3, "0,1,x,inf", None, "'x' is not a rational"),
         (2, 3, "0,1,1/0,inf", None, "'1/0' is not a rational"),
         (2, 3, "nearest", None, "unknown points 'nearest'; expected one of best, paper, wincnn"),
-        (2, 3, None, "l2", "unknown scaling 'l2'; expected one of power_of_two, filter, l1"),
+        (2, 3, None, "l2", "unknown scaling 'l2'; expected one of none, power_of_two, filter, l1"),
         (30, 4, None, None, "at most 32"),
         (0, 3, None, None, "at least one output"),
     ],
@@ -161,3 +161,7 @@ def test_sizes_are_integers():
     with pytest.raises(TypeError, match="r is '3'; expected an integer"):
         transforms(2, "3")  # pyright: ignore[reportArgumentType]
     assert transforms(np.int64(2), np.int32(3)) is transforms(2, 3)
+
+
+def test_no_scaling_has_a_name():
+    assert transforms(4, 3, scaling="none") == transforms(4, 3)

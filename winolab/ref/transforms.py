@@ -90,17 +90,17 @@ def transforms(
     """The exact transforms of F(n, r) at α = n + r − 1 points.
 
     ``points``: None or "best" (the best known), "paper", "wincnn", a text such as "0,1,-1,inf" or
-    a sequence of exact numbers. ``scaling``: None (integers of the monic polynomials, fractions in
-    G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS eq. 7),
-    "power_of_two" (the same, to the nearest power of two: exact in binary floating point) or
-    "filter" (so for G alone: its rows' sizes differ by more than BT's, which matters where both
+    a sequence of exact numbers. ``scaling``: None or "none" (integers of the monic polynomials,
+    fractions in G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS
+    eq. 7), "power_of_two" (the same, to the nearest power of two: exact in binary floating point)
+    or "filter" (so for G alone: its rows' sizes differ by more than BT's, which matters where both
     are kept in few exponents, as in fp32_split).
 
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
     for points that are not exact, n and r that are no integers.
     """
     tile = Tile(integer("n", n), integer("r", r))
-    return _build(tile, as_points(points, tile.alpha), scaling)
+    return _build(tile, as_points(points, tile.alpha), None if scaling == "none" else scaling)
 
 
 def integer(name: str, value: SupportsIndex) -> int:
@@ -154,7 +154,9 @@ def _unit(size: int) -> list[Fraction]:
 
 def _scaled(AT_columns, G, BT, scaling: str):
     if scaling not in SCALINGS:
-        raise ValueError(f"unknown scaling {scaling!r}; expected one of {', '.join(SCALINGS)}")
+        raise ValueError(
+            f"unknown scaling {scaling!r}; expected one of none, {', '.join(SCALINGS)}"
+        )
     columns, rows_G, rows_BT = [], [], []
     for a, g, b in zip(AT_columns, G, BT, strict=True):
         s, t = (sum(map(abs, row), Fraction(0)) for row in (g, b))
