@@ -160,7 +160,8 @@ def test_sizes_are_integers():
         transforms(2.0, 3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="r is '3'; expected an integer"):
         transforms(2, "3")  # pyright: ignore[reportArgumentType]
-    assert transforms(np.int64(2), np.int32(3)) is transforms(2, 3)
+    n, r = np.array([2, 3])
+    assert transforms(n, r) is transforms(2, 3)
 
 
 def test_no_scaling_has_a_name():

@@ -12,10 +12,11 @@ from math import isnan
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.problem import whole
 from winolab.ref import convolution
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.points import INFINITY, Point, named_points, show
-from winolab.ref.transforms import Programs, integer, transforms
+from winolab.ref.transforms import Programs, transforms
 from winolab.ref.winograd import compute, regions
 
 # Magnitudes that a search draws from: fractions of small integers up to 8. Larger ones lose at once
@@ -64,8 +65,8 @@ def best_points(
 
     Raises ValueError for alpha or r out of range, TypeError where they are no integers.
     """
-    alpha = integer("alpha", alpha)
-    r = None if r is None else integer("r", r)
+    alpha = whole(alpha, "alpha")
+    r = None if r is None else whole(r, "r")
     tiles = _tiles(alpha, r)
     started = time.perf_counter()
     seen: dict[tuple[Point, ...], float] = {}

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import lcm
-from operator import index
-from typing import SupportsIndex
 
 import numpy as np
 
 from winolab.nouns import Tile
+from winolab.problem import whole
 from winolab.ref.points import INFINITY, Point, as_points
 from winolab.ref.program import Program, program
 
@@ -99,16 +98,8 @@ def transforms(
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
     for points that are not exact, n and r that are no integers.
     """
-    tile = Tile(integer("n", n), integer("r", r))
+    tile = Tile(whole(n, "n"), whole(r, "r"))
     return _build(tile, as_points(points, tile.alpha), None if scaling == "none" else scaling)
-
-
-def integer(name: str, value: SupportsIndex) -> int:
-    """``value`` as an int; TypeError that names the argument where it is none, as 2.0."""
-    try:
-        return index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; expected an integer") from None
 
 
 @lru_cache(maxsize=512)
