@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,6 +78,8 @@ def test_an_empty_input_has_an_empty_output():
         gamma(8, 6, 3),
         gamma(16, 8, 9, points="paper", scaling="power_of_two", variant="two_level:32"),
         gamma(8, 6, 3, points="0,1,-1,1/2,-1/2,2,-2,inf"),
+        gamma(4, 2, 3, points=(0, Fraction(1, 2), -1, "inf")),
+        gamma(4, 2, 3, points=None, scaling="none"),
     ],
 )
 def test_text_round_trips(algorithm):

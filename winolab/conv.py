@@ -324,12 +324,12 @@ def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndar
     array = np.asarray(value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
-    if array.dtype.kind in "biuO" and precision is None:
+    if array.dtype.kind in "iuO" and precision is None:
         raise TypeError(
             f"{name} has dtype {array.dtype}, which has no precision of its own; "
             'pass precision="exact", or convert it to a floating-point dtype'
         )
-    if array.dtype.kind in "SUMm":
+    if array.dtype.kind in "bSUMm":
         raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
     return array
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from winolab.problem import Problem, whole
+
+PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
 
 __all__ = [
     "FORMS", "MAX_ALPHA", "Algorithm", "Problem", "Tile", "direct", "dwm", "fft", "gamma", "omega",
@@ -64,6 +67,14 @@ class Algorithm:
     device: str | None = None
     error: float | None = None
 
+    def __post_init__(self) -> None:
+        """Points and scaling as their text has them."""
+        if not isinstance(self.points, str):
+            text = "best" if self.points is None else ",".join(map(str, self.points))
+            object.__setattr__(self, "points", text)
+        if self.scaling == "none":
+            object.__setattr__(self, "scaling", None)
+
     @property
     def fold(self) -> int:
         """Products of a sum of the first of two levels; 0: there is one level."""
@@ -103,14 +114,18 @@ def direct() -> Algorithm:
     return Algorithm("direct")
 
 
-def winograd(n: Sequence[int], r: Sequence[int], *, points="best", scaling=None) -> Algorithm:
+def winograd(
+    n: Sequence[int], r: Sequence[int], *, points: PointsLike = "best", scaling=None
+) -> Algorithm:
     """Nested F(n0×n1×…, r0×r1×…) (Lavin & Gray, eq. 8): ``winograd((4, 4), (3, 3))``."""
     if len(n) != len(r):
         raise ValueError(f"winograd: {len(n)} output sizes but {len(r)} filter sizes")
     return Algorithm("winograd", tuple(map(Tile, n, r)), points, scaling)
 
 
-def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=None) -> Algorithm:
+def gamma(
+    alpha: int, n: int, r: int, *, points: PointsLike = "best", scaling=None, variant=None
+) -> Algorithm:
     """Γα(n,r) of Im2col-Winograd (section 4.1): ``gamma(8, 6, 3)``.
 
     The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32.
@@ -124,7 +139,13 @@ def gamma(alpha: int, n: int, r: int, *, points="best", scaling=None, variant=No
 
 
 def omega(
-    alpha: int, n: int, r: int, *, points="best", scaling=None, segments: int | None = None
+    alpha: int,
+    n: int,
+    r: int,
+    *,
+    points: PointsLike = "best",
+    scaling=None,
+    segments: int | None = None,
 ) -> Algorithm:
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``.
 
@@ -143,7 +164,11 @@ def _tile(kind: str, alpha: int, n: int, r: int) -> Tile:
 
 
 def winrs(
-    *, points="best", scaling=None, segments: int | None = None, device: str | None = None
+    *,
+    points: PointsLike = "best",
+    scaling=None,
+    segments: int | None = None,
+    device: str | None = None,
 ) -> Algorithm:
     """WinRS as its planner has it for ``device``, such as "rtx4090"; by default an H100.
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import split, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, Mp
 from winolab.ref.formats import Format
-from winolab.ref.im2col import DIRECT, masked
+from winolab.ref.im2col import DIRECT
 from winolab.ref.program import Program, is_power_of_two
 from winolab.ref.tiles import Region
 from winolab.ref.transforms import transforms
@@ -47,10 +46,7 @@ def tiling(
                 f"{algorithm} is not a tiled algorithm in backward_filter; use direct or winograd, "
                 "or winolab.ref.proven for the bounds of dwm and fft"
             )
-        layer = winograd.filter_adjoint(problem)
-        tiles = algorithm.tiles if algorithm.kind == "winograd" else (DIRECT,) * problem.ndim
-        cuts = [masked(size, tile) for size, tile in zip(layer.output, tiles, strict=True)]
-        return layer, tuple(Region(cut) for cut in product(*cuts))
+        return winograd.gradient_regions(problem, algorithm)
     layer = problem
     if direction == "backward_data":
         dy, w = (np.broadcast_to(np.float32(0), s) for s in (problem.y_shape, problem.w_shape))

@@ -149,13 +149,7 @@ def backward_filter(
     if algorithm.kind == "winograd" and not problem.unit:
         regions(problem, algorithm)
     arithmetic = arithmetic.of_data(x, dy)
-    adjoint = filter_adjoint(problem)
-    tiles = (DIRECT,) * problem.ndim
-    if algorithm.kind == "winograd":
-        _one_tile_a_dimension(problem, algorithm)
-        tiles = algorithm.tiles
-    cuts = [masked(size, tile) for size, tile in zip(adjoint.output, tiles, strict=True)]
-    boxes = tuple(map(Region, product(*cuts)))
+    adjoint, boxes = gradient_regions(problem, algorithm)
     parts = []
     for i, o in group_slices(problem):
         x_g, dy_g = x[..., i].swapaxes(0, -1), dy[..., o].swapaxes(0, -1)
@@ -196,6 +190,16 @@ def rotated(w: np.ndarray, groups: int) -> np.ndarray:
     parts = np.flip(w, taps).reshape(groups, w.shape[0] // groups, *w.shape[1:])
     swapped = np.moveaxis(np.moveaxis(parts, 1, -1), -2, 1)
     return swapped.reshape(groups * w.shape[-1], *w.shape[1:-1], w.shape[0] // groups)
+
+
+def gradient_regions(problem: Problem, algorithm: Algorithm) -> tuple[Problem, tuple[Region, ...]]:
+    """``filter_adjoint``, and the boxes of dw that direct's or winograd's tiles compute of it."""
+    adjoint, tiles = filter_adjoint(problem), (DIRECT,) * problem.ndim
+    if algorithm.kind == "winograd":
+        _one_tile_a_dimension(problem, algorithm)
+        tiles = algorithm.tiles
+    cuts = [masked(size, tile) for size, tile in zip(adjoint.output, tiles, strict=True)]
+    return adjoint, tuple(map(Region, product(*cuts)))
 
 
 def filter_adjoint(problem: Problem) -> Problem:
