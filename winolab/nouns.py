@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.problem import Problem, whole
+from winolab.problem import Problem, listed, whole
 
 PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
 
@@ -131,10 +131,13 @@ def gamma(
     The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32.
     """
     tile = _tile("gamma", alpha, n, r)
-    name, _, products = str(variant or "two_level:1").partition(":")
-    if name != "two_level" or not products.isdecimal() or not int(products):
-        raise ValueError(f"gamma: unknown variant {variant!r}; expected two_level:32, or another "
-                         "number of products")  # fmt: skip
+    if variant:
+        name, _, products = str(variant).partition(":")
+        if name != "two_level" or not products.isdecimal() or not int(products):
+            raise ValueError(
+                f"gamma: unknown variant {variant!r}; expected two_level:32, or another number of "
+                "products"
+            )
     return Algorithm("gamma", (tile,), points, scaling, variant)
 
 
@@ -233,8 +236,7 @@ def fft(size: int | Sequence[int] = 16, *, products: int = 3) -> Algorithm:
 
 
 def _sizes(value: int | Sequence[int]) -> tuple[int, ...]:
-    values = tuple(value) if isinstance(value, Sequence) else (value,)
-    return tuple(whole(v, "a size of an algorithm") for v in values)
+    return tuple(whole(v, "a size of an algorithm") for v in listed(value, 1))
 
 
 def _parse_direct(fields: list[str], options: dict) -> Algorithm:

@@ -162,7 +162,7 @@ def check_layout(layout: str) -> None:
 
 
 def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) -> tuple[int, ...]:
-    values = _values(value, ndim)
+    values = listed(value, ndim)
     if len(values) != ndim:
         raise ValueError(f"{name} has {len(values)} values; expected one or {ndim}")
     for d, v in enumerate(values):
@@ -171,8 +171,8 @@ def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int)
     return tuple(map(int, values))
 
 
-def _values(value: Any, count: int) -> tuple[Any, ...]:
-    """One for every dimension where there is one for all."""
+def listed(value: Any, count: int) -> tuple[Any, ...]:
+    """The values, or ``count`` times the value that stands for all."""
     try:
         return tuple(value)
     except TypeError:
@@ -198,12 +198,12 @@ def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
             raise ValueError('padding "same" needs stride 1; give the padding as numbers')
         spans = [d * (r - 1) for d, r in zip(dilation, filter_, strict=True)]
         return tuple((span // 2, span - span // 2) for span in spans)
-    values = _values(padding, ndim)
+    values = listed(padding, ndim)
     if len(values) != ndim:
         raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
     pairs = []
     for d, value in enumerate(values):
-        pair = _values(value, 2)
+        pair = listed(value, 2)
         name = f"padding in spatial dimension {d}"
         if len(pair) != 2 or any(whole(p, name) < 0 for p in pair):
             raise ValueError(f"padding in spatial dimension {d} is {value}; expected >= 0")

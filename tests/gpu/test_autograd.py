@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,11 @@ from winolab.ref import convolution
 SHAPES = {"x": (2, 6, 9, 16), "w": (24, 3, 3, 16), "y": (2, 6, 7, 24)}
 OPERANDS = {"forward": "xw", "backward_data": "yw", "backward_filter": "xy"}
 PADDING = (1, 0)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
 
 
 @given(problems(), st.sampled_from(DIRECTIONS), st.sampled_from([0, 1]), st.integers(0, 99))
@@ -71,12 +74,10 @@ def test_what_has_no_place_in_a_graph_is_refused(monkeypatch) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not find_spec("torch"), reason="torch's graph needs torch")
 @pytest.mark.parametrize("layout", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_torch_differentiates_twice(direction, layout) -> None:
+def test_torch_differentiates_twice(torch, direction, layout) -> None:
     """First and second derivatives of a square are those of the same sums in FP64."""
-    torch = importlib.import_module("torch")
     generator = torch.Generator("cuda").manual_seed(0)
     names = OPERANDS[direction]
 
@@ -124,9 +125,7 @@ def test_torch_differentiates_twice(direction, layout) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not find_spec("torch"), reason="torch's graph needs torch")
-def test_a_wider_result_has_gradients_of_its_operands_type() -> None:
-    torch = importlib.import_module("torch")
+def test_a_wider_result_has_gradients_of_its_operands_type(torch) -> None:
     x, w = (torch.rand(SHAPES[name], device="cuda", dtype=torch.float16).requires_grad_()
             for name in "xw")  # fmt: skip
     y = winolab.conv_forward(x, w, padding=PADDING, out_dtype=torch.float32)
@@ -140,11 +139,9 @@ def test_a_wider_result_has_gradients_of_its_operands_type() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not find_spec("torch"), reason="torch's graph needs torch")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # dual_level's own
-def test_results_live_in_torch_as_its_own_do() -> None:
+def test_results_live_in_torch_as_its_own_do(torch) -> None:
     """Tangents, views that negate, results changed in place, saved tensors that were written to."""
-    torch = importlib.import_module("torch")
     forward = torch.autograd.forward_ad
 
     def random(*names: str) -> list[Any]:

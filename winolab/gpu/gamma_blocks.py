@@ -168,11 +168,7 @@ def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
                 yield replace(shape, bn=width)
 
 
-def variants(
-    tile: Tile,
-    correlation: Correlation,
-    request: Request,
-) -> Iterator[Variant]:
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
     """Every block shape that can run, or the request's as these arrays allow it.
 
     With two-level sums only blocks that leave registers for a second sum. Raises ValueError for a

@@ -70,11 +70,13 @@ class Place:
     @property
     def distinct(self) -> bool:
         """Whether every axis steps over all that the shorter steps reach: no element is another."""
-        axes = sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
-        reach = [1]
-        for stride, size in axes:
-            reach.append(reach[-1] + (size - 1) * stride)
-        return all(stride >= before for (stride, _), before in zip(axes, reach, strict=False))
+        reach = 1
+        axes = ((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        for stride, size in sorted(axes):
+            if stride < reach:
+                return False
+            reach += (size - 1) * stride
+        return True
 
     def aligned(self, itemsize: int) -> bool:
         """Whether every pixel lies VECTOR-aligned."""
