@@ -32,7 +32,7 @@ from experiments.jobs import Row
 from experiments.report import number
 from experiments.tables import Cell, Table, select, store, stored
 from winolab.environment import cores
-from winolab.sweep import document
+from winolab.render import document
 
 TABLES = (
     lavin_gray_costs.TABLE1,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from winolab.measure import Case
-from winolab.sweep import RowFile, cases, document, run, spread
+from winolab.render import document
+from winolab.sweep import RowFile, cases, run, spread
 
 VALUES: dict[str, Any] = {
     "algorithm": ["gamma:4:2:3", "direct"],

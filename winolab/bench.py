@@ -21,7 +21,7 @@ from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
-from winolab.sweep import document
+from winolab.render import AsJson, document
 
 Row = dict[str, Any]
 LEGEND = (
@@ -51,7 +51,7 @@ def command(
         str, typer.Option(help=f"Of the arrays, with commas: {', '.join(GROUPS)}.")
     ] = "fp32",
     out: Annotated[Path | None, typer.Option(help="File that rows are added to.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Time these kernels beside every algorithm of cuDNN and PyTorch, with their errors.
 

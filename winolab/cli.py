@@ -20,6 +20,7 @@ from winolab import bench, costs, environment, plans, render, sweep, tables
 from winolab.ref.search import best_points
 from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
+from winolab.render import AsJson
 
 app = typer.Typer(
     name="winolab",
@@ -29,7 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(plans.app, name="plan")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 # typer's usage errors: the same class whether typer carries click or depends on it
 USAGE_ERROR = cast(type[Exception], typer.BadParameter.__mro__[1])
 INTERRUPTED = 130
@@ -108,7 +108,7 @@ def points(
     with _clock("searching", budget, quiet=as_json):
         leaders = tables.leaders(best_points(alpha, r, budget=budget))
     if as_json:
-        print(sweep.document({"alpha": alpha, "r": r, "leaders": leaders}))
+        print(render.document({"alpha": alpha, "r": r, "leaders": leaders}))
     else:
         _console().print(tables.points(leaders))
 
@@ -203,7 +203,7 @@ def accuracy(
     )
     rows = _swept(todo, out, workers or environment.cores(), quiet=as_json)
     if as_json:
-        print(sweep.document(rows))
+        print(render.document(rows))
     else:
         _console().print(tables.accuracy(rows))
 
@@ -282,7 +282,7 @@ def doctor(as_json: AsJson = False) -> None:
         "checkout": str(environment.checkout() or "") or None,
     }
     if as_json:
-        print(sweep.document(report))
+        print(render.document(report))
     else:
         _console().print(tables.doctor(report))
 

@@ -25,7 +25,8 @@ from winolab.nouns import (
 from winolab.ref.complexity import recursed
 from winolab.ref.cost import DIRECTIONS, Cost, Operations, cost
 from winolab.ref.decompose import decomposition
-from winolab.sweep import POINTS, document, values
+from winolab.render import AsJson, document
+from winolab.sweep import POINTS, values
 
 Row = dict[str, Any]
 BYTES = 4
@@ -65,7 +66,7 @@ def command(
     picture: Annotated[
         bool, typer.Option("--picture", help="Show how a dwm cuts the filter.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Multiplications, transform operations, traffic and workspace of algorithms for a layer.
 

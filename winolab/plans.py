@@ -25,7 +25,8 @@ from winolab.ref.transforms import transforms
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
 from winolab.ref.winrs_plan import plan as winrs_plan
-from winolab.sweep import document, nonempty
+from winolab.render import AsJson, document
+from winolab.sweep import nonempty
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",
@@ -37,9 +38,6 @@ app = typer.Typer(
 def root(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 @app.command("backward-filter")
@@ -141,13 +139,8 @@ def forward(
 
         winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
     """
-    wanted = None if algorithm is None else parse_algorithm(algorithm)
     problem = _problem(input, filter, padding)
-    gpu = datasheet(device)
-    found = kernels(
-        Request(problem, "forward", gpu, wanted, precision, workspace_limit=workspace_limit)
-    )
-    print(document(found.as_dict()) if as_json else found)
+    _show("forward", problem, device, precision, algorithm, workspace_limit, as_json)
 
 
 @app.command("backward-data")
@@ -162,12 +155,22 @@ def backward_data(
     as_json: AsJson = False,
 ) -> None:
     """The kernel that a gradient of the input would run, and what else was considered."""
-    wanted = None if algorithm is None else parse_algorithm(algorithm)
     problem = _problem(input, filter, padding)
+    _show("backward_data", problem, device, precision, algorithm, workspace_limit, as_json)
+
+
+def _show(
+    direction: str,
+    problem: Problem,
+    device: str,
+    precision: str,
+    algorithm: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    wanted = None if algorithm is None else parse_algorithm(algorithm)
     gpu = datasheet(device)
-    found = kernels(
-        Request(problem, "backward_data", gpu, wanted, precision, workspace_limit=workspace_limit)
-    )
+    found = kernels(Request(problem, direction, gpu, wanted, precision, workspace_limit=limit))
     print(document(found.as_dict()) if as_json else found)
 
 

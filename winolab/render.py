@@ -1,15 +1,23 @@
-"""Transforms as text: for a person, for JSON, LaTeX, NumPy and CUDA; exact fractions throughout."""
+"""Transforms as text: for a person, for JSON, LaTeX, NumPy and CUDA; exact fractions throughout.
+
+And what every command prints with --json.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
 
 from winolab.ref.points import show
 from winolab.ref.transforms import Matrix, Transforms
 
 NAMES = ("AT", "G", "BT")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 def as_text(t: Transforms) -> str:
@@ -69,6 +77,20 @@ FORMATS: dict[str, Callable[[Transforms], str]] = {
     "cuda": as_cuda,
     "numpy": as_numpy,
 }
+
+
+def plain(value: Any) -> Any:
+    """NaN and infinities as text, which JSON does not have as numbers; also inside a value."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def document(value: Any) -> str:
+    """One JSON document that any parser reads."""
+    return json.dumps(plain(value), allow_nan=False)
 
 
 def _grid(name: str, matrix: Matrix) -> str:

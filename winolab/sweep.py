@@ -23,6 +23,7 @@ from typing import Any
 from winolab.environment import provenance
 from winolab.measure import Case
 from winolab.problem import Problem
+from winolab.render import plain
 from winolab.tables import METRICS
 
 Row = dict[str, Any]
@@ -195,20 +196,6 @@ def _measured(
 def _leave_interrupts() -> None:
     """In a worker: an interrupt at the keyboard is the parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def plain(value: Any) -> Any:
-    """NaN and infinities as text, which JSON does not have as numbers; also inside a value."""
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def document(value: Any) -> str:
-    """One JSON document that any parser reads."""
-    return json.dumps(plain(value), allow_nan=False)
 
 
 def _refused(name: str) -> None:
