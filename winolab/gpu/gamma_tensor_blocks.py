@@ -172,13 +172,20 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
 
 
 def _registers(variant: Variant, parts: int) -> dict[str, int]:
-    """Of consumers and producers, who need fewer where loaders fetch and consumers finish."""
+    """Of every role. Producers need fewer where loaders fetch and consumers finish; loaders more
+    where they also meet with a cluster.
+    """
     if not variant.run:
-        consumers, producers = (208, 88) if parts == 2 else (200, 104)
+        consumers, producers, loaders = (208, 88, 24) if parts == 2 else (200, 104, 24)
+    elif variant.split > 1:
+        consumers, producers, loaders = 200, 80, 32
     else:
-        few = parts == 2 and variant.finish(parts) == EXCHANGED
-        consumers, producers = (208, 72) if few else (200, 88)
-    return {"consumer_registers": consumers, "producer_registers": producers}
+        consumers, producers, loaders = (208, 72, 24) if parts == 2 else (200, 88, 24)
+    return {
+        "consumer_registers": consumers,
+        "producer_registers": producers,
+        "loader_registers": loaders,
+    }
 
 
 def offered(

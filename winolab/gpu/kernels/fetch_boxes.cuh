@@ -130,7 +130,12 @@ __device__ __forceinline__ void load(const Params& p, Raw& raw) {
       loader.issue(p, raw, g);
     }
     phase ^= 1;
+    // Producers, too, finish an item once they have made a stage of the next.
+    static_assert(SPLIT == 1 || AHEAD == 1, "boxes of that stage have been ordered then");
+    if (SPLIT > 1 && loader.more == steps.end - steps.begin && loader.index >= gridDim.x / SPLIT)
+      meet();
   }
+  if (SPLIT > 1 && blockIdx.x / SPLIT < p.items) meet();  // about the last item
 }
 
 // Of a producer thread: its four channels of a tile's pixels, stage by stage.

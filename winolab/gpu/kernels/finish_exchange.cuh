@@ -13,6 +13,7 @@ struct Staging {
 
 using Delivered = Pipe<BUFFERS>;
 __device__ __forceinline__ void staging_init(Staging&) {}
+__device__ __forceinline__ void meet() {}
 __device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&) {}
 
 __device__ __forceinline__ void place(const Params& p, Staging& staging, const Item& item, int tile) {

@@ -1,7 +1,8 @@
 // The epilogue of gamma_tensor.cuh. Consumers stage their accumulators by tile, in passes over two
 // buffers, and go on with the next item; producers, whose turn it is once they are ahead, fetch every
 // state of four output channels of a tile, apply AT and store. Blocks of a cluster take different
-// elements, and add what all of them staged.
+// elements, and add what all of them staged: all their threads meet once a pass (racecheck follows
+// no other signal between blocks), before its sums are read and after those of the pass before were.
 
 constexpr int ROW_OUT = BN + 4;  // floats: lanes of a store hit 32 banks
 
@@ -10,35 +11,20 @@ struct Staging {
   unsigned long long full[BUFFERS], empty[BUFFERS];
 };
 
-__device__ __forceinline__ void await(unsigned long long* barrier, unsigned parity) {
-  if constexpr (SPLIT == 1)
-    barrier_wait(barrier, parity);
-  else
-    barrier_acquire_cluster(barrier, parity);
-}
-
-// By every thread of a role: to all blocks of the cluster.
-__device__ __forceinline__ void signal(unsigned long long* barrier) {
-  if constexpr (SPLIT == 1) {
-    barrier_arrive(barrier);
-  } else {
-    __syncwarp();
-    if (threadIdx.x % 32 < SPLIT)
-      barrier_release_cluster(cluster_pointer(barrier, threadIdx.x % 32));
-  }
-}
-
-// Arrivals at such a barrier.
-__device__ constexpr int signals(int threads) { return SPLIT == 1 ? threads : threads / 32 * SPLIT; }
-
 __device__ __forceinline__ void staging_init(Staging& staging) {
   for (int b = 0; b < BUFFERS; ++b) {
-    barrier_init(&staging.full[b], signals(CONSUMERS));
-    barrier_init(&staging.empty[b], signals(PRODUCERS));
+    barrier_init(&staging.full[b], CONSUMERS);
+    barrier_init(&staging.empty[b], PRODUCERS);
   }
 }
 
 using Delivered = Pipe<BUFFERS>;
+
+// What threads of a cluster that neither stage nor read do about an item's sums.
+__device__ __forceinline__ void meet() {
+  if constexpr (SPLIT > 1)
+    for (int pass = 0; pass < PASSES; ++pass) cluster_sync();
+}
 
 // By consumers, with an item's accumulators.
 __device__ __forceinline__ void deliver(const Params&, Staging& staging,
@@ -48,7 +34,7 @@ __device__ __forceinline__ void deliver(const Params&, Staging& staging,
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
-    await(&staging.empty[pipe.stage], pipe.phase ^ 1);
+    if constexpr (SPLIT == 1) barrier_wait(&staging.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int s = 0; s < HELD; ++s)
 #pragma unroll
@@ -59,7 +45,10 @@ __device__ __forceinline__ void deliver(const Params&, Staging& staging,
         for (int e = 0; e < 4; ++e)
           to[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
       }
-    signal(&staging.full[pipe.stage]);
+    if constexpr (SPLIT == 1)
+      barrier_arrive(&staging.full[pipe.stage]);
+    else
+      cluster_sync();
     pipe.advance();
   }
 }
@@ -88,7 +77,10 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
   Watched<> watched(p.header, p.rows + channel, input_scale(p.header));
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
-    await(&staging.full[pipe.stage], pipe.phase);
+    if constexpr (SPLIT == 1)
+      barrier_wait(&staging.full[pipe.stage], pipe.phase);
+    else
+      cluster_sync();
 #pragma unroll 1
     for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * PRODUCERS) {
       const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
@@ -109,7 +101,7 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
         if (o < columns) store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
       }
     }
-    signal(&staging.empty[pipe.stage]);
+    if constexpr (SPLIT == 1) barrier_arrive(&staging.empty[pipe.stage]);
     pipe.advance();
   }
   watched.channels<16>();

@@ -268,7 +268,11 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
     produce(p, shared);
   } else {
     registers_shrink<LOADER_REGISTERS>();
-    if (threadIdx.x < CONSUMERS + PRODUCERS + 32) load(p, shared.raw);
+    if (threadIdx.x < CONSUMERS + PRODUCERS + 32) {
+      load(p, shared.raw);
+    } else if constexpr (SPLIT > 1) {
+      for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) meet();
+    }
   }
   if constexpr (SPLIT > 1) cluster_sync();  // the other block may still signal this one
 }
