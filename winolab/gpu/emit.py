@@ -8,6 +8,8 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
+from winolab.gpu import geometry
+from winolab.gpu.launch import INT, LONG
 from winolab.ref.program import Program
 
 
@@ -46,11 +48,20 @@ WGMMA_WIDTHS = (16, 32, 64, 96, 128, 256)  # N of wgmma's m64nNk16 that tensor.c
 
 @lru_cache(maxsize=32)
 def kernel(name: str) -> str:
-    """The text of kernels/``name``.cuh, its instructions of many widths printed."""
+    """The text of kernels/``name``.cuh, its instructions of many widths printed, and the fields of
+    parameters that Python lays out.
+    """
     text = files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()
+    text = text.replace("  // emit.fields: geometry\n", declared(geometry.FIELDS))
     for a in ("shared", "registers"):
         text = text.replace(f"  // emit.wgmma: {a}\n", wgmma(a))
     return text
+
+
+def declared(fields: Sequence[tuple[str, str]]) -> str:
+    """Fields of a struct in C, from a Layout's."""
+    types = {LONG: "long long", INT: "int"}
+    return "".join(f"  {types[kind]} {', '.join(names.split())};\n" for names, kind in fields)
 
 
 def wgmma(a: str) -> str:

@@ -109,7 +109,7 @@ class Variant:
     def copies(self, tile: Tile, size: int) -> float:
         """Bulk tensor copies of a stage, of which one serves several of small elements."""
         boxes, stages = self.boxes(tile, size), PIXEL // (KC * size)
-        return self.slots(tile) * boxes.columns / (boxes.tiles * stages)
+        return self.slots(tile) * boxes.count / stages
 
     def slots(self, tile: Tile) -> int:
         """Parts of a stage that are fetched one by one."""

@@ -42,6 +42,11 @@ class Boxes:
         return self.run * self.images
 
     @property
+    def count(self) -> int:
+        """Boxes of a slot."""
+        return self.columns // self.tiles
+
+    @property
     def pixels(self) -> int:
         """Pixels of a box's row."""
         return self.run * self.tile.n + self.tile.r - 1 + self.extra
@@ -55,7 +60,7 @@ class Boxes:
     @property
     def slot(self) -> int:
         """Bytes of a slot, which begins at a multiple of 1024: the swizzle repeats every 512."""
-        return -(-self.columns // self.tiles * self.pitch // 1024) * 1024
+        return -(-self.count * self.pitch // 1024) * 1024
 
     @cached_property
     def pixel(self) -> list[int]:
@@ -103,7 +108,9 @@ class Boxes:
     def constants(self) -> dict[str, int]:
         """The constants of kernels/fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
         units = {f"UNIT_{w}": int.from_bytes(unit, "little") for w, unit in enumerate(self.units)}
-        return {"BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch} | units
+        slot = {"SLOT_ROWS": self.rows, "SLOT_COLUMNS": self.columns, "SLOT_SIZE": self.slot}
+        box = {"BOX_TILES": self.tiles, "BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch}
+        return slot | box | {"BOXES": self.count} | units
 
 
 @lru_cache(maxsize=1024)

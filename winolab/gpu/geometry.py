@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from winolab.gpu.launch import View
     from winolab.gpu.plan import Correlation
 
-# The fields of struct Params behind its pointers.
+# The fields of struct Params behind its pointers, as kernels/block*.cuh get them. Strides are in
+# elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n
+# outputs in a row, ``columns`` those of all depths and images. An item, a block's worth of work, is
+# one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output rows × a
+# block's columns; one block alone sums each of the first ``whole``.
 FIELDS = (
     ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
     ("x_pixel y_pixel", INT),

@@ -149,15 +149,11 @@ void with_lanes(const T& mine, const char* what, F take) {
 struct Fragments {
   unsigned a[4], b[2];
 };
-struct Row {
-  unsigned short* row;
-  unsigned r[4];
-};
-inline Row matrix_row(const void* shared, bool write) {
-  touch(shared, 16, write, write ? "store_matrices" : "load_matrices");
+inline unsigned short* matrix_row(const void* shared) {
+  touch(shared, 16, false, "load_matrices");
   shared_address((const char*)shared + 15);
   if ((uintptr_t)shared % 16) fail("a matrix row that is not 16-byte aligned");
-  return {(unsigned short*)shared, {}};
+  return (unsigned short*)shared;
 }
 }  // namespace host
 
@@ -232,29 +228,14 @@ inline void mma(unsigned (&d)[2], const unsigned (&a)[4], const unsigned (&b)[2]
 
 template <bool TRANSPOSED = false>
 void load_matrices(unsigned (&r)[4], const void* shared) {
-  host::with_lanes(host::matrix_row(shared, false), "load_matrices", [&](auto of, int lane) {
+  host::with_lanes(host::matrix_row(shared), "load_matrices", [&](auto of, int lane) {
     const int g = lane / 4, q = lane % 4;
     for (int m = 0; m < 4; ++m) {
       unsigned pair[2];
       for (int c = 0; c < 2; ++c)
-        pair[c] = TRANSPOSED ? of(8 * m + 2 * q + c).row[g] : of(8 * m + g).row[2 * q + c];
+        pair[c] = TRANSPOSED ? of(8 * m + 2 * q + c)[g] : of(8 * m + g)[2 * q + c];
       r[m] = pair[0] | pair[1] << 16;
     }
-  });
-}
-
-template <bool TRANSPOSED = false>
-void store_matrices(void* shared, const unsigned (&r)[4]) {
-  host::Row mine = host::matrix_row(shared, true);
-  memcpy(mine.r, r, sizeof mine.r);
-  host::with_lanes(mine, "store_matrices", [&](auto of, int lane) {
-    const int g = lane / 4, q = lane % 4;
-    for (int m = 0; m < 4; ++m)
-      for (int c = 0; c < 2; ++c) {
-        const unsigned short value = r[m] >> 16 * c;
-        if (TRANSPOSED) of(8 * m + 2 * q + c).row[g] = value;
-        else of(8 * m + g).row[2 * q + c] = value;
-      }
   });
 }
 

@@ -1,6 +1,6 @@
 // A block of gamma_mma.cuh: its parameters and shape.
 
-using Output = Storage<WIDE_OUT>::type;
+using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
 struct Params {
   const Element* x;
@@ -8,18 +8,7 @@ struct Params {
   Output* y;
   Header* header;  // scale.cuh
   const Row* rows;
-  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
-  int x_pixel, y_pixel;
-  int depth, height, width;
-  int out_depth, out_height, out_width;
-  int pad_depth, pad_height, pad_width;
-  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
-  int channels, out_channels;
-  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
-  int chunks;                // of KC channels
-  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
-  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
-  int whole;                 // 0: items.cuh
+  // emit.fields: geometry
 };
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;

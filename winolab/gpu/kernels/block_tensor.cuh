@@ -1,6 +1,6 @@
 // A block of gamma_tensor.cuh: its parameters, shape and shared memory.
 
-using Output = Storage<WIDE_OUT>::type;
+using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
 struct Params {
   TensorMap x_map;  // where RUN > 0
@@ -9,18 +9,7 @@ struct Params {
   Output* y;
   Header* header;  // scale.cuh
   const Row* rows;
-  long long x_batch, x_depth, x_row, y_batch, y_depth, y_row;  // strides in elements
-  int x_pixel, y_pixel;
-  int depth, height, width;
-  int out_depth, out_height, out_width;
-  int pad_depth, pad_height, pad_width;
-  int taps_depth, taps_height, taps_width;  // outer taps, summed directly
-  int channels, out_channels;
-  int tiles_width, columns;  // tiles of n outputs in a row; tile columns of all rows and batches
-  int chunks;                // of KC channels
-  int blocks_m, blocks_row;  // blocks of BN output channels, of ROWS output rows
-  int items;                 // blocks_m × blocks_row × blocks of COLUMNS
-  int whole;                 // 0: items.cuh
+  // emit.fields: geometry
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
@@ -40,16 +29,7 @@ constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
-// Four neighbouring channels of a pixel.
-template <bool>
-struct Four {
-  using type = float4;
-};
-template <>
-struct Four<false> {
-  using type = uint2;
-};
-using Loaded = Four<WIDE>::type;
+using Loaded = Either<WIDE, float4, uint2>::type;  // four neighbouring channels of a pixel
 __device__ __forceinline__ void values(const float4& v, int pair, float& first, float& second) {
   first = pair ? v.z : v.x, second = pair ? v.w : v.y;
 }

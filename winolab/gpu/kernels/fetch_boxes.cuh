@@ -6,14 +6,9 @@
 
 constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
 constexpr int REUSE = BOX_CHANNELS / KC;                  // stages that boxes serve
-constexpr int SLOT_COLUMNS = COLUMNS < 32 ? COLUMNS : 32; // tiles
-constexpr int SLOT_ROWS = 32 / SLOT_COLUMNS;
-constexpr int BOX_TILES = RUN * IMAGES;                   // of a row
-constexpr int BOXES = SLOT_COLUMNS / BOX_TILES;           // of a slot
 constexpr int BOX_SIZE = IMAGES * SLOT_ROWS * BOX_PIXELS * 64;
-constexpr int SLOT_SIZE = (BOXES * BOX_PITCH + 1023) / 1024 * 1024;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
-static_assert(BOXES * BOX_TILES == SLOT_COLUMNS && BOXES <= 32, "a lane a box");
+static_assert(BOXES <= 32, "a lane a box");
 
 struct Raw {
   alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [box][image][row][pixel][channel], swizzled

@@ -4,7 +4,7 @@
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 // A state before it is split: more than FP32 holds, where its transform is FP64.
-using State = Wide<PARTS == 2>::type;
+using State = Either<PARTS == 2, double, float>::type;
 
 struct FilterParams {
   const Element* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it

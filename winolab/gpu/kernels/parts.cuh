@@ -1,23 +1,15 @@
 // Values of 16 bits for the Tensor Core: one part, or a high and a low one whose sum is the value.
 // Sources give PARTS, BF16 (of the parts) and WIDE (whether arrays hold FP32).
 
-template <bool>
-struct Storage {
-  using type = float;
+template <bool, class Then, class Else>
+struct Either {
+  using type = Then;
 };
-template <>
-struct Storage<false> {
-  using type = unsigned short;
+template <class Then, class Else>
+struct Either<false, Then, Else> {
+  using type = Else;
 };
-using Element = Storage<WIDE>::type;
-template <bool>
-struct Wide {
-  using type = double;
-};
-template <>
-struct Wide<false> {
-  using type = float;
-};
+using Element = Either<WIDE, float, unsigned short>::type;
 
 __device__ __forceinline__ float value(float x) { return x; }
 __device__ __forceinline__ float value(unsigned short x) {

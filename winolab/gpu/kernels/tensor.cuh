@@ -1,5 +1,5 @@
-// Tensor Cores: wgmma (sm_90a), mma.sync, ldmatrix, stmatrix, fences, 16-bit conversions.
-// PTX ISA sections 9.7.15 (wgmma), 9.7.14.5 (mma, ldmatrix, stmatrix). Fragments, by warp and lane,
+// Tensor Cores: wgmma (sm_90a), mma.sync, ldmatrix, fences, 16-bit conversions.
+// PTX ISA sections 9.7.15 (wgmma), 9.7.14.5 (mma, ldmatrix). Fragments, by warp and lane,
 // with g = lane / 4 and q = lane % 4:
 //   accumulators of wgmma m64nN: d[4j + 2r + c] = D[16 warp + 8r + g][8j + 2q + c]
 //   A in registers, m64k16:      a[r + 2k] = the pair A[16 warp + 8r + g][8k + 2q + {0, 1}]
@@ -117,20 +117,6 @@ __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const void* shar
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
-                 : "memory");
-}
-
-template <bool TRANSPOSED = false>
-__device__ __forceinline__ void store_matrices(void* shared, const unsigned (&r)[4]) {
-  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  if constexpr (TRANSPOSED)
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     address),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-  else
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
 
