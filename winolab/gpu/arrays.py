@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -214,7 +215,7 @@ class Torch:
         )
 
     def lie(self, array: Any) -> tuple:
-        tracked = array.requires_grad or _level() >= 0
+        tracked = array.requires_grad or _forward()._current_level >= 0
         return (
             array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,
             array.is_neg(), tracked and self.requires_grad(array),
@@ -223,14 +224,16 @@ class Torch:
     def requires_grad(self, *arrays: Any) -> bool:
         if any(array.requires_grad for array in arrays) and _torch().is_grad_enabled():
             return True
-        dual = _forward().unpack_dual
-        return _level() >= 0 and any(dual(array).tangent is not None for array in arrays)
+        forward = _forward()
+        return forward._current_level >= 0 and any(
+            forward.unpack_dual(array).tangent is not None for array in arrays
+        )
 
     def address(self, array: Any) -> int:
         return array.data_ptr()
 
     def current(self) -> int:
-        return _torch().cuda.current_device()
+        return _current_device()()
 
     def on(self, index: int) -> AbstractContextManager:
         return _torch().cuda.device(index)
@@ -278,14 +281,20 @@ def _torch() -> Any:
     return importlib.import_module("torch")
 
 
-def _level() -> int:
-    """Of torch's forward differentiation: where it is -1, no tensor has a tangent."""
-    return getattr(_forward(), "_current_level", 0)
+@cache
+def _forward() -> Any:
+    """Torch's forward differentiation: at a ``_current_level`` of -1 no tensor has a tangent."""
+    module = _torch().autograd.forward_ad
+    if hasattr(module, "_current_level"):
+        return module
+    return SimpleNamespace(_current_level=0, unpack_dual=module.unpack_dual)
 
 
 @cache
-def _forward() -> Any:
-    return _torch().autograd.forward_ad
+def _current_device() -> Callable[[], int]:
+    """Torch's current device, without looking whether CUDA has been initialized."""
+    torch = _torch()
+    return getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
 
 
 @cache

@@ -88,22 +88,21 @@ class Call:
         if library.current() != index:
             with library.on(index):
                 return self.run(a, b, out)
-        if self.overlap and self.overlap(self._read(a, b), library.address(out)):
+        read = self._read(a, b)
+        if self.overlap and self.overlap(read, library.address(out)):
             library.copy(out, self.anew().run(a, b, None))
             return out
-        if self.copies[0]:
-            a = library.contiguous(library.channels_last(a) if self.first else a)
-        if self.copies[1]:
-            b = library.contiguous(library.channels_last(b) if self.first else b)
+        if True in self.copies:
+            first, second = self.copies
+            a, b = self._copied(a) if first else a, self._copied(b) if second else b
+            read = self._read(a, b)
         target = out
         if out is None or self.detour:
             target = library.empty(self.shape, self.dtype, index)
         if self.recording:
             memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
             launch.make_current(index)
-            self.recording.replay(
-                library.stream(index), *self._read(a, b), library.address(target), address
-            )
+            self.recording.replay(library.stream(index), *read, library.address(target), address)
             if target is out:
                 library.written(out)
             if self.verified:
@@ -123,6 +122,10 @@ class Call:
         """The operands' addresses."""
         address = self.library.address
         return address(a), b.address if isinstance(b, Transformed) else address(b)
+
+    def _copied(self, operand: Any) -> Any:
+        library = self.library
+        return library.contiguous(library.channels_last(operand) if self.first else operand)
 
     def _moved(self, target: Any, out: Any) -> Any:
         library = self.library
