@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.stand_in import CuPy
+from winolab.device import H100
 from winolab.gpu import compare, contenders, cudnn, launch, oracle, timing
 from winolab.gpu.contenders import Arrays, Contender
-from winolab.nouns import Problem
+from winolab.gpu.plan import Request, plan
+from winolab.layers import parse_layer
+from winolab.nouns import Problem, parse_algorithm
 
 PROBLEM = Problem.of((2, 6, 5, 3), (4, 3, 3, 3), padding=1)
 
@@ -93,6 +97,26 @@ def test_rows_of_a_case(host, monkeypatch, direction: str) -> None:
     assert rows[0]["mare_u01" if direction == "backward_filter" else "mare_u12"] < 2e-6
     assert set(refused["reasons"]) == {"c", "d", "e"}
     assert "MiB free" in refused["reasons"]["c"]
+
+
+def test_contenders_of_one_name_are_refused(host, monkeypatch) -> None:
+    twice = [Contender("w", "NHWC", size, labels("winolab"), exact("forward", 0, 0.001))
+             for size in (0, 8)]  # fmt: skip
+    monkeypatch.setattr(compare, "ours", lambda *_: twice)
+    for others in ("judges", "frameworks"):
+        monkeypatch.setattr(compare, others, lambda *_, **__: [])
+    with pytest.raises(ValueError, match="contenders of the same name"):
+        compare.compare("forward", PROBLEM, plans={})
+
+
+def test_plans_that_differ_in_their_workspace_have_names_of_their_own() -> None:
+    layer = parse_layer("128x96x96x64:64x3x3").problem
+    asked = Request(layer, "backward_filter", H100, None, "fp16", aligned=True)
+    small = replace(asked, workspace_limit=layer.batch << 18)
+    tiled = replace(asked, algorithm=parse_algorithm("omega:9:3:7"))
+    both = {plan(tiled): True, plan(replace(small, algorithm=tiled.algorithm)): False}
+    assert len({str(p.variant) for p in both}) == 1 < len(both)
+    assert len({c.name for c in contenders.ours(both)}) == 2
 
 
 @pytest.mark.parametrize("group", ["fp16", "bf16"])

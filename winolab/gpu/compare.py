@@ -67,6 +67,8 @@ def compare(
     workspace = launch.cupy().empty(max((c.workspace or 0 for c in contenders), default=0), "uint8")
     arrays.fill(-1, 1)
     calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
+    if len(calls) < len(contenders):  # one would get the other's times and errors
+        raise ValueError(f"contenders of the same name: {sorted(c.name for c in contenders)}")
     failed = {name: text for name, call in calls.items() if (text := _failure(call))}
     contenders = [c for c in contenders if c.name not in failed]
     calls = {c.name: calls[c.name] for c in contenders}

@@ -103,7 +103,8 @@ class Arrays:
 class Contender:
     """A way to compute the case: ``run`` writes the arrays' result of ``order``, or returns it.
 
-    ``labels`` is what a row says of it; ``workspace`` is None where nobody knows it.
+    ``name`` is no other contender's of the case; ``labels`` are what a row says of it;
+    ``workspace`` is None where nobody knows it.
     """
 
     name: str
@@ -186,7 +187,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
     }
     run = (bound_prepared if prepared else bound)(chosen, kernels, index)
     name = f"winolab {chosen.kernel} {chosen.precision} {chosen.points} {chosen.variant}"
-    name += " prepared" if prepared else ""
+    name += f" {chosen.workspace} B" + (" prepared" if prepared else "")  # by segments and chunks
     return Contender(name, "NHWC", chosen.workspace, labels, run)
 
 
