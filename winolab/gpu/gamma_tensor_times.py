@@ -20,8 +20,8 @@ class Cycles:
     that where filters of four states serve twice the tiles; ``transforms`` of 96 tiles of eight
     states; ``box``, times the bulk tensor copies that it needs. Blocks of more than 32 tile columns
     take ``wide`` times as long, and those that share sums ``shared`` times, with more than three
-    filter rows a stage ``shared_long`` times. An item takes ``outputs`` besides for OUTPUTS of them,
-    and ``cluster`` for every block that shares its sums.
+    filter rows a stage ``shared_long`` times. An item takes ``outputs`` besides for OUTPUTS of
+    them, and ``cluster`` for every block that shares its sums.
     """
 
     products: float

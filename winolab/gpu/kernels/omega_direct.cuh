@@ -10,20 +10,27 @@
 // Producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte swizzle.
 
 constexpr int TAPS = N, KS = KC;
-constexpr int GROUPS = 2, PRODUCERS = 128, THREADS = 128 * GROUPS + PRODUCERS;
-constexpr int GROUPS_M = BO / 64, GROUP_TAPS = TAPS * GROUPS_M / GROUPS;  // taps of a warpgroup
+constexpr int GROUPS = 2, THREADS = 128 * GROUPS + PRODUCERS;
+constexpr int COPIED = PRODUCERS / 8;          // positions that producers copy at once
+// Warpgroups have 64 output channels each; of the same ones half of the taps, or of the positions.
+constexpr int GROUPS_M = BO / 64;
+constexpr int GROUPS_K = GROUPS_M * TAPS % GROUPS ? GROUPS / GROUPS_M : 1;
+constexpr int GROUP_TAPS = GROUPS_M * GROUPS_K * TAPS / GROUPS;
 constexpr int ROWS = KS + (TAPS > 1 ? 8 : 0);  // of a stage of x
 constexpr int PLANES = BI / 64;                // of 64 channels
 // An instruction multiplies all channels for one tap; or 64 channels for neighbouring taps, whose
 // matrices begin 128 bytes apart.
 constexpr bool JOINED = BI == 64;
-constexpr int WN = JOINED ? 64 * GROUP_TAPS : BI;
-constexpr int PARTS = BI * GROUP_TAPS / WN;  // instructions of 16 positions
+constexpr int WIDEST = PRODUCERS == 128 ? 256 : 192;  // that the launch's registers allow
+constexpr int WN = !JOINED ? BI : 64 * GROUP_TAPS <= WIDEST ? 64 * GROUP_TAPS : 32 * GROUP_TAPS;
+constexpr int PARTS = BI * GROUP_TAPS / WN;    // instructions of 16 positions
+constexpr int PART_TAPS = JOINED ? WN / 64 : 1;
 constexpr int DESCRIBED = PRODUCERS / KS;      // steps whose positions are found at once
 constexpr int TABLES = 3;  // of such positions: read, read by the last taps, written
-// Registers of the launch, 168 a thread, are handed from the producers to those that multiply.
-constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = 216;
-static_assert(KS % 16 == 0 && DESCRIBED >= 1 && TAPS <= 8 && GROUP_TAPS >= 1, "stage shape");
+// Registers of the launch are handed from the producers to those that multiply.
+constexpr int PRODUCER_REGISTERS = PRODUCERS == 128 ? 72 : 88;
+constexpr int CONSUMER_REGISTERS = PRODUCERS == 128 ? 216 : 168;
+static_assert(KS % (16 * GROUPS_K) == 0 && DESCRIBED >= 1 && TAPS <= 8, "stage shape");
 
 struct __align__(16) Place {
   const Element* x;  // null: zeros
@@ -134,8 +141,8 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared, co
     }
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
-    for (int i = 0; i < KS / 16; ++i) {
-      const int row = first + 16 * i;
+    for (int i = 0; i < KS / COPIED; ++i) {
+      const int row = first + COPIED * i;
       const Place from = place(step, row);
 #pragma unroll
       for (int b = 0; b < GROUPS_M; ++b)
@@ -168,10 +175,30 @@ __device__ __forceinline__ void store_pair(T* to, long long by_in, int ins, floa
   }
 }
 
+// The sums of both warpgroups, in the first one's registers; whether this is the first one. The
+// stages are free: nobody reads or fills them any more.
+__device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[PARTS][WN / 2], int group_k) {
+  static_assert(GROUPS_K <= 2 && sizeof shared.dy + sizeof shared.x >= sizeof(acc) * 128, "room");
+  float* const box = reinterpret_cast<float*>(&shared) + threadIdx.x % 128;
+  consumers_sync<128 * GROUPS>();
+  if (group_k > 0) {
+#pragma unroll
+    for (int i = 0; i < PARTS * WN / 2; ++i) box[i * 128] = acc[i / (WN / 2)][i % (WN / 2)];
+  }
+  consumers_sync<128 * GROUPS>();
+  if (group_k > 0) return false;
+#pragma unroll
+  for (int i = 0; i < PARTS * WN / 2; ++i) {
+    float& sum = acc[i / (WN / 2)][i % (WN / 2)];
+    sum = __fadd_rn(sum, box[i * 128]);
+  }
+  return true;
+}
+
 __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, const Item& item) {
-  const int group_m = threadIdx.x / 128 % GROUPS_M;
+  const int group_m = threadIdx.x / 128 % GROUPS_M, other = threadIdx.x / 128 / GROUPS_M;
+  const int group_k = GROUPS_K > 1 ? other : 0, tap0 = GROUPS_K > 1 ? 0 : other * GROUP_TAPS;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const int tap0 = threadIdx.x / 128 / GROUPS_M * GROUP_TAPS;
   float acc[PARTS][WN / 2] = {};
   const int steps = item.steps();
   Pipe pipe;
@@ -183,21 +210,22 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     const unsigned long long a =
-        matrix_descriptor(shared.dy[pipe.stage][group_m], 1024, 1024, Swizzle::B128);
-    const unsigned long long b =
-        matrix_descriptor(shared.x[pipe.stage][0] + tap0 * 64, JOINED ? 128 : ROWS * 128,
+        matrix_descriptor(shared.dy[pipe.stage][group_m] + group_k * (KS / GROUPS_K * 64), 1024,
                           1024, Swizzle::B128);
+    const unsigned long long b =
+        matrix_descriptor(shared.x[pipe.stage][0] + (group_k * (KS / GROUPS_K) + tap0) * 64,
+                          JOINED ? 128 : ROWS * 128, 1024, Swizzle::B128);
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
     fence_async();  // copies of 16 bytes are not of the proxy that wgmma reads by
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) wgmma_pin(acc[part]);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < KS; k += 16)
+    for (int k = 0; k < KS / GROUPS_K; k += 16)
 #pragma unroll
       for (int part = 0; part < PARTS; ++part)
         wgmma<WN, BF16, true, true>(acc[part], descriptor_offset(a, k * 128),
-                                    descriptor_offset(b, (part + k) * 128), true);
+                                    descriptor_offset(b, (part * PART_TAPS + k) * 128), true);
     wgmma_commit();
     wgmma_wait<1>();
     if (last >= 0) release(last);
@@ -207,6 +235,9 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
   wgmma_wait<0>();
 #pragma unroll
   for (int part = 0; part < PARTS; ++part) wgmma_pin(acc[part]);
+  if constexpr (GROUPS_K > 1) {
+    if (!sum_up(shared, acc, group_k)) return;
+  }
 
   const bool whole = p.segments == 1;
   const long long row_size = (long long)p.taps_width * p.channels;
@@ -224,7 +255,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
 #pragma unroll
     for (int i = 0; i < WN / 2; i += 2) {
       const int column = i / 4 * 8 + lane % 4 * 2, down = i / 2 % 2 * 8;
-      const int tap = tap0 + (JOINED ? column / 64 : part);
+      const int tap = tap0 + part * PART_TAPS + (JOINED ? column / 64 : 0);
       const int in = JOINED ? column % 64 : column;
       if (out + down >= p.out_channels || item.tap_width + tap >= p.taps_width) continue;
       const long long to = at + down * by_out + tap * by_tap + in * by_in;
