@@ -1,9 +1,9 @@
 """What a call costs on the host once warm: ``python -m experiments.host_cost``.
 
 Each way of calling is made CALLS times in a row on a layer whose kernels take a few microseconds,
-so that the queue never fills; a row has the least mean of ROUNDS such series, in microseconds. A
-CUDA graph of each call is replayed and its bits compared. Rows replace
-experiments/results/host.jsonl.
+so that the queue never fills, one way after another, ROUNDS times over: a processor that others
+use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
+graph of each call is replayed and its bits compared. Rows replace experiments/results/host.jsonl.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,21 +25,30 @@ from winolab.gpu import launch
 
 RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
 X, W = (1, 8, 8, 8), (8, 3, 3, 8)
-CALLS, ROUNDS = 200, 15
+CALLS, ROUNDS, WARM = 200, 60, 20
 Row = dict[str, Any]
+Way = tuple[str, str]  # what is called, and of whose arrays
 
 
-def seconds(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
-    """Of one call, by the host's clock: the least of several means."""
-    found = []
-    for _ in range(ROUNDS):
-        wait()
-        started = time.perf_counter()
-        for _ in range(CALLS):
+def seconds(
+    calls: Mapping[Way, Callable[[], Any]],
+    wait: Callable[[], Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[Way, float]:
+    """Of one call in every way, by the host's clock: the least of its series' means."""
+    for call in calls.values():
+        for _ in range(WARM):
             call()
-        found.append((time.perf_counter() - started) / CALLS)
+    found = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for way, call in calls.items():
+            wait()
+            started = clock()
+            for _ in range(CALLS):
+                call()
+            found[way] = min(found[way], (clock() - started) / CALLS)
     wait()
-    return min(found)
+    return found
 
 
 def ways(x: Any, w: Any, dy: Any, out: dict[str, Any]) -> dict[str, Callable[[], Any]]:
@@ -65,17 +74,17 @@ def rows() -> Iterator[Row]:
     if find_spec("torch"):
         torch = importlib.import_module("torch")
         arrays["torch"] = tuple(torch.from_dlpack(a) for a in (x, w, dy))
+    calls: dict[Way, Callable[[], Any]] = {}
     for library, (a, b, c) in arrays.items():
         empty = cp.empty_like if library == "CuPy" else importlib.import_module("torch").empty_like
         out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
-        for name, call in ways(a, b, c, out).items():
-            for _ in range(20):
-                call()
-            cost = seconds(call, cp.cuda.runtime.deviceSynchronize)
-            yield {"call": name, "arrays": library, "method": "winolab", "host_us": cost * 1e6}
-    yield from _graphs(*arrays["CuPy"])
+        calls |= {(name, library): call for name, call in ways(a, b, c, out).items()}
     if find_spec("torch"):
-        yield _framework(*arrays["torch"][:2])
+        calls["conv2d", "torch"] = _framework(*arrays["torch"][:2])
+    for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
+        method = "torch" if name == "conv2d" else "winolab"
+        yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
+    yield from _graphs(*arrays["CuPy"])
 
 
 def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
@@ -99,12 +108,11 @@ def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
         yield {"call": "in a CUDA graph", "of": name, "arrays": "CuPy", "replayed": same}
 
 
-def _framework(x: Any, w: Any) -> Row:
+def _framework(x: Any, w: Any) -> Callable[[], Any]:
     torch = importlib.import_module("torch")
     torch.backends.cudnn.benchmark = True
     a, b = (t.movedim(-1, 1) for t in (x, w))
-    cost = seconds(lambda: torch.nn.functional.conv2d(a, b, padding=1), torch.cuda.synchronize)
-    return {"call": "conv2d", "arrays": "torch", "method": "torch", "host_us": cost * 1e6}
+    return lambda: torch.nn.functional.conv2d(a, b, padding=1)
 
 
 def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:
