@@ -71,16 +71,16 @@ def rows() -> Iterator[Row]:
     rng = cp.random.default_rng(0)
     x, w, dy = (rng.random(shape, dtype="float32") for shape in (X, W, X))
     arrays = {"CuPy": (x, w, dy)}
-    if find_spec("torch"):
-        torch = importlib.import_module("torch")
+    torch: Any = importlib.import_module("torch") if find_spec("torch") else None
+    if torch:
         arrays["torch"] = tuple(torch.from_dlpack(a) for a in (x, w, dy))
     calls: dict[Way, Callable[[], Any]] = {}
     for library, (a, b, c) in arrays.items():
-        empty = cp.empty_like if library == "CuPy" else importlib.import_module("torch").empty_like
+        empty = cp.empty_like if library == "CuPy" else torch.empty_like
         out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
         calls |= {(name, library): call for name, call in ways(a, b, c, out).items()}
-    if find_spec("torch"):
-        calls["conv2d", "torch"] = _framework(*arrays["torch"][:2])
+    if torch:
+        calls["conv2d", "torch"] = _framework(torch, *arrays["torch"][:2])
     for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
         method = "torch" if name == "conv2d" else "winolab"
         yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
@@ -108,8 +108,7 @@ def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
         yield {"call": "in a CUDA graph", "of": name, "arrays": "CuPy", "replayed": same}
 
 
-def _framework(x: Any, w: Any) -> Callable[[], Any]:
-    torch = importlib.import_module("torch")
+def _framework(torch: Any, x: Any, w: Any) -> Callable[[], Any]:
     torch.backends.cudnn.benchmark = True
     a, b = (t.movedim(-1, 1) for t in (x, w))
     return lambda: torch.nn.functional.conv2d(a, b, padding=1)

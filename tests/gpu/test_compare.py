@@ -111,10 +111,9 @@ def test_contenders_of_one_name_are_refused(host, monkeypatch) -> None:
 
 def test_plans_that_differ_in_their_workspace_have_names_of_their_own() -> None:
     layer = parse_layer("128x96x96x64:64x3x3").problem
-    asked = Request(layer, "backward_filter", H100, None, "fp16", aligned=True)
-    small = replace(asked, workspace_limit=layer.batch << 18)
-    tiled = replace(asked, algorithm=parse_algorithm("omega:9:3:7"))
-    both = {plan(tiled): True, plan(replace(small, algorithm=tiled.algorithm)): False}
+    tiled = parse_algorithm("omega:9:3:7")
+    asked = Request(layer, "backward_filter", H100, tiled, "fp16", aligned=True)
+    both = {plan(asked): True, plan(replace(asked, workspace_limit=layer.batch << 18)): False}
     assert len({str(p.variant) for p in both}) == 1 < len(both)
     assert len({c.name for c in contenders.ours(both)}) == 2
 

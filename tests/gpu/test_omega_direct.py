@@ -12,7 +12,8 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc
-from winolab.gpu.omega_direct import VARIANTS, OmegaDirectPlan, Variant, plans
+from winolab.gpu.gamma_tensor_blocks import REGISTERS
+from winolab.gpu.omega_direct import CONSUMERS, VARIANTS, OmegaDirectPlan, Variant, plans
 from winolab.gpu.plan import Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
@@ -103,7 +104,7 @@ def test_compiles_without_spills() -> None:
         p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), "fp16", variant)
         resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
         assert all(r.spills == 0 for r in resources.values()), (variant, resources)
-        shared = 65536 // (256 + variant.producers) // 8 * 8  # by the roles
+        shared = REGISTERS // (CONSUMERS + variant.producers) // 8 * 8  # by the roles
         assert resources["winolab_omega_direct"].registers == shared
         assert p.shared()["winolab_omega_direct"] <= H100.shared_memory
 

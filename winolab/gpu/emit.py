@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
@@ -46,7 +46,7 @@ def fingerprint(source: str) -> str:
 WGMMA_WIDTHS = (16, 32, 64, 96, 128, 192, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers
 
 
-@lru_cache(maxsize=32)
+@cache
 def kernel(name: str) -> str:
     """The text of kernels/``name``.cuh, its instructions of many widths printed, and the fields of
     parameters that Python lays out.

@@ -274,5 +274,5 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
       for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) meet();
     }
   }
-  if constexpr (SPLIT > 1) cluster_sync();  // the other block may still signal this one
+  if constexpr (SPLIT > 1) cluster_sync();  // other blocks may still read this one's sums
 }
