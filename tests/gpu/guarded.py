@@ -74,7 +74,7 @@ class Mold:
         """Filter's height, divisors of the channels, alignment, dtype of the result, variant."""
         rng = Random(str(self))
         for _ in range(1000):
-            height = rng.choice([1, 2, 3, 3, 4, 5])
+            height = rng.choice([1, 2, 3, 3, 4, 5, 7, 8])
             steps = rng.choice([1, 2, 4, 4, 4]), rng.choice([1, 2, 4, 4, 4])
             aligned = rng.random() < 0.7
             dtype = rng.choice(["float32", DTYPES[self.precision]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from winolab.gpu import launch, nvrtc, scale
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
+from winolab.gpu.gamma_tensor_input import FILL_PARAMS
 from winolab.gpu.plan import DTYPES, Request
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
@@ -74,6 +76,10 @@ def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np
         ("forward", (2, 9, 7, 8), (8, 3, 3, 8), {"padding": 1}, "gamma:4:2:3", (1, 1)),
         ("forward", (1, 3, 9, 12), (8, 2, 2, 12), {}, "gamma:4:3:2", (1, 1)),
         ("forward", (1, 9, 7, 20), (8, 3, 2, 20), {"padding": 1}, "gamma:4:3:2", (1, 1)),
+        # six states
+        ("forward", (4, 5, 13, 20), (20, 3, 3, 20), {"padding": 1}, "gamma:6:4:3", (1, 1)),
+        ("backward_data", (1, 9, 11, 20), (8, 2, 2, 20), {"padding": 1}, "gamma:6:5:2", (1, 1)),
+        ("forward", (4, 9, 10, 36), (8, 4, 4, 36), {"padding": 2}, "gamma:6:3:4", (1e30, 1e-38)),
     ],
 )
 def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
@@ -94,7 +100,7 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("out_dtype", ["same", "float32"])
 @pytest.mark.parametrize("channels", [(24, 72), (20, 36), (7, 5)])
-@pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:4:2:3"])
+@pytest.mark.parametrize("text", ["gamma:8:6:3", "gamma:6:4:3", "gamma:4:2:3"])
 def test_sixteen_bits_on_the_cpu(precision, out_dtype, channels, text) -> None:
     c, oc = channels
     dtype = np.dtype(DTYPES[precision])
@@ -130,7 +136,75 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     assert _error(got, _exact("forward", a, b, problem)) <= BOUND
 
 
-@pytest.mark.parametrize(("text", "rows"), [("gamma:8:6:3", 4), ("gamma:4:2:3", 8)])
+def _run(
+    problem: Problem, direction: str, text: str, aligned: bool = True, **policies: int
+) -> float:
+    """The error of the fastest plan that has these policies; of what it wrote, all of it."""
+    request = Request(
+        problem, direction, H100, parse_algorithm(text), "fp32_split", aligned=aligned
+    )
+    found = [p for p in plans(request) if {**asdict(p.variant), **policies} == asdict(p.variant)]
+    plan = min(found, key=lambda p: p.predicted)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
+    return _error(hosted.execute(plan, a, b), _exact(direction, a, b, problem))
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape", "padding", "text", "policies"),
+    [
+        # seven rows as 4 + 3 and 5 + 2, eight as 5 + 3, three as 2 + 1; clusters begin in between
+        ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 4}),
+        ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 0}),
+        ((1, 9, 11, 36), (36, 7, 7, 36), 3, "gamma:8:2:7", {"share": 5, "rest": 2, "split": 4}),
+        ((1, 9, 11, 68), (68, 3, 4, 68), 1, "gamma:8:5:4", {"share": 2, "rest": 1, "split": 8}),
+        # two filter depths, two pieces of a row
+        (
+            (1, 3, 9, 11, 20), (8, 2, 8, 8, 20), (0, 3, 3), "gamma:8:5:4",
+            {"share": 5, "rest": 3, "u_ahead": 4},
+        ),
+        # all rows, two filters in registers
+        ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "rest": 0, "u_ahead": 4}),
+        ((1, 7, 9, 36), (8, 4, 4, 36), 2, "gamma:8:5:4", {"share": 4, "rest": 0, "u_ahead": 4}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_last_rows_and_filters_on_their_way(
+    x_shape, w_shape, padding, text, policies, direction
+) -> None:
+    problem = Problem.of(x_shape, w_shape, padding=padding)
+    assert _run(problem, direction, text, **policies) <= BOUND
+
+
+def test_rows_that_are_not_there_take_no_workspace() -> None:
+    problem = Problem.of((32, 64, 64, 128), (128, 7, 7, 128), padding=3)
+    request = Request(problem, "forward", H100, parse_algorithm("gamma:8:2:7"), "fp32_split")
+    for plan in plans(request):
+        rows = 7 if plan.variant.rest else plan.outer[1]
+        assert plan.transformed == 128 * rows * 128 * 8 * 4
+        assert plan.workspace <= plan.header + plan.rows + plan.transformed
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape", "options"),
+    [
+        ((2, 5, 13, 7), (5, 3, 3, 7), {"padding": 1}),
+        ((2, 2, 5, 13, 14), (10, 1, 3, 3, 7), {"padding": (0, 1, 1), "groups": 2}),
+        ((1, 9, 11, 3), (66, 2, 3, 3), {}),
+    ],
+)
+@pytest.mark.parametrize("policies", [{"filled": 1}, {"run": 0}], ids=str)
+def test_channels_that_no_vector_divides(direction, x_shape, w_shape, options, policies) -> None:
+    """By a copy whose channels are filled up, and element by element."""
+    problem = Problem.of(x_shape, w_shape, **options)
+    assert _run(problem, direction, "gamma:8:6:3", aligned=False, **policies) <= BOUND
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("gamma:8:6:3", 4), ("gamma:6:4:3", 4), ("gamma:4:2:3", 8)]
+)
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32_split", "f"), ("fp16", "e")])
 def test_shared_memory_has_no_bank_conflicts(
     text: str, rows: int, precision: str, dtype: str
@@ -166,6 +240,7 @@ def test_parameters_are_the_sources() -> None:
         ("scale", "ScaleParams", scale.PARAMS),
         ("filter_tensor", "FilterParams", FILTER_PARAMS),
         ("block_tensor", "Params", PARAMS),
+        ("fill", "FillParams", FILL_PARAMS),
     ):
         text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel(name))
         assert c_fields(struct, text) == layout.fields

@@ -12,7 +12,7 @@ from winolab.nouns import Tile
 from winolab.ref.winrs_kernels import TILES as WINRS_TILES
 
 # One tile an alpha: the block shapes are what the assembler may fail to fit into registers.
-TILES = {1: Tile(1, 1), 4: Tile(2, 3), 8: Tile(6, 3), 16: Tile(8, 9)}
+TILES = {1: Tile(1, 1), 4: Tile(2, 3), 6: Tile(4, 3), 8: Tile(6, 3), 16: Tile(8, 9)}
 CASES = [
     (TILES[alpha], replace(variant, **changes))
     for alpha, variants in VARIANTS.items()

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from winolab.device import H100
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import Correlation, Request, candidates, plan
+from winolab.gpu.plan import CLOSE, Correlation, Request, candidates, plan
+from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma, winograd
 from winolab.ref import convolution
 
@@ -86,7 +87,7 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
         ({"stride": 2}, None, "stride 1 and dilation 1"),
         ({"dilation": 2}, None, "stride 1 and dilation 1"),
         ({}, gamma(8, 4, 5), "5 taps; the filter is 3 wide"),
-        ({}, gamma(6, 4, 3), "have alpha 1, 4, 8, 16"),
+        ({}, gamma(12, 10, 3), "have alpha 1, 4, 6, 8, 16"),
         ({}, winograd((4, 4), (3, 3)), "gamma and direct"),
     ],
 )
@@ -94,6 +95,19 @@ def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8), **arguments)
     with pytest.raises(ValueError, match=message):
         plan(Request(problem, "forward", H100, algorithm))
+
+
+def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
+    problem = parse_layer("128x112x112x64:64x2x2").problem
+    found = candidates(Request(problem, "forward", H100, precision="fp32_split")).plans
+    fastest = min(p.predicted for p in found)
+    close = [p for p in found if p.predicted <= CLOSE * fastest]
+    assert (
+        found[0].tile.alpha == min(p.tile.alpha for p in close) < max(p.tile.alpha for p in close)
+    )
+    assert [p.predicted for p in found[1:]] == sorted(p.predicted for p in found[1:])
+    gradients = candidates(Request(problem, "backward_filter", H100)).plans
+    assert gradients[0].predicted == min(p.predicted for p in gradients)
 
 
 def test_older_gpus_are_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.guarded import Mold, run
-from winolab.gpu import gamma, gamma_tensor_blocks
+from winolab.gpu import gamma, gamma_mma, gamma_tensor_blocks
 from winolab.gpu.plan import FAMILIES
 from winolab.nouns import Tile
 from winolab.ref.winrs_kernels import TILES
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
 MOLDS = {
     "gamma": 5,
-    "gamma_tensor": 2,
+    "gamma_tensor": 4,
     "gamma_mma": 2,
     "omega": 2,
     "omega_tensor": 2,
@@ -32,7 +32,8 @@ def algorithms(family: str) -> list[str]:
     """The tiles of a family's kernels."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    widths = gamma.WIDTHS if family == "gamma" else gamma_tensor_blocks.WIDTHS
+    own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
+    widths = own.get(family, gamma_tensor_blocks.WIDTHS)
     return [
         *(["direct"] if family == "gamma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),

@@ -23,7 +23,7 @@ from winolab.ref.transforms import transforms
 
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
-WIDTHS = {4: range(2, 4), 8: range(2, 8), 16: range(7, 10)}
+WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 # Fitted to 60 rows of an H100 (rms 4 %; the block shape picked is at most 1 % from the fastest): an
 # FFMA's issue slots beyond the first grow with the operands loaded for it; a transformed tile and
 # channel takes issue slots and latency per state, more where loads are scalars; an item has a

@@ -32,6 +32,7 @@ class Variant:
     finisher_registers: int = 40
     fold: int = 0  # stages of KC products that are summed apart, and their sums then; 0: one sum
     partial: int = 0  # stages of V whose sums are transformed and added to y; 0: all
+    consumers: int = 256  # threads that multiply: warps of a state, or two states of a warp
     producers: int = 128  # threads that make V
     finishers: int = 0  # threads that finish outputs; without, the consumers do
 
@@ -52,16 +53,17 @@ class Variant:
 
     def lane(self, alpha: int) -> tuple[int, int]:
         """Output channels × tiles of a consumer lane, in each of its warp's states."""
-        return self.bn // self.lanes_m, self.bt * min(alpha, 8) * self.lanes_m // 256
+        sharers = max(1, self.consumers // 32 // alpha)  # warps of a state
+        return self.bn // self.lanes_m, self.bt // sharers * self.lanes_m // 32
 
     @property
     def threads(self) -> int:
-        """Of a block: 8 consumer warps, and the others."""
-        return 256 + self.producers + self.finishers
+        """Of a block."""
+        return self.consumers + self.producers + self.finishers
 
     def accumulators(self, alpha: int) -> int:
         """Of a consumer lane, all its states."""
-        return self.bn * self.bt * alpha // 256
+        return self.bn * self.bt * alpha // self.consumers
 
     def served(self, alpha: int) -> bool:
         """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
@@ -102,8 +104,9 @@ class Variant:
         return " ".join([f"{self.bn}x{self.bt}x{self.kc} stages={stages}", *changed])
 
 
-# Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
-# threads; blocks of half that serve small problems. Alpha 1 is the implicit GEMM.
+ACCUMULATORS = 32768  # fill the registers of 256 consumer threads
+# Block shapes by number of states; blocks of half the ACCUMULATORS serve small problems. Alpha 1 is
+# the implicit GEMM. Six states take twelve warps: of eight, two would have nothing to multiply.
 VARIANTS: dict[int, tuple[Variant, ...]] = {
     1: (Variant(128, 256, 4, 4, 2, 4), Variant(64, 256, 4, 4, 1, 4)),
     4: (
@@ -111,6 +114,7 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
         Variant(64, 128, 4, 3, 2, 4),
         Variant(64, 64, 4, 3, 1, 4),
     ),
+    6: (Variant(64, 64, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=384),),
     8: (
         Variant(128, 32, 4, 2, 2, 4),
         Variant(64, 64, 4, 2, 2, 4),
@@ -121,7 +125,7 @@ VARIANTS: dict[int, tuple[Variant, ...]] = {
     ),
     16: (
         Variant(64, 32, 3, 2, 2, 2),
-        Variant(32, 64, 3, 2, 2, 2, lanes_m=4, consumer_registers=192, producer_registers=120),
+        Variant(32, 64, 2, 2, 2, 2, lanes_m=4, consumer_registers=192, producer_registers=120),
         Variant(32, 32, 3, 2, 1, 2),
     ),
 }
@@ -181,13 +185,13 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
     if variant and not large and (variant.bulk or variant.split > 1):
         raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
     splits = SPLITS if large else (1,)
-    offers = (VARIANTS if large else EARLIER)[tile.alpha]
+    offers = (VARIANTS if large else EARLIER).get(tile.alpha, ())
     fits = (s for v in offers for s in fitted(v, tile.alpha, correlation.out_channels))
     for shape in (variant,) if variant else fits:
         if fold:
             if fold % shape.kc:
                 raise ValueError(f"two_level:{fold}: expected a multiple of {shape.kc} products")
-            if shape.accumulators(tile.alpha) > 64:
+            if 2 * shape.accumulators(tile.alpha) * shape.consumers > ACCUMULATORS:
                 continue
             shape = replace(shape, fold=fold // shape.kc)
         if request.aligned and correlation.channels % shape.cpt == 0:

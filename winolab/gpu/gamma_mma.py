@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from winolab.gpu import gamma_tensor, geometry
+from winolab.gpu import gamma_tensor, gamma_tensor_blocks, geometry
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, Names, loads, offered
 from winolab.gpu.launch import POINTER, Layout, View
@@ -16,6 +16,7 @@ from winolab.ref.split import products
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 THREADS, STAGES = 256, 2
+WIDTHS = {a: r for a, r in gamma_tensor_blocks.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
 
@@ -39,8 +40,11 @@ class Variant:
     passes: int = 1  # of the epilogue, as many as its memory asks for
     xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 4  # elements of a store of y
+    skew: int = 0  # filter rows by which products with a low part precede the others in a stage
+    rest: int = 0  # rows of a filter's last stage; 0: all, filled up with zeros
 
     split = 1  # blocks of a cluster that share a summation
+    filled = 0  # whether x is copied with channels filled up
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""
@@ -57,10 +61,6 @@ class Variant:
     def stage_tiles(self, tile: Tile) -> int:
         """Transformed tiles of a stage."""
         return (self.rows + self.share - 1) * self.columns(tile)
-
-    def skew(self, parts: int) -> int:
-        """Filter rows by which products with a low part precede the others in a stage."""
-        return int(parts == 2 and self.share > 1)
 
     def interval(self, parts: int) -> int:
         """Products that the Tensor Core sums before FP32 adds their sum."""
@@ -104,7 +104,7 @@ class GammaMmaPlan(GammaTensorPlan):
         """Of a block."""
         return THREADS
 
-    def _maps(self, x: View, group: int) -> tuple[()]:
+    def _maps(self, x: View, group: int, filled: int) -> tuple[()]:
         return ()
 
 
@@ -127,7 +127,8 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         room = shape.stages(tile, parts)
         tried = (p for p in range(1, most) if most % p == 0)
         passes = next((p for p in tried if replace(shape, passes=p).staged() <= room), most)
-        shape = replace(shape, passes=passes, **loads(correlation, request.aligned))
+        skew = int(parts == 2 and shape.share > 1)
+        shape = replace(shape, passes=passes, skew=skew, **loads(correlation, request.aligned))
         if shape.shared_memory(tile, parts, size) <= request.device.shared_memory:
             yield shape
 
@@ -143,7 +144,7 @@ def plans(request: Request) -> Iterator[GammaMmaPlan]:
         raise request.unfit(needs.format(*OLDEST))
     if capability == gamma_tensor.ARCHITECTURE and not request.variant:
         return
-    yield from map(_predicted, offered(GammaMmaPlan, variants, request))
+    yield from map(_predicted, offered(GammaMmaPlan, variants, request, WIDTHS))
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:

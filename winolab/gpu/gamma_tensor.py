@@ -25,6 +25,13 @@ from winolab.gpu.gamma_tensor_blocks import (
     offered,
     variants,
 )
+from winolab.gpu.gamma_tensor_input import (
+    fill,
+    filled_channels,
+    filled_size,
+    filled_view,
+    tensor_map,
+)
 from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.gpu.tensor_map import TensorMap
@@ -89,6 +96,12 @@ class GammaTensorPlan:
         return depth, -(-height // share) * share, -(-width // self.tile.r)
 
     @property
+    def kept(self) -> tuple[int, int, int]:
+        """Taps of the transformed filter, per dimension: rows of zeros are left out of ``rest``."""
+        depth, height, width = self.outer
+        return depth, self.correlation.filter[1] if self.variant.rest else height, width
+
+    @property
     def chunks(self) -> int:
         """Stages of 16 channels."""
         return -(-self.correlation.channels // KC)
@@ -148,13 +161,19 @@ class GammaTensorPlan:
     @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group."""
-        states = self.blocks_m * math.prod(self.outer) * self.chunks * self.tile.alpha
+        depth, height, width = self.kept
+        states = self.blocks_m * depth * height * width * self.chunks * self.tile.alpha
         return states * self.parts * BN * KC * 2
 
     @property
     def header(self) -> int:
         """Bytes of a call's own, first in the workspace: flags, and the sample of its input."""
         return scale.HEADER if self.parts == 2 else 0
+
+    @property
+    def filled(self) -> int:
+        """Bytes of a copy of x with channels filled up, behind the header; 0 where x serves."""
+        return filled_size(self.correlation, self.size) if self.variant.filled else 0
 
     @property
     def rows(self) -> int:
@@ -173,7 +192,7 @@ class GammaTensorPlan:
         text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate"
         text += f":{interval}" if interval else ""
         if self.parts == 2:
-            text += f",ahead={self.variant.skew(2)},filters=fp64"
+            text += f",ahead={self.variant.skew},filters=fp64"
         return text + (f",scale={self.given}" if self.given else "")
 
     @property
@@ -184,7 +203,7 @@ class GammaTensorPlan:
     @property
     def workspace(self) -> int:
         """Bytes."""
-        return self.header + self.prepared
+        return self.header + self.filled + self.prepared
 
     def __str__(self) -> str:
         p, v = self.problem, self.variant
@@ -206,6 +225,8 @@ class GammaTensorPlan:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
         seconds += self.transformed / FILTER_RATE + 2 * LAUNCH_SECONDS
         passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
+        if self.filled:
+            passes += LAUNCH_SECONDS + 2 * self.filled / gamma_tensor_times.BANDWIDTH
         return replace(self, predicted=self.correlation.groups * seconds + passes)
 
     def source(self) -> str:
@@ -216,13 +237,15 @@ class GammaTensorPlan:
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
-        return scales | {"winolab_filter": 0, "winolab_gamma": gamma}
+        fill = {"winolab_fill": 0} if self.filled else {}
+        return fill | scales | {"winolab_filter": 0, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        prepared = workspace + self.header
+        prepared = workspace + self.header + self.filled
+        self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, b, workspace, prepared)
         self._transform(kernels, b, prepared)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
@@ -236,8 +259,14 @@ class GammaTensorPlan:
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
+        self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, None, workspace, prepared)
-        self._correlate(kernels, a, prepared, out, workspace, follows=self.parts == 2)
+        follows = self.parts == 2 or self.filled > 0
+        self._correlate(kernels, a, prepared, out, workspace, follows)
+
+    def _fill(self, kernels: Kernels, x: View, to: int) -> None:
+        if self.filled:
+            fill(kernels, self.correlation, self.device, x, to, self.size)
 
     def _scale(
         self, kernels: Kernels, x: View | None, w: View | None, header: int, rows: int
@@ -274,26 +303,25 @@ class GammaTensorPlan:
                 c.out_channels,
                 c.channels,
                 *c.filter[1:],
-                math.prod(self.outer),
-                *self.outer[1:],
+                math.prod(self.kept),
+                *self.kept[1:],
                 self.chunks,
             )
             stages = -(-self.chunks // FILTER_CHUNKS)
-            grid = (self.blocks_m * BN // FILTER_M, stages, math.prod(self.outer))
-            kernels["winolab_filter"](grid, 128, params, self._early(self.parts == 2 or group > 0))
+            grid = (self.blocks_m * BN // FILTER_M, stages, math.prod(self.kept))
+            follows = self.parts == 2 or self.filled > 0 or group > 0
+            kernels["winolab_filter"](grid, 128, params, self._early(follows))
 
-    def _maps(self, x: View, group: int) -> tuple[TensorMap | None, ...]:
-        """The tensor map of a group's channels of x; None where x is copied by elements."""
-        c, size = self.correlation, self.size
+    def _maps(self, x: View, group: int, filled: int) -> tuple[TensorMap | None, ...]:
+        """The tensor map of a group's channels of x, or of its copy at address ``filled``; None
+        where x is copied by elements.
+        """
+        c, size, channels = self.correlation, self.size, self.correlation.channels
         if not self.variant.run:
             return (None,)
-        sizes = (c.channels, *c.input[::-1], c.batch)
-        strides: list[int] = []
-        for i, stride in enumerate(x.strides[::-1]):  # of a dimension of one element: any
-            dense = sizes[i] * (strides[-1] if i else size)
-            strides.append(stride * size if sizes[i + 1] > 1 else dense)
-        address, box = x.address + size * group * c.channels, self.variant.box(self.tile, size)
-        return (TensorMap(address, size, sizes, tuple(strides), box),)
+        if self.filled:
+            x, channels = filled_view(c, filled, size), filled_channels(c, size)
+        return (tensor_map(c, x, channels, group, size, self.variant.box(self.tile, size)),)
 
     def _correlate_group(
         self,
@@ -307,7 +335,7 @@ class GammaTensorPlan:
     ) -> None:
         c = self.correlation
         params = self.params.pack(
-            *self._maps(x, group),
+            *self._maps(x, group, header + self.header),
             x.address + self.size * group * c.channels,
             prepared + self.rows + group * self.transformed,
             y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
@@ -328,10 +356,12 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
-    constants |= variant.constants(tile, ITEMSIZE[DTYPES[precision]])
-    constants |= {"SKEW": variant.skew(PARTS[precision])}
+    size = ITEMSIZE[DTYPES[precision]]
+    constants |= variant.constants(tile, size)
+    constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
     constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
+    copies = ("fill",) if variant.filled else ()
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
@@ -341,7 +371,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        ("tensor", "parts", "pipeline", *scales, "filter_tensor", *blocks),
+        ("tensor", "parts", "pipeline", *copies, *scales, "filter_tensor", *blocks),
         WIDE if precision == "fp32_split" else (),
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from winolab.gpu.gamma_tensor_boxes import PIXEL, SLOT, Boxes, boxes
+from winolab.gpu.gamma_tensor_boxes import PIXEL, SLOT, SLOT_LINE, Boxes, boxes, slot_aligned
 from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import ITEMSIZE, Correlation, Request
 from winolab.nouns import Algorithm, Tile
@@ -15,20 +15,28 @@ from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products
 
 KC, BN = 16, 64  # channels of a stage, output channels of a block
-TILE_STATES = 512  # of a block, tiles × states: its accumulators fill the registers
+WGMMA_TILES = 64  # of a product of a state
+TILE_STATES = 512  # of a block, tiles × states at most: its accumulators fill the registers
 # Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
-U_AHEAD = (6, 4, 3)  # filters on their way through shared memory: as many as fit
-WIDTHS = {8: range(2, 8), 4: range(2, 4)}  # r of the tiles, by alpha
+U_AHEAD = (9, 6, 4, 3)  # filters on their way through shared memory: as many as fit
+DEEPEST = 9  # of 16 bits in registers
+WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
 PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
 ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 Names = tuple[str, ...]
+Widths = Mapping[int, range]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
+
+
+def block_tiles(alpha: int) -> int:
+    """Tiles of a block: as many times the 64 of a wgmma as registers hold states of."""
+    return TILE_STATES // alpha // WGMMA_TILES * WGMMA_TILES
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,16 @@ class Variant:
 
     rows: int = 4  # output rows of a block
     share: int = 1  # filter rows that a transformed stage of input serves
+    rest: int = 0  # such rows of a filter's last stage; 0: all, filled up with zeros
     split: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
-    u_ahead: int = 0  # filters of a consumer on their way through shared memory
+    ring: int = 4  # filters of a consumer in registers
+    u_ahead: int = 0  # and on their way through shared memory
+    skew: int = 0  # filter rows by which products with a low part precede the others in a stage
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
     images: int = 1  # of such a copy; they vary first along a block's columns
+    filled: int = 0  # whether it is of a copy of x, its channels filled up to whole vectors
     yvec: int = 4  # elements of a store of y
     consumer_registers: int = 208
     producer_registers: int = 72
@@ -63,7 +75,7 @@ class Variant:
     @property
     def xvec(self) -> int:
         """Elements of a load of x."""
-        return 4 if self.run else 1
+        return 4 if self.run and not self.filled else 1
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name, for elements of ``size`` bytes."""
@@ -72,15 +84,11 @@ class Variant:
 
     def columns(self, tile: Tile) -> int:
         """Tile columns of a block."""
-        return TILE_STATES // tile.alpha // self.rows
+        return block_tiles(tile.alpha) // self.rows
 
     def stage_tiles(self, tile: Tile) -> int:
         """Transformed tiles of a stage."""
         return (self.rows + self.share - 1) * self.columns(tile)
-
-    def skew(self, parts: int) -> int:
-        """Filter rows by which products with a low part precede the others in a stage."""
-        return int(parts == 2 and 1 < self.share < 5)  # five rows have no registers left for it
 
     def interval(self, parts: int) -> int:
         """Products that the Tensor Core sums before FP32 adds their sum; 0: all of them."""
@@ -119,22 +127,21 @@ class Variant:
         """Bytes of the fetched input, and of what its fetching needs."""
         if not self.run:
             return self.slots(tile) * PRODUCERS * (tile.alpha * 4 * size + 16)
-        return self.slots(tile) * self.boxes(tile, size).slot + 1024
+        return self.slots(tile) * self.boxes(tile, size).slot + SLOT_LINE
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
-        tiles, alpha = self.stage_tiles(tile), tile.alpha
-        v = self.v_stages * alpha * parts * tiles * KC * 2
-        out = 2 * TILE_STATES // self.passes * (BN + 4) * 4 + 32
+        tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
+        v = slot_aligned(self.v_stages * alpha * parts * tiles * KC * 2)
+        out = 2 * alpha * block // self.passes * (BN + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
-            out = CONSUMERS * alpha * 16 + TILE_STATES // alpha * 12
+            out = CONSUMERS * alpha * 16 + block * 12
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
-        return v + self.raw(tile, size) + u + out + 16 * self.v_stages
+        return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
-        changed = [f"{n}={getattr(self, n)}" for n in ("split", "run", "images", "yvec")]
-        default = ("split=1", "run=4", "images=1", "yvec=4")
-        kept = [text for text, usual in zip(changed, default, strict=True) if text != usual]
+        usual = {"rest": 0, "split": 1, "u_ahead": 0, "run": 4, "images": 1, "filled": 0, "yvec": 4}
+        kept = [f"{n}={getattr(self, n)}" for n, v in usual.items() if getattr(self, n) != v]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
 
@@ -152,23 +159,53 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
     yvec = loads(correlation, request.aligned)["yvec"]
     for shape in (variant,) if variant else shapes:
         columns = shape.columns(tile)
-        if columns % 8 or columns * shape.rows * tile.alpha != TILE_STATES:
+        if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
-        run, images = _box(correlation, tile, columns, size, request.aligned)
+        run, images = _box(correlation, tile, columns)
         shape = replace(shape, run=run, images=images, yvec=yvec)
-        tried = [replace(shape, split=n) for n in ((shape.split,) if variant else SPLITS)]
+        fetched = [shape]
+        if not request.aligned or correlation.channels * size % VECTOR:
+            fetched = [replace(shape, run=0, images=1), replace(shape, filled=1)]
+        splits = (shape.split,) if variant else SPLITS
+        tried = [replace(v, split=n) for v in fetched for n in splits]
         tried = [replace(v, **_registers(v, parts)) for v in tried]
         for made in tried:
-            # other shares, and blocks that share sums, have no registers free
-            free = parts == 2 and made.run and (made.share, made.split) == (3, 1)
-            filters = tile.alpha // 2 * made.share
-            ahead = [n for n in U_AHEAD if filters % n == 0] if free else []
-            tries = [replace(made, u_ahead=n) for n in (*ahead, 0)]
-            deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
-            passes = [w for v in tries for w in (v, replace(v, passes=8))]
-            known = [*([] if variant else deep), *passes]
-            fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
-            yield from islice(fits, 1)
+            for rings in _rings(tile, made, parts):
+                tries = [replace(made, **ring) for ring in rings]
+                tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
+                deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
+                passes = [w for v in tries for w in (v, replace(v, passes=8))]
+                known = [*([] if variant else deep), *passes]
+                fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
+                yield from islice(fits, 1)
+
+
+def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, int]]]:
+    """How filters come to the products: ways to choose from, of each the first that fits.
+
+    With two halves of tiles at least all of a state are in registers, with skewed products three.
+    Filters that wait in shared memory need registers, which a ring of few leaves.
+    """
+    held, share = tile.alpha // 2, variant.share
+    filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
+    if parts == 1:
+        yield [{"ring": next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)}]
+        return
+    ring = (3 if share == 3 else held) if whole else max(2, share)
+    plain = {"ring": ring, "skew": int(1 < share < 5)}  # five rows have no registers left for it
+    waiting = U_AHEAD if variant.run and share == 3 and variant.split == 1 else ()
+    yield [*({**plain, "u_ahead": n} for n in waiting if filters % n == 0), plain]
+    if variant.run and share > 3 and tile.alpha == 8:
+        yield [{"ring": 2, "u_ahead": 4}]
+
+
+def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
+    """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
+    6 %, seven layers), and a ring's places must be the same in every stage."""
+    rest, ahead = height % variant.share, variant.u_ahead
+    filters = tile.alpha // 2 * rest
+    even = filters % variant.ring == 0 and filters % max(1, ahead) == 0
+    return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
 
 
 def _registers(variant: Variant, parts: int) -> dict[str, int]:
@@ -192,6 +229,7 @@ def offered(
     plan: Callable[..., Any],
     variants: Callable[..., Iterator[Any]],
     request: Request,
+    widths: Widths = WIDTHS,
 ) -> list[Any]:
     """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
     problem, direction, precision = request.problem, request.direction, request.precision
@@ -199,7 +237,7 @@ def offered(
     out = "float32" if request.written == "float32" else request.dtype
     every = (
         plan(direction, problem, c, tile, request.points, precision, out, shape, request.device)
-        for tile in tiles(c, request.algorithm, precision)
+        for tile in tiles(c, request.algorithm, precision, widths)
         for shape in variants(tile, c, request)
     )
     found = [p for p in every if p.variant.split <= max(1, p.steps)]
@@ -211,14 +249,10 @@ def offered(
     return found
 
 
-def _box(
-    correlation: Correlation, tile: Tile, columns: int, size: int, aligned: bool
-) -> tuple[int, int]:
+def _box(correlation: Correlation, tile: Tile, columns: int) -> tuple[int, int]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
-    and the batch; no tiles where alignment does not allow such copies.
+    and the batch.
     """
-    if not aligned or correlation.channels * size % VECTOR:
-        return 0, 1
     width = -(-correlation.output[2] // tile.n)
     run = next(tiles for tiles in RUNS if width % tiles == 0 and tiles <= columns)
     images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
@@ -234,12 +268,12 @@ def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
 
 
 def tiles(
-    correlation: Correlation, algorithm: Algorithm | None, precision: str
+    correlation: Correlation, algorithm: Algorithm | None, precision: str, widths: Widths
 ) -> tuple[Tile, ...]:
     """The tiles that can run. Raises ValueError where none can, and says why."""
     width = correlation.filter[2]
     if algorithm is None:
-        known = (Tile(a + 1 - r, r) for a, widths in WIDTHS.items() for r in widths)
+        known = (Tile(a + 1 - r, r) for a, served in widths.items() for r in served)
         found = tuple(t for t in known if t.r <= width and error_ratio(t) <= ADMISSIBLE)
         if not found:
             raise ValueError(
@@ -253,8 +287,8 @@ def tiles(
             "'fp32' or 'fp32_ffma'"
         )
     (tile,) = algorithm.tiles
-    if tile.r not in WIDTHS.get(tile.alpha, ()):
-        alphas = " and ".join(map(str, sorted(WIDTHS)))
+    if tile.r not in widths.get(tile.alpha, ()):
+        alphas = ", ".join(map(str, sorted(widths)))
         raise ValueError(
             f"{algorithm}: {precision} has alpha {alphas}; use precision 'fp32' for others"
         )

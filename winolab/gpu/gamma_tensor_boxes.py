@@ -16,7 +16,13 @@ from winolab.nouns import Tile
 
 SLOT, UNIT = 32, 8  # tiles that are fetched together, and those of one of the four warps
 PIXEL, LINE = 64, 128  # bytes: of a pixel's channels in a box; from which a box may begin
+SLOT_LINE = 1024  # from which a slot may begin: the swizzle repeats every 512
 RESIDUES = 8  # pixels that hit all banks: the swizzle moves 16-byte units of pairs of them
+
+
+def slot_aligned(size: int) -> int:
+    """Bytes up to where a slot may begin."""
+    return -(-size // SLOT_LINE) * SLOT_LINE
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class Boxes:
 
     @property
     def slot(self) -> int:
-        """Bytes of a slot, which begins at a multiple of 1024: the swizzle repeats every 512."""
-        return -(-self.count * self.pitch // 1024) * 1024
+        """Bytes of a slot."""
+        return slot_aligned(self.count * self.pitch)
 
     @cached_property
     def pixel(self) -> list[int]:

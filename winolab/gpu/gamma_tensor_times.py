@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.gpu.gamma_tensor_blocks import BN
+from winolab.gpu.gamma_tensor_blocks import BN, TILE_STATES, block_tiles
 from winolab.gpu.gamma_tensor_boxes import SLOT
+from winolab.gpu.plan import ITEMSIZE
 
 OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 
@@ -16,33 +18,59 @@ class Cycles:
     """What takes a block's time, in cycles.
 
     A stage of 16 channels takes as long as the longest of three: ``fixed`` and, with three filter
-    rows, ``products``, or ``bare`` where no filters wait in shared memory, which are ``four`` times
-    that where filters of four states serve twice the tiles; ``transforms`` of 96 tiles of eight
-    states; ``box``, times the bulk tensor copies that it needs. Blocks of more than 32 tile columns
-    take ``wide`` times as long, and those that share sums ``shared`` times, with more than three
-    filter rows a stage ``shared_long`` times. An item takes ``outputs`` besides for OUTPUTS of
-    them, and ``cluster`` for every block that shares its sums.
+    rows, ``products``, or ``few_fixed`` and ``few`` with two filters in registers and others on
+    their way through shared memory, which are ``four`` times that where filters of four states
+    serve twice the tiles, and up to ``far`` longer, or ``ahead`` with filters on their way, the
+    larger the transformed filter is against L2; ``transforms`` of 96 tiles of eight states;
+    ``box``, times the bulk tensor copies that it needs. One of a filter's last rows takes
+    ``rested`` times what its rows say, all stages of blocks of more than 32 tile columns ``wide``
+    times, of those that share sums ``shared`` times, with more than three filter rows
+    ``shared_long`` times. An item takes ``outputs`` besides for OUTPUTS of them, and ``cluster``
+    for every block that shares its sums.
     """
 
     products: float
-    bare: float
-    four: float
     fixed: float
+    few: float
+    few_fixed: float
+    four: float
+    far: float
+    ahead: float
     transforms: float
     box: float
+    rested: float
     wide: float
-    outputs: float
-    cluster: float
     shared: float
     shared_long: float
+    outputs: float
+    cluster: float
 
 
-# By parts. Fitted to 963 times of 98 layers' plans: rms 6.9 and 6.4 %; of the plans taken by them,
-# times are 1.2 and 0.8 % above the fastest's.
+# By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
+# them are 1 % above the fastest's.
 BOXED = {
-    1: Cycles(1798, 1798, 0.87, 327, 1907, 120, 1.3, 6670, 3845, 1.13, 1.13),
-    2: Cycles(4707, 5200, 0.85, 0, 3296, 104, 1.49, 7130, 3119, 1.2, 1.11),
+    1: Cycles(1657, 403, 0, 0, 0.922, 0.22, 0, 1846, 122, 0, 1.26, 1.21, 1.126, 7483, 3566),
+    2: Cycles(
+        *(
+            4497,
+            135,
+            3045,
+            1743,
+            0.843,
+            0.376,
+            0.068,
+            3385,
+            106,
+            1.11,
+            1.46,
+            1.166,
+            1.134,
+            7425,
+            3762,
+        )
+    ),
 }
+BANDWIDTH = 2.8e12  # bytes a second
 STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
 STAGE_STATES = STAGE_TILES * 8
 SMOOTH = 6  # exponent of the norm that stands for the longest
@@ -57,17 +85,36 @@ def seconds(plan: Any) -> float:
     v = plan.variant
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
     cycles = -(-plan.steps // v.split) * stage + item
-    return -(-plan.items // plan.slots) * cycles / plan.device.clock
+    computed = -(-plan.items // plan.slots) * cycles / plan.device.clock
+    return math.hypot(computed**2, _moved(plan) ** 2) ** 0.5
+
+
+def _moved(plan: Any) -> float:
+    """Seconds of the memory: the rows of x that blocks read, and y."""
+    c, v = plan.correlation, plan.variant
+    x = c.batch * math.prod(c.input) * c.channels * plan.size * (v.rows + v.share - 1) / v.rows
+    y = c.batch * math.prod(c.output) * c.out_channels * ITEMSIZE[plan.out_dtype]
+    return (x + y) / BANDWIDTH
 
 
 def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
-    products = (c.products if v.u_ahead else c.bare) * v.share / STAGE_ROWS
-    products = c.fixed + products * (c.four if tile.alpha == 4 else 1)
+    fixed, row = (c.few_fixed, c.few) if v.ring == 2 and v.u_ahead else (c.fixed, c.products)
+    row *= (c.four if tile.alpha == 4 else 1) / STAGE_ROWS
+    row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES
+    share = plan.transformed / (plan.transformed + plan.device.l2)
+    row *= 1 + (c.ahead if v.u_ahead else c.far) * share
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
     boxes = c.box * v.copies(tile, plan.size)
-    stage = sum(t**SMOOTH for t in (products, transforms, boxes)) ** (1 / SMOOTH)
+
+    def longest(rows: int) -> float:
+        return sum(t**SMOOTH for t in (fixed + row * rows, transforms, boxes)) ** (1 / SMOOTH)
+
+    stage = longest(v.share)
+    if v.rest:  # of a filter's last rows
+        last = v.share / plan.outer[1]
+        stage = (1 - last) * stage + last * c.rested * longest(v.rest)
     share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
     item = c.outputs * share
     if v.columns(tile) > SLOT:

@@ -8,7 +8,7 @@ struct Params {
   // emit.fields: geometry
 };
 
-constexpr int CONSUMERS = 256, THREADS = CONSUMERS + PRODUCERS + FINISHERS;
+constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;
 constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
 constexpr int WARPS = CONSUMERS / 32;
 constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;          // states of a warp

@@ -15,7 +15,7 @@ struct Params {
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
 constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
-constexpr int BT = 512 / ALPHA;                       // tiles
+constexpr int BT = 512 / ALPHA / 64 * 64;             // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
 constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
 constexpr int COLUMNS = BT / ROWS;
@@ -27,7 +27,7 @@ constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass 
 constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
-static_assert(STEPS == 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
+static_assert(STEPS <= 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
 using Loaded = Either<WIDE, float4, uint2>::type;  // four neighbouring channels of a pixel
 __device__ __forceinline__ void values(const float4& v, int pair, float& first, float& second) {

@@ -1,6 +1,7 @@
 // U = G w for every outer tap, as 16-bit parts in the order of wgmma's A registers:
 // [block of 64 outputs][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part]
-// [warp][lane][4 registers of 2 values], zero-filled.
+// [warp][lane][4 registers of 2 values], zero-filled. Of a filter's last stage, REST rows where it has
+// not SHARE.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 // A state before it is split: more than FP32 holds, where its transform is FP64.
@@ -47,13 +48,13 @@ extern "C" __global__ void __launch_bounds__(128)
   launch_before_done();  // which found the scales
   const float scale = row_scale(p.rows, m);
   const int block_m = blockIdx.x / (BN / FILTER_M), part_m = blockIdx.x % (BN / FILTER_M);
-  const int group = row / SHARE * p.taps_width + fw;
-  const long long stage = ((long long)block_m * (p.taps / SHARE) + group) * p.chunks + chunk;
+  const int rows = REST > 0 && fh + REST >= p.taps_height ? REST : SHARE;  // of the stage
+  const long long before = ((long long)block_m * p.taps + (row - fh % SHARE) * p.taps_width) * p.chunks +
+                           (fw * p.chunks + chunk) * rows;  // filter rows
   constexpr int U_PART = BN * KC / 2;  // words of a part of a state of a chunk
-  unsigned* u = p.u + (stage * (ALPHA * SHARE) + row % SHARE) * (PARTS * U_PART) + part_m * 128 +
-                threadIdx.x;
+  unsigned* u = p.u + (before * ALPHA + fh % SHARE) * (PARTS * U_PART) + part_m * 128 + threadIdx.x;
 #pragma unroll
-  for (int i = 0; i < FILTER_CHUNKS; ++i, u += SHARE * ALPHA * PARTS * U_PART) {
+  for (int i = 0; i < FILTER_CHUNKS; ++i, u += rows * ALPHA * PARTS * U_PART) {
     if (chunk + i >= p.chunks) return;
     State state[2][ALPHA];
 #pragma unroll
@@ -68,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(128)
       unsigned pair[PARTS];
       split(state[0][s], state[1][s], pair);
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) u[(s * SHARE * PARTS + part) * U_PART] = pair[part];
+      for (int part = 0; part < PARTS; ++part) u[(s * rows * PARTS + part) * U_PART] = pair[part];
     }
   }
 }

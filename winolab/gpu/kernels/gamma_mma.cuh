@@ -16,6 +16,7 @@ struct Shared {
   Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
   Source source[V_TILES];
 };
+static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 
 // What is copied next: it walks over items, outer taps and chunks ahead of the transforms.
 struct Fetch {

@@ -19,6 +19,7 @@ struct Shared {
   Staging staging;                    // finish_*.cuh
   unsigned long long v_full[V_STAGES], v_empty[V_STAGES];
 };
+static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
@@ -74,17 +75,31 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   }
 }
 
-// Filters of a stage, of a group's states, in the order of use; and in registers: with two halves of
-// tiles at least all of a state, with skewed products three.
-constexpr int FILTERS = HELD * SHARE;
-constexpr int DEEP = SHARE == 5 ? 5 : SHARE == 3 ? 6 : SHARE == 1 ? 4 : 8;  // of 16 bits
-constexpr int RING = PARTS == 1   ? DEEP < FILTERS ? DEEP : FILTERS
-                     : HALVES == 1 ? SHARE == 3 ? 3 : HELD
-                     : SHARE > 2   ? SHARE
-                                   : 2;
-static_assert(FILTERS % RING == 0 && FILTERS % PLACES == 0, "the same places in every stage");
+// Filters of a stage, of a group's states, in the order of use, of TAPS of its filter rows.
+template <int TAPS = SHARE>
+constexpr int FILTERS = HELD * TAPS;
+constexpr int LAST = REST ? REST : SHARE;  // rows of a filter's last stage
+static_assert(FILTERS<> % RING == 0 && FILTERS<LAST> % RING == 0 && FILTERS<> % PLACES == 0 &&
+                  FILTERS<LAST> % PLACES == 0,
+              "the same places in every stage");
+static_assert(REST == 0 || RING + U_AHEAD <= FILTERS<LAST>, "of this stage and the next");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
-constexpr int U_FILTER = PARTS * 128, U_STAGE = ALPHA * SHARE * U_FILTER;  // vectors
+constexpr int U_FILTER = PARTS * 128, U_ROW = ALPHA * U_FILTER;  // vectors; of a filter row of a stage
+
+// Whether a stage is of a filter's last rows, of which REST are there. Not counted from stage to stage:
+// consumers have no registers left.
+__device__ __forceinline__ bool rest(const Params& p, int step) {
+  const int groups = p.taps_height / SHARE;
+  return REST > 0 && step / (p.chunks * p.taps_width) % groups == groups - 1;
+}
+
+// Filter rows of U before a stage; behind the last one, all of them.
+__device__ __forceinline__ int rows_before(const Params& p, int step) {
+  if constexpr (REST == 0) return step * SHARE;
+  const int stages = p.chunks * p.taps_width, group = step / stages, groups = p.taps_height / SHARE;
+  const int rows = group % groups == groups - 1 ? REST : SHARE;
+  return (group * SHARE - group / groups * (SHARE - REST)) * stages + step % stages * rows;
+}
 
 // U on its way to a consumer thread, ahead of the products over stages and items: RING filters in
 // registers, U_AHEAD more in the thread's own part of shared memory, until L2 has brought them.
@@ -93,82 +108,140 @@ struct Filters {
   const Steps& steps;
   uint4* const places;    // the thread's, of every CONSUMERS-th vector
   const uint4 *u, *next;  // the thread's first vector of this stage; of the one that comes in
-  int index, left, first;
+  int index, left;
 
   __device__ __forceinline__ Filters(const Params& p, const Steps& steps, Shared& shared)
       : p(p), steps(steps), places(&shared.u[0][0][U_AHEAD > 0 ? threadIdx.x : 0]),
-        index(blockIdx.x / SPLIT), left(steps.end - steps.begin),
-        first(steps.begin * U_STAGE + threadIdx.x / 128 * (FILTERS * U_FILTER) + threadIdx.x % 128) {
-    item(index);
+        index(blockIdx.x / SPLIT), left(steps.end - steps.begin) {
+    stage_at(steps.begin);
     u = next;
   }
 
-  __device__ __forceinline__ void item(int index) {
-    next = p.u + ((long long)(index % p.blocks_m) * steps.all * U_STAGE + first);
+  // Next is that stage of the item.
+  __device__ __forceinline__ void stage_at(int step) {
+    const int group = threadIdx.x / 128 * (rest(p, step) ? FILTERS<LAST> : FILTERS<>) * U_FILTER;
+    next = p.u + (long long)(index % p.blocks_m) * rows_before(p, steps.all) * U_ROW +
+           (rows_before(p, step) * U_ROW + group + threadIdx.x % 128);
   }
 
   __device__ __forceinline__ void walk() {
-    next += U_STAGE;
     if (--left == 0) {
       left = steps.end - steps.begin;
-      item(index += gridDim.x / SPLIT);
+      index += gridDim.x / SPLIT;
+      stage_at(steps.begin);
+    } else if constexpr (REST > 0) {
+      stage_at(steps.end - left);
+    } else {
+      next += SHARE * U_ROW;
     }
   }
 
+  template <int TAPS>
   __device__ __forceinline__ void bring(int i) {
     if constexpr (U_AHEAD > 0) {
-      if (i > 0 && i % FILTERS == 0) walk();
+      if (i > 0 && i % FILTERS<TAPS> == 0) walk();
 #pragma unroll
       for (int part = 0; part < PARTS; ++part)
         copy_async<16>(places + (i % PLACES * PARTS + part) * CONSUMERS,
-                       next + (i % FILTERS * U_FILTER + part * 128), true);
+                       next + (i % FILTERS<TAPS> * U_FILTER + part * 128), true);
       copy_async_commit();
     }
   }
 
+  template <int TAPS>
   __device__ __forceinline__ void take(unsigned (&to)[4], int i, int part) const {
     uint4 v;
     if constexpr (U_AHEAD > 0)
       v = places[(i % PLACES * PARTS + part) * CONSUMERS];
     else
-      v = __ldg((i < FILTERS ? u : next) + (i % FILTERS * U_FILTER + part * 128));
+      v = __ldg((i < FILTERS<TAPS> ? u : next) + (i % FILTERS<TAPS> * U_FILTER + part * 128));
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
   }
 
   __device__ __forceinline__ void fill(unsigned (&a)[RING][PARTS][4]) {
 #pragma unroll
     for (int i = 0; i < RING; ++i) {
-      bring(i);
+      bring<LAST>(i);
       copy_async_wait<0>();
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part) take(a[i][part], i, part);
+      for (int part = 0; part < PARTS; ++part) take<LAST>(a[i][part], i, part);
     }
 #pragma unroll
-    for (int i = RING; i < RING + U_AHEAD; ++i) bring(i);
+    for (int i = RING; i < RING + U_AHEAD; ++i) bring<SHARE>(i);
     copy_async_wait<0>();
   }
 
-  // The stage of an item that is consumed next, with so many left; and the item after it.
-  __device__ __forceinline__ void stage(int left, int following) {
+  // A stage is consumed next.
+  __device__ __forceinline__ void stage() {
     if constexpr (U_AHEAD == 0) {
       u = next;
-      next += U_STAGE;
-      if (left == 1) item(following);
+      walk();
     }
   }
 
   // A part of filter i of a stage is done with, its last before its first: the registers take that
   // of the filter RING later.
+  template <int TAPS>
   __device__ __forceinline__ void refill(unsigned (&a)[RING][PARTS][4], int i, int part) {
     if (U_AHEAD > 0 && part == PARTS - 1) copy_async_wait<PLACES - 1 - (U_AHEAD > 0 ? SKEW : 0)>();
-    take(a[i % RING][part], i + RING, part);
-    if (part == 0) bring(i + RING + U_AHEAD);
+    take<TAPS>(a[i % RING][part], i + RING, part);
+    if (part == 0) bring<TAPS>(i + RING + U_AHEAD);
   }
 };
 
 __device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
 #pragma unroll
   for (int j = 0; j < 32; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
+}
+
+// A group's products of a stage of TAPS filter rows.
+template <int TAPS>
+__device__ __forceinline__ void multiply(float (&acc)[STEPS][32], unsigned (&a)[RING][PARTS][4],
+                                         Filters& filters, unsigned long long v) {
+  float part[32];
+#pragma unroll
+  for (int s = 0; s < HELD; ++s) {
+#pragma unroll
+    for (int half = 0; half < HALVES; ++half) {
+      // Products with a low part are small: SKEW rows ahead of high·high, they lose less.
+#pragma unroll
+      for (int f = 0; f < TAPS + SKEW; ++f) {
+        const int i = s * TAPS + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
+        // Of 16 bits the Tensor Core alone sums all products.
+        float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
+        wgmma_fence();
+        if (PARTS == 2 && f < TAPS) {
+          wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
+          wgmma<64, BF16>(sum, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
+        }
+        if (h >= 0)
+          wgmma<64, BF16>(sum, a[(i - SKEW) % RING][0],
+                          descriptor_offset(v, offset - SKEW * COLUMNS * 16), true);
+        wgmma_commit();
+        if (f > 0 || (PARTS == 1 && s + half > 0)) {
+          wgmma_wait<1>();
+          if (PARTS == 1 && f == 0 ? half == 0 : half == HALVES - 1) {
+            if (PARTS == 2) filters.refill<TAPS>(a, i - 1, 1);
+            if (PARTS == 1 || h > 0) filters.refill<TAPS>(a, i - SKEW - 1, 0);
+          }
+        }
+      }
+      if constexpr (PARTS == 2) {
+        wgmma_wait<0>();
+        if (half == HALVES - 1) {
+          const int last = s * TAPS + TAPS - 1;
+          if (SKEW == 0) filters.refill<TAPS>(a, last, 1);
+          filters.refill<TAPS>(a, last, 0);
+        }
+        add(acc[s * HALVES + half], part);
+      }
+    }
+    v = descriptor_offset(v, PARTS * V_PART);
+  }
+  if constexpr (PARTS == 1) {
+    wgmma_wait<0>();
+    filters.refill<TAPS>(a, FILTERS<TAPS> - 1, 0);
+  }
 }
 
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
@@ -181,7 +254,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   unsigned a[RING][PARTS][4];
   filters.fill(a);
   for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
-    float acc[STEPS][32], part[32];
+    float acc[STEPS][32];
 #pragma unroll
     for (int j = 0; j < 32; ++j)
 #pragma unroll
@@ -189,52 +262,13 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 #pragma unroll 1
     for (int left = steps.end - steps.begin; left > 0; --left) {
       barrier_wait(&shared.v_full[pipe.stage], pipe.phase);
-      filters.stage(left, index + gridDim.x / SPLIT);
-      unsigned long long v = matrix_descriptor(
+      filters.stage();
+      const unsigned long long v = matrix_descriptor(
           shared.v[pipe.stage] + group * HELD * PARTS * V_PART, V_TILES * 16, 128);
-#pragma unroll
-      for (int s = 0; s < HELD; ++s) {
-#pragma unroll
-        for (int half = 0; half < HALVES; ++half) {
-          // Products with a low part are small: SKEW rows ahead of high·high, they lose less.
-#pragma unroll
-          for (int f = 0; f < SHARE + SKEW; ++f) {
-            const int i = s * SHARE + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
-            // Of 16 bits the Tensor Core alone sums all products.
-            float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
-            wgmma_fence();
-            if (PARTS == 2 && f < SHARE) {
-              wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
-              wgmma<64, BF16>(sum, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
-            }
-            if (h >= 0)
-              wgmma<64, BF16>(sum, a[(i - SKEW) % RING][0],
-                              descriptor_offset(v, offset - SKEW * COLUMNS * 16), true);
-            wgmma_commit();
-            if (f > 0 || (PARTS == 1 && s + half > 0)) {
-              wgmma_wait<1>();
-              if (PARTS == 1 && f == 0 ? half == 0 : half == HALVES - 1) {
-                if (PARTS == 2) filters.refill(a, i - 1, 1);
-                if (PARTS == 1 || h > 0) filters.refill(a, i - SKEW - 1, 0);
-              }
-            }
-          }
-          if constexpr (PARTS == 2) {
-            wgmma_wait<0>();
-            if (half == HALVES - 1) {
-              const int last = s * SHARE + SHARE - 1;
-              if (SKEW == 0) filters.refill(a, last, 1);
-              filters.refill(a, last, 0);
-            }
-            add(acc[s * HALVES + half], part);
-          }
-        }
-        v = descriptor_offset(v, PARTS * V_PART);
-      }
-      if constexpr (PARTS == 1) {
-        wgmma_wait<0>();
-        filters.refill(a, FILTERS - 1, 0);
-      }
+      if (rest(p, steps.end - left))
+        multiply<LAST>(acc, a, filters, v);
+      else
+        multiply<SHARE>(acc, a, filters, v);
       if (lane == 0) barrier_arrive(&shared.v_empty[pipe.stage]);
       pipe.advance();
     }
@@ -258,8 +292,8 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
   }
   __syncthreads();
   if constexpr (SPLIT > 1) cluster_sync();
-  // Loaders read x, which no launch of the call writes: they do not wait for the launch before.
-  if (threadIdx.x < CONSUMERS + PRODUCERS) launch_before_done();
+  // Loaders do not wait for the launch before where they read x itself, which no launch writes.
+  if (FILLED || threadIdx.x < CONSUMERS + PRODUCERS) launch_before_done();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
