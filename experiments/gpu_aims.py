@@ -18,6 +18,15 @@ def ffma(c: Measured) -> Row | None:
     return c.ffma
 
 
+def fastest_ffma(c: Measured) -> Row | None:
+    """The fastest of ours on FFMA, whichever kernel it is."""
+    return c.fastest(
+        lambda r: (
+            r["method"] == "winolab" and r["products"] == "fp32" and not r.get("prepared", False)
+        )
+    )
+
+
 def split(c: Measured) -> Row | None:
     return c.split
 

@@ -161,14 +161,16 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
-        run, images = _box(correlation, tile, columns)
-        shape = replace(shape, run=run, images=images, yvec=yvec)
-        fetched = [shape]
+        box = _box(correlation, tile, columns)
+        fetched = [{**box, "filled": 0}]
         if not request.aligned or correlation.channels * size % VECTOR:
-            fetched = [replace(shape, run=0, images=1), replace(shape, filled=1)]
+            fetched = [{"run": 0, "images": 1, "filled": 0}, {**box, "filled": 1}]
         splits = (shape.split,) if variant else SPLITS
-        tried = [replace(v, split=n) for v in fetched for n in splits]
-        tried = [replace(v, **_registers(v, parts)) for v in tried]
+        tried = [
+            replace(shape, **how, split=n, yvec=yvec, **_registers(how["run"], n, parts))
+            for how in fetched
+            for n in splits
+        ]
         for made in tried:
             for rings in _rings(tile, made, parts):
                 tries = [replace(made, **ring) for ring in rings]
@@ -208,13 +210,13 @@ def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
     return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
 
 
-def _registers(variant: Variant, parts: int) -> dict[str, int]:
+def _registers(run: int, split: int, parts: int) -> dict[str, int]:
     """Of every role. Producers need fewer where loaders fetch and consumers finish; loaders more
     where they also meet with a cluster.
     """
-    if not variant.run:
+    if not run:
         consumers, producers, loaders = (208, 88, 24) if parts == 2 else (200, 104, 24)
-    elif variant.split > 1:
+    elif split > 1:
         consumers, producers, loaders = 200, 80, 32
     else:
         consumers, producers, loaders = (208, 72, 24) if parts == 2 else (200, 88, 24)
@@ -249,14 +251,14 @@ def offered(
     return found
 
 
-def _box(correlation: Correlation, tile: Tile, columns: int) -> tuple[int, int]:
+def _box(correlation: Correlation, tile: Tile, columns: int) -> dict[str, int]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
     and the batch.
     """
     width = -(-correlation.output[2] // tile.n)
     run = next(tiles for tiles in RUNS if width % tiles == 0 and tiles <= columns)
     images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
-    return run, next(images, 1)
+    return {"run": run, "images": next(images, 1)}
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
