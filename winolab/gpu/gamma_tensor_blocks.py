@@ -191,14 +191,16 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
     held, share = tile.alpha // 2, variant.share
     filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
     if parts == 1:
-        yield [{"ring": next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)}]
+        ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
+        yield [{"ring": ring, "u_ahead": 0, "skew": 0}]
         return
     ring = (3 if share == 3 else held) if whole else max(2, share)
-    plain = {"ring": ring, "skew": int(1 < share < 5)}  # five rows have no registers left for it
+    skew = int(1 < share < 5)  # five rows have no registers left for it
     waiting = U_AHEAD if variant.run and share == 3 and variant.split == 1 else ()
-    yield [*({**plain, "u_ahead": n} for n in waiting if filters % n == 0), plain]
+    ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
+    yield [{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]
     if variant.run and share > 3 and tile.alpha == 8:
-        yield [{"ring": 2, "u_ahead": 4}]
+        yield [{"ring": 2, "u_ahead": 4, "skew": 0}]
 
 
 def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
