@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
 from winolab.gpu.gamma_tensor_input import FILL_PARAMS
 from winolab.gpu.plan import DTYPES, Request
+from winolab.gpu.plan import plan as choose
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
 
@@ -222,6 +223,15 @@ def test_shared_memory_has_no_bank_conflicts(
     assert asked.keys() >= known
     assert lost.pop(("raw", "read")) <= (asked["raw", "read"] if dtype == "e" else 0)
     assert not any(lost.values())
+
+
+def test_a_limit_leaves_no_copy_of_the_input() -> None:
+    problem = Problem.of((32, 47, 47, 127), (129, 3, 3, 127), padding=1)
+    request = Request(problem, "forward", H100, None, "fp16", aligned=False, out_dtype="float16")
+    free = choose(request)
+    few = choose(replace(request, workspace_limit=free.workspace // 4))
+    assert (free.variant.filled, few.variant.filled) == (1, 0)
+    assert few.workspace <= free.workspace // 4
 
 
 def test_infinity_does_not_spread() -> None:
