@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -164,7 +165,9 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         box = _box(correlation, tile, columns)
         fetched = [{**box, "filled": 0}]
         if not request.aligned or correlation.channels * size % VECTOR:
-            fetched = [{"run": 0, "images": 1, "filled": 0}, {**box, "filled": 1}]
+            fetched = [{"run": 0, "images": 1, "filled": 0}]
+            if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
+                fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
         tried = [
             replace(shape, **how, split=n, yvec=yvec, **_registers(how["run"], n, parts))
