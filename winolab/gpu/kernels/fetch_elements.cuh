@@ -1,5 +1,6 @@
 // Input tiles for the producers of gamma_tensor.cuh, element by element: of channels and addresses
-// that bulk tensor copies do not serve (fetch_boxes.cuh). Every thread copies what it transforms.
+// that bulk tensor copies do not serve (fetch_boxes.cuh), where a copy that they do serve (fill.cuh)
+// does not pay or finds no room. Every thread copies what it transforms.
 
 struct Raw {
   Vector pixels[SLOTS][ALPHA][PRODUCERS];

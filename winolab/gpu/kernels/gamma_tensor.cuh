@@ -7,10 +7,11 @@
 // into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half of the
 // states each: U comes to wgmma's A registers from global memory, by way of shared memory where
 // U_AHEAD says so, V is B. Parts of a product: high·low, low·high, high·high, summed over 16 channels
-// and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows that
-// SHARE filter rows need. Blocks are persistent: producers run ahead into the next item, then
-// finish the last one (finish_tensor.cuh) while consumers go on. Of 16-bit data the Tensor Core sums
-// all products, and consumers finish where no other block shares the sum (finish_exchange.cuh).
+// and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage
+// holds the ROWS + SHARE − 1 input rows that SHARE filter rows need; of a filter's last stage REST of
+// these are multiplied. Blocks are persistent: producers run ahead into the next item, then finish the
+// last one (finish_tensor.cuh) while consumers go on. Of 16-bit data the Tensor Core sums all
+// products, and consumers finish where no other block shares the sum (finish_exchange.cuh).
 
 struct Shared {
   unsigned char v[V_STAGES][V_SIZE];  // [state][part][channel / 8][row][column][channel % 8]
