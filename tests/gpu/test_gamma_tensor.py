@@ -225,6 +225,32 @@ def test_shared_memory_has_no_bank_conflicts(
     assert not any(lost.values())
 
 
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
+@pytest.mark.parametrize(("channels", "copies"), [(64, 0), (63, 1)])
+def test_no_first_launch_begins_early(precision: str, channels: int, copies: int) -> None:
+    """The filter's transform reads w before it waits: what wrote it has to be done."""
+    problem = Problem.of((32, 47, 47, channels), (64, 3, 3, channels), padding=1)
+    plan = _plan(problem, "forward", "gamma:8:6:3", precision=precision, aligned=not copies)
+    assert plan.variant.filled == copies
+    begun: list[bool] = []
+
+    def record(grid, threads, params, early=False) -> None:
+        begun.append(early)
+
+    kernels = dict.fromkeys(plan.shared(), record)
+    x, w = launch.View(1 << 20, (64,) * 4), launch.View(1 << 20, (64,) * 5)
+    split = 2 * (plan.parts == 2)  # the scales' launch and the scan's
+    for call, launches in (
+        (lambda: plan.launch(kernels, x, w, x, 1 << 40, 0), 2 + copies + split),
+        (lambda: plan.prepare(kernels, w, 1 << 40, 0), 1 + split // 2),
+        (lambda: plan.run(kernels, x, 1 << 30, x, 1 << 40, 0), 1 + copies + split),
+    ):
+        begun.clear()
+        call()
+        assert not begun[0]
+        assert len(begun) == launches
+
+
 def test_a_limit_leaves_no_copy_of_the_input() -> None:
     problem = Problem.of((32, 47, 47, 127), (129, 3, 3, 127), padding=1)
     request = Request(problem, "forward", H100, None, "fp16", aligned=False, out_dtype="float16")

@@ -247,13 +247,13 @@ class GammaTensorPlan:
         prepared = workspace + self.header + self.filled
         self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, b, workspace, prepared)
-        self._transform(kernels, b, prepared)
+        self._transform(kernels, b, prepared, follows=self.parts == 2 or self.filled > 0)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter."""
         self._scale(kernels, None, b, 0, prepared)
-        self._transform(kernels, b, prepared)
+        self._transform(kernels, b, prepared, follows=self.parts == 2)  # no copy of x here
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
@@ -291,7 +291,7 @@ class GammaTensorPlan:
         if self.parts == 2:
             scale.scan(kernels, self.device, self._scaled(x, None, header, prepared))
 
-    def _transform(self, kernels: Kernels, w: View, prepared: int) -> None:
+    def _transform(self, kernels: Kernels, w: View, prepared: int, follows: bool) -> None:
         for group in range(self.correlation.groups):
             c = self.correlation
             address, *strides = geometry.filter_map(c, w, group, self.size)
@@ -309,8 +309,7 @@ class GammaTensorPlan:
             )
             stages = -(-self.chunks // FILTER_CHUNKS)
             grid = (self.blocks_m * BN // FILTER_M, stages, math.prod(self.kept))
-            follows = self.parts == 2 or self.filled > 0 or group > 0
-            kernels["winolab_filter"](grid, 128, params, self._early(follows))
+            kernels["winolab_filter"](grid, 128, params, self._early(follows or group > 0))
 
     def _maps(self, x: View, group: int, filled: int) -> tuple[TensorMap | None, ...]:
         """The tensor map of a group's channels of x, or of its copy at address ``filled``; None
