@@ -19,12 +19,7 @@ def ffma(c: Measured) -> Row | None:
 
 
 def fastest_ffma(c: Measured) -> Row | None:
-    """The fastest of ours on FFMA, whichever kernel it is."""
-    return c.fastest(
-        lambda r: (
-            r["method"] == "winolab" and r["products"] == "fp32" and not r.get("prepared", False)
-        )
-    )
+    return c.fastest_ffma
 
 
 def split(c: Measured) -> Row | None:

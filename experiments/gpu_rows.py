@@ -52,14 +52,20 @@ class Measured:
         """Ours on FFMA, the kernel that the list names where it names one."""
         return self.of_products("fp32")
 
-    def of_products(self, products: str, prepared: bool = False) -> Row | None:
-        """Ours with these products; FFMA: the kernel that the list names where it names one."""
+    @cached_property
+    def fastest_ffma(self) -> Row | None:
+        """Ours on FFMA, whichever kernel it is."""
+        return self.of_products("fp32", named=False)
+
+    def of_products(self, products: str, prepared: bool = False, named: bool = True) -> Row | None:
+        """Ours with these products; FFMA: the kernel that the list names where it names one, unless
+        ``named`` is False."""
         return self.fastest(
             lambda r: (
                 r["method"] == "winolab"
                 and r["products"] == products
                 and r.get("prepared", False) == prepared
-                and (products != "fp32" or self.kernel_of in (None, r["kernel"]))
+                and (products != "fp32" or not named or self.kernel_of in (None, r["kernel"]))
             )
         )
 

@@ -161,8 +161,7 @@ class GammaTensorPlan:
     @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group."""
-        depth, height, width = self.kept
-        states = self.blocks_m * depth * height * width * self.chunks * self.tile.alpha
+        states = self.blocks_m * math.prod(self.kept) * self.chunks * self.tile.alpha
         return states * self.parts * BN * KC * 2
 
     @property
@@ -237,8 +236,8 @@ class GammaTensorPlan:
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
-        fill = {"winolab_fill": 0} if self.filled else {}
-        return fill | scales | {"winolab_filter": 0, "winolab_gamma": gamma}
+        copies = {"winolab_fill": 0} if self.filled else {}
+        return copies | scales | {"winolab_filter": 0, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

@@ -49,31 +49,45 @@ class Cycles:
 # By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
 # them are 1 % above the fastest's.
 BOXED = {
-    1: Cycles(1657, 403, 0, 0, 0.922, 0.22, 0, 1846, 122, 0, 1.26, 1.21, 1.126, 7483, 3566),
+    1: Cycles(
+        products=1657,
+        fixed=403,
+        few=0,
+        few_fixed=0,
+        four=0.922,
+        far=0.22,
+        ahead=0,
+        transforms=1846,
+        box=122,
+        rested=0,
+        wide=1.26,
+        shared=1.21,
+        shared_long=1.126,
+        outputs=7483,
+        cluster=3566,
+    ),
     2: Cycles(
-        *(
-            4497,
-            135,
-            3045,
-            1743,
-            0.843,
-            0.376,
-            0.068,
-            3385,
-            106,
-            1.11,
-            1.46,
-            1.166,
-            1.134,
-            7425,
-            3762,
-        )
+        products=4497,
+        fixed=135,
+        few=3045,
+        few_fixed=1743,
+        four=0.843,
+        far=0.376,
+        ahead=0.068,
+        transforms=3385,
+        box=106,
+        rested=1.11,
+        wide=1.46,
+        shared=1.166,
+        shared_long=1.134,
+        outputs=7425,
+        cluster=3762,
     ),
 }
 BANDWIDTH = 2.8e12  # bytes a second
 STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
 STAGE_STATES = STAGE_TILES * 8
-SMOOTH = 6  # exponent of the norm that stands for the longest
+STAGE_NORM, CALL_NORM = 6, 4  # exponents of the norms that stand for the longest
 # Where x is copied by elements: of a stage of three filter rows and 96 tiles, of an item, of a
 # cluster's block of an item and a stage, on layers with odd channels.
 STAGE, ITEM = {1: 5900, 2: 18_600}, {1: 6700, 2: 14_000}
@@ -86,7 +100,12 @@ def seconds(plan: Any) -> float:
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
     cycles = -(-plan.steps // v.split) * stage + item
     computed = -(-plan.items // plan.slots) * cycles / plan.device.clock
-    return math.hypot(computed**2, _moved(plan) ** 2) ** 0.5
+    return _longest(CALL_NORM, computed, _moved(plan))
+
+
+def _longest(exponent: int, *times: float) -> float:
+    """The longest of times that run side by side, more where others are nearly as long."""
+    return sum(t**exponent for t in times) ** (1 / exponent)
 
 
 def _moved(plan: Any) -> float:
@@ -108,13 +127,13 @@ def _boxed(plan: Any) -> tuple[float, float]:
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
     boxes = c.box * v.copies(tile, plan.size)
 
-    def longest(rows: int) -> float:
-        return sum(t**SMOOTH for t in (fixed + row * rows, transforms, boxes)) ** (1 / SMOOTH)
+    def of_rows(rows: int) -> float:
+        return _longest(STAGE_NORM, fixed + row * rows, transforms, boxes)
 
-    stage = longest(v.share)
+    stage = of_rows(v.share)
     if v.rest:  # of a filter's last rows
         last = v.share / plan.outer[1]
-        stage = (1 - last) * stage + last * c.rested * longest(v.rest)
+        stage = (1 - last) * stage + last * c.rested * of_rows(v.rest)
     share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
     item = c.outputs * share
     if v.columns(tile) > SLOT:
