@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winolab.device import H100
+from winolab.device import H100, datasheet
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.plan import CLOSE, Correlation, Request, candidates, plan
 from winolab.layers import parse_layer
-from winolab.nouns import Problem, gamma, winograd
+from winolab.nouns import Problem, gamma, parse_algorithm, winograd
 from winolab.ref import convolution
 
 
@@ -108,6 +108,17 @@ def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
     assert [p.predicted for p in found[1:]] == sorted(p.predicted for p in found[1:])
     gradients = candidates(Request(problem, "backward_filter", H100)).plans
     assert gradients[0].predicted == min(p.predicted for p in gradients)
+
+
+@pytest.mark.parametrize(
+    ("device", "text"), [("a100", "gamma:6:4:3"), ("h100", "gamma:6:4:3;variant=two_level:32")]
+)
+def test_blocks_that_a_device_does_not_hold_are_refused(device, text) -> None:
+    """Six states take twelve warps: all of 8.x's memory, and no second sum."""
+    problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8), padding=1)
+    request = Request(problem, "forward", datasheet(device), parse_algorithm(text), "fp32_ffma")
+    with pytest.raises(ValueError, match=r"no block of gamma:6:4:3.* or its registers"):
+        plan(request)
 
 
 def test_older_gpus_are_refused() -> None:

@@ -257,8 +257,8 @@ def plans(request: Request) -> Iterator[GammaPlan]:
     ]
     if not shapes:
         raise ValueError(
-            f"no block of {algorithm or 'any kernel'} fits the {device.shared_memory} B of shared "
-            f"memory of {device.name}"
+            f"no block of {algorithm or 'any kernel'} fits {device.name}: its "
+            f"{device.shared_memory} B of shared memory, or its registers; name another algorithm"
         )
     for tile, shape in shapes:
         yield _plan(request, correlation, tile, shape)
