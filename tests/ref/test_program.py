@@ -53,6 +53,28 @@ def test_path_weights_bound_the_matrix(rows):
         assert depth >= 0
 
 
+@settings(max_examples=150, deadline=None)
+@given(matrix(), st.integers(-6, 6))
+def test_a_scaled_program_multiplies_no_more_than_its_inputs(rows, exponent):
+    p, scale = program(rows), Fraction(2) ** exponent
+    scaled = p.scaled(scale)
+    assert scaled.exact() == tuple(tuple(scale * Fraction(v) for v in row) for row in rows)
+    assert scaled.counts.instructions <= p.counts.instructions + p.inputs
+
+
+@pytest.mark.parametrize(("n", "r"), FAMILY)
+@pytest.mark.parametrize("side", ["BT", "AT"])
+def test_a_scaled_program_has_the_bits_of_scaled_inputs(n, r, side):
+    p, run = getattr(transforms(n, r).programs, side), arithmetic("fp32")
+    x = np.random.default_rng(0).standard_normal((p.inputs, 5000)).astype("float16")
+    for scale in (Fraction(1, 16), Fraction(32)):
+        scaled = p.scaled(scale)
+        wide = x.astype("float32")
+        expected = p.evaluate(wide * np.float32(scale), run, axis=0)
+        assert np.array_equal(scaled.evaluate(wide, run, axis=0), expected)
+        assert scaled.counts.instructions <= p.counts.instructions + 3
+
+
 @pytest.mark.parametrize(("n", "r"), FAMILY)
 @pytest.mark.parametrize("scaling", [None, *SCALINGS])
 def test_equal_and_opposite_pairs_nearly_halve_the_work(n, r, scaling):

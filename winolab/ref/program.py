@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,16 @@ class Program:
         )
         return Program(self.inputs, ops, self.outputs)
 
+    def scaled(self, scale: Fraction) -> Program:
+        """The program of scale · matrix, for a power of two; roundings as here, of scale · x.
+
+        Constants take the scale along, so that few inputs are multiplied by it alone.
+        """
+        most = min(self.inputs, 3)  # more were never needed
+        chosen = (c for n in range(most + 1) for c in combinations(range(self.inputs), n))
+        found = (_Scaling(self, scale, frozenset(inputs)).program() for inputs in chosen)
+        return min(found, key=lambda p: p.counts.instructions)
+
     def cuda(self, name: str, wide: bool = False) -> str:
         """A CUDA C++ device function ``name(x, y)`` for anything indexable; constants are FP32.
 
@@ -190,6 +201,63 @@ class Program:
 
     def _name(self, register: int) -> str:
         return f"x[{register}]" if register < self.inputs else f"t{register - self.inputs}"
+
+
+class _Scaling:
+    """A program's ops, each where it is needed: as it is, or times a power of two."""
+
+    def __init__(self, source: Program, scale: Fraction, preferred: frozenset[int]) -> None:
+        self.source, self.scale, self.preferred = source, scale, preferred
+        self.ops: list[Op] = []
+        self.plain = {i: i for i in range(source.inputs)}
+        self.scaled: dict[int, int] = {}
+
+    def program(self) -> Program:
+        outputs = [(sign, self._scaled(reg) if sign else 0) for sign, reg in self.source.outputs]
+        return Program(self.source.inputs, tuple(self.ops), tuple(outputs))
+
+    def _add(self, kind: str, a: int, b: int | None, constant: Fraction) -> int:
+        self.ops.append(Op(kind, a, b, constant))
+        return self.source.inputs + len(self.ops) - 1
+
+    def _plain(self, register: int) -> int:
+        if register not in self.plain:
+            op = self.source.ops[register - self.source.inputs]
+            a, b = self._plain(op.a), None if op.b is None else self._plain(op.b)
+            self.plain[register] = self._add(op.kind, a, b, op.constant)
+        return self.plain[register]
+
+    def _scaled(self, register: int) -> int:
+        if register not in self.scaled:
+            self.scaled[register] = self._scale(register)
+        return self.scaled[register]
+
+    def _scale(self, register: int) -> int:
+        if register in self.plain:  # an input, or what another op needs as it is
+            return self._add("mul", self.plain[register], None, self.scale)
+        op = self.source.ops[register - self.source.inputs]
+        a, b = op.a, op.b
+        if op.kind in ("add", "sub") and b is not None and self._cost(a) < self._cost(b):
+            # a + b = b + a, a − b = −b + a
+            return self._fma("fma", b, self._scaled(a), Fraction(op.sign))
+        kind = op.kind if op.kind in ("mul", "fms") or op.sign > 0 else "fms"
+        kind = "fma" if kind == "add" else kind
+        return self._fma(kind, a, None if b is None else self._scaled(b), op.constant)
+
+    def _fma(self, kind: str, a: int, b: int | None, constant: Fraction) -> int:
+        if a in self.scaled:
+            return self._add(kind, self.scaled[a], b, constant)
+        return self._add(kind, self._plain(a), b, constant * self.scale)
+
+    def _cost(self, register: int) -> int:
+        """How many ops its scaled value adds, roughly; an input that is not preferred, most."""
+        if register in self.scaled:
+            return 0
+        if register < self.source.inputs:
+            return 1 if register in self.preferred else 100
+        op = self.source.ops[register - self.source.inputs]
+        costs = [self._cost(r) for r in (op.a, op.b) if r is not None]
+        return 1 + (min(costs) if op.kind in ("add", "sub") else costs[-1])
 
 
 def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -> Program:
