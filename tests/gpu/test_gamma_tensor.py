@@ -204,7 +204,14 @@ def test_channels_that_no_vector_divides(direction, x_shape, w_shape, options, p
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"), [("gamma:8:6:3", 4), ("gamma:6:4:3", 4), ("gamma:4:2:3", 8)]
+    ("text", "rows"),
+    [
+        ("gamma:8:6:3", 4),
+        ("gamma:8:6:3", 8),  # whose stage ends in half a slot
+        ("gamma:6:4:3", 4),
+        ("gamma:6:4:3", 8),
+        ("gamma:4:2:3", 8),
+    ],
 )
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32_split", "f"), ("fp16", "e")])
 def test_shared_memory_has_no_bank_conflicts(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
@@ -359,6 +360,11 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
     constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
+    bt, at = programs.BT, programs.AT
+    if precision == "fp16":  # whose range is narrow; what is split is scaled by what it holds
+        halvings = constants["SCALE_INPUT"]
+        bt = bt.scaled(Fraction(1, 2**halvings))
+        at = at.scaled(Fraction(2 ** (halvings + constants["SCALE_FILTER"])))
     copies = ("fill",) if variant.filled else ()
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(
@@ -366,8 +372,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
         constants,
         {
             "transform_filter": programs.G,
-            "transform_input": programs.BT,
-            "transform_output": programs.AT,
+            "transform_input": bt,
+            "transform_output": at,
         },
         ("tensor", "parts", "pipeline", *copies, *scales, "filter_tensor", *blocks),
         WIDE if precision == "fp32_split" else (),

@@ -57,6 +57,7 @@ class Variant:
     images: int = 1  # of such a copy; they vary first along a block's columns
     filled: int = 0  # whether it is of a copy of x, its channels filled up to whole vectors
     yvec: int = 4  # elements of a store of y
+    whole: int = 0  # whether all outputs of every block are there, so that none is asked for
     consumer_registers: int = 208
     producer_registers: int = 72
     loader_registers: int = 24
@@ -113,12 +114,13 @@ class Variant:
     def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
         """What such a copy brings: channels, pixels along the width, rows, depths, images."""
         boxes = self.boxes(tile, size)
-        return PIXEL // size, boxes.pixels, boxes.rows, 1, self.images
+        return PIXEL // size, boxes.pixels, boxes.box_rows, 1, self.images
 
     def copies(self, tile: Tile, size: int) -> float:
-        """Bulk tensor copies of a stage, of which one serves several of small elements."""
+        """Bulk tensor copies of a stage, halves of a slot taken together; one serves several stages
+        of small elements."""
         boxes, stages = self.boxes(tile, size), PIXEL // (KC * size)
-        return self.slots(tile) * boxes.count / stages
+        return self.slots(tile) * boxes.across / stages
 
     def slots(self, tile: Tile) -> int:
         """Parts of a stage that are fetched one by one."""
@@ -136,12 +138,13 @@ class Variant:
         v = slot_aligned(self.v_stages * alpha * parts * tiles * KC * 2)
         out = 2 * alpha * block // self.passes * (BN + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
-            out = CONSUMERS * alpha * 16 + block * 12
+            out = CONSUMERS * alpha * 16 + block * 12 + BN * (12 if parts == 2 else 1) + 24
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
         usual = {"rest": 0, "split": 1, "u_ahead": 0, "run": 4, "images": 1, "filled": 0, "yvec": 4}
+        usual |= {"whole": 0}
         kept = [f"{n}={getattr(self, n)}" for n, v in usual.items() if getattr(self, n) != v]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
@@ -178,6 +181,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             for rings in _rings(tile, made, parts):
                 tries = [replace(made, **ring) for ring in rings]
                 tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
+                tries = [replace(v, whole=_whole(tile, v, parts, correlation)) for v in tries]
                 deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
                 passes = [w for v in tries for w in (v, replace(v, passes=8))]
                 known = [*([] if variant else deep), *passes]
@@ -213,6 +217,15 @@ def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
     filters = tile.alpha // 2 * rest
     even = filters % variant.ring == 0 and filters % max(1, ahead) == 0
     return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
+
+
+def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
+    """Whether blocks that finish their own outputs have no others."""
+    depth, height, width = c.output
+    columns = c.batch * depth * (width // tile.n)
+    parts_of = (width, tile.n), (height, variant.rows), (c.out_channels, BN)
+    even = (*parts_of, (columns, variant.columns(tile)))
+    return int(variant.finish(parts) == EXCHANGED and not any(a % b for a, b in even))
 
 
 def _registers(run: int, split: int, parts: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.gpu.gamma_tensor_blocks import BN, TILE_STATES, block_tiles
+from winolab.gpu.gamma_tensor_blocks import BN, EXCHANGED, TILE_STATES, block_tiles
 from winolab.gpu.gamma_tensor_boxes import SLOT
 from winolab.gpu.plan import ITEMSIZE
 
@@ -25,7 +25,8 @@ class Cycles:
     ``box``, times the bulk tensor copies that it needs. One of a filter's last rows takes
     ``rested`` times what its rows say, all stages of blocks of more than 32 tile columns ``wide``
     times, of those that share sums ``shared`` times, with more than three filter rows
-    ``shared_long`` times. An item takes ``outputs`` besides for OUTPUTS of them, and ``cluster``
+    ``shared_long`` times. An item takes ``exchanged`` besides for OUTPUTS of them where consumers
+    store pairs and ``asked`` more where some are not there, ``outputs`` otherwise, and ``cluster``
     for every block that shares its sums.
     """
 
@@ -42,12 +43,14 @@ class Cycles:
     wide: float
     shared: float
     shared_long: float
+    exchanged: float
+    asked: float
     outputs: float
     cluster: float
 
 
 # By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
-# them are 1 % above the fastest's.
+# them are 1 % above the fastest's. What is exchanged, later, to 17 plans' times.
 BOXED = {
     1: Cycles(
         products=1657,
@@ -63,6 +66,8 @@ BOXED = {
         wide=1.26,
         shared=1.21,
         shared_long=1.126,
+        exchanged=4200,
+        asked=150,
         outputs=7483,
         cluster=3566,
     ),
@@ -80,6 +85,8 @@ BOXED = {
         wide=1.46,
         shared=1.166,
         shared_long=1.134,
+        exchanged=4900,
+        asked=0,
         outputs=7425,
         cluster=3762,
     ),
@@ -135,7 +142,9 @@ def _boxed(plan: Any) -> tuple[float, float]:
         last = v.share / plan.outer[1]
         stage = (1 - last) * stage + last * c.rested * of_rows(v.rest)
     share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
-    item = c.outputs * share
+    exchanged = v.finish(plan.parts) == EXCHANGED and v.yvec > 1
+    consumers = c.exchanged + (0 if v.whole else c.asked)
+    item = (consumers if exchanged else c.outputs) * share
     if v.columns(tile) > SLOT:
         stage *= c.wide
     if v.split > 1:

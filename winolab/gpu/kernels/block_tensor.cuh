@@ -29,10 +29,16 @@ constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 static_assert(STEPS <= 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
-using Loaded = Either<WIDE, float4, uint2>::type;  // four neighbouring channels of a pixel
-__device__ __forceinline__ void values(const float4& v, int pair, float& first, float& second) {
-  first = pair ? v.z : v.x, second = pair ? v.w : v.y;
+// Neighbouring channels of a pixel, four and two.
+using Loaded = Either<WIDE, float4, uint2>::type;
+using Pair = Either<WIDE, float2, unsigned>::type;
+__device__ __forceinline__ float2 pair_of(const float4& v, int pair) {
+  return pair ? make_float2(v.z, v.w) : make_float2(v.x, v.y);
 }
-__device__ __forceinline__ void values(const uint2& v, int pair, float& first, float& second) {
-  unpack<BF16>(pair ? v.y : v.x, first, second);
+__device__ __forceinline__ unsigned pair_of(const uint2& v, int pair) { return pair ? v.y : v.x; }
+__device__ __forceinline__ void values(const float2& v, float& first, float& second) {
+  first = v.x, second = v.y;
+}
+__device__ __forceinline__ void values(unsigned v, float& first, float& second) {
+  unpack<BF16>(v, first, second);
 }

@@ -1,17 +1,21 @@
 // Input tiles for the producers of gamma_tensor.cuh by bulk tensor copies: boxes of RUN neighbouring
-// tiles of a row, of IMAGES images and of SLOT_ROWS rows, 64 bytes of channels a pixel, zeros outside
+// tiles of a row, of IMAGES images and of BOX_ROWS rows, 64 bytes of channels a pixel, zeros outside
 // x. A slot holds a unit of 8 tiles of every producer warp (UNIT_*, gamma_tensor_boxes.py: such that
 // nothing conflicts); once all of them have read it, a warp of its own orders the boxes of the next
 // stage in it. Requests of 64 bytes a pixel, whatever the elements: smaller ones bind.
 
 constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
 constexpr int REUSE = BOX_CHANNELS / KC;                  // stages that boxes serve
-constexpr int BOX_SIZE = IMAGES * SLOT_ROWS * BOX_PIXELS * 64;
+constexpr int BOX_SIZE = IMAGES * BOX_ROWS * BOX_PIXELS * 64;
+constexpr int ACROSS = SLOT_COLUMNS / BOX_TILES;  // boxes of a slot's row
+// Of a stage's last slot, which has fewer rows where tiles do not fill it.
+constexpr int LAST_ROWS = (V_TILES % 32 ? V_TILES % 32 : 32) / SLOT_COLUMNS;
+constexpr int LAST_BOXES = (LAST_ROWS + BOX_ROWS - 1) / BOX_ROWS * ACROSS;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
 static_assert(BOXES <= 32, "a lane a box");
 
 struct Raw {
-  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [box][image][row][pixel][channel], swizzled
+  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [half][box][image][row][pixel][channel], swizzled
   unsigned long long full[SLOTS], empty[SLOTS];
 };
 
@@ -26,6 +30,13 @@ __device__ __forceinline__ void fetch_init(Raw& raw) {
 // Stages that boxes of so many left serve, from that chunk on.
 __device__ __forceinline__ int serves(const Params& p, int chunk, int more) {
   return REUSE == 1 ? 1 : min(min(REUSE - chunk % REUSE, p.chunks - chunk), more);
+}
+
+// Of a last slot of two units every warp transforms half, two channels a lane: which of its four,
+// such that lanes hit different banks.
+constexpr bool HALVED = V_TILES % 32 == 16;
+__device__ __forceinline__ int half_pair(int warp, int lane) {
+  return (warp / 2 ^ lane / 16 ^ lane) & 1;
 }
 
 // A producer lane's tile of a slot, counted along its rows.
@@ -47,7 +58,7 @@ struct Loader {
 
   // The first tile column of a lane's box.
   __device__ __forceinline__ int column(const Params& p, int g) const {
-    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % 32 * BOX_TILES;
+    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
   }
 
   __device__ __forceinline__ void begin(const Params& p) {
@@ -58,7 +69,7 @@ struct Loader {
     c = steps.begin % p.chunks * KC;
     const Place first(p, column(p, 0));
     w = first.first + fw * R - p.pad_width;
-    h = Item(p, index).row + fh - p.pad_height;
+    h = Item(p, index).row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
     d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
     n = column(p, 0) < p.columns ? first.batch : OUTSIDE;
   }
@@ -86,8 +97,8 @@ struct Loader {
   }
 
   __device__ __forceinline__ void issue(const Params& p, Raw& raw, int g) const {
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) barrier_arrive_expect(&raw.full[g], BOXES * BOX_SIZE);
+    const int lane = threadIdx.x % 32, boxes = g < SLOTS - 1 ? BOXES : LAST_BOXES;
+    if (lane == 0) barrier_arrive_expect(&raw.full[g], boxes * BOX_SIZE);
     __syncwarp();
     int right = 0, behind = 0, batch = n;
     if (g * 32 % COLUMNS > 0) {
@@ -96,7 +107,7 @@ struct Loader {
       right = here.first - first.first, behind = here.depth - first.depth;
       batch = at < p.columns ? here.batch : OUTSIDE;
     }
-    if (lane < BOXES)
+    if (lane < boxes)
       box_copy(raw.slot[g] + lane * BOX_PITCH, p.x_map, c / BOX_CHANNELS * BOX_CHANNELS, w + right,
                h + g * 32 / COLUMNS, d + behind, batch, &raw.full[g]);
   }
@@ -133,48 +144,88 @@ __device__ __forceinline__ void load(const Params& p, Raw& raw) {
   if (SPLIT > 1 && blockIdx.x / SPLIT < p.items) meet();  // about the last item
 }
 
-// Of a producer thread: its four channels of a tile's pixels, stage by stage.
+// Of a producer thread: its four channels of a tile's pixels, stage by stage. Of small elements it
+// keeps where they are, as the present stage has it: input binds, and registers suffice.
 struct Fetch {
   Raw& raw;
   const Steps& steps;
-  int left, sub, more;  // stages that the present boxes serve; the first one's place in them
+  int left, sub = 0, more;  // stages that the present boxes serve; the first one's place in them
   unsigned phase = 0;
-  unsigned offset[ALPHA / 2];  // of pixels in a slot, pairs of 16 bits
+  unsigned offset[REUSE > 1 ? ALPHA : ALPHA / 2];  // of pixels in a slot; else pairs of 16 bits
+  unsigned halved[REUSE > 1 ? ALPHA : 1];          // in a halved slot; else of the first, as it lies
 
   __device__ __forceinline__ Fetch(const Params& p, Raw& raw, const Steps& steps)
       : raw(raw), steps(steps), more(0) {
-    static_assert(SLOT_SIZE <= 1 << 16, "offsets of 16 bits");
+    static_assert(SLOT_SIZE <= 1 << 16 && REUSE <= 2, "offsets of 16 bits; of one stage or the other");
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
-    const int tile = unit_tile(warp, lane), column = tile % SLOT_COLUMNS, row = tile / SLOT_COLUMNS;
-    const int image = column % IMAGES, along = column % BOX_TILES / IMAGES;
-    const unsigned pixel = (image * SLOT_ROWS + row) * BOX_PIXELS + along * N;
-    const unsigned first = column / BOX_TILES * BOX_PITCH + pixel * 64 +
-                           (lane / 16 * 2 + lane % 2) * 4 * (int)sizeof(Element);
+    const int channel = (lane / 16 * 2 + lane % 2) * 4;
+    const unsigned first = place(unit_tile(warp, lane), channel);
+    const unsigned half = place(unit_tile(warp % 2, lane), channel + half_pair(warp, lane) * 2);
+    halved[0] = half;
+    if constexpr (REUSE > 1) {
 #pragma unroll
-    for (int i = 0; i < ALPHA; i += 2)
-      offset[i / 2] = swizzled(first + i * 64) | swizzled(first + i * 64 + 64) << 16;
+      for (int i = 0; i < ALPHA; ++i)
+        offset[i] = swizzled(first + i * 64), halved[i] = swizzled(half + i * 64);
+    } else {
+#pragma unroll
+      for (int i = 0; i < ALPHA; i += 2)
+        offset[i / 2] = swizzled(first + i * 64) | swizzled(first + i * 64 + 64) << 16;
+    }
     begin(p);
   }
 
+  // Where a slot has a tile's first pixel, before the swizzle.
+  __device__ __forceinline__ unsigned place(int tile, int channel) const {
+    const int column = tile % SLOT_COLUMNS, row = tile / SLOT_COLUMNS;
+    const int image = column % IMAGES, along = column % BOX_TILES / IMAGES;
+    const unsigned box = row / BOX_ROWS * ACROSS + column / BOX_TILES;
+    const unsigned pixel = (image * BOX_ROWS + row % BOX_ROWS) * BOX_PIXELS + along * N;
+    return box * BOX_PITCH + pixel * 64 + channel * (int)sizeof(Element);
+  }
+
+  // The present stage is that one of the boxes'.
+  __device__ __forceinline__ void turn(int to) {
+    if constexpr (REUSE > 1) {
+#pragma unroll
+      for (int i = 0; i < ALPHA; ++i) {
+        offset[i] ^= (to ^ sub) * 32;
+        if constexpr (HALVED) halved[i] ^= (to ^ sub) * 32;
+      }
+      sub = to;
+    }
+  }
+
   __device__ __forceinline__ void begin(const Params& p) {
+    left = 1;
     if constexpr (REUSE > 1) {
       if (more == 0) more = steps.end - steps.begin;
       const int chunk = (steps.end - more) % p.chunks;
       left = serves(p, chunk, more);
-      sub = chunk % REUSE;
+      turn(chunk % REUSE);
       more -= left;
-    } else {
-      left = 1, sub = 0;
     }
   }
 
-  __device__ __forceinline__ void pixels(int g, Loaded (&to)[ALPHA]) {
+  __device__ __forceinline__ void pixels(int g, Loaded (&to)[ALPHA]) const {
     barrier_wait(&raw.full[g], phase);
 #pragma unroll
-    for (int i = 0; i < ALPHA; ++i) {
-      const unsigned at = offset[i / 2] >> i % 2 * 16 & 0xffffu;
-      to[i] = *reinterpret_cast<const Loaded*>(raw.slot[g] + (REUSE == 1 ? at : at ^ sub * 32));
-    }
+    for (int i = 0; i < ALPHA; ++i)
+      to[i] = pixel<Loaded>(g, REUSE > 1 ? offset[i % (REUSE > 1 ? ALPHA : 1)]
+                                         : offset[i / 2] >> i % 2 * 16 & 0xffffu);
+  }
+  // Of the two channels that are the thread's in a halved slot.
+  __device__ __forceinline__ void pixels(int g, Pair (&to)[ALPHA]) const {
+    barrier_wait(&raw.full[g], phase);
+    unsigned first = halved[0];
+    if constexpr (REUSE == 1)
+      asm volatile("" : "+r"(first));  // places are found anew every time: they would take registers
+#pragma unroll
+    for (int i = 0; i < ALPHA; ++i)
+      to[i] = pixel<Pair>(g, REUSE > 1 ? halved[REUSE > 1 ? i : 0] : swizzled(first + i * 64));
+  }
+  template <class Value>
+  __device__ __forceinline__ Value pixel(int g, unsigned at) const {
+    return *reinterpret_cast<const Value*>(raw.slot[g] + at);
   }
 
   // After the stores of what the pixels became: they have been read then.
@@ -184,7 +235,7 @@ struct Fetch {
 
   __device__ __forceinline__ void next(const Params& p) {
     if (--left > 0) {
-      ++sub;
+      turn(sub + 1);
     } else {
       begin(p);
       phase ^= 1;

@@ -9,6 +9,8 @@ struct Raw {
 
 __device__ __forceinline__ void fetch_init(Raw&) {}
 __device__ __forceinline__ void load(const Params&, Raw&) {}
+constexpr bool HALVED = false;  // a thread reads what it copied
+__device__ __forceinline__ int half_pair(int, int) { return 0; }
 __device__ __forceinline__ int unit_tile(int warp, int lane) { return warp * 8 + lane / 2 % 8; }
 
 // Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
@@ -38,6 +40,7 @@ struct Fetch {
       to[i] = *reinterpret_cast<const Loaded*>(raw + (g * ALPHA + i) * PRODUCERS);
     coming = from(g);
   }
+  __device__ __forceinline__ void pixels(int, Pair (&)[ALPHA]) {}
 
   // A slot has been read: the next stage's pixels may come.
   __device__ __forceinline__ void done(const Params& p, int g) const {

@@ -26,11 +26,17 @@ __device__ __forceinline__ void meet() {
     for (int pass = 0; pass < PASSES; ++pass) cluster_sync();
 }
 
+// By loaders' other warps.
+__device__ __forceinline__ void attend(const Params& p, Staging&) {
+  if constexpr (SPLIT > 1)
+    for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) meet();
+}
+
 // By consumers, with an item's accumulators.
 __device__ __forceinline__ void deliver(const Params&, Staging& staging,
-                                        const float (&acc)[STEPS][32], int,
+                                        const float (&acc)[STEPS][32], int group, int,
                                         Delivered& pipe) {
-  const int thread = threadIdx.x, group = thread / 128, warp = thread / 32 % 4;
+  const int thread = threadIdx.x, warp = thread / 32 % 4;
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
@@ -70,11 +76,11 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
 }
 
 __device__ __forceinline__ void finish(const Params& p, Staging& staging, int index,
-                                       Delivered& pipe) {
+                                       Delivered& pipe, float scale) {
   const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const Item item(p, index);
   const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
-  Watched<> watched(p.header, p.rows + channel, input_scale(p.header));
+  Watched<> watched(p.header, p.rows + channel, scale);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
     if constexpr (SPLIT == 1)

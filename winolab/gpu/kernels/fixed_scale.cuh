@@ -1,25 +1,27 @@
 // What scale.cuh has, for tensors of 16 bits: no scale but FP16's, whose elements must not overflow
-// in the transforms, and nothing to watch.
+// in the transforms, and nothing to watch. BT and AT are printed with the scale in their constants
+// (gamma_tensor.source).
 
 struct Header;
 struct Row {};
 
-constexpr float FIXED_INPUT = BF16 ? 1.0f : 1.0f / (1 << SCALE_INPUT);
 constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 
-__device__ __forceinline__ float input_scale(const Header*) { return FIXED_INPUT; }
+__device__ __forceinline__ float input_scale(const Header*) { return 1.0f; }
+__device__ __forceinline__ float inverse_of(float scale) { return 1.0f / scale; }
 __device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTER; }
+__device__ __forceinline__ float scaled(float, float x) { return x; }
+
+struct Factors {
+  __device__ __forceinline__ Factors() {}
+  __device__ __forceinline__ Factors(const Row*, float) {}
+};
 
 template <int CHANNELS = 4>
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
-  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int) const {
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c)
-#pragma unroll
-      for (int o = 0; o < N; ++o)
-        y[c][o] = __fmul_rn(y[c][o], 1 / FIXED_INPUT / FIXED_FILTER);
-  }
+  __device__ __forceinline__ Watched(const Header*, const Factors*) {}
+  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int) const {}
   template <int OTHER>
   __device__ __forceinline__ void channels() const {}
 };

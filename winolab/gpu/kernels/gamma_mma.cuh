@@ -110,7 +110,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared, Fetch& 
       for (int c = 0; c < 2; ++c) {
 #pragma unroll
         for (int i = 0; i < ALPHA; ++i)
-          d[c][i] = __fmul_rn(scale, value(pixels[i].c[pair * 2 + c]));
+          d[c][i] = scaled(scale, value(pixels[i].c[pair * 2 + c]));
         transform_input(d[c], state[c]);
       }
 #pragma unroll

@@ -22,6 +22,21 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 
+// Transforms two channels of a tile.
+__device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPHA],
+                                          unsigned (&parts)[ALPHA][PARTS]) {
+  float d[2][ALPHA], state[2][ALPHA];
+#pragma unroll
+  for (int i = 0; i < ALPHA; ++i) {
+    values(pixels[i], d[0][i], d[1][i]);
+    d[0][i] = scaled(scale, d[0][i]), d[1][i] = scaled(scale, d[1][i]);
+  }
+  transform_input(d[0], state[0]);
+  transform_input(d[1], state[1]);
+#pragma unroll
+  for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], parts[s]);
+}
+
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
   const float scale = input_scale(p.header);
@@ -29,41 +44,54 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Fetch fetch(p, shared.raw, steps);
-  const int place = (lane / 16 * V_TILES + unit_tile(warp, lane)) * 16 + lane % 2 * 8;
+  // In a stage of V: of a thread's unit and, in the upper half, of its part of a halved slot.
+  const auto place_of = [lane](int tile) { return (lane / 16 * V_TILES + tile) * 16 + lane % 2 * 8; };
+  static_assert(V_PART <= 1 << 16, "places of 16 bits");
+  const unsigned places =
+      place_of(unit_tile(warp, lane)) |
+      place_of(unit_tile(warp % 2, lane)) + half_pair(warp, lane) * 4 << 16;
   const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
   for (int index = first; index < p.items + stride; index += stride) {
     const int count = index < p.items ? steps.end - steps.begin : 0;
     const int ahead = min(AHEAD, count);
 #pragma unroll 1
     for (int step = 0; step <= count; ++step) {
-      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out);
+      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out, scale);
       if (step == count) break;
 #pragma unroll
       for (int g = 0; g < SLOTS; ++g) {
-        Loaded pixels[ALPHA];
-        fetch.pixels(g, pixels);
+        const bool halved = HALVED && g == SLOTS - 1;
         unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
+        if (halved) {
+          Pair pixels[ALPHA];
+          fetch.pixels(g, pixels);
+          transform(scale, pixels, pairs[0]);
+        } else {
+          Loaded pixels[ALPHA];
+          fetch.pixels(g, pixels);
 #pragma unroll
-        for (int pair = 0; pair < 2; ++pair) {
-          float d[2][ALPHA], state[2][ALPHA];
+          for (int pair = 0; pair < 2; ++pair) {
+            Pair two[ALPHA];
 #pragma unroll
-          for (int i = 0; i < ALPHA; ++i) {
-            values(pixels[i], pair, d[0][i], d[1][i]);
-            d[0][i] = __fmul_rn(scale, d[0][i]), d[1][i] = __fmul_rn(scale, d[1][i]);
+            for (int i = 0; i < ALPHA; ++i) two[i] = pair_of(pixels[i], pair);
+            transform(scale, two, pairs[pair]);
           }
-          transform_input(d[0], state[0]);
-          transform_input(d[1], state[1]);
-#pragma unroll
-          for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], pairs[pair][s]);
         }
         if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
-        if (V_TILES % 32 == 0 || g * 4 + warp < V_TILES / 8) {
-          unsigned char* v = shared.v[pipe.stage] + place + g * 32 * 16;
+        unsigned char* v = shared.v[pipe.stage] + g * 32 * 16;
+        if (halved) {
 #pragma unroll
           for (int s = 0; s < ALPHA; ++s)
 #pragma unroll
             for (int part = 0; part < PARTS; ++part)
-              *reinterpret_cast<uint2*>(v + (s * PARTS + part) * V_PART) =
+              *reinterpret_cast<unsigned*>(v + (places >> 16) + (s * PARTS + part) * V_PART) =
+                  pairs[0][s][part];
+        } else if (V_TILES % 32 == 0 || g * 4 + warp < V_TILES / 8) {
+#pragma unroll
+          for (int s = 0; s < ALPHA; ++s)
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part)
+              *reinterpret_cast<uint2*>(v + (places & 0xffff) + (s * PARTS + part) * V_PART) =
                   make_uint2(pairs[0][s][part], pairs[1][s][part]);
         }
         fetch.done(p, g);
@@ -273,7 +301,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
       if (lane == 0) barrier_arrive(&shared.v_empty[pipe.stage]);
       pipe.advance();
     }
-    deliver(p, shared.staging, acc, index, out);
+    deliver(p, shared.staging, acc, group, index, out);
   }
 }
 
@@ -293,8 +321,10 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
   }
   __syncthreads();
   if constexpr (SPLIT > 1) cluster_sync();
-  // Loaders do not wait for the launch before where they read x itself, which no launch writes.
-  if (FILLED || threadIdx.x < CONSUMERS + PRODUCERS) launch_before_done();
+  // The loader of x itself, which no launch writes, does not wait for the launch before.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const bool loads = warp == (CONSUMERS + PRODUCERS) / 32;
+  if (FILLED || !loads) launch_before_done();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
@@ -303,11 +333,10 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
     produce(p, shared);
   } else {
     registers_shrink<LOADER_REGISTERS>();
-    if (threadIdx.x < CONSUMERS + PRODUCERS + 32) {
+    if (loads)
       load(p, shared.raw);
-    } else if constexpr (SPLIT > 1) {
-      for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) meet();
-    }
+    else
+      attend(p, shared.staging);
   }
   if constexpr (SPLIT > 1) cluster_sync();  // other blocks may still read this one's sums
 }

@@ -222,6 +222,7 @@ __device__ __forceinline__ float input_scale(const Header* header) {
 }
 
 __device__ __forceinline__ float row_scale(const Row* rows, int m) { return rows[m].scale; }
+__device__ __forceinline__ float scaled(float scale, float x) { return __fmul_rn(scale, x); }
 
 // What results in a channel are scaled back by, the smaller factor first, and Row::least.
 struct Factors {
@@ -238,22 +239,31 @@ struct Factors {
 template <int CHANNELS = 4>
 struct Watched {
   int* flags;
-  const Row* rows;  // of the channels
+  const Row* rows;  // of the channels, where registers do not keep:
   float back;       // of x
   Factors kept[CHANNELS];
+  float least;  // of a group's channels
   float sum[CHANNELS] = {};
   int outputs = 0;
 
   __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
       : flags(header->flags), rows(rows), back(inverse_of(scale)) {
-    if constexpr (CHANNELS == 2)
-      for (int c = 0; c < CHANNELS; ++c) kept[c] = Factors(rows + c, back);
+    static_assert(CHANNELS == 4);
+  }
+
+  __device__ __forceinline__ Watched(Header* header, const Factors* factors)
+      : flags(header->flags) {
+    static_assert(CHANNELS == 2);
+    for (int c = 0; c < CHANNELS; ++c) kept[c] = factors[c];
+    least = __fadd_rn(kept[0].least, kept[1].least);
+    least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
   }
 
   // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
   // but where FP32 holds the result with fewer bits, or not.
   __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count) {
-    float all = 0.0f, least = 0.0f;
+    float all = 0.0f;
+    if constexpr (CHANNELS == 4) least = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
       const Factors factors = CHANNELS == 2 ? kept[c] : Factors(rows + c, back);
@@ -265,14 +275,10 @@ struct Watched {
       }
       sum[c] = __fadd_rn(sum[c], size);
       all = __fadd_rn(all, size);
-      least = __fadd_rn(least, factors.least);
+      if constexpr (CHANNELS == 4) least = __fadd_rn(least, factors.least);
     }
-    least = __fmul_rn(least, count);
-    if constexpr (CHANNELS == 2) {
-      all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
-      least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
-    }
-    judge(flags, all, least);
+    if constexpr (CHANNELS == 2) all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
+    judge(flags, all, __fmul_rn(least, count));
     outputs += count;
   }
 

@@ -1,0 +1,45 @@
+"""Γ on Tensor Cores where blocks walk over several items, on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab.device import H100
+from winolab.gpu.gamma_tensor import plans
+from winolab.gpu.gamma_tensor_blocks import Variant
+from winolab.gpu.plan import DTYPES, Request
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution
+
+BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in test_gamma_tensor
+
+
+@pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
+@pytest.mark.parametrize(
+    ("height", "channels", "out_channels", "whole"),
+    [(16, 20, 128, 1), (11, 20, 72, 0), (11, 7, 5, 0)],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_blocks_walk_over_items(precision, height, channels, out_channels, whole, seed) -> None:
+    """What loaders describe ahead, in any order of threads; ``whole`` blocks ask for no output."""
+    problem = Problem.of((4, height, 24, channels), (out_channels, 3, 3, channels), padding=1)
+    few = replace(H100, multiprocessors=3)
+    asked = Variant(8, 3, whole=1)  # taken where it holds
+    request = Request(
+        problem, "forward", few, parse_algorithm("gamma:8:6:3"), precision,
+        aligned=channels % 4 == 0, variant=asked,
+    )  # fmt: skip
+    plan = min(plans(request), key=lambda p: p.predicted)
+    assert plan.items > plan.grid
+    assert plan.variant.whole == whole
+    dtype = np.dtype(DTYPES[precision])
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
+    got = hosted.execute(plan, a, b, dtype=plan.out_dtype, seed=seed).astype("float64")
+    exact = convolution.forward(a.astype("float64"), b.astype("float64"), problem)
+    error = np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2))  # NaN if one is not written
+    assert error <= BOUND[precision]
