@@ -21,7 +21,8 @@ class Cycles:
     rows, ``products``, or ``few_fixed`` and ``few`` with two filters in registers and others on
     their way through shared memory, which are ``four`` times that where filters of four states
     serve twice the tiles, and up to ``far`` longer, or ``ahead`` with filters on their way, the
-    larger the transformed filter is against L2; ``transforms`` of 96 tiles of eight states;
+    larger the transformed filter is against L2; more than three rows of filters that are not on
+    their way take ``bare`` times that; ``transforms`` of 96 tiles of eight states;
     ``box``, times the bulk tensor copies that it needs. One of a filter's last rows takes
     ``rested`` times what its rows say, all stages of blocks of more than 32 tile columns ``wide``
     times, of those that share sums ``shared`` times, with more than three filter rows
@@ -39,6 +40,7 @@ class Cycles:
     ahead: float
     transforms: float
     box: float
+    bare: float
     rested: float
     wide: float
     shared: float
@@ -62,6 +64,7 @@ BOXED = {
         ahead=0,
         transforms=1846,
         box=122,
+        bare=1,
         rested=0,
         wide=1.26,
         shared=1.21,
@@ -81,6 +84,7 @@ BOXED = {
         ahead=0.068,
         transforms=3385,
         box=106,
+        bare=1.06,
         rested=1.11,
         wide=1.46,
         shared=1.166,
@@ -131,6 +135,7 @@ def _boxed(plan: Any) -> tuple[float, float]:
     row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES
     share = plan.transformed / (plan.transformed + plan.device.l2)
     row *= 1 + (c.ahead if v.u_ahead else c.far) * share
+    row *= c.bare if v.share > STAGE_ROWS and not v.u_ahead else 1
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
     boxes = c.box * v.copies(tile, plan.size)
 
