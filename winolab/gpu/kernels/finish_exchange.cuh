@@ -2,7 +2,7 @@
 // of which each consumer warpgroup has half, in the same thread: thread to thread they exchange half
 // of the tiles, eight at a time by way of two buffers, apply AT to the others and store. Producers
 // and loaders go on; loaders that order no boxes have described the item meanwhile: where its outputs
-// lie, and what they are scaled back by (describing takes 1,000 cycles, latencies one behind another).
+// lie, and what they are scaled back by (describing takes 1,200 cycles, latencies one behind another).
 
 constexpr int CHUNKS = BT / 16;  // of 8 tiles, of a warpgroup
 constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 : CONSUMERS;
