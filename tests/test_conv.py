@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.problems import integers, options, problems
-from winolab import conv_backward_data, conv_backward_filter, conv_forward, dwm
+from winolab import conv_backward_data, conv_backward_filter, conv_forward, dwm, prepare_filter
 
 
 def by_definition(x, w, problem):
@@ -194,6 +194,8 @@ def test_other_numbers_are_no_sizes(arguments, message):
     conv_forward(x, w, stride=1, padding=(1, 1))  # what was asked before, with equal numbers
     with pytest.raises(TypeError, match=message):
         conv_forward(x, w, **arguments)
+    with pytest.raises(TypeError, match=message):
+        prepare_filter(w, x.shape, **arguments)
     with pytest.raises(TypeError, match=r"a size of x is 6\.7; expected an integer"):
         conv_backward_data(np.ones((1, 4, 4, 2)), w, (1, 6.7, 6.2, 2))  # pyright: ignore[reportArgumentType]
 

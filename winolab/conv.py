@@ -203,6 +203,8 @@ def prepare_filter(
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
+    if workspace_limit is not None:
+        whole(workspace_limit, "workspace_limit")
     problem = _problem(tuple(input_shape), shape_of(w), stride, padding, dilation, groups, layout)
     chosen = None if algorithm is None else parse_algorithm(algorithm)
     known = _scale(scale, precision, w)
