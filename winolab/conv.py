@@ -15,7 +15,7 @@ from winolab.gpu.arrays import on_gpu, shape_of
 from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
 from winolab.gpu.places import shapes
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
-from winolab.problem import check_layout, whole
+from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
 from winolab.ref.arithmetic import Arithmetic, Float, arithmetic, summed
 from winolab.ref.split import Power, Scale
@@ -24,7 +24,6 @@ Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
 Padding = int | str | Sequence[int | Sequence[int]]
 
-ON_RANGE = ("fallback", "raise")
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
 PRECISION_OF = {
     np.dtype(np.float64): "fp64",
@@ -203,13 +202,12 @@ def prepare_filter(
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
-    if workspace_limit is not None:
-        whole(workspace_limit, "workspace_limit")
+    wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit).checked()
     problem = _problem(tuple(input_shape), shape_of(w), stride, padding, dilation, groups, layout)
     chosen = None if algorithm is None else parse_algorithm(algorithm)
     known = _scale(scale, precision, w)
     if on_gpu(w):
-        wishes = Wishes(layout, chosen, precision, out_dtype, workspace_limit, scale=known)
+        wishes = wishes._replace(algorithm=chosen, scale=known)
         held = kernels.transform(direction, problem, w, wishes)
     else:
         held = _array("w", w, precision)
@@ -243,11 +241,7 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
     known = kernels.recall(direction, a, held, out, how)
     if known:
         return known.run(a, held, out)
-    wishes = Wishes(*given)
-    if wishes.workspace_limit is not None:
-        whole(wishes.workspace_limit, "workspace_limit")
-    if wishes.on_range not in ON_RANGE:
-        raise ValueError(f"on_range {wishes.on_range!r}; expected one of {', '.join(ON_RANGE)}")
+    wishes = Wishes(*given).checked()
     shape, *rest = geometry
     x_shape = shape if direction == "backward_data" else shape_of(a)
     problem = _problem(x_shape, shape if direction == "backward_filter" else shape_of(b), *rest)

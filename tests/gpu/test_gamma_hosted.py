@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -11,15 +11,16 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.predicted import predicted
+from tests.gpu.test_nvrtc import TILES
 from winolab.device import H100
 from winolab.gpu.gamma import GammaPlan
 from winolab.gpu.gamma_blocks import VARIANTS
+from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import CORRELATIONS, Request, plan
 from winolab.nouns import Problem, direct, gamma
 from winolab.ref import winograd
 from winolab.ref.errors import noise_gain
 
-TILES = {1: (1, 1), 4: (2, 3), 6: (4, 3), 8: (6, 3), 16: (8, 9)}  # one of each alpha
 KERNELS = [(4, 3, 2), (4, 2, 3), (6, 4, 3), (6, 2, 5)]
 KERNELS += [(8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
 KERNELS += [(16, 10, 7), (16, 9, 8), (16, 8, 9), (1, 1, 1)]
@@ -42,7 +43,7 @@ def check(
     # transforms' own roundings and small samples are given a factor of 3.
     gain = noise_gain(algorithm) if alpha > 1 else 1
     terms = b.size // problem.out_channels + 32
-    error = np.sqrt(np.mean((y - exact) ** 2) / np.mean(exact**2))
+    error = relative_rms(y, exact)
     assert error <= 3 * 0.30 * 2**-24 * np.sqrt(terms * gain)
     return p
 
@@ -75,7 +76,7 @@ def test_every_kernel(alpha, n, r, direction) -> None:
 )
 @pytest.mark.parametrize("alpha", VARIANTS)
 def test_every_policy(alpha, change, channels, out_channels) -> None:
-    n, r = TILES[alpha]
+    n, r = astuple(TILES[alpha])
     variant = VARIANTS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
     check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
@@ -148,7 +149,7 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
 )
 def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
     """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
-    n, r = TILES[alpha]
+    n, r = astuple(TILES[alpha])
     problem = Problem.of((1, 3, n + r - 1, 16), (variant.bn, 1, r, 16), padding=(1, 0))
     algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
     p = plan(Request(problem, "forward", H100, algorithm, variant=variant))

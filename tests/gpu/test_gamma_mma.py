@@ -18,6 +18,7 @@ from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_mma import GammaMmaPlan, Variant
 from winolab.gpu.gamma_tensor_blocks import KC
 from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import CORRELATIONS, DTYPES, Request, candidates, plan
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
@@ -54,11 +55,6 @@ def _arrays(problem: Problem, direction: str, precision: str) -> tuple[np.ndarra
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.standard_normal(s).astype(DTYPES[precision]) for s in (shape, problem.w_shape))
     return a, b
-
-
-def _error(got: np.ndarray, exact: np.ndarray) -> float:
-    """Relative RMS; NaN where an output was not written."""
-    return float(np.sqrt(np.mean((got.astype("float64") - exact) ** 2) / np.mean(exact**2)))
 
 
 def _exact(problem: Problem, direction: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -210,7 +206,7 @@ def test_every_kind_of_problem(direction, x, w, options, text, precision) -> Non
     for device in (A100, ADA):
         p = _plan(problem, direction, text, precision, device=device, aligned=aligned)
         got = hosted.execute(p, a, b)
-        assert _error(got, _exact(problem, direction, a, b)) <= BOUND[precision]
+        assert relative_rms(got, _exact(problem, direction, a, b)) <= BOUND[precision]
 
 
 def test_blocks_walk_over_items() -> None:
@@ -221,7 +217,7 @@ def test_blocks_walk_over_items() -> None:
     variant = Variant(256, 4, 3)
     text = "gamma:8:6:3"
     whole = hosted.execute(_plan(problem, "forward", text, variant=variant), a, b)
-    assert _error(whole, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
+    assert relative_rms(whole, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
     for seed in range(3):
         p = _plan(problem, "forward", text, variant=variant, device=few)
         assert p.items == 4 * p.grid
@@ -256,7 +252,7 @@ def test_no_accuracy_is_lost(name) -> None:
     again = hosted.execute(chosen.fallback, a, b)
     assert np.array_equal(got, again, equal_nan=True) == DATA[name][1]
     if not DATA[name][1]:
-        assert _error(got, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
+        assert relative_rms(got, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
 
 
 @pytest.mark.gpu
@@ -295,4 +291,4 @@ def test_on_any_gpu(precision, name) -> None:
             first = got if first is None else first
             np.testing.assert_array_equal(got.view("uint32"), first.view("uint32"))
         assert first is not None
-        assert _error(first, exact) <= BOUND[precision], p
+        assert relative_rms(first, exact) <= BOUND[precision], p

@@ -19,6 +19,7 @@ from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
 from winolab.gpu.gamma_tensor_input import FILL_PARAMS
+from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import DTYPES, Request
 from winolab.gpu.plan import plan as choose
 from winolab.nouns import Problem, parse_algorithm
@@ -45,11 +46,6 @@ def _plan(
         )
     )  # fmt: skip
     return min(found, key=lambda plan: plan.predicted)
-
-
-def _error(got: np.ndarray, exact: np.ndarray) -> float:
-    """Relative RMS; NaN where an output was not written."""
-    return float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
 
 
 def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np.ndarray:
@@ -93,7 +89,7 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
     a, b = a.astype("float32"), b.astype("float32")
     got, exact = hosted.execute(plan, a, b), _exact(direction, a, b, problem)
     if scales[1]:
-        assert _error(got, exact) <= BOUND
+        assert relative_rms(got, exact) <= BOUND
     else:
         assert not got.any()
 
@@ -113,7 +109,7 @@ def test_sixteen_bits_on_the_cpu(precision, out_dtype, channels, text) -> None:
     a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
     got = hosted.execute(plan, a, b, dtype=out).astype("float64")
     unit = 2**-8 if precision == "bf16" else 2**-11
-    assert _error(got, _exact("forward", a, b, problem)) <= 5 * unit
+    assert relative_rms(got, _exact("forward", a, b, problem)) <= 5 * unit
 
 
 SHAPES = [
@@ -134,7 +130,7 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
     got = hosted.execute(_plan(problem, "forward", variant=variant), a, b, seed=seed)
-    assert _error(got, _exact("forward", a, b, problem)) <= BOUND
+    assert relative_rms(got, _exact("forward", a, b, problem)) <= BOUND
 
 
 def _run(
@@ -149,7 +145,7 @@ def _run(
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
-    return _error(hosted.execute(plan, a, b), _exact(direction, a, b, problem))
+    return relative_rms(hosted.execute(plan, a, b), _exact(direction, a, b, problem))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +271,7 @@ def test_infinity_does_not_spread() -> None:
     got = hosted.execute(_plan(problem, "forward"), a, b)
     exact = _exact("forward", np.where(np.isinf(a), 0, a), b, problem)
     assert not np.isfinite(got[0, :, 0]).any()
-    assert _error(got[:, :, 12:], exact[:, :, 12:]) <= 2**-12  # unscaled: few exponents
+    assert relative_rms(got[:, :, 12:], exact[:, :, 12:]) <= 2**-12  # unscaled: few exponents
 
 
 def test_parameters_are_the_sources() -> None:
@@ -345,7 +341,7 @@ def test_on_the_device() -> None:
             )
             terms = math.prod(taps) * (c if direction == "forward" else oc)
             direct = 0.30 * 2**-24 * math.sqrt(terms)  # FP32's error in order, predicted
-            assert _error(out.get(), exact) <= max(BOUND, 2 * direct), plan
+            assert relative_rms(out.get(), exact) <= max(BOUND, 2 * direct), plan
 
 
 @pytest.mark.gpu
@@ -361,9 +357,11 @@ def test_called_by_name(precision: str, channels: tuple[int, int]) -> None:
     bound = BOUND if precision == "fp32_split" else 5 * 2**-11
     x, w, g = map(cupy.asarray, (a, b, dy))
     y = winolab.conv_forward(x, w, padding=1, precision=precision)
-    assert _error(y.get().astype("float64"), _exact("forward", a, b, problem)) <= bound
+    assert relative_rms(y.get().astype("float64"), _exact("forward", a, b, problem)) <= bound
     dx = winolab.conv_backward_data(g, w, x.shape, padding=1, precision=precision)
-    assert _error(dx.get().astype("float64"), _exact("backward_data", dy, b, problem)) <= bound
+    assert (
+        relative_rms(dx.get().astype("float64"), _exact("backward_data", dy, b, problem)) <= bound
+    )
 
 
 @pytest.mark.gpu

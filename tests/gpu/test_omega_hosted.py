@@ -10,6 +10,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu.omega import OmegaPlan, plans
+from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request
 from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, omega
 from winolab.ref import convolution
@@ -39,7 +40,7 @@ def check(p: OmegaPlan) -> None:
     # transforms' own roundings and small samples are given a factor of 3.
     gain = noise_gain(gamma(p.tile.alpha, p.tile.n, p.tile.r)) if p.tile.alpha > 1 else 1
     terms = dy[..., 0].size + 32
-    error = np.sqrt(np.mean((dw - exact) ** 2) / np.mean(exact**2))
+    error = relative_rms(dw, exact)
     assert error <= 3 * 0.30 * 2**-24 * np.sqrt(terms * gain)
 
 

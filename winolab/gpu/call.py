@@ -19,7 +19,7 @@ from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
-from winolab.problem import check_layout
+from winolab.problem import check_layout, whole
 from winolab.ref.split import Scale
 
 NAMES = {
@@ -27,6 +27,7 @@ NAMES = {
     "backward_data": ("dy", "w", "dx"),
     "backward_filter": ("x", "dy", "dw"),
 }
+ON_RANGE = ("fallback", "raise")
 PRECISION_OF = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
 INFINITE = 65520.0  # rounded to float16
@@ -43,6 +44,14 @@ class Wishes(NamedTuple):
     on_range: str = "fallback"
     scale: Scale | None = None  # of split products
     variant: Any = None
+
+    def checked(self) -> Wishes:
+        """The same. Raises TypeError for a limit that is no integer, ValueError for on_range."""
+        if self.workspace_limit is not None:
+            whole(self.workspace_limit, "workspace_limit")
+        if self.on_range not in ON_RANGE:
+            raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
+        return self
 
 
 @dataclass(frozen=True, eq=False)

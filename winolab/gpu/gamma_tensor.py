@@ -37,6 +37,7 @@ from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params,
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Problem, Tile
+from winolab.ref.program import Program
 from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
 
@@ -247,7 +248,7 @@ class GammaTensorPlan:
         prepared = workspace + self.header + self.filled
         self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, b, workspace, prepared)
-        self._transform(kernels, b, prepared, follows=self.parts == 2 or self.filled > 0)
+        self._transform(kernels, b, prepared, self._preceded)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
@@ -261,8 +262,7 @@ class GammaTensorPlan:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, None, workspace, prepared)
-        follows = self.parts == 2 or self.filled > 0
-        self._correlate(kernels, a, prepared, out, workspace, follows)
+        self._correlate(kernels, a, prepared, out, workspace, self._preceded)
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.filled:
@@ -278,6 +278,11 @@ class GammaTensorPlan:
         made = transforms(self.tile.n, self.tile.r, self.points, SCALING)
         known, wide = scale.known(self.given, made), self.variant.xvec == 4
         return scale.parameters(self.correlation, header, rows, x, w, wide, known)
+
+    @property
+    def _preceded(self) -> bool:
+        """Whether a call begins with launches about x: its scale, its copy."""
+        return self.parts == 2 or self.filled > 0
 
     def _early(self, follows: bool) -> bool:
         """Whether a launch that follows one of this plan's own may begin before that ends."""
@@ -346,6 +351,16 @@ class GammaTensorPlan:
 
 
 @lru_cache(maxsize=256)
+def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
+    """BT with the scale of FP16's input, AT with what takes that and the filter's back."""
+    made = transforms(tile.n, tile.r, points, SCALING)
+    steps = scale.constants(tile, made)
+    halvings, both = steps["SCALE_INPUT"], steps["SCALE_INPUT"] + steps["SCALE_FILTER"]
+    programs = made.programs
+    return programs.BT.scaled(Fraction(1, 2**halvings)), programs.AT.scaled(Fraction(2**both))
+
+
+@lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
     """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
     blocks = variant.blocks(PARTS[precision])
@@ -360,11 +375,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
     constants |= {"PAIRED": int(EXCHANGED in blocks)}
     programs = made.programs
-    bt, at = programs.BT, programs.AT
-    if precision == "fp16":  # whose range is narrow; what is split is scaled by what it holds
-        halvings = constants["SCALE_INPUT"]
-        bt = bt.scaled(Fraction(1, 2**halvings))
-        at = at.scaled(Fraction(2 ** (halvings + constants["SCALE_FILTER"])))
+    # The range of FP16 is narrow; what is split is scaled by what it holds.
+    bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
     copies = ("fill",) if variant.filled else ()
     scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
     return unit(

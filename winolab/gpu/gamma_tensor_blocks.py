@@ -138,14 +138,16 @@ class Variant:
         v = slot_aligned(self.v_stages * alpha * parts * tiles * KC * 2)
         out = 2 * alpha * block // self.passes * (BN + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
+            # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
+            # of nothing; the first channel and two barriers
             out = CONSUMERS * alpha * 16 + block * 12 + BN * (12 if parts == 2 else 1) + 24
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
-        usual = {"rest": 0, "split": 1, "u_ahead": 0, "run": 4, "images": 1, "filled": 0, "yvec": 4}
-        usual |= {"whole": 0}
-        kept = [f"{n}={getattr(self, n)}" for n, v in usual.items() if getattr(self, n) != v]
+        names = ("rest", "split", "u_ahead", "run", "images", "filled", "yvec", "whole")
+        usual = Variant(run=4)
+        kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
 
@@ -223,9 +225,13 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
     """Whether blocks that finish their own outputs have no others."""
     depth, height, width = c.output
     columns = c.batch * depth * (width // tile.n)
-    parts_of = (width, tile.n), (height, variant.rows), (c.out_channels, BN)
-    even = (*parts_of, (columns, variant.columns(tile)))
-    return int(variant.finish(parts) == EXCHANGED and not any(a % b for a, b in even))
+    left = (
+        width % tile.n,
+        height % variant.rows,
+        c.out_channels % BN,
+        columns % variant.columns(tile),
+    )
+    return int(variant.finish(parts) == EXCHANGED and not any(left))
 
 
 def _registers(run: int, split: int, parts: int) -> dict[str, int]:

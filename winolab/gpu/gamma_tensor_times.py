@@ -22,13 +22,13 @@ class Cycles:
     their way through shared memory, which are ``four`` times that where filters of four states
     serve twice the tiles, and up to ``far`` longer, or ``ahead`` with filters on their way, the
     larger the transformed filter is against L2; more than three rows of filters that are not on
-    their way take ``bare`` times that; ``transforms`` of 96 tiles of eight states;
-    ``box``, times the bulk tensor copies that it needs. One of a filter's last rows takes
-    ``rested`` times what its rows say, all stages of blocks of more than 32 tile columns ``wide``
-    times, of those that share sums ``shared`` times, with more than three filter rows
-    ``shared_long`` times. An item takes ``exchanged`` besides for OUTPUTS of them where consumers
-    store pairs and ``asked`` more where some are not there, ``outputs`` otherwise, and ``cluster``
-    for every block that shares its sums.
+    their way take ``bare`` times that; ``transforms`` of 96 tiles of eight states; ``box``, times
+    the bulk tensor copies that it needs. One of a filter's last rows takes ``rested`` times what
+    its rows say, all stages of blocks of more than 32 tile columns ``wide`` times, of those that
+    share sums ``shared`` times, with more than three filter rows ``shared_long`` times. An item
+    takes ``exchanged`` besides for OUTPUTS of them where consumers store pairs and ``asked`` more
+    where some are not there, ``outputs`` otherwise, and ``cluster`` for every block that shares
+    its sums.
     """
 
     products: float
@@ -52,7 +52,7 @@ class Cycles:
 
 
 # By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
-# them are 1 % above the fastest's. What is exchanged, later, to 17 plans' times.
+# them are 1 % above the fastest's. ``exchanged`` and ``asked`` later, to 17 times, ``bare`` to 14.
 BOXED = {
     1: Cycles(
         products=1657,
@@ -146,15 +146,15 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if v.rest:  # of a filter's last rows
         last = v.share / plan.outer[1]
         stage = (1 - last) * stage + last * c.rested * of_rows(v.rest)
-    share = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
-    exchanged = v.finish(plan.parts) == EXCHANGED and v.yvec > 1
-    consumers = c.exchanged + (0 if v.whole else c.asked)
-    item = (consumers if exchanged else c.outputs) * share
+    outputs = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
+    item = c.outputs * outputs
+    if v.finish(plan.parts) == EXCHANGED and v.yvec > 1:
+        item = (c.exchanged + (0 if v.whole else c.asked)) * outputs
     if v.columns(tile) > SLOT:
         stage *= c.wide
     if v.split > 1:
         longer = c.shared if v.share <= STAGE_ROWS else c.shared_long
-        return stage * longer, item + c.cluster * v.split * share
+        return stage * longer, item + c.cluster * v.split * outputs
     return stage, item
 
 

@@ -239,12 +239,12 @@ class _Scaling:
         a, b = op.a, op.b
         if op.kind in ("add", "sub") and b is not None and self._cost(a) < self._cost(b):
             # a + b = b + a, a − b = −b + a
-            return self._fma("fma", b, self._scaled(a), Fraction(op.sign))
-        kind = op.kind if op.kind in ("mul", "fms") or op.sign > 0 else "fms"
-        kind = "fma" if kind == "add" else kind
-        return self._fma(kind, a, None if b is None else self._scaled(b), op.constant)
+            return self._times("fma", b, self._scaled(a), Fraction(op.sign))
+        kind = {"add": "fma", "sub": "fms"}.get(op.kind, op.kind)
+        return self._times(kind, a, None if b is None else self._scaled(b), op.constant)
 
-    def _fma(self, kind: str, a: int, b: int | None, constant: Fraction) -> int:
+    def _times(self, kind: str, a: int, b: int | None, constant: Fraction) -> int:
+        """constant · a, scaled, and b, which is: by a's own scale, or the constant's."""
         if a in self.scaled:
             return self._add(kind, self.scaled[a], b, constant)
         return self._add(kind, self._plain(a), b, constant * self.scale)
