@@ -6,20 +6,25 @@ import math
 
 import numpy as np
 
-from winolab.gpu.gamma import GammaPlan
-from winolab.nouns import Algorithm
+from winolab.gpu.gamma import GammaPlan, programs
+from winolab.nouns import Algorithm, Tile
 from winolab.ref import winograd
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.order import Order
+from winolab.ref.transforms import Programs
+from winolab.ref.winograd import programs_of
 
 
 def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The result of the plan's direction: items that a cluster shares are summed in parts."""
 
+    def of(tile: Tile) -> Programs:
+        return programs(tile, p.points) if tile == p.tile else programs_of(algorithm)(tile)
+
     def result(split: int) -> np.ndarray:
         order = Order(p.variant.kc, p.variant.share, split, p.variant.fold, p.variant.partial)
         compute = getattr(winograd, p.direction)
-        return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
+        return compute(a, b, p.problem, algorithm, arithmetic("fp32"), of, order)
 
     alone = result(1) if p.whole else np.zeros(())
     together = result(p.variant.split) if p.whole < p.items else np.zeros(())

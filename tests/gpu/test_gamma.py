@@ -11,7 +11,7 @@ import pytest
 from tests.gpu.structs import c_fields
 from winolab.device import H100
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma import FILTER_PARAMS, PARAMS, GammaPlan, plans, source
+from winolab.gpu.gamma import FILTER_PARAMS, MEAN_LAST, PARAMS, GammaPlan, plans, programs, source
 from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant, fitted
 from winolab.gpu.plan import CORRELATIONS, Request
 from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
@@ -128,14 +128,17 @@ def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
     assert c_fields(struct, kernel(file)) == layout.fields
 
 
-def test_the_source_holds_the_variant_and_the_exact_programs() -> None:
+@pytest.mark.parametrize("tile", [Tile(6, 3), *MEAN_LAST])
+def test_the_source_holds_the_variant_and_the_exact_programs(tile) -> None:
     variant = VARIANTS[8][0]
-    text = source(Tile(6, 3), "best", variant)
+    text = source(tile, "best", variant)
     for field in fields(Variant):
         assert f"constexpr int {field.name.upper()} = {getattr(variant, field.name)};" in text
-    programs = transforms(6, 3).programs
-    for program, name in ((programs.G, "filter"), (programs.BT, "input"), (programs.AT, "output")):
+    made, found = transforms(tile.n, tile.r), programs(tile, "best")
+    for program, name in ((found.G, "filter"), (found.BT, "input"), (found.AT, "output")):
         assert program.cuda(f"transform_{name}") in text
+    assert (found.AT.exact(), found.G.exact(), found.BT.exact()) == (made.AT, made.G, made.BT)
+    assert (found.AT == made.programs.AT) == (tile not in MEAN_LAST)
 
 
 def test_points_change_the_source() -> None:

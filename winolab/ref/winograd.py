@@ -100,8 +100,8 @@ def forward(
 ) -> np.ndarray:
     """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers.
 
-    With a kernel's ``order`` every bit is the kernel's, in the kernel's arithmetic; filters wider
-    than the tile's r then run in pieces.
+    With a kernel's ``order`` every bit is the kernel's, by its programs and in its arithmetic;
+    filters wider than the tile's r then run in pieces.
     """
     boxes = regions(problem, algorithm, order)
     return compute(x, w, problem, boxes, programs or programs_of(algorithm), arithmetic, order)
