@@ -43,7 +43,7 @@ class Variant:
     skew: int = 0  # filter rows by which products with a low part precede the others in a stage
     rest: int = 0  # rows of a filter's last stage; 0: all, filled up with zeros
 
-    split = 1  # blocks of a cluster that share a summation
+    split = twins = 1  # blocks of a cluster that share a summation, or filters
     filled = 0  # whether x is copied with channels filled up
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:

@@ -22,6 +22,7 @@ from winolab.gpu.gamma_tensor_blocks import (
     EXCHANGED,
     KC,
     PARTS,
+    TILES_LEFT,
     Variant,
     offered,
     variants,
@@ -74,6 +75,7 @@ class GammaTensorPlan:
     given: Scale | None = None  # by the caller
 
     params = PARAMS  # of the main kernel
+    whole = 0  # items that one block computes alone where clusters share the others
 
     @property
     def kernel(self) -> str:
@@ -135,9 +137,10 @@ class GammaTensorPlan:
 
     @property
     def items(self) -> int:
-        """Clusters' worth of work: the grid walks over them."""
-        columns = self.variant.columns(self.tile)
-        return self.blocks_m * self.blocks_row * -(-self.columns // columns)
+        """Work of a block, or of a cluster that shares sums: the grid walks over them."""
+        twins = self.variant.twins
+        columns = self.variant.columns(self.tile) * twins
+        return self.blocks_m * self.blocks_row * -(-self.columns // columns) * twins
 
     @property
     def threads(self) -> int:
@@ -145,20 +148,16 @@ class GammaTensorPlan:
         return self.variant.threads
 
     @property
-    def whole(self) -> int:
-        """Items that one block computes alone where clusters share the others."""
-        return 0
-
-    @property
     def slots(self) -> int:
-        """Clusters that run at once."""
-        split, usable = self.variant.split, self.device.multiprocessors
-        return max(1, int(usable * (CLUSTER_SHARE if split > 2 else 1) / split))
+        """Items that run at once, on a cluster each or, by twins, on a block."""
+        v = self.variant
+        share = CLUSTER_SHARE if v.split * v.twins > 2 else 1
+        return max(1, int(self.device.multiprocessors * share / (v.split * v.twins))) * v.twins
 
     @property
     def grid(self) -> int:
         """Blocks."""
-        return self.variant.split * max(1, min(self.items, self.slots))
+        return self.variant.split * min(max(self.items, self.variant.twins), self.slots)
 
     @property
     def transformed(self) -> int:
@@ -373,7 +372,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
     constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
-    constants |= {"PAIRED": int(EXCHANGED in blocks)}
+    constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
     programs = made.programs
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from winolab.gpu.gamma_tensor_boxes import PIXEL, SLOT, SLOT_LINE, Boxes, boxes, slot_aligned
+from winolab.gpu.gamma_tensor_boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
 from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import ITEMSIZE, Correlation, Request
 from winolab.nouns import Algorithm, Tile
@@ -22,12 +22,16 @@ TILE_STATES = 512  # of a block, tiles × states at most: its accumulators fill 
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
-U_AHEAD = (9, 6, 4, 3)  # filters on their way through shared memory: as many as fit
+TURNED = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
+U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
 DEEPEST = 9  # of 16 bits in registers
 WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
 PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
 ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
+# What wgmma's left operand has as rows: where filters wait, what a thread finishes.
+CHANNELS_LEFT = ("filters_registers", "outputs_pairs")
+TILES_LEFT = ("filters_shared", "outputs_fours")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 Names = tuple[str, ...]
@@ -51,7 +55,10 @@ class Variant:
     v_stages: int = 2
     ring: int = 4  # filters of a consumer in registers
     u_ahead: int = 0  # and on their way through shared memory
+    u_ring: int = 0  # or states of filters there, as wgmma's B, V being A; 0: filters are A
+    twins: int = 1  # blocks of a cluster with the same filters then, brought for one another
     skew: int = 0  # filter rows by which products with a low part precede the others in a stage
+    exchanges: int = 2  # buffers of sums that consumers exchange
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
     images: int = 1  # of such a copy; they vary first along a block's columns
@@ -100,7 +107,11 @@ class Variant:
         """Files of the main kernel."""
         fetch = BOXED if self.run else ELEMENTS
         block = ("tensor_map", "block_tensor", "items", "place")
-        return (*block, self.finish(parts), *fetch, "gamma_tensor")
+        filters, outputs = TILES_LEFT if self.u_ring else CHANNELS_LEFT
+        finish = self.finish(parts)
+        outputs = (outputs,) if finish == EXCHANGED else ()
+        twins = ("twins",) if self.u_ring else ()
+        return (*block, *twins, "filters", filters, *outputs, finish, *fetch, "gamma_tensor")
 
     def finish(self, parts: int) -> str:
         """The file of the epilogue."""
@@ -130,22 +141,26 @@ class Variant:
         """Bytes of the fetched input, and of what its fetching needs."""
         if not self.run:
             return self.slots(tile) * PRODUCERS * (tile.alpha * 4 * size + 16)
-        return self.slots(tile) * self.boxes(tile, size).slot + SLOT_LINE
+        return self.slots(tile) * (self.boxes(tile, size).slot + 16)
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
-        v = slot_aligned(self.v_stages * alpha * parts * tiles * KC * 2)
+        v = -self.raw(tile, size) % LINE + self.v_stages * alpha * parts * tiles * KC * 2
         out = 2 * alpha * block // self.passes * (BN + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
             # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
             # of nothing; the first channel and two barriers
-            out = CONSUMERS * alpha * 16 + block * 12 + BN * (12 if parts == 2 else 1) + 24
+            out = self.exchanges * CONSUMERS * alpha * 8 + block * 12
+            out += BN * (12 if parts == 2 else 1) + 24
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
+        if self.u_ring:  # states of both groups, with two barriers each; aligned to 128
+            u = self.u_ring * (2 * self.share * parts * BN * KC * 2 + 32) + 128
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
-        names = ("rest", "split", "u_ahead", "run", "images", "filled", "yvec", "whole")
+        names = ("rest", "split", "u_ahead", "u_ring", "twins", "exchanges", "run", "images")
+        names += ("filled", "yvec", "whole")
         usual = Variant(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
@@ -174,18 +189,16 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
-        tried = [
-            replace(shape, **how, split=n, yvec=yvec, **_registers(how["run"], n, parts))
-            for how in fetched
-            for n in splits
-        ]
+        tried = [replace(shape, **how, split=n, yvec=yvec) for how in fetched for n in splits]
         for made in tried:
             for rings in _rings(tile, made, parts):
                 tries = [replace(made, **ring) for ring in rings]
                 tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
+                tries = [replace(v, **_registers(v.run, v.split, parts)) for v in tries]
                 tries = [replace(v, whole=_whole(tile, v, parts, correlation)) for v in tries]
                 deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
                 passes = [w for v in tries for w in (v, replace(v, passes=8))]
+                passes += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
                 known = [*([] if variant else deep), *passes]
                 fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
                 yield from islice(fits, 1)
@@ -201,13 +214,17 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
     filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
     if parts == 1:
         ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
-        yield [{"ring": ring, "u_ahead": 0, "skew": 0}]
+        yield [{"ring": ring}]
         return
+    if variant.run and variant.split == 1 and share in TURNED:
+        # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
+        few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
+        turned = {"ring": 0, "skew": 1}
+        for twins in (1, 2) if few else (1,):
+            yield [{**turned, "u_ring": n, "twins": twins} for n in U_RINGS]
     ring = (3 if share == 3 else held) if whole else max(2, share)
     skew = int(1 < share < 5)  # five rows have no registers left for it
-    waiting = U_AHEAD if variant.run and share == 3 and variant.split == 1 else ()
-    ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
-    yield [{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]
+    yield [{"ring": ring, "skew": skew}]
     if variant.run and share > 3 and tile.alpha == 8:
         yield [{"ring": 2, "u_ahead": 4, "skew": 0}]
 
@@ -216,6 +233,8 @@ def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
     """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
     6 %, seven layers), and a ring's places must be the same in every stage."""
     rest, ahead = height % variant.share, variant.u_ahead
+    if variant.u_ring:
+        return rest
     filters = tile.alpha // 2 * rest
     even = filters % variant.ring == 0 and filters % max(1, ahead) == 0
     return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
@@ -229,7 +248,7 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
         width % tile.n,
         height % variant.rows,
         c.out_channels % BN,
-        columns % variant.columns(tile),
+        columns % (variant.columns(tile) * variant.twins),
     )
     return int(variant.finish(parts) == EXCHANGED and not any(left))
 

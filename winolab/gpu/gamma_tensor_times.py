@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.gpu.gamma_tensor_blocks import BN, EXCHANGED, TILE_STATES, block_tiles
+from winolab.gpu.gamma_tensor_blocks import BN, BOX_TILES, EXCHANGED, TILE_STATES, block_tiles
 from winolab.gpu.gamma_tensor_boxes import SLOT
 from winolab.gpu.plan import ITEMSIZE
 
@@ -29,6 +29,10 @@ class Cycles:
     takes ``exchanged`` besides for OUTPUTS of them where consumers store pairs and ``asked`` more
     where some are not there, ``outputs`` otherwise, and ``cluster`` for every block that shares
     its sums.
+
+    With V as wgmma's A, fields of such names stand for the first, ``copy``
+    is that of a state's filters, in the way of the boxes; stages take ``scattered`` times as long
+    where boxes have a tile of every image, items of twins ``twin`` longer.
     """
 
     products: float
@@ -49,10 +53,18 @@ class Cycles:
     asked: float
     outputs: float
     cluster: float
+    turned: float = math.nan
+    turned_fixed: float = math.nan
+    turned_far: float = math.nan
+    turned_four: float = math.nan
+    copy: float = math.nan
+    scattered: float = math.nan
+    twin: float = math.nan
 
 
 # By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
-# them are 1 % above the fastest's. ``exchanged`` and ``asked`` later, to 17 times, ``bare`` to 14.
+# them are 1 % above the fastest's. ``exchanged`` and ``asked`` later, to 17 times, ``bare`` to 14;
+# those of V as A to 349 times of 45 layers, rms 5 %.
 BOXED = {
     1: Cycles(
         products=1657,
@@ -93,6 +105,13 @@ BOXED = {
         asked=0,
         outputs=7425,
         cluster=3762,
+        turned=3816,
+        turned_fixed=269,
+        turned_far=0.1,
+        turned_four=0.915,
+        copy=110,
+        scattered=1.07,
+        twin=280,
     ),
 }
 BANDWIDTH = 2.8e12  # bytes a second
@@ -131,13 +150,17 @@ def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
     fixed, row = (c.few_fixed, c.few) if v.ring == 2 and v.u_ahead else (c.fixed, c.products)
-    row *= (c.four if tile.alpha == 4 else 1) / STAGE_ROWS
+    far, four = c.ahead if v.u_ahead else c.far, c.four
+    if v.u_ring:
+        fixed, row, far, four = c.turned_fixed, c.turned, c.turned_far, c.turned_four
+    row *= (four if tile.alpha == 4 else 1) / STAGE_ROWS
     row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES
-    share = plan.transformed / (plan.transformed + plan.device.l2)
-    row *= 1 + (c.ahead if v.u_ahead else c.far) * share
-    row *= c.bare if v.share > STAGE_ROWS and not v.u_ahead else 1
+    row *= 1 + far * plan.transformed / (plan.transformed + plan.device.l2)
+    row *= c.bare if v.share > STAGE_ROWS and not (v.u_ahead or v.u_ring) else 1
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
     boxes = c.box * v.copies(tile, plan.size)
+    if v.u_ring:
+        boxes += c.copy * tile.alpha / v.twins
 
     def of_rows(rows: int) -> float:
         return _longest(STAGE_NORM, fixed + row * rows, transforms, boxes)
@@ -152,6 +175,10 @@ def _boxed(plan: Any) -> tuple[float, float]:
         item = (c.exchanged + (0 if v.whole else c.asked)) * outputs
     if v.columns(tile) > SLOT:
         stage *= c.wide
+    if v.u_ring and v.twins == 1 and v.images == BOX_TILES:
+        stage *= c.scattered
+    if v.twins > 1:
+        item += c.twin
     if v.split > 1:
         longer = c.shared if v.share <= STAGE_ROWS else c.shared_long
         return stage * longer, item + c.cluster * v.split * outputs

@@ -94,16 +94,22 @@ inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
   host::wait({&b.completed, parity, true, "barrier_wait", barrier});
 }
 
+namespace host {
+inline void start_copy(char* shared, const char* global, int bytes, unsigned long long* barrier) {
+  if (bytes % 16 || (uintptr_t)shared % 16 || (uintptr_t)global % 16)
+    fail("a bulk copy of %d bytes that is not 16-byte aligned", bytes);
+  Copy* copy = (Copy*)malloc(sizeof(Copy));
+  *copy = {shared, global, (size_t)bytes, bytes_arrived, barrier};
+  copy->next = machine.copies;
+  machine.copies = copy;
+  memset(shared, POISON, bytes);  // until it has arrived
+}
+}  // namespace host
+
 inline void bulk_copy(float* shared, const float* global, int bytes, unsigned long long* barrier) {
   own_address(shared);
   own_address((const char*)shared + bytes - 1);
-  if (bytes % 16 || (uintptr_t)shared % 16 || (uintptr_t)global % 16)
-    host::fail("a bulk copy of %d bytes that is not 16-byte aligned", bytes);
-  host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
-  *copy = {(char*)shared, (const char*)global, (size_t)bytes, host::bytes_arrived, barrier};
-  copy->next = host::machine.copies;
-  host::machine.copies = copy;
-  memset(shared, host::POISON, bytes);  // until it has arrived
+  host::start_copy((char*)shared, (const char*)global, bytes, barrier);
 }
 
 template <int REGISTERS>

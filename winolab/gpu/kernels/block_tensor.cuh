@@ -14,6 +14,7 @@ struct Params {
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
 constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
+constexpr int BRINGERS = U_RING ? 64 : 0;             // of the loaders, behind the warp of the boxes
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
 constexpr int BT = 512 / ALPHA / 64 * 64;             // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma

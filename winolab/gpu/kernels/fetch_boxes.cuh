@@ -15,7 +15,8 @@ constexpr int OUTSIDE = 1 << 30;  // an image that is none
 static_assert(BOXES <= 32, "a lane a box");
 
 struct Raw {
-  alignas(1024) unsigned char slot[SLOTS][SLOT_SIZE];  // [half][box][image][row][pixel][channel], swizzled
+  // [half][box][image][row][pixel][channel], swizzled: from 1024 bytes on
+  alignas(128) unsigned char slot[SLOTS][SLOT_SIZE];
   unsigned long long full[SLOTS], empty[SLOTS];
 };
 
@@ -58,7 +59,7 @@ struct Loader {
 
   // The first tile column of a lane's box.
   __device__ __forceinline__ int column(const Params& p, int g) const {
-    return Item(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
+    return item_at(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
   }
 
   __device__ __forceinline__ void begin(const Params& p) {
@@ -69,7 +70,7 @@ struct Loader {
     c = steps.begin % p.chunks * KC;
     const Place first(p, column(p, 0));
     w = first.first + fw * R - p.pad_width;
-    h = Item(p, index).row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
+    h = item_at(p, index).row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
     d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
     n = column(p, 0) < p.columns ? first.batch : OUTSIDE;
   }
@@ -210,7 +211,7 @@ struct Fetch {
     barrier_wait(&raw.full[g], phase);
 #pragma unroll
     for (int i = 0; i < ALPHA; ++i)
-      to[i] = pixel<Loaded>(g, REUSE > 1 ? offset[i % (REUSE > 1 ? ALPHA : 1)]
+      to[i] = pixel<Loaded>(g, REUSE > 1 ? offset[REUSE > 1 ? i : 0]
                                          : offset[i / 2] >> i % 2 * 16 & 0xffffu);
   }
   // Of the two channels that are the thread's in a halved slot.

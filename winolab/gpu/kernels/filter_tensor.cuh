@@ -26,11 +26,15 @@ extern "C" __global__ void __launch_bounds__(128)
     winolab_filter(const __grid_constant__ FilterParams p) {
   next_launch_may_begin();
   const int k = threadIdx.x % REGISTERS, lane = threadIdx.x / REGISTERS, g = lane / 4, q = lane % 4;
+  const int n = threadIdx.x / 8;
   const int chunk = blockIdx.y * FILTER_CHUNKS;
   const unsigned row = blockIdx.z / p.taps_width, fw = blockIdx.z - row * p.taps_width;
   const unsigned fd = row / p.taps_height, fh = row - fd * p.taps_height;
-  const int m = blockIdx.x * FILTER_M + (PAIRED ? g * 2 + k % 2 : k % 2 * 8 + g);
-  const int first = chunk * KC + k / 2 * 8 + q * 2;  // channel
+  const int m = blockIdx.x * FILTER_M + (TURNED ? n % 8 / 2 * 4 + n / 8 * 2 + n % 2
+                                         : PAIRED ? g * 2 + k % 2
+                                                  : k % 2 * 8 + g);
+  const int first =
+      chunk * KC + (TURNED ? threadIdx.x % 8 * 2 : k / 2 * 8 + q * 2);  // channel
   const Element* w = p.w + m * p.m_stride + first * p.c_stride + fd * p.depth_stride +
                      fh * p.row_stride + fw * R * p.width_stride;
   Element raw[FILTER_CHUNKS][2][R];  // early: no launch of the call writes w
@@ -52,7 +56,9 @@ extern "C" __global__ void __launch_bounds__(128)
   const long long before = ((long long)block_m * p.taps + (row - fh % SHARE) * p.taps_width) * p.chunks +
                            (fw * p.chunks + chunk) * rows;  // filter rows
   constexpr int U_PART = BN * KC / 2;  // words of a part of a state of a chunk
-  unsigned* u = p.u + (before * ALPHA + fh % SHARE) * (PARTS * U_PART) + part_m * 128 + threadIdx.x;
+  unsigned* u = p.u + (before * ALPHA + fh % SHARE) * (PARTS * U_PART);
+  u += TURNED ? threadIdx.x % 8 / 4 * (BN * 4) + (part_m * FILTER_M + n) * 4 + threadIdx.x % 4
+                    : part_m * 128 + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < FILTER_CHUNKS; ++i, u += rows * ALPHA * PARTS * U_PART) {
     if (chunk + i >= p.chunks) return;

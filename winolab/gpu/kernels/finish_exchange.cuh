@@ -1,14 +1,14 @@
 // The epilogue of gamma_tensor.cuh where a block sums alone. Every output of a tile needs all states,
 // of which each consumer warpgroup has half, in the same thread: thread to thread they exchange half
-// of the tiles, eight at a time by way of two buffers, apply AT to the others and store. Producers
-// and loaders go on; loaders that order no boxes have described the item meanwhile: where its outputs
-// lie, and what they are scaled back by (describing takes 1,200 cycles, latencies one behind another).
+// of the sums (outputs_*.cuh), a chunk at a time by way of EXCHANGES buffers, apply AT to the others and
+// store. Producers and loaders go on; loaders that order no copies have described the item meanwhile:
+// where its outputs lie, and what they are scaled back by (describing takes 1,200 cycles, latencies one
+// behind another).
 
-constexpr int CHUNKS = BT / 16;  // of 8 tiles, of a warpgroup
-constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 : CONSUMERS;
+constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - BRINGERS : CONSUMERS;
 
 struct Staging {
-  float4 box[2][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
+  float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
   long long first[BT];          // of a tile: its first output in y
   int columns[BT];              // its outputs along the width; 0: none
   Factors factors[BN];
@@ -32,7 +32,7 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
     unsigned tile = first + thread;
     asm volatile("" : "+r"(tile));  // nothing of it is kept for the next round, in 24 registers
     if (BT % COUNT > 0 && tile >= BT) break;
-    const Item item(p, index);
+    const Item item = item_at(p, index);
     const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
     const Place column(p, at);
     const bool inside = at < p.columns && row < p.out_height;
@@ -42,115 +42,68 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
   }
 }
 template <int COUNT>
-__device__ __forceinline__ void factors(const Params& p, Staging& staging, int index, int thread,
-                                        float back) {
-  const int channel = Item(p, index).block_m * BN;
+__device__ __forceinline__ void factors(const Params& p, Staging& staging, int index, int thread) {
+  const float back = inverse_of(input_scale(p.header));  // anew: registers are few
+  const int channel = item_at(p, index).block_m * BN;
   if (thread == 0) staging.channel = channel;
 #pragma unroll 1
   for (int m = thread; m < BN; m += COUNT)
     staging.factors[m] = Factors(p.rows + channel + m, back);
 }
 
-// By loaders' other warps: the last one about channels, the others about tiles.
+// By the last DESCRIBERS: their last warp about channels, the others, or it too, about tiles.
 __device__ __forceinline__ void attend(const Params& p, Staging& staging) {
+  constexpr int OTHERS = DESCRIBERS > 32 ? DESCRIBERS - 32 : 32;
   const int thread = threadIdx.x - (THREADS - DESCRIBERS);
+  const bool last = thread >= DESCRIBERS - 32;
   Pipe<1> pipe;
-  if (thread < DESCRIBERS - 32) {
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x, pipe.advance()) {
-      barrier_wait(&staging.read, pipe.phase ^ 1);
-      places<DESCRIBERS - 32>(p, staging, index, thread);
-      barrier_arrive(&staging.described);
-    }
-  } else {
-    const float back = inverse_of(input_scale(p.header));
-#pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x, pipe.advance()) {
-      barrier_wait(&staging.read, pipe.phase ^ 1);
-      factors<32>(p, staging, index, thread % 32, back);
-      barrier_arrive(&staging.described);
-    }
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x, pipe.advance()) {
+    barrier_wait(&staging.read, pipe.phase ^ 1);
+    if (thread < OTHERS) places<OTHERS>(p, staging, index, thread);
+    if (last) factors<32>(p, staging, index, thread % 32);
+    barrier_arrive(&staging.described);
   }
-}
-
-// Stores a thread's two channels of an output, or the one that is left.
-__device__ __forceinline__ void store(float* to, float first, float second, int left) {
-  if constexpr (YVEC == 4) {
-    *reinterpret_cast<float2*>(to) = make_float2(first, second);
-  } else {
-    to[0] = first;
-    if (left > 1) to[1] = second;
-  }
-}
-__device__ __forceinline__ void store(unsigned short* to, float first, float second, int left) {
-  const unsigned pair = pack<BF16>(first, second);
-  if constexpr (YVEC == 4) {
-    *reinterpret_cast<unsigned*>(to) = pair;
-  } else {
-    to[0] = (unsigned short)pair;
-    if (left > 1) to[1] = (unsigned short)(pair >> 16);
-  }
-}
-
-// A state's accumulators of chunk i of a half of the tiles.
-__device__ __forceinline__ const float* chunk_of(const float (&acc)[STEPS][32], int s, int half,
-                                                 int i) {
-  const int j = half * CHUNKS + i;
-  return &acc[s * HALVES + j / 8][j % 8 * 4];
 }
 
 // To the other warpgroup, what it needs of a chunk.
 template <int GROUP>
 __device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS][32], int i) {
 #pragma unroll
-  for (int s = 0; s < HELD; ++s) {
-    const float* its = chunk_of(acc, s, 1 - GROUP, i);
-    staging.box[i % 2][1 - GROUP][s][threadIdx.x % 128] = make_float4(its[0], its[1], its[2], its[3]);
-  }
+  for (int s = 0; s < HELD; ++s)
+    staging.box[i % EXCHANGES][1 - GROUP][s][threadIdx.x % 128] = chunk_of(acc, s, 1 - GROUP, i);
 }
 
-// A warpgroup's half of an item. A thread has channels 2g and 2g + 1 of its warp's 16.
+// A warpgroup's half of an item.
 template <int GROUP>
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
                                         const float (&acc)[STEPS][32], const Delivered& pipe) {
-  const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  const int own = thread / 32 * 16 + lane / 4 * 2;
   give<GROUP>(staging, acc, 0);
   if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
   consumers_sync<CONSUMERS>();  // chunk 0 has been given
-  const int channel = staging.channel + own, left = WHOLE ? 2 : p.out_channels - channel;
-  Watched<2> watched(p.header, staging.factors + own);
+  Outputs<GROUP> outputs(p, staging.first, staging.columns, staging.factors, staging.channel);
 #pragma unroll
   for (int i = 0; i < CHUNKS; ++i) {
-    if (i > 0) consumers_sync<CONSUMERS>();  // chunk i has been given, and chunk i - 1 read
-    if (i + 1 < CHUNKS) give<GROUP>(staging, acc, i + 1);
-    float state[4][ALPHA];  // of channels and tiles, as accumulators are
+    if (i > 0) consumers_sync<CONSUMERS>();  // chunk i - 1 has been read and, of two buffers, i given
+    if (EXCHANGES > 1) {
+      if (i + 1 < CHUNKS) give<GROUP>(staging, acc, i + 1);
+    } else if (i > 0) {
+      give<GROUP>(staging, acc, i);
+      consumers_sync<CONSUMERS>();  // chunk i has been given
+    }
+    float state[4][ALPHA];
 #pragma unroll
     for (int s = 0; s < HELD; ++s) {
-      const float4 v = staging.box[i % 2][GROUP][s][thread];
-      const float got[4] = {v.x, v.y, v.z, v.w};
-      const float* mine = chunk_of(acc, s, GROUP, i);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        state[e][GROUP * HELD + s] = mine[e];
-        state[e][(1 - GROUP) * HELD + s] = got[e];
-      }
+      const float4 mine = chunk_of(acc, s, GROUP, i);
+      const float4 got = staging.box[i % EXCHANGES][GROUP][s][threadIdx.x % 128];
+      state[0][GROUP * HELD + s] = mine.x, state[0][(1 - GROUP) * HELD + s] = got.x;
+      state[1][GROUP * HELD + s] = mine.y, state[1][(1 - GROUP) * HELD + s] = got.y;
+      state[2][GROUP * HELD + s] = mine.z, state[2][(1 - GROUP) * HELD + s] = got.z;
+      state[3][GROUP * HELD + s] = mine.w, state[3][(1 - GROUP) * HELD + s] = got.w;
     }
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const int tile = (GROUP * CHUNKS + i) * 8 + lane % 4 * 2 + c;
-      float y[2][N];
-      transform_output(state[c], y[0]);
-      transform_output(state[2 + c], y[1]);
-      Output* to = p.y + (staging.first[tile] + channel);
-      const int columns = WHOLE ? N : left > 0 ? staging.columns[tile] : 0;
-      watched.tile(y, columns);
-#pragma unroll
-      for (int o = 0; o < N; ++o, to += p.y_pixel)
-        if (o < columns) store(to, y[0][o], y[1][o], left);
-    }
+    outputs.chunk(p, i, state);
   }
-  watched.template channels<1>();
+  outputs.end();
 }
 
 // By consumers, with an item's accumulators.
@@ -159,7 +112,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
                                         Delivered& pipe) {
   if constexpr (LOADERS == 0) {
     places<CONSUMERS>(p, staging, index, threadIdx.x);
-    factors<CONSUMERS>(p, staging, index, threadIdx.x, inverse_of(input_scale(p.header)));
+    factors<CONSUMERS>(p, staging, index, threadIdx.x);
   }
   if (group == 0)
     deliver<0>(p, staging, acc, pipe);

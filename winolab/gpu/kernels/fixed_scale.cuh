@@ -17,7 +17,7 @@ struct Factors {
   __device__ __forceinline__ Factors(const Row*, float) {}
 };
 
-template <int CHANNELS = 4>
+template <int CHANNELS = 4, bool KEPT = false>
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
   __device__ __forceinline__ Watched(const Header*, const Factors*) {}

@@ -5,3 +5,10 @@ struct Place : Column {
     batch = batch * IMAGES + index % IMAGES;
   }
 };
+
+// Of a block: TWINS neighbouring ones have the same output channels and rows, and neighbouring columns.
+__device__ __forceinline__ Item item_at(const Params& p, int index) {
+  Item item(p, index / TWINS);
+  item.column = item.column * TWINS + index % TWINS * COLUMNS;
+  return item;
+}

@@ -235,8 +235,8 @@ struct Factors {
 };
 
 // A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. Four of them make a
-// group; of two, whose factors registers can keep, the lane 4 further has the other two.
-template <int CHANNELS = 4>
+// group; of two the lane 4 further has the other two. KEPT: registers keep the channels' factors.
+template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
 struct Watched {
   int* flags;
   const Row* rows;  // of the channels, where registers do not keep:
@@ -248,25 +248,28 @@ struct Watched {
 
   __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
       : flags(header->flags), rows(rows), back(inverse_of(scale)) {
-    static_assert(CHANNELS == 4);
+    static_assert(CHANNELS == 4 && !KEPT);
   }
 
   __device__ __forceinline__ Watched(Header* header, const Factors* factors)
-      : flags(header->flags) {
-    static_assert(CHANNELS == 2);
-    for (int c = 0; c < CHANNELS; ++c) kept[c] = factors[c];
-    least = __fadd_rn(kept[0].least, kept[1].least);
-    least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
+      : flags(header->flags), least(0.0f) {
+    static_assert(KEPT);
+#pragma unroll
+    for (int c = 0; c < CHANNELS; ++c) {
+      kept[c] = factors[c];
+      least = __fadd_rn(least, kept[c].least);
+    }
+    if constexpr (CHANNELS == 2) least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
   }
 
   // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
   // but where FP32 holds the result with fewer bits, or not.
   __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count) {
     float all = 0.0f;
-    if constexpr (CHANNELS == 4) least = 0.0f;
+    if constexpr (!KEPT) least = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
-      const Factors factors = CHANNELS == 2 ? kept[c] : Factors(rows + c, back);
+      const Factors factors = KEPT ? kept[c] : Factors(rows + c, back);
       float size = 0.0f;
 #pragma unroll
       for (int o = 0; o < N; ++o) {
@@ -275,7 +278,7 @@ struct Watched {
       }
       sum[c] = __fadd_rn(sum[c], size);
       all = __fadd_rn(all, size);
-      if constexpr (CHANNELS == 4) least = __fadd_rn(least, factors.least);
+      if constexpr (!KEPT) least = __fadd_rn(least, factors.least);
     }
     if constexpr (CHANNELS == 2) all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
     judge(flags, all, __fmul_rn(least, count));
@@ -290,7 +293,7 @@ struct Watched {
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
       const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], OTHER));
-      const float least = CHANNELS == 2 ? kept[c].least : rows[c].least;
+      const float least = KEPT ? kept[c].least : rows[c].least;
       if (count >= 4) judge(flags, all, __fmul_rn(least, count));
     }
   }

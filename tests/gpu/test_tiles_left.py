@@ -1,0 +1,74 @@
+"""Γ on Tensor Cores with tiles as wgmma's rows: the same sums as with output channels there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab.device import H100
+from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
+from winolab.gpu.plan import Request
+from winolab.nouns import Problem, parse_algorithm
+
+CASES = [
+    # direction, x, w, padding, tile; columns of blocks odd and even, filter rows of uneven stages
+    ("forward", (3, 16, 16, 20), (68, 3, 3, 20), 1, "gamma:8:6:3"),
+    ("backward_data", (2, 9, 12, 20), (20, 2, 2, 20), 0, "gamma:8:7:2"),
+    ("forward", (1, 7, 9, 20), (8, 7, 7, 20), 3, "gamma:8:2:7"),
+    ("backward_data", (4, 5, 13, 20), (20, 3, 3, 20), 1, "gamma:6:4:3"),
+    ("forward", (1, 3, 9, 20, 8), (8, 2, 4, 4, 8), (0, 1, 1), "gamma:6:3:4"),
+    ("forward", (2, 9, 12, 8), (8, 3, 3, 8), 1, "gamma:4:2:3"),
+]
+
+
+def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]:
+    request = Request(problem, direction, H100, parse_algorithm(text), "fp32_split")
+    return [p for p in plans(request) if p.variant.run and p.variant.split == 1]
+
+
+def _has(plan: GammaTensorPlan, **policies: int) -> bool:
+    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
+
+
+@pytest.mark.parametrize(("direction", "x_shape", "w_shape", "padding", "text"), CASES)
+def test_bits_are_those_of_channels_left(direction, x_shape, w_shape, padding, text) -> None:
+    """Every way of stages, waiting filters, twins and exchange; sums run in the same order."""
+    problem = Problem.of(x_shape, w_shape, padding=padding)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
+    found, sums = _found(problem, direction, text), {}
+    for plan in found:
+        v = plan.variant
+        if not v.u_ring and v.share not in sums and _has(plan, u_ahead=0):
+            sums[v.share, v.skew] = hosted.execute(plan, a, b)
+    turned = [p for p in found if p.variant.u_ring]
+    assert len(turned) >= 3
+    seen = set()
+    for plan in turned:
+        v = plan.variant
+        if (v.share, v.rest, v.twins, v.exchanges) in seen:
+            continue
+        seen.add((v.share, v.rest, v.twins, v.exchanges))
+        assert np.array_equal(hosted.execute(plan, a, b), sums[v.share, v.skew]), str(v)
+
+
+@pytest.mark.parametrize("twins", [1, 2])
+def test_no_bank_conflicts(twins: int) -> None:
+    problem = Problem.of((2, 8, 20, 16), (64, 3, 3, 16), padding=1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
+    found = _found(problem, "forward", "gamma:6:4:3")
+    plan = next(p for p in found if _has(p, share=3, rows=8, twins=twins) and p.variant.u_ring)
+    asked = hosted.requests(plan, a, b)["winolab_gamma"]
+    assert {q.member for q in asked} >= {"v", "raw", "staging"}
+    assert all(q.wavefronts == q.phases for q in asked)
+
+
+def test_twins_are_offered_in_pairs() -> None:
+    problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
+    for plan in _found(problem, "forward", "gamma:6:4:3"):
+        assert plan.items % plan.variant.twins == plan.grid % plan.variant.twins == 0
