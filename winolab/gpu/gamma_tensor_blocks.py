@@ -189,12 +189,16 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
-        tried = [replace(shape, **how, split=n, yvec=yvec) for how in fetched for n in splits]
+        fresh = {"u_ahead": 0, "u_ring": 0, "twins": 1, "exchanges": 2}
+        tried = [
+            replace(shape, **how, **fresh, split=n, yvec=yvec, **_registers(how["run"], n, parts))
+            for how in fetched
+            for n in splits
+        ]
         for made in tried:
             for rings in _rings(tile, made, parts):
                 tries = [replace(made, **ring) for ring in rings]
                 tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
-                tries = [replace(v, **_registers(v.run, v.split, parts)) for v in tries]
                 tries = [replace(v, whole=_whole(tile, v, parts, correlation)) for v in tries]
                 deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
                 passes = [w for v in tries for w in (v, replace(v, passes=8))]
