@@ -51,8 +51,17 @@ def test_copies_by_elements_take_longer(precision: str) -> None:
 
 
 def test_more_boxes_and_bare_filters_never_save_time() -> None:
-    plan = best("128x24x24x256:256x3x3", "fp32_split")
-    assert (plan.variant.run, plan.variant.u_ahead) == (4, 6)
-    for change in ({"run": 2}, {"run": 1}, {"u_ahead": 0}):
+    turned, ahead = (
+        best(layer, "fp32_split") for layer in ("128x24x24x256:256x3x3", "64x64x64x128:128x5x5")
+    )
+    assert (turned.variant.run, turned.variant.u_ring) == (4, 2)
+    assert (ahead.variant.run, ahead.variant.u_ahead) == (8, 4)
+    for plan, change in (
+        (turned, {"run": 2}),
+        (turned, {"run": 1}),
+        (turned, {"u_ring": 0, "ring": 3}),
+        (ahead, {"run": 4}),
+        (ahead, {"u_ahead": 0}),
+    ):
         slower = replace(plan, variant=replace(plan.variant, **change))
-        assert seconds(slower) > seconds(plan)
+        assert seconds(slower) > seconds(plan), change
