@@ -24,6 +24,7 @@ CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
 TURNED = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
 U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
+U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are stored one by one
 DEEPEST = 9  # of 16 bits in registers
 WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
@@ -189,7 +190,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
-        fresh = {"u_ahead": 0, "u_ring": 0, "twins": 1, "exchanges": 2}
+        fresh = {"u_ahead": 0, "u_ring": 0, "twins": 1, "skew": 0, "exchanges": 2}
         tried = [
             replace(shape, **how, **fresh, split=n, yvec=yvec, **_registers(how["run"], n, parts))
             for how in fetched
@@ -212,7 +213,7 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
     """How filters come to the products: ways to choose from, of each the first that fits.
 
     With two halves of tiles at least all of a state are in registers, with skewed products three.
-    Filters that wait in shared memory need registers, which a ring of few leaves.
+    Filters that wait in shared memory need registers, which a ring of few leaves, or are wgmma's B.
     """
     held, share = tile.alpha // 2, variant.share
     filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
@@ -220,7 +221,8 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
         yield [{"ring": ring}]
         return
-    if variant.run and variant.split == 1 and share in TURNED:
+    boxed = variant.run and variant.split == 1
+    if boxed and share in TURNED and variant.yvec > 1:
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": 1}
@@ -228,7 +230,10 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
             yield [{**turned, "u_ring": n, "twins": twins} for n in U_RINGS]
     ring = (3 if share == 3 else held) if whole else max(2, share)
     skew = int(1 < share < 5)  # five rows have no registers left for it
-    yield [{"ring": ring, "skew": skew}]
+    # Single outputs are stored by lanes far apart there: 25 to 40 % slower with odd channels.
+    waiting = U_AHEAD if boxed and share == 3 and variant.yvec == 1 else ()
+    ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
+    yield [{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]
     if variant.run and share > 3 and tile.alpha == 8:
         yield [{"ring": 2, "u_ahead": 4, "skew": 0}]
 

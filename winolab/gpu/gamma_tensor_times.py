@@ -30,9 +30,9 @@ class Cycles:
     where some are not there, ``outputs`` otherwise, and ``cluster`` for every block that shares
     its sums.
 
-    With V as wgmma's A, fields of such names stand for the first, ``copy``
-    is that of a state's filters, in the way of the boxes; stages take ``scattered`` times as long
-    where boxes have a tile of every image, items of twins ``twin`` longer.
+    With V as wgmma's A, fields named ``turned`` stand for the first ones; a bulk copy of a state's
+    filters takes ``copy``, in the way of the boxes. Stages take ``scattered`` times as long where
+    boxes have a tile of every image, items of twins ``twin`` longer.
     """
 
     products: float

@@ -1,7 +1,9 @@
 // U = G w for every outer tap, as 16-bit parts in the order of wgmma's A registers:
 // [block of 64 outputs][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part]
-// [warp][lane][4 registers of 2 values], zero-filled. Of a filter's last stage, REST rows where it has
-// not SHARE.
+// [warp][lane][4 registers of 2 values], zero-filled, or (TURNED) of wgmma's B in shared memory: [channel / 8]
+// [output][channel % 8], of every 16 outputs in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15, so that a
+// thread's accumulators of two groups of eight are four neighbours. Of a filter's last stage, REST rows
+// where it has not SHARE.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 // A state before it is split: more than FP32 holds, where its transform is FP64.
@@ -16,7 +18,7 @@ struct FilterParams {
   int taps, taps_height, taps_width, chunks;
 };
 
-// A thread makes one register of wgmma's A in each of FILTER_CHUNKS chunks, two neighbouring channels
+// A thread makes one register's pair in each of FILTER_CHUNKS chunks, two neighbouring channels
 // of an output; four threads a lane's, a block those of a warp's FILTER_M outputs. A thread for a
 // lane, all four registers, left too few threads for the latencies of FP64.
 constexpr int REGISTERS = 4;

@@ -9,8 +9,8 @@ constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - BRINGERS : CONSUMERS;
 
 struct Staging {
   float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
-  long long first[BT];          // of a tile: its first output in y
-  int columns[BT];              // its outputs along the width; 0: none
+  long long first[BT];                  // of a tile: its first output in y
+  int columns[BT];                      // its outputs along the width; 0: none
   Factors factors[BN];
   int channel;  // of the item, the first
   unsigned long long described, read;
