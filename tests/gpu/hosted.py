@@ -31,12 +31,8 @@ from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import three
 
 HEADERS = Path(__file__).with_name("host")
-REPLACED = (
-    "pipeline",
-    "tensor",
-    "tensor_map",
-    "twins",
-)  # of kernels/: inline PTX, for which host/ has C++
+# Of kernels/: inline PTX, for which host/ has C++.
+REPLACED = ("pipeline", "tensor", "tensor_map", "twins")
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),

@@ -16,7 +16,7 @@ from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc, scale
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, plans
+from winolab.gpu.gamma_tensor import FILTER_PARAMS, PARAMS, GammaTensorPlan, plans
 from winolab.gpu.gamma_tensor_blocks import Variant
 from winolab.gpu.gamma_tensor_input import FILL_PARAMS
 from winolab.gpu.oracle import relative_rms
@@ -133,6 +133,11 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     assert relative_rms(got, _exact("forward", a, b, problem)) <= BOUND
 
 
+def has(plan: GammaTensorPlan, **policies: int) -> bool:
+    """Whether a plan has these policies."""
+    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
+
+
 def _run(
     problem: Problem, direction: str, text: str, aligned: bool = True, **policies: int
 ) -> float:
@@ -140,7 +145,7 @@ def _run(
     request = Request(
         problem, direction, H100, parse_algorithm(text), "fp32_split", aligned=aligned
     )
-    found = [p for p in plans(request) if {**asdict(p.variant), **policies} == asdict(p.variant)]
+    found = [p for p in plans(request) if has(p, **policies)]
     plan = min(found, key=lambda p: p.predicted)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     rng = np.random.default_rng(2)

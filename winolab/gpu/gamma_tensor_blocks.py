@@ -190,9 +190,9 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
-        fresh = {"u_ahead": 0, "u_ring": 0, "twins": 1, "skew": 0, "exchanges": 2}
+        fixed = {name: getattr(shape, name) for name in ("rows", "share", "v_stages", "passes")}
         tried = [
-            replace(shape, **how, **fresh, split=n, yvec=yvec, **_registers(how["run"], n, parts))
+            Variant(**fixed, **how, split=n, yvec=yvec, **_registers(how["run"], n, parts))
             for how in fetched
             for n in splits
         ]

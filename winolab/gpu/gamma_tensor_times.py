@@ -29,10 +29,6 @@ class Cycles:
     takes ``exchanged`` besides for OUTPUTS of them where consumers store pairs and ``asked`` more
     where some are not there, ``outputs`` otherwise, and ``cluster`` for every block that shares
     its sums.
-
-    With V as wgmma's A, fields named ``turned`` stand for the first ones; a bulk copy of a state's
-    filters takes ``copy``, in the way of the boxes. Stages take ``scattered`` times as long where
-    boxes have a tile of every image, items of twins ``twin`` longer.
     """
 
     products: float
@@ -53,18 +49,28 @@ class Cycles:
     asked: float
     outputs: float
     cluster: float
-    turned: float = math.nan
-    turned_fixed: float = math.nan
-    turned_far: float = math.nan
-    turned_four: float = math.nan
-    copy: float = math.nan
-    scattered: float = math.nan
-    twin: float = math.nan
+
+
+@dataclass(frozen=True)
+class TilesLeft:
+    """``products``, ``fixed``, ``four`` and ``far`` of split products with V as wgmma's A.
+
+    A bulk copy of a state's filters takes ``copy``, in the way of the boxes. Stages take
+    ``scattered`` times as long where boxes have a tile of every image, items of twins ``twin``
+    longer.
+    """
+
+    products: float
+    fixed: float
+    four: float
+    far: float
+    copy: float
+    scattered: float
+    twin: float
 
 
 # By parts. Fitted to 2,200 times of 98 layers' plans: rms 6 %; times of the plans that are taken by
-# them are 1 % above the fastest's. ``exchanged`` and ``asked`` later, to 17 times, ``bare`` to 14;
-# those of V as A to 349 times of 45 layers, rms 5 %.
+# them are 1 % above the fastest's. ``exchanged`` and ``asked`` later, to 17 times, ``bare`` to 14.
 BOXED = {
     1: Cycles(
         products=1657,
@@ -105,15 +111,12 @@ BOXED = {
         asked=0,
         outputs=7425,
         cluster=3762,
-        turned=3816,
-        turned_fixed=269,
-        turned_far=0.1,
-        turned_four=0.915,
-        copy=110,
-        scattered=1.07,
-        twin=280,
     ),
 }
+# Fitted to 349 times of 45 layers, rms 5 %.
+TILES_LEFT = TilesLeft(
+    products=3816, fixed=269, four=0.915, far=0.1, copy=110, scattered=1.07, twin=280
+)
 BANDWIDTH = 2.8e12  # bytes a second
 STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
 STAGE_STATES = STAGE_TILES * 8
@@ -149,18 +152,20 @@ def _moved(plan: Any) -> float:
 def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
-    fixed, row = (c.few_fixed, c.few) if v.ring == 2 and v.u_ahead else (c.fixed, c.products)
-    far, four = c.ahead if v.u_ahead else c.far, c.four
+    t = TILES_LEFT
+    boxes = c.box * v.copies(tile, plan.size)
     if v.u_ring:
-        fixed, row, far, four = c.turned_fixed, c.turned, c.turned_far, c.turned_four
+        fixed, row, four, far, bare = t.fixed, t.products, t.four, t.far, 1.0
+        boxes += t.copy * tile.alpha / v.twins
+    else:
+        fixed, row = (c.few_fixed, c.few) if v.ring == 2 and v.u_ahead else (c.fixed, c.products)
+        four, far = c.four, c.ahead if v.u_ahead else c.far
+        bare = c.bare if v.share > STAGE_ROWS and not v.u_ahead else 1.0
     row *= (four if tile.alpha == 4 else 1) / STAGE_ROWS
     row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES
     row *= 1 + far * plan.transformed / (plan.transformed + plan.device.l2)
-    row *= c.bare if v.share > STAGE_ROWS and not (v.u_ahead or v.u_ring) else 1
+    row *= bare
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
-    boxes = c.box * v.copies(tile, plan.size)
-    if v.u_ring:
-        boxes += c.copy * tile.alpha / v.twins
 
     def of_rows(rows: int) -> float:
         return _longest(STAGE_NORM, fixed + row * rows, transforms, boxes)
@@ -176,9 +181,9 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if v.columns(tile) > SLOT:
         stage *= c.wide
     if v.u_ring and v.twins == 1 and v.images == BOX_TILES:
-        stage *= c.scattered
+        stage *= t.scattered
     if v.twins > 1:
-        item += c.twin
+        item += t.twin
     if v.split > 1:
         longer = c.shared if v.share <= STAGE_ROWS else c.shared_long
         return stage * longer, item + c.cluster * v.split * outputs

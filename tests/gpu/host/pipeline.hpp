@@ -95,21 +95,28 @@ inline void barrier_wait(unsigned long long* barrier, unsigned parity) {
 }
 
 namespace host {
-inline void start_copy(char* shared, const char* global, int bytes, unsigned long long* barrier) {
-  if (bytes % 16 || (uintptr_t)shared % 16 || (uintptr_t)global % 16)
-    fail("a bulk copy of %d bytes that is not 16-byte aligned", bytes);
+// A copy that arrives later, counted off on the barrier.
+inline Copy& start_copy(void* to, const void* from, size_t bytes, void* barrier) {
   Copy* copy = (Copy*)malloc(sizeof(Copy));
-  *copy = {shared, global, (size_t)bytes, bytes_arrived, barrier};
+  *copy = {(char*)to, (const char*)from, bytes, bytes_arrived, barrier};
   copy->next = machine.copies;
   machine.copies = copy;
-  memset(shared, POISON, bytes);  // until it has arrived
+  memset(to, POISON, bytes);  // until it has arrived
+  return *copy;
+}
+
+inline void start_bulk_copy(void* to, const void* from, int bytes, unsigned long long* barrier) {
+  shared_address((const char*)to + bytes - 1);
+  if (bytes % 16 || (uintptr_t)to % 16 || (uintptr_t)from % 16)
+    fail("a bulk copy of %d bytes that is not 16-byte aligned", bytes);
+  start_copy(to, from, bytes, barrier);
 }
 }  // namespace host
 
 inline void bulk_copy(float* shared, const float* global, int bytes, unsigned long long* barrier) {
   own_address(shared);
   own_address((const char*)shared + bytes - 1);
-  host::start_copy((char*)shared, (const char*)global, bytes, barrier);
+  host::start_bulk_copy(shared, global, bytes, barrier);
 }
 
 template <int REGISTERS>
@@ -160,11 +167,7 @@ inline void copy_async_arrive(unsigned long long* barrier) {
   own_address(barrier);
   host::Barrier& b = host::barrier(barrier);
   host::now->copies.finish(-1, [&](const host::ThreadCopy& started) {
-    host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
-    const char* from = started.from ? (const char*)started.from : zeros;
-    *copy = {(char*)started.to, from, (size_t)started.bytes, host::bytes_arrived, barrier};
-    copy->next = host::machine.copies;
-    host::machine.copies = copy;
+    host::start_copy(started.to, started.from ? started.from : zeros, started.bytes, barrier);
     b.bytes += started.bytes;
   });
   host::arrive(b, 0);
@@ -192,10 +195,7 @@ inline void barrier_acquire_cluster(unsigned long long* barrier, unsigned parity
 inline void store_async(void* shared, uint2 v, unsigned long long* barrier) {
   if (shared_address(shared) >> 24 != shared_address(barrier) >> 24 || (uintptr_t)shared % 8)
     host::fail("st.async and its barrier in different blocks, or not aligned");
-  host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
-  *copy = {(char*)shared, copy->value, sizeof v, host::bytes_arrived, barrier};
-  memcpy(copy->value, &v, sizeof v);
-  copy->next = host::machine.copies;
-  host::machine.copies = copy;
-  memset(shared, host::POISON, sizeof v);  // until it has arrived
+  host::Copy& copy = host::start_copy(shared, nullptr, sizeof v, barrier);
+  copy.from = copy.value;
+  memcpy(copy.value, &v, sizeof v);
 }

@@ -40,11 +40,6 @@ inline void box_copy(void* shared, const TensorMap& map, int c, int w, int h, in
             }
             const long long left = (long long)(map.sizes[0] - places[0]) * map.size;
             if (inside && left < 16) host::fail("channels that 16 bytes do not divide");
-            char* const to = block + swizzled(at);
-            host::Copy* copy = (host::Copy*)malloc(sizeof(host::Copy));
-            *copy = {to, inside ? from : zeros, 16, host::bytes_arrived, barrier};
-            copy->next = host::machine.copies;
-            host::machine.copies = copy;
-            memset(to, host::POISON, 16);  // until it has arrived
+            host::start_copy(block + swizzled(at), inside ? from : zeros, 16, barrier);
           }
 }

@@ -4,9 +4,10 @@
 
 template <int BLOCKS>
 void bulk_copy_to_all(void* shared, const void* global, int bytes, unsigned long long* barrier) {
+  own_address(shared);
   for (int rank = 0; rank < BLOCKS; ++rank)
-    host::start_copy(host::in_block((char*)shared, rank), (const char*)global, bytes,
-                     host::in_block(barrier, rank));
+    host::start_bulk_copy(host::in_block((char*)shared, rank), global, bytes,
+                          host::in_block(barrier, rank));
 }
 
 template <int BLOCKS>
