@@ -28,6 +28,7 @@ FOUND, TOO_LARGE, TOO_SMALL = f"peaks:{2 + HEADROOM}", "peaks:-9", "peaks:22"
 BITS = [
     ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3)),
     ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3, 2)),
+    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3)),  # blocks share w
     ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Variant(4, 1)),
     ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Variant(8, 5)),
     ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Variant(4, 2)),

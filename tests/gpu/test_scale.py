@@ -9,9 +9,9 @@ import pytest
 
 from tests.gpu import hosted
 from winolab.device import H100
-from winolab.gpu import gamma_tensor, scale
+from winolab.gpu import gamma_tensor, gamma_tensor_filter, scale
 from winolab.gpu.launch import View
-from winolab.gpu.plan import Correlation, Request
+from winolab.gpu.plan import Request
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
@@ -19,30 +19,24 @@ from winolab.ref.transforms import transforms
 def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     """The sample's maximum, and the rows (scale, back, least) of every group's outputs."""
     plan = next(iter(gamma_tensor.plans(Request(problem, direction, H100, None, "fp32_split"))))
-    c = Correlation.of(problem, direction)
+    c = plan.correlation
     header = np.full(scale.HEADER // 4, np.nan, "float32")
-    rows = np.full(scale.size(c) // 4, np.nan, "float32")
+    prepared = np.full(plan.prepared // 4, np.nan, "float32")
     of_x, of_w = (
         View(array.ctypes.data, hosted._strides(array, kept)) for array, kept in ((x, 4), (w, 5))
     )
     kernels = hosted.load(plan.source(), plan.shared())
-    founds = []
-    for views in ((of_x, of_w), (of_x, None), (None, of_w)):
-        wide = x.shape[-1] % 4 == 0
-        where = (header.ctypes.data, rows.ctypes.data)
-        scale.scale(kernels, c, scale.parameters(c, *where, *views, wide))
-        founds.append((header[4 : 4 + scale.SAMPLERS].max(), rows.copy()))
-        assert not header[:3].view("int32").any()
-    most, whole = founds[0]
-    for sampled, made in founds[1:]:
-        assert sampled == most
-        np.testing.assert_array_equal(made, whole)
-    return most, whole.reshape(c.groups, -1, 4), plan.tile
+    where = header.ctypes.data, prepared.ctypes.data
+    scale.scale(kernels, scale.parameters(c, *where, of_x, x.shape[-1] % 4 == 0))
+    plan.prepare(kernels, of_w, prepared.ctypes.data, 0)
+    assert not header[:3].view("int32").any()
+    rows = prepared[: scale.size(c) // 4].reshape(c.groups, -1, 4)
+    return header[4 : 4 + scale.SAMPLERS].max(), rows, plan
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 @pytest.mark.parametrize("dense", [True, False])
-@pytest.mark.parametrize(("groups", "channels"), [(1, 12), (2, 8)])
+@pytest.mark.parametrize(("groups", "channels"), [(1, 12), (2, 8), (1, 100)])
 def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, channels) -> None:
     problem = Problem.of((2, 5, 9, channels * groups), (12 * groups, 3, 3, channels),
                          padding=1, groups=groups)  # fmt: skip
@@ -56,13 +50,15 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
     if not dense:
         x = np.concatenate([x, x], axis=2)[:, :, : shape[2]]
         w = np.concatenate([w, w], axis=1)[:, :3]
-    most, rows, tile = _found(problem, direction, x, w)
+    most, rows, plan = _found(problem, direction, x, w)
+    shared = gamma_tensor_filter.shape(plan).sharers > 1
+    assert shared == (direction == "forward" and channels == 100)
     assert most == np.abs(x).max()
     taps = w.reshape(groups, 12, 9, channels)
     if direction == "backward_data":
         taps = taps.transpose(0, 3, 2, 1)
-    made = transforms(tile.n, tile.r, "best", "filter")
-    growth = scale.constants(tile, made)
+    made = transforms(plan.tile.n, plan.tile.r, "best", "filter")
+    growth = scale.constants(plan.tile, made)
     for group, values in zip(rows, taps, strict=True):
         count = len(values)
         peaks = np.abs(values).max(axis=(1, 2))

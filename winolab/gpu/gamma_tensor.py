@@ -1,8 +1,9 @@
 """Γ on Tensor Cores: FP32 by products of 16-bit parts, FP16 and BF16. Plans, source and launch.
 
 Forward and backward data of any shape; wider filters run in pieces of r taps, the last one filled
-up with zeros. Split FP32 launches four kernels: the largest elements of w and x, from which the
-scales follow, the transformed filter, and everything else; 16 bits only the last two.
+up with zeros. Split FP32 launches four kernels: the largest elements of x, from which its scale
+follows, the transformed filter, everything else, and what looks at results of 0; 16 bits only the
+second and the third.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from winolab.device import Device
-from winolab.gpu import gamma_tensor_times, geometry, scale
+from winolab.gpu import gamma_tensor_filter, gamma_tensor_times, geometry, scale
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
     BN,
@@ -34,7 +35,7 @@ from winolab.gpu.gamma_tensor_input import (
     filled_view,
     tensor_map,
 )
-from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Problem, Tile
@@ -46,15 +47,9 @@ ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in bytes a second
-FILTER_M, FILTER_CHUNKS = 16, 2  # output channels and stages of a block that transforms the filter
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
-# The kernels' parameter structs, field for field.
-FILTER_PARAMS = Layout(
-    ("w u rows", POINTER),
-    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels height width taps taps_height taps_width chunks", INT),
-)
+# The main kernel's parameter struct, field for field.
 PARAMS = Layout(("x_map", MAP), ("x u y header rows", POINTER), *geometry.FIELDS)
 
 
@@ -246,44 +241,45 @@ class GammaTensorPlan:
         """Compute all groups on the current stream."""
         prepared = workspace + self.header + self.filled
         self._fill(kernels, a, workspace + self.header)
-        self._scale(kernels, a, b, workspace, prepared)
+        self._scale(kernels, a, workspace, prepared)
         self._transform(kernels, b, prepared, self._preceded)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter."""
-        self._scale(kernels, None, b, 0, prepared)
-        self._transform(kernels, b, prepared, follows=self.parts == 2)  # no copy of x here
+        self._transform(kernels, b, prepared, follows=False)  # no launch about x here
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._fill(kernels, a, workspace + self.header)
-        self._scale(kernels, a, None, workspace, prepared)
+        self._scale(kernels, a, workspace, prepared)
         self._correlate(kernels, a, prepared, out, workspace, self._preceded)
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.filled:
             fill(kernels, self.correlation, self.device, x, to, self.size)
 
-    def _scale(
-        self, kernels: Kernels, x: View | None, w: View | None, header: int, rows: int
-    ) -> None:
+    def _scale(self, kernels: Kernels, x: View, header: int, rows: int) -> None:
         if self.parts == 2:
-            scale.scale(kernels, self.correlation, self._scaled(x, w, header, rows))
+            scale.scale(kernels, self._scaled(x, header, rows))
 
-    def _scaled(self, x: View | None, w: View | None, header: int, rows: int) -> Params:
-        made = transforms(self.tile.n, self.tile.r, self.points, SCALING)
-        known, wide = scale.known(self.given, made), self.variant.xvec == 4
-        return scale.parameters(self.correlation, header, rows, x, w, wide, known)
+    def _scaled(self, x: View, header: int, rows: int) -> Params:
+        wide = self.variant.xvec == 4
+        return scale.parameters(self.correlation, header, rows, x, wide, self._known[0])
+
+    @property
+    def _known(self) -> tuple[int, float]:
+        """What the caller's scales say (scale.known)."""
+        return scale.known(self.given, transforms(self.tile.n, self.tile.r, self.points, SCALING))
 
     @property
     def _preceded(self) -> bool:
         """Whether a call begins with launches about x: its scale, its copy."""
         return self.parts == 2 or self.filled > 0
 
-    def _early(self, follows: bool) -> bool:
+    def early(self, follows: bool) -> bool:
         """Whether a launch that follows one of this plan's own may begin before that ends."""
         return follows and self.device.early_launches
 
@@ -293,27 +289,10 @@ class GammaTensorPlan:
         for group in range(self.correlation.groups):
             self._correlate_group(kernels, group, x, prepared, y, header, follows or group > 0)
         if self.parts == 2:
-            scale.scan(kernels, self.device, self._scaled(x, None, header, prepared))
+            scale.scan(kernels, self.device, self._scaled(x, header, prepared))
 
     def _transform(self, kernels: Kernels, w: View, prepared: int, follows: bool) -> None:
-        for group in range(self.correlation.groups):
-            c = self.correlation
-            address, *strides = geometry.filter_map(c, w, group, self.size)
-            params = FILTER_PARAMS.pack(
-                address,
-                prepared + self.rows + group * self.transformed,
-                scale.row(c, prepared, group),
-                *strides,
-                c.out_channels,
-                c.channels,
-                *c.filter[1:],
-                math.prod(self.kept),
-                *self.kept[1:],
-                self.chunks,
-            )
-            stages = -(-self.chunks // FILTER_CHUNKS)
-            grid = (self.blocks_m * BN // FILTER_M, stages, math.prod(self.kept))
-            kernels["winolab_filter"](grid, 128, params, self._early(follows or group > 0))
+        gamma_tensor_filter.transform(self, kernels, w, prepared, self._known[1], follows)
 
     def _maps(self, x: View, group: int, filled: int) -> tuple[TensorMap | None, ...]:
         """The tensor map of a group's channels of x, or of its copy at address ``filled``; None
@@ -346,7 +325,7 @@ class GammaTensorPlan:
             scale.row(c, prepared, group),
             *geometry.values(self, x, y),
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params, self._early(follows))
+        kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params, self.early(follows))
 
 
 @lru_cache(maxsize=256)
@@ -365,7 +344,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     blocks = variant.blocks(PARTS[precision])
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
-    constants |= {"FILTER_M": FILTER_M, "FILTER_CHUNKS": FILTER_CHUNKS}
+    split = precision == "fp32_split"
+    constants |= {"FILTER_M": gamma_tensor_filter.M, "FILTER_CHUNKS": gamma_tensor_filter.CHUNKS}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
@@ -377,7 +357,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
     copies = ("fill",) if variant.filled else ()
-    scales = ("guard", "scale") if precision == "fp32_split" else ("fixed_scale",)
+    scales = ("guard", "scale") if split else ("fixed_scale",)
+    filters = ("filter_tensor", "filter_scaled" if split else "filter_fixed")
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,
@@ -386,8 +367,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
             "transform_input": bt,
             "transform_output": at,
         },
-        ("tensor", "parts", "pipeline", *copies, *scales, "filter_tensor", *blocks),
-        WIDE if precision == "fp32_split" else (),
+        ("tensor", "parts", "pipeline", *copies, *scales, *filters, *blocks),
+        WIDE if split else (),
     )
 
 

@@ -1,16 +1,17 @@
 """Scales of split products, and the flags by which their results are held against FP32's accuracy.
 
 See kernels/scale.cuh, which a family's kernels of split products are compiled with. A call has a
-header (flags, a sample of x), its filter a row for every output channel.
+header (flags, a sample of x), its filter a row for every output channel (filter_scaled.cuh).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from winolab.device import Device
-from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Correlation
 from winolab.nouns import Tile
 from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
@@ -19,20 +20,15 @@ from winolab.ref.transforms import Matrix, Transforms
 HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
 SAMPLERS = 128  # as scale.cuh has them
-TOGETHER = 8  # rows of a block that lie side by side
-THREADS, WIDE_THREADS = 256, 1024  # of a block of one row, or with rows side by side
+THREADS = 256  # of a block
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
 
 PARAMS = Layout(
-    ("x w header rows", POINTER),
+    ("x header rows", POINTER),
     ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
-    ("w_group w_m w_c w_depth w_row w_tap w_step", LONG),
-    ("depth height width run wide", INT),
-    ("all_rows padded group_rows channels taps taps_height taps_width together first", INT),
-    ("known_x", INT),
-    ("known_w", FLOAT),
+    ("depth height width run wide all_rows known", INT),
 )
 
 
@@ -91,85 +87,39 @@ def row(c: Correlation, rows: int, group: int) -> int:
 
 
 def parameters(
-    c: Correlation,
-    header: int,
-    rows: int,
-    x: View | None,
-    w: View | None,
-    wide: bool,
-    known: tuple[int, float] = (0, 0.0),
+    c: Correlation, header: int, rows: int, x: View, wide: bool, known: int = 0
 ) -> Params:
-    """Of ``scale``, which finds the scale of x or of w's rows, or of both, and of ``scan``.
+    """Of ``scale``, which finds the scale of x, and of ``scan``.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
-    ``known``: the function of that name.
+    ``known``: the first of the function of that name.
     """
     vector = 4 if wide else 1
-    *sizes, run = [1] * 5
-    strides, address, step, together = [0] * 6, 0, 0, 1
-    if x:
-        *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
-    if w:
-        oc, depth, height, width, ic = w.strides
-        m, channel = (ic, oc) if c.rotated else (oc, ic)
-        group = oc * (c.channels if c.rotated else c.out_channels)
-        strides, address = [group, m, channel, depth, height, width], w.address
-        step = _step(c, (depth, height, width, channel))
-        together = TOGETHER if m == 1 else 1
-    return PARAMS.pack(
-        x.address if x else 0,
-        address,
-        header,
-        rows,
-        *(x.strides if x else (0,) * 4),
-        1,
-        math.prod(sizes) * run // vector if x else 0,
-        *strides,
-        step,
-        *sizes[1:],
-        run // vector,
-        wide,
-        c.groups * padded(c),
-        padded(c),
-        c.out_channels,
-        c.channels,
-        math.prod(c.filter),
-        *c.filter[1:],
-        together,
-        SAMPLERS - _samplers(bool(x), known[0]),
-        *known,
-    )
+    *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
+    vectors = math.prod(sizes) * run // vector
+    last = run // vector, wide, c.groups * padded(c), known
+    return PARAMS.pack(x.address, header, rows, *x.strides, 1, vectors, *sizes[1:], *last)
 
 
-def _samplers(x: bool, known: int) -> int:
-    """Blocks of ``scale`` that serve x; one clears flags where there is nothing to find."""
-    return x * (1 if known else SAMPLERS)
-
-
-def _step(c: Correlation, strides: tuple[int, ...]) -> int:
-    """Elements between a row's neighbours in memory, where it is dense; else 0."""
-    axes = sorted(
-        (stride, size)
-        for stride, size in zip(strides, (*c.filter, c.channels), strict=True)
-        if size > 1
-    )
+def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
+    """Where a row of the filter, of all taps and channels, begins in memory, from its first tap on,
+    and elements between neighbours there, or 0 where these differ. ``strides``: of (c, *taps).
+    """
+    axes = list(zip(strides, (c.channels, *c.filter), strict=True))
+    lowest = sum(min(0, stride) * (size - 1) for stride, size in axes)
+    axes = sorted((abs(stride), size) for stride, size in axes if size > 1)
     step = reach = axes[0][0] if axes else 1
     for stride, size in axes:
         if stride != reach:
-            return 0
+            return lowest, 0
         reach *= size
-    return step
+    return lowest, step
 
 
-def scale(kernels: Kernels, c: Correlation, params: Params) -> None:
-    """Before everything else: the scales, the thresholds, no flag set."""
-    values = dict(zip((name for name, _ in PARAMS.fields), params.values, strict=True))
-    together = int(values["together"])
-    blocks = _samplers(bool(values["x"]), int(values["known_x"]))
-    if values["w"]:
-        blocks += c.groups * padded(c) // together
-    threads = THREADS if together == 1 else WIDE_THREADS
-    kernels["winolab_scale"]((blocks, 1, 1), threads, params)
+def scale(kernels: Kernels, params: Params) -> None:
+    """Before everything else: the scale of x, no flag set."""
+    known = params.values[-1]  # then one block clears the flags
+    kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params)
 
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:

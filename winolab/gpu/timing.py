@@ -32,7 +32,7 @@ def interleave(
     warm: bool = False,
 ) -> dict[str, Times]:
     """Times of every call, one measurement each in turn, ``rounds`` times over; by name, some leave
-    earlier.
+    earlier. Every round begins with another call: the first one after a wait finds a rested GPU.
 
     A measurement is the mean of ``repeat`` calls in a row, between CUDA events on the current
     stream. What precedes it keeps the GPU busy while the host queues it: an untimed call, or, for
@@ -47,9 +47,9 @@ def interleave(
     events: dict[str, list] = {name: [] for name in calls}
     count = {name: rounds if isinstance(rounds, int) else rounds[name] for name in calls}
     for i in range(max(count.values())):
-        for name, call in calls.items():
-            if i >= count[name]:
-                continue
+        names = [name for name in calls if i < count[name]]
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            call = calls[name]
             if scratch is not None:
                 scratch.fill(1)
             if scratch is None or warm:

@@ -28,7 +28,7 @@ __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int gro
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
     const int rows = p.taps_height / SHARE, stages = p.chunks * p.taps_width;  // of stages; of a row
     int left = p.taps_depth * rows;
-    unsigned at = index / TWINS % p.blocks_m * rows_before(p, left * stages) * U_ROW;  // in vectors
+    unsigned at = item_at(p, index).block_m * rows_before(p, left * stages) * U_ROW;  // in vectors
 #pragma unroll 1
     for (; left > 0; --left) {
       const int size = (REST > 0 && left % rows == 1 % rows ? LAST : SHARE) * U_FILTER;

@@ -9,7 +9,6 @@ constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 
 __device__ __forceinline__ float input_scale(const Header*) { return 1.0f; }
 __device__ __forceinline__ float inverse_of(float scale) { return 1.0f / scale; }
-__device__ __forceinline__ float row_scale(const Row*, int) { return FIXED_FILTER; }
 __device__ __forceinline__ float scaled(float, float x) { return x; }
 
 struct Factors {

@@ -12,40 +12,25 @@
 // errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
 // have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
 
-constexpr int SAMPLERS = 128, SAMPLE = 1 << 16;  // blocks that sample x; vectors
-constexpr int MOST_THREADS = 1024;               // of a block of winolab_scale
-constexpr int MOST_TOGETHER = 8;                 // rows of a block
-constexpr float UNDERFLOW = 1.0f / (1 << 22);  // above it no number vanishes
+constexpr int SAMPLERS = 128, SAMPLE = 1 << 16;  // blocks that sample x, of 256 threads; vectors
+constexpr float UNDERFLOW = 1.0f / (1 << 22);    // above it no number vanishes
 
 struct Header {
   int flags[4];  // guard.cuh
   unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
-struct Row {
-  float scale, back;  // of the row, and its inverse
-  float least;        // RMS of outputs, scaled, below which they are in doubt
-  float tiny;         // whether a number of the row vanishes though it is not 0
-};
-
+struct Row;  // of an output channel
 struct ScaleParams {
   const float* x;
-  const float* w;
   Header* header;
-  Row* rows;
+  const Row* rows;  // of all groups
   long long batch_stride, depth_stride, row_stride, pixel_stride, channel_stride;
   long long vectors;  // of all elements
-  long long w_group, w_m, w_c, w_depth, w_row, w_tap;
-  long long w_step;  // between all elements of a row, where it is the same; else 0
   int depth, height, width, run;  // run: vectors that follow one another
   int wide;                       // whether a vector has 4 floats, not 1
-  int all_rows, padded, group_rows;  // rows; of a group, with and without those that fill it up
-  int channels, taps, taps_height, taps_width;
-  int together;  // rows of a block: 8 where they are contiguous, or 1
-  int first;     // block of the launch: those of x, SAMPLERS, come before those of the rows
-  // Where the caller knows: what a sample of x would find, as its bits; the scale of all rows; or 0.
-  int known_x;
-  float known_w;
+  int all_rows;
+  int known;  // what the sample would find, as its bits, where the caller knows it; or 0
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -70,13 +55,6 @@ __device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i)
   return make_float4(__ldg(x), 0.0f, 0.0f, 0.0f);
 }
 
-__device__ __forceinline__ float scattered(const ScaleParams& p, const float* w, int i) {
-  const int c = i % p.channels, tap = i / p.channels;
-  const int fw = tap % p.taps_width, fh = tap / p.taps_width % p.taps_height;
-  const int fd = tap / p.taps_width / p.taps_height;
-  return __ldg(w + c * p.w_c + fd * p.w_depth + fh * p.w_row + fw * p.w_tap);
-}
-
 // The power of two that brings a number of these bits below 2^(15 - growth); infinity and NaN: 1.
 __device__ __forceinline__ float scale_of(unsigned bits, int growth) {
   if (bits == 0 || bits >= 0x7f800000u) return 1.0f;
@@ -88,126 +66,66 @@ __device__ __forceinline__ float inverse_of(float power) {
   return __uint_as_float((254u << 23) - __float_as_uint(power));
 }
 
-__device__ __forceinline__ float4 zero(float4) { return make_float4(0.0f, 0.0f, 0.0f, 0.0f); }
-__device__ __forceinline__ float zero(float) { return 0.0f; }
-
-// f of load(i) for all i of a thread, and maybe of zeros: BATCH loads at once, since one by one each
-// would wait for the last.
-template <int BATCH, class Load, class F>
-__device__ __forceinline__ void batches(int first, int step, int count, Load load, F f) {
-#pragma unroll 1
-  for (int i = first; i < count; i += BATCH * step) {
-    decltype(load(i)) v[BATCH];
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k) v[k] = i + k * step < count ? load(i + k * step) : zero(v[k]);
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k) f(v[k]);
-  }
-}
-
-// f of every element of a row that is this thread's, and maybe of zeros.
-template <class F>
-__device__ __forceinline__ void over_row(const ScaleParams& p, const float* w, int count, F f) {
-  const int first = threadIdx.x / p.together, step = blockDim.x / p.together;
-  if (p.w_step == 1 && count % 4 == 0 && (unsigned long long)w % 16 == 0)
-    batches<4>(
-        first, step, count / 4, [&](int i) { return __ldg(reinterpret_cast<const float4*>(w) + i); },
-        [&](const float4& v) { f(v.x), f(v.y), f(v.z), f(v.w); });
-  else if (p.w_step)
-    batches<8>(first, step, count, [&](int i) { return __ldg(w + i * p.w_step); }, f);
-  else
-    batches<1>(first, step, count, [&](int i) { return scattered(p, w, i); }, f);
-}
-
 // What a row loses to its scale, for the thresholds.
 struct Loss {
   float square, lost;  // sum of squares; how many have low parts that may be missing
   unsigned gone;       // whether a number vanishes though it is not 0
+  __device__ __forceinline__ void add(float raw, float scale) {
+    const float v = fabsf(__fmul_rn(raw, scale));
+    square = __fmaf_rn(v, v, square);
+    if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
+    gone |= raw != 0.0f && v < UNDERFLOW;
+  }
 };
 
-__device__ __forceinline__ unsigned merged(unsigned a, unsigned b) { return max(a, b); }
-__device__ __forceinline__ Loss merged(const Loss& a, const Loss& b) {
-  return {__fadd_rn(a.square, b.square), __fadd_rn(a.lost, b.lost), a.gone | b.gone};
-}
-
-__device__ __forceinline__ unsigned across(unsigned v, int flip) {
-  return __shfl_xor_sync(0xffffffffu, v, flip);
-}
-__device__ __forceinline__ Loss across(const Loss& v, int flip) {
-  return {__shfl_xor_sync(0xffffffffu, v.square, flip), __shfl_xor_sync(0xffffffffu, v.lost, flip),
-          across(v.gone, flip)};
-}
-
-// The values of all threads whose number is the same modulo ``together``, merged; by every thread.
-template <class T>
-__device__ __forceinline__ T combine(T (&values)[MOST_THREADS / 32][MOST_TOGETHER], T value,
-                                     int together) {
-#pragma unroll
-  for (int flip = 16; flip > 0; flip /= 2)
-    if (flip >= together) value = merged(value, across(value, flip));
-  const int row = threadIdx.x % together;
-  if (threadIdx.x % 32 < together) values[threadIdx.x / 32][row] = value;
-  __syncthreads();
-  value = values[0][row];
-#pragma unroll 8
-  for (int warp = 1; warp < blockDim.x / 32; ++warp) value = merged(value, values[warp][row]);
-  return value;
-}
-
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    winolab_scale(const __grid_constant__ ScaleParams p) {
-  launch_before_done();
-  next_launch_may_begin();  // only now: what follows takes all before this launch for done
-  __shared__ unsigned largest[MOST_THREADS / 32][MOST_TOGETHER];
-  const int block = blockIdx.x + p.first;
-  unsigned most = 0;
-  if (block < SAMPLERS) {
-    if (threadIdx.x < 4 && blockIdx.x == 0) p.header->flags[threadIdx.x] = 0;
-    if (p.known_x) {
-      if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known_x;
-      return;
-    }
-    const unsigned stride = p.vectors / SAMPLE;
-    const auto sampled = [&](unsigned at) {
-      // Scattered, so that samples do not all fall on the same channels.
-      const long long i =
-          stride > 1 ? (long long)at * stride + (at * 2654435761u >> 8) % stride : at;
-      return i < p.vectors ? load_vector(p, i) : zero(float4());
-    };
-    batches<2>(block * blockDim.x + threadIdx.x, SAMPLERS * blockDim.x, SAMPLE, sampled,
-               [&](const float4& v) {
-                 most = max(max(most, max(magnitude(v.x), magnitude(v.y))),
-                            max(magnitude(v.z), magnitude(v.w)));
-               });
-    most = combine(largest, most, 1);
-    if (threadIdx.x == 0) p.header->maxima[block] = most;
-    return;
-  }
-  __shared__ Loss losses[MOST_THREADS / 32][MOST_TOGETHER];
-  const int row = (block - SAMPLERS) * p.together + threadIdx.x % p.together;
-  const int group = row / p.padded, own = row - group * p.padded;
-  const int count = own < p.group_rows ? p.channels * p.taps : 0;
-  const float* w = p.w + group * p.w_group + own * p.w_m;
-  over_row(p, w, count, [&](float raw) { most = max(most, magnitude(raw)); });
-  most = combine(largest, most, p.together);
-  const float scale = p.known_w != 0.0f ? p.known_w : scale_of(most, SCALE_FILTER);
-  Loss loss = {};
-  over_row(p, w, count, [&](float raw) {
-    const float v = fabsf(__fmul_rn(raw, scale));
-    loss.square = __fmaf_rn(v, v, loss.square);
-    if (raw != 0.0f && v < 0.25f) loss.lost = __fadd_rn(loss.lost, 1.0f);
-    loss.gone |= raw != 0.0f && v < UNDERFLOW;
-  });
-  loss = combine(losses, loss, p.together);
-  if (threadIdx.x < p.together) {
+struct Row {
+  float scale, back;  // of the row, and its inverse
+  float least;        // RMS of outputs, scaled, below which they are in doubt
+  float tiny;         // whether a number of the row vanishes though it is not 0
+  // most: bits of its largest element; count: of its elements.
+  __device__ __forceinline__ Row(unsigned most, float scale, const Loss& loss, int count)
+      : scale(scale), back(inverse_of(scale)), tiny(loss.gone) {
     const float peak = __fmul_rn(__uint_as_float(most), scale);
     const bool single = __fmul_rn(peak, peak) > __fmul_rn(0.5f, loss.square);
     const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(loss.square / count));
     const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(loss.lost / count));
     const float sum = count ? __fadd_rn(of_inputs, of_filter) : 0.0f;
-    const float least = single ? __int_as_float(0x7f800000) : sum;
-    p.rows[row] = {scale, inverse_of(scale), least, (float)loss.gone};
+    least = single ? __int_as_float(0x7f800000) : sum;
   }
+};
+
+// The largest elements of samples of x; no flag is set.
+extern "C" __global__ void __launch_bounds__(256)
+    winolab_scale(const __grid_constant__ ScaleParams p) {
+  launch_before_done();
+  next_launch_may_begin();  // only now: what follows takes all before this launch for done
+  __shared__ unsigned largest[8];
+  if (threadIdx.x < 4 && blockIdx.x == 0) p.header->flags[threadIdx.x] = 0;
+  if (p.known) {
+    if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
+    return;
+  }
+  constexpr int EACH = SAMPLE / (SAMPLERS * 256);
+  const unsigned stride = p.vectors / SAMPLE;
+  float4 found[EACH];  // at once: one by one each load would wait for the last
+#pragma unroll
+  for (int k = 0; k < EACH; ++k) {
+    const unsigned at = (k * SAMPLERS + blockIdx.x) * 256 + threadIdx.x;
+    // Scattered, so that samples do not all fall on the same channels.
+    const long long i = stride > 1 ? (long long)at * stride + (at * 2654435761u >> 8) % stride : at;
+    found[k] = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  unsigned most = 0;
+#pragma unroll
+  for (int k = 0; k < EACH; ++k)
+    most = max(max(most, max(magnitude(found[k].x), magnitude(found[k].y))),
+               max(magnitude(found[k].z), magnitude(found[k].w)));
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < 8; ++warp) most = max(most, largest[warp]);
+  if (threadIdx.x == 0) p.header->maxima[blockIdx.x] = most;
 }
 
 // Of all lanes of a warp.
@@ -221,7 +139,6 @@ __device__ __forceinline__ float input_scale(const Header* header) {
   return scale_of(most, SCALE_INPUT + HEADROOM);
 }
 
-__device__ __forceinline__ float row_scale(const Row* rows, int m) { return rows[m].scale; }
 __device__ __forceinline__ float scaled(float scale, float x) { return __fmul_rn(scale, x); }
 
 // What results in a channel are scaled back by, the smaller factor first, and Row::least.

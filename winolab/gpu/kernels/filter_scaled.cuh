@@ -1,0 +1,121 @@
+// The transformed filter (filter_tensor.cuh) of split products, and the scales and thresholds of its rows
+// (scale.cuh) in the same launch. Blocks have four rows. p.sharers of them transform the same ones and,
+// if there are several, one more describes these; each looks for the largest elements itself, so that
+// none waits for another.
+
+constexpr int FILTER_MOST = 896;  // threads: a multiprocessor has room for one of winolab_scale's blocks, too
+constexpr int FILTER_WARPS = FILTER_MOST / 32;
+
+__device__ __forceinline__ unsigned merged(unsigned a, unsigned b) { return max(a, b); }
+__device__ __forceinline__ Loss merged(const Loss& a, const Loss& b) {
+  return {__fadd_rn(a.square, b.square), __fadd_rn(a.lost, b.lost), a.gone | b.gone};
+}
+__device__ __forceinline__ unsigned across(unsigned v, int flip) {
+  return __shfl_xor_sync(0xffffffffu, v, flip);
+}
+__device__ __forceinline__ Loss across(const Loss& v, int flip) {
+  return {__shfl_xor_sync(0xffffffffu, v.square, flip), __shfl_xor_sync(0xffffffffu, v.lost, flip),
+          across(v.gone, flip)};
+}
+
+// Values merged into one of each warp and row: a row's lanes differ in FLIP, 2 FLIP and 4 FLIP.
+template <int FLIP, class T>
+__device__ __forceinline__ void combine(T (&values)[FILTER_WARPS][4], T value, int row) {
+#pragma unroll
+  for (int flip = FLIP; flip < 8 * FLIP; flip *= 2) value = merged(value, across(value, flip));
+  if ((threadIdx.x & 7 * FLIP) == 0) values[threadIdx.x / 32][row] = value;
+  __syncthreads();
+}
+template <class T>
+__device__ __forceinline__ T combined(const T (&values)[FILTER_WARPS][4], int row) {
+  T value = values[0][row];
+#pragma unroll 8
+  for (int warp = 1; warp < blockDim.x / 32; ++warp) value = merged(value, values[warp][row]);
+  return value;
+}
+
+// f of load(i) for every fourth thread's i, and maybe of 0: BATCH loads at once, since one by one each
+// would wait for the last.
+template <int BATCH, class Load, class F>
+__device__ __forceinline__ void batches(int count, Load load, F f) {
+  const int step = blockDim.x / 4;
+#pragma unroll 1
+  for (int i = threadIdx.x / 4; i < count; i += BATCH * step) {
+    decltype(load(i)) v[BATCH] = {};
+#pragma unroll
+    for (int k = 0; k < BATCH; ++k)
+      if (i + k * step < count) v[k] = load(i + k * step);
+#pragma unroll
+    for (int k = 0; k < BATCH; ++k) f(v[k]);
+  }
+}
+
+// f of every element of row m that is this thread's, one of every four, and maybe of zeros.
+template <class F>
+__device__ __forceinline__ void over_row(const FilterParams& p, int m, F f) {
+  const Element* w = p.w + m * p.m_stride;
+  const Element* lowest = w + p.lowest;
+  const int size = m < p.out_channels ? p.row_size : 0;
+  if (p.step == 1 && size % 4 == 0 && (unsigned long long)lowest % 16 == 0)
+    batches<4>(
+        size / 4, [&](int i) { return reinterpret_cast<const float4*>(lowest)[i]; },
+        [&](const float4& v) { f(v.x), f(v.y), f(v.z), f(v.w); });
+  else if (p.step)
+    batches<8>(size, [&](int i) { return lowest[(long long)i * p.step]; }, f);
+  else
+    batches<1>(
+        size,
+        [&](int i) {
+          const int c = i % p.channels, tap = i / p.channels, row = tap / p.width;
+          return w[c * p.c_stride + tap % p.width * p.width_stride +
+                   row % p.height * p.row_stride + row / p.height * p.depth_stride];
+        },
+        f);
+}
+
+extern "C" __global__ void __launch_bounds__(FILTER_MOST)
+    winolab_filter(const __grid_constant__ FilterParams p) {
+  next_launch_may_begin();
+  __shared__ unsigned largest[FILTER_WARPS][4];
+  __shared__ Loss losses[FILTER_WARPS][4];
+  const int blocks = p.sharers + (p.sharers > 1), rank = blockIdx.x % blocks;
+  const int four = blockIdx.x / blocks, lane = threadIdx.x % 32;
+  // A warp has eight lanes of each row; four warps' words are those of FILTER_M rows.
+  const auto pair_of = [four](int lane) { return FilterPair(four % 4 * 32 + lane, four / 4); };
+  const auto scale_of_row = [&](unsigned most) {
+    return p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
+  };
+  const int own = threadIdx.x % 4, m = pair_of(TURNED ? own * 8 : own / 2 * 16 + own % 2).m;
+  unsigned most = 0;
+  over_row(p, m, [&](float v) { most = max(most, magnitude(v)); });
+  combine<4>(largest, most, own);
+  Loss loss = {};
+  if (rank == p.sharers) {
+    const float scale = scale_of_row(combined(largest, own));
+    over_row(p, m, [&](float v) { loss.add(v, scale); });
+    combine<4>(losses, loss, own);
+  } else {
+    const int row = TURNED ? lane / 8 : lane / 16 * 2 + lane % 2;
+    const float scale = scale_of_row(combined(largest, row));
+    const FilterPair pair = pair_of(lane);
+    const int warps = blockDim.x / 32, units = p.taps * p.chunks;
+#pragma unroll 1
+    for (int unit = rank * warps + threadIdx.x / 32; unit < units; unit += p.sharers * warps) {
+      const int tap = unit / p.chunks;
+      Element raw[2][R];
+      read_taps(p, pair, FilterTap(p, tap), unit - tap * p.chunks, raw);
+      if (p.sharers == 1) {
+#pragma unroll
+        for (int i = 0; i < 2 * R; ++i) loss.add(raw[i / R][i % R], scale);
+      }
+      write_states(p, pair, FilterTap(p, tap), unit - tap * p.chunks, raw, scale);
+    }
+    if (p.sharers == 1) combine<TURNED ? 1 : 2>(losses, loss, row);
+  }
+  if (threadIdx.x < 4 && rank == blocks - 1) {
+    most = combined(largest, own);
+    p.rows[m] = Row(most, scale_of_row(most), combined(losses, own),
+                    m < p.out_channels ? p.row_size : 0);
+  }
+  launch_before_done();  // so that who waits for this launch has waited for that one, too
+}
