@@ -150,6 +150,13 @@ def test_calls_leave_after_their_rounds(host) -> None:
     assert [found[name].rounds for name in "ab"] == [1, 3]
 
 
+def test_every_round_begins_with_another_call(host) -> None:
+    order = []
+    calls = {name: lambda name=name: order.append(name) for name in "abc"}
+    timing.interleave(calls, rounds={"a": 4, "b": 4, "c": 2}, flush=64, warmup=0)
+    assert "".join(order) == "abcbcaabba"
+
+
 @pytest.mark.parametrize("everybody", [True, False])
 def test_long_calls_take_few_rounds_and_hopeless_ones_may_go_unchecked(
     host, monkeypatch, everybody: bool
