@@ -1,16 +1,13 @@
-"""The launches that transform a filter for Γ on Tensor Cores: kernels/filter_*.cuh."""
+"""The launches that transform a filter for a plan of Γ on Tensor Cores: kernels/filter_*.cuh."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from winolab.gpu import geometry, scale
 from winolab.gpu.gamma_tensor_blocks import BN
 from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, View
-
-if TYPE_CHECKING:
-    from winolab.gpu.gamma_tensor import GammaTensorPlan
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
 # Of split products: output channels of a block; its threads, many where there are more than LONG
@@ -35,7 +32,7 @@ class Shape(NamedTuple):
     sharers: int = 1  # blocks that transform the same rows
 
 
-def shape(plan: GammaTensorPlan) -> Shape:
+def shape(plan: Any) -> Shape:
     """The blocks that serve a filter best."""
     rows, units = plan.blocks_m * BN, math.prod(plan.kept) * plan.chunks
     if plan.parts == 1:
@@ -49,7 +46,7 @@ def shape(plan: GammaTensorPlan) -> Shape:
 
 
 def transform(
-    plan: GammaTensorPlan, kernels: Kernels, w: View, prepared: int, known: float, follows: bool
+    plan: Any, kernels: Kernels, w: View, prepared: int, known: float, follows: bool
 ) -> None:
     """All groups' filters, to where ``prepared`` points: rows' scales, then the filters.
 
