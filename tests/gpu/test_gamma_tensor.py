@@ -247,7 +247,7 @@ def test_no_first_launch_begins_early(precision: str, channels: int, copies: int
 
     kernels = dict.fromkeys(plan.shared(), record)
     x, w = launch.View(1 << 20, (64,) * 4), launch.View(1 << 20, (64,) * 5)
-    split = 2 * (plan.parts == 2)  # the scales' launch and the scan's
+    split = 2 * (plan.parts == 2)  # the sample's launch and the scan's
     for call, launches in (
         (lambda: plan.launch(kernels, x, w, x, 1 << 40, 0), 2 + copies + split),
         (lambda: plan.prepare(kernels, w, 1 << 40, 0), 1),

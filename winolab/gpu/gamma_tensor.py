@@ -347,7 +347,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     split = precision == "fp32_split"
     constants |= {"FILTER_M": gamma_tensor_filter.M, "FILTER_CHUNKS": gamma_tensor_filter.CHUNKS}
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
-    constants |= {"WIDE": int(precision == "fp32_split"), "WIDE_OUT": int(out_dtype == "float32")}
+    constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
