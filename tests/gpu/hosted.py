@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from winolab.gpu.emit import kernel
-from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.guard import GuardedGradient
 from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import three
 
@@ -44,6 +44,7 @@ FLAGS = [
 # host/count.hpp has what this check calls, once an access: none may be a vector of several
 COUNT = ("-fsanitize=thread", "-DHOST_COUNT", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
+SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
 
 
 class HostError(RuntimeError):
@@ -81,22 +82,27 @@ def translate(source: str) -> str:
         r"using shared_\2 = \1\3; shared_\2& \2 = host::static_shared<shared_\2>(__COUNTER__);",
         source,
     )
-    fields = shared_members(source)
+    # of several namespaces', none
+    fields = [] if re.search(SPACES, source) else shared_members(source)
     members = ", ".join(f'{{"{n}", offsetof(Shared, {n}), sizeof(Shared::{n})}}' for n in fields)
     entries, table = [], []
-    for name, cluster, threads in _kernels(source):
-        entries.append(f"static void enter_{name}(void** a) {{ host::call({name}, a); }}")
-        table.append(
-            f'{{"{name}", enter_{name}, {{{cluster}}}, {threads}, host_members, {len(fields)}}}'
-        )
+    for name, cluster, threads, space in _kernels(source):
+        described = f'"{name}", enter_{name}, {{{cluster}}}, {threads}, host_members, {len(fields)}'
+        entries += [
+            f"namespace {space} {{" if space else "",
+            f"static void enter_{name}(void** a) {{ host::call({name}, a); }}",
+            f"static const host::Kernel kernel_{name} = {{{described}}};",
+            "}" if space else "",
+        ]
+        table.append(f"{space}::kernel_{name}")
     names = ['#include "cuda.hpp"', *(f'#include "{n}.hpp"' for n in REPLACED if _header(n))]
     return "\n".join(
         [
             *names,
             '#line 1 "kernel"',
             source,
-            *entries,
             f"static const host::Member host_members[] = {{{members or '{}'}}};",
+            *entries,
             "static const host::Kernel host_kernels[] = {" + ", ".join(table) + "};",
             '#include "main.hpp"',
         ]
@@ -118,9 +124,12 @@ def _header(name: str) -> bool:
     return (HEADERS / f"{name}.hpp").is_file()
 
 
-def _kernels(source: str) -> list[tuple[str, str, str]]:
-    """Name, cluster and most threads of every kernel, as expressions of the source."""
+def _kernels(source: str) -> list[tuple[str, str, str, str]]:
+    """Name, cluster and most threads of every kernel, as expressions of the source, and the
+    namespace that it is in, or "".
+    """
     found = []
+    spaces = [(match.span(), match.group(1)) for match in re.finditer(SPACES, source)]
     for match in re.finditer(
         r"\b__global__\b(.*?)\b(?!__)(\w+)\s*\(\s*(?:const|[\w ]+\**)", source, re.DOTALL
     ):
@@ -129,7 +138,9 @@ def _kernels(source: str) -> list[tuple[str, str, str]]:
             continue
         cluster = _argument("__cluster_dims__", attributes) or "1"
         threads = (_argument("__launch_bounds__", attributes) or "1024").split(",")[0]
-        found.append((name, cluster, threads))
+        at = match.start()
+        space = next((name for (first, last), name in spaces if first <= at < last), "")
+        found.append((name, cluster, threads, space))
     return found
 
 
@@ -215,8 +226,8 @@ def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests
 
 
 def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:
-    """A plan's kernels; those of a GuardedPlan come from two sources."""
-    if not isinstance(plan, GuardedPlan):
+    """A plan's kernels; those of a GuardedGradient come from two sources."""
+    if not isinstance(plan, GuardedGradient):
         return dict(load(plan.source(), plan.shared(), seed))
     fallback = load(plan.fallback.source(), plan.fallback.shared(), seed)
     return loaded(plan.split, seed) | {f"{name}_fallback": k for name, k in fallback.items()}

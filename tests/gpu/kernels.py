@@ -16,7 +16,7 @@ from pathlib import Path
 from winolab.device import datasheet
 from winolab.gpu import nvrtc
 from winolab.gpu.emit import fingerprint
-from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.guard import GuardedGamma, GuardedPlan
 from winolab.gpu.plan import CORRELATIONS, Plan, Request, plan
 from winolab.layers import LAYERS, parse_layer
 from winolab.nouns import parse_algorithm
@@ -34,6 +34,7 @@ ROLES = {
 }
 ASKED = {
     "winolab_gamma": ROLES,
+    "winolab_tail": ROLES,
     "winolab_omega": ROLES,
     "winolab_omega_direct": {
         "CONSUMER_REGISTERS": "128 * GROUPS",
@@ -44,7 +45,7 @@ ASKED = {
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.
 SPILLS = {
     "fp32_split mma.sync 512 rows=8 share=3": 44,
-    "split=8 xvec=2 partial=24": 56,  # two loads a stage of 1,024 FFMAs
+    "split=8 xvec=2 partial=24": 40,  # two loads a stage of 1,024 FFMAs
 }
 
 
@@ -96,21 +97,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Unit:
-    """A translation unit that some case picks."""
+    """A translation unit that some case picks, or one namespace of it."""
 
     case: Case
     arch: str
     name: str
     source: str
     shared: tuple[tuple[str, int], ...]
+    space: str = ""  # the namespace
 
     @classmethod
     def all(cls, case: Case) -> list[Unit]:
-        """What the planner picks; split products come with a fallback. ValueError for nothing."""
+        """What the planner picks; split products come with a fallback, and Γ's with what launches
+        it. ValueError for nothing.
+        """
         picked = case.plan()
         arch = nvrtc.architecture(picked.device.compute_capability)
         guarded = isinstance(picked, GuardedPlan)
-        return [
+        found: list[Unit] = [
             cls(
                 case,
                 arch,
@@ -120,6 +124,11 @@ class Unit:
             )
             for p in ((picked.split, picked.fallback) if guarded else (picked,))
         ]
+        if isinstance(picked, GuardedGamma):
+            tail = ("winolab_tail", picked.shared()["winolab_tail"])
+            name = f"{found[1].name}, tail"
+            found.append(cls(case, arch, name, picked.source(), (tail,), "fallback"))
+        return found
 
     @classmethod
     def of(cls, row: Row) -> Unit:
@@ -138,15 +147,18 @@ class Unit:
         Raises CompileError, also where warps ask for more registers than ``launched``, registers of
         a thread by kernel, gives a block: they would wait for ever.
         """
-        asked = sorted(set(re.findall(r"registers_(?:grow|shrink)<(\w+)>", self.source)))
+        text = self.source.split(f"namespace {self.space} {{")[-1]
+        asked = sorted(set(re.findall(r"registers_(?:grow|shrink)<(\w+)>", text)))
         fit = "".join(
             f"\nstatic_assert({' + '.join(f'{ASKED[name][r]} * {r}' for r in asked)} "
             f'<= THREADS * {registers}, "registers of {name}");'
             for name, registers in launched.items()
             if asked and name in ASKED
         )
+        fit = f"\nnamespace {self.space} {{{fit}\n}}" if self.space else fit
         resources = nvrtc.compile_cubin(self.source + fit, self.arch).resources
-        if sorted(resources) != sorted(name for name, _ in self.shared):
+        planned = {name for name, _ in self.shared}
+        if not (planned <= set(resources) if self.space else planned == set(resources)):
             raise ValueError(f"{self.name}: {sorted(resources)} compiled, {self.shared} planned")
         return [
             Row(

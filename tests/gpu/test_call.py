@@ -216,7 +216,7 @@ def host_result(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch) -> None:
     x, w, y = data()
     ffma = plan(Request(Problem.of(SHAPE, FILTER, padding=1), "forward", H100, None, "fp32_ffma"))
-    monkeypatch.setattr(call, "plan", lambda *_, **__: GuardedPlan(ffma, ffma))
+    monkeypatch.setattr(call, "plan", lambda *_, **__: GuardedPlan.of(ffma, ffma))
     flags, read = [0, 0, 1], []
 
     def integers(address: int, count: int, stream: int) -> list[int]:

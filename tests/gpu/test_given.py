@@ -12,7 +12,7 @@ from winolab import conv_backward_data, conv_forward, prepare_filter
 from winolab.device import H100
 from winolab.gpu import gamma_tensor, launch
 from winolab.gpu.gamma_tensor_blocks import KC, Variant
-from winolab.gpu.guard import GuardedPlan, scaled
+from winolab.gpu.guard import GuardedGamma, scaled
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request, plan
 from winolab.gpu.scale import SAMPLERS
@@ -66,9 +66,9 @@ def test_the_reference_repeats_every_bit(case) -> None:
     np.testing.assert_array_equal(hosted.execute(chosen, a, b), expected)
 
 
-def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedPlan:
+def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedGamma:
     found = plan(Request(PROBLEM, direction, H100, None, "fp32_split"))
-    assert isinstance(found, GuardedPlan)
+    assert isinstance(found, GuardedGamma)
     return scaled(found, Scale.of_caller(scale) if scale else None)
 
 
@@ -202,7 +202,12 @@ def test_calls_with_scales(direction: str) -> None:
     call, shape = (
         (conv_forward, ()) if direction == "forward" else (conv_backward_data, (problem.x_shape,))
     )
-    known = {"padding": 1, "algorithm": "gamma:6:4:3"}  # the fallback's tile, too
+    known = {"padding": 1, "algorithm": "gamma:6:4:3"}
+    named = parse_algorithm(known["algorithm"])
+    chosen = plan(Request(problem, direction, launch.device(0), named, "fp32_split"))
+    assert isinstance(chosen, GuardedGamma)
+    tile = chosen.fallback.tile
+    again = {"padding": 1, "algorithm": f"gamma:{tile.alpha}:{tile.n}:{tile.r}"}
     prepared = prepare_filter(
         b, problem.x_shape, precision="fp32_split", direction=direction, **known
     )
@@ -211,7 +216,8 @@ def test_calls_with_scales(direction: str) -> None:
         how |= {"padding": 1} if w is prepared else known
         return call(a, w, *shape, precision=precision, scale=scale, **how).get()
 
-    found, ffma = got(b, None), got(b, None, "fp32_ffma")
+    found = got(b, None)
+    ffma = call(a, b, *shape, precision="fp32_ffma", **again).get()
     for w in (b, prepared):
         np.testing.assert_array_equal(got(w, FOUND, on_range="raise"), found)
         for scale in (TOO_LARGE, TOO_SMALL, 126, -113):

@@ -27,7 +27,7 @@ def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     )
     kernels = hosted.load(plan.source(), plan.shared())
     where = header.ctypes.data, prepared.ctypes.data
-    scale.scale(kernels, scale.parameters(c, *where, of_x, x.shape[-1] % 4 == 0))
+    scale.scale(kernels, scale.parameters(c, *where, of_x, x.shape[-1] % 4 == 0), early=False)
     plan.prepare(kernels, of_w, prepared.ctypes.data, 0)
     assert not header[:3].view("int32").any()
     rows = prepared[: scale.size(c) // 4].reshape(c.groups, -1, 4)

@@ -15,7 +15,7 @@ from winolab.device import Device
 from winolab.gpu import geometry
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, stages, variants
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Correlation, Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
@@ -31,6 +31,7 @@ WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 # launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
 OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 30
 ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 20_500
+SIX_STATES = 1.7  # times CLUSTER_CYCLES, of six states: three layers took 3 to 6 µs longer
 FILTER_RATE = 2.5e12  # bytes a second of U, as the filter transform writes it
 EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
@@ -41,12 +42,12 @@ MEAN_LAST = (Tile(7, 2), Tile(5, 4))
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = Layout(
-    ("w u wanted", POINTER),
+    ("w u", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride", LONG),
     ("out_channels channels taps taps_height taps_width chunks blocks_m", INT),
 )
 PARAMS = Layout(
-    ("x u y wanted", POINTER),
+    ("x u y", POINTER),
     *geometry.FIELDS,
 )
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
@@ -65,7 +66,7 @@ class GammaPlan:
     device: Device
     grid: int  # blocks
     items: int  # blocks' worth of work: the grid walks over them
-    whole: int  # items that one block computes alone; clusters share the others
+    alone: int  # items that one block computes alone; clusters share the others
     tiles_width: int
     blocks_row: int
     workspace: int  # bytes: the transformed filter
@@ -115,15 +116,17 @@ class GammaPlan:
                 f"{v.kc} channels a stage",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {v.threads} threads, {self.items} items, "
-                f"{self.whole} of them whole",
+                f"{self.alone} of them alone",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
 
-    def source(self) -> str:
-        """The translation unit of ``winolab_filter`` and ``winolab_gamma``."""
-        return source(self.tile, self.points, self.variant)
+    def source(self, *, alone: bool = True) -> str:
+        """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``, what
+        launches the latter is elsewhere (kernels/tail.cuh).
+        """
+        return source(self.tile, self.points, self.variant, alone)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -133,66 +136,56 @@ class GammaPlan:
         }
 
     def launch(
-        self,
-        kernels: Kernels,
-        a: View,
-        b: View,
-        out: View,
-        workspace: int,
-        index: int,
-        wanted: int = 0,
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
-        """Compute all groups on the current stream.
-
-        ``wanted``: the address of kernels/guard.cuh's flags, which say whether to, or 0.
-        """
-        self.prepare(kernels, b, workspace, index, wanted)
-        self.run(kernels, a, workspace, out, 0, index, wanted, self.device.early_launches)
+        """Compute all groups on the current stream."""
+        self.prepare(kernels, b, workspace, index)
+        self._run(kernels, a, workspace, out, self.device.early_launches)
 
     @property
     def prepared(self) -> int:
         """Bytes of the transformed filter, all groups: the whole workspace."""
         return self.workspace
 
-    def prepare(
-        self, kernels: Kernels, b: View, prepared: int, index: int, wanted: int = 0
-    ) -> None:
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter."""
-        size = self.workspace // self.correlation.groups
         for group in range(self.correlation.groups):
-            self.transform_filter(kernels, group, b, prepared + group * size, wanted)
+            params = self.filter_params(group, b, prepared)
+            kernels["winolab_filter"](self.filter_grid, FILTER_THREADS, params)
 
     def run(
-        self,
-        kernels: Kernels,
-        a: View,
-        prepared: int,
-        out: View,
-        workspace: int,
-        index: int,
-        wanted: int = 0,
-        early: bool = False,
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
-        """Convolve with a transformed filter.
+        """Convolve with a transformed filter."""
+        self._run(kernels, a, prepared, out, early=False)
 
-        ``early``: the launch before this transforms it, or, with ``wanted``, sets the flags.
-        """
-        size = self.workspace // self.correlation.groups
+    def _run(self, kernels: Kernels, x: View, prepared: int, y: View, early: bool) -> None:
+        """``early``: the launch before transforms the filter."""
         for group in range(self.correlation.groups):
+            params = self.params(group, x, prepared, y)
             begin = early and group == 0
-            self.correlate(kernels, group, a, prepared + group * size, out, wanted, begin)
+            kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params, begin)
 
-    def transform_filter(
-        self, kernels: Kernels, group: int, w: View, u: int, wanted: int = 0
-    ) -> None:
-        """Transform the filter of ``group`` into the workspace at address ``u``."""
-        c, v = self.correlation, self.variant
+    @property
+    def filter_grid(self) -> tuple[int, int, int]:
+        """Blocks that transform a group's filter."""
+        v = self.variant
+        return (
+            -(-self.blocks_m * v.bn // FILTER_BLOCK),
+            -(-self.chunks * v.kc // FILTER_BLOCK),
+            math.prod(self.outer),
+        )
+
+    def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
+        """Of the transform of a group's filter; zeros without one."""
+        c = self.correlation
+        if w is None:
+            return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
         address, *strides = geometry.filter_map(c, w, group, 4)
         depth, height, width = self.outer
-        params = FILTER_PARAMS.pack(
+        return FILTER_PARAMS.pack(
             address,
-            u,
-            wanted,
+            self._filter(group, prepared),
             *strides,
             c.out_channels,
             c.channels,
@@ -202,34 +195,20 @@ class GammaPlan:
             self.chunks,
             self.blocks_m,
         )
-        grid = (
-            -(-self.blocks_m * v.bn // FILTER_BLOCK),
-            -(-self.chunks * v.kc // FILTER_BLOCK),
-            depth * height * width,
-        )
-        early = wanted > 0 and self.device.early_launches
-        kernels["winolab_filter"](grid, FILTER_THREADS, params, early)
 
-    def correlate(
-        self,
-        kernels: Kernels,
-        group: int,
-        x: View,
-        u: int,
-        y: View,
-        wanted: int,
-        early: bool,
-    ) -> None:
-        """Launch the main kernel for ``group``, its filter transformed at ``u``."""
+    def params(self, group: int, x: View, prepared: int, y: View) -> Params:
+        """Of a group's convolution, the transformed filters at address ``prepared``."""
         c = self.correlation
-        params = PARAMS.pack(
+        return PARAMS.pack(
             x.address + 4 * group * c.channels,
-            u,
+            self._filter(group, prepared),
             y.address + 4 * group * c.out_channels,
-            wanted,
             *geometry.values(self, x, y),
         )
-        kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params, early)
+
+    def _filter(self, group: int, prepared: int) -> int:
+        """The address of a group's transformed filter."""
+        return prepared + group * (self.workspace // self.correlation.groups)
 
 
 def programs(tile: Tile, points: str) -> Programs:
@@ -239,8 +218,8 @@ def programs(tile: Tile, points: str) -> Programs:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, variant: Variant) -> str:
-    """The translation unit of one variant of Γα(n,r): ``winolab_filter`` and ``winolab_gamma``."""
+def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str:
+    """The translation unit of one variant of Γα(n,r); ``alone``: GammaPlan.source."""
     made = programs(tile, points)
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {variant}",
@@ -250,7 +229,10 @@ def source(tile: Tile, points: str, variant: Variant) -> str:
             "transform_input": made.BT,
             "transform_output": made.AT,
         },
-        ("guard", "pipeline", "filter", "block", "items", "produce", "finish", "gamma"),
+        (
+            *("pipeline", "filter", "block", "items", "produce", "finish", "gamma"),
+            *(("gamma_entry",) if alone else ()),
+        ),
     )
 
 
@@ -310,8 +292,8 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     usable = device.multiprocessors * CLUSTER_SHARE[variant.split]
     slots = max(1, int(usable / variant.split))
     blocks = slots * variant.split
-    whole = items if variant.split == 1 else items // blocks * blocks
-    grid = min(whole, blocks) or variant.split * min(items, slots)
+    alone = items if variant.split == 1 else items // blocks * blocks
+    grid = min(alone, blocks) or variant.split * min(items, slots)
     transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
     lane_m, lane_tiles = variant.lane(alpha)
@@ -322,10 +304,11 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     if not variant.bulk:
         step *= EARLIER_STEPS[alpha == 16]
     item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
-    cycles = -(-whole // grid) * (outer * chunks * step + sums * item_cycles)
-    shared_rounds = -(-(items - whole) // slots)
+    cycles = -(-alone // grid) * (outer * chunks * step + sums * item_cycles)
+    shared_rounds = -(-(items - alone) // slots)
     shared = -(-outer * chunks // variant.split) * step
-    cycles += shared_rounds * (shared + -(-sums // variant.split) * CLUSTER_CYCLES)
+    cluster = CLUSTER_CYCLES * (SIX_STATES if alpha == 6 else 1)
+    cycles += shared_rounds * (shared + -(-sums // variant.split) * cluster)
     cycles += LAUNCH_CYCLES * variant.accumulators(alpha) / 128
     seconds = cycles / device.clock + transformed / FILTER_RATE
     return GammaPlan(
@@ -338,7 +321,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
         device,
         grid,
         items,
-        whole,
+        alone,
         tiles_width,
         blocks_row,
         transformed * correlation.groups,

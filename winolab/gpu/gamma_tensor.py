@@ -70,7 +70,7 @@ class GammaTensorPlan:
     given: Scale | None = None  # by the caller
 
     params = PARAMS  # of the main kernel
-    whole = 0  # items that one block computes alone where clusters share the others
+    alone = 0  # items that one block computes alone where clusters share the others
 
     @property
     def kernel(self) -> str:
@@ -241,8 +241,8 @@ class GammaTensorPlan:
         """Compute all groups on the current stream."""
         prepared = workspace + self.header + self.filled
         self._fill(kernels, a, workspace + self.header)
-        self._scale(kernels, a, workspace, prepared)
-        self._transform(kernels, b, prepared, self._preceded)
+        self._transform(kernels, b, prepared, self.filled > 0)
+        self._scale(kernels, a, workspace, prepared, follows=True)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
@@ -254,18 +254,19 @@ class GammaTensorPlan:
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._fill(kernels, a, workspace + self.header)
-        self._scale(kernels, a, workspace, prepared)
+        self._scale(kernels, a, workspace, prepared, self.filled > 0)
         self._correlate(kernels, a, prepared, out, workspace, self._preceded)
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.filled:
             fill(kernels, self.correlation, self.device, x, to, self.size)
 
-    def _scale(self, kernels: Kernels, x: View, header: int, rows: int) -> None:
+    def _scale(self, kernels: Kernels, x: View, header: int, rows: int, follows: bool) -> None:
         if self.parts == 2:
-            scale.scale(kernels, self._scaled(x, header, rows))
+            scale.scale(kernels, self.scale_params(x, header, rows), self.early(follows))
 
-    def _scaled(self, x: View, header: int, rows: int) -> Params:
+    def scale_params(self, x: View, header: int, rows: int) -> Params:
+        """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
         wide = self.variant.xvec == 4
         return scale.parameters(self.correlation, header, rows, x, wide, self._known[0])
 
@@ -276,7 +277,7 @@ class GammaTensorPlan:
 
     @property
     def _preceded(self) -> bool:
-        """Whether a call begins with launches about x: its scale, its copy."""
+        """Whether launches about x precede those of a prepared filter: its scale, its copy."""
         return self.parts == 2 or self.filled > 0
 
     def early(self, follows: bool) -> bool:
@@ -289,7 +290,7 @@ class GammaTensorPlan:
         for group in range(self.correlation.groups):
             self._correlate_group(kernels, group, x, prepared, y, header, follows or group > 0)
         if self.parts == 2:
-            scale.scan(kernels, self.device, self._scaled(x, header, prepared))
+            scale.scan(kernels, self.device, self.scale_params(x, header, prepared))
 
     def _transform(self, kernels: Kernels, w: View, prepared: int, follows: bool) -> None:
         gamma_tensor_filter.transform(self, kernels, w, prepared, self._known[1], follows)
@@ -345,7 +346,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
     split = precision == "fp32_split"
-    constants |= {"FILTER_M": gamma_tensor_filter.M, "FILTER_CHUNKS": gamma_tensor_filter.CHUNKS}
+    constants |= gamma_tensor_filter.constants(PARTS[precision])
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made)

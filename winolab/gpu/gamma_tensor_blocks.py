@@ -202,7 +202,10 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                 tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
                 tries = [replace(v, whole=_whole(tile, v, parts, correlation)) for v in tries]
                 deep = [replace(v, v_stages=3) for v in tries if parts == 1 and v.split == 1]
-                passes = [w for v in tries for w in (v, replace(v, passes=8))]
+                passes = []
+                for v in tries:  # in more passes, where outputs are staged
+                    more = v.finish(parts) != EXCHANGED
+                    passes += [v, replace(v, passes=8)] if more else [v]
                 passes += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
                 known = [*([] if variant else deep), *passes]
                 fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)

@@ -10,8 +10,8 @@ from winolab.gpu.gamma_tensor_blocks import BN
 from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, View
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
-# Of split products: output channels of a block, as filter_scaled.cuh has them; its threads, many
-# where there are more than LONG_WORK stages of filter rows for them, though few are there sooner.
+# Of split products: output channels of a block; its threads, many where there are more than
+# LONG_WORK stages of filter rows for them, though few are there sooner.
 ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
 
 # The kernels' parameter struct, field for field.
@@ -22,6 +22,11 @@ PARAMS = Layout(
     ("row_size step sharers", INT),
     ("known", FLOAT),
 )
+
+
+def constants(parts: int) -> dict[str, int]:
+    """What filter_*.cuh are compiled with."""
+    return {"FILTER_M": M} | ({"FILTER_ROWS": ROWS} if parts == 2 else {"FILTER_CHUNKS": CHUNKS})
 
 
 class Shape(NamedTuple):

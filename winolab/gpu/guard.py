@@ -1,33 +1,61 @@
 """Split products that stand by their results: where these may have lost accuracy, FFMA units redo.
 
 The kernels of split products set flags at the start of the workspace (kernels/guard.cuh) where a
-result is not finite or so small that low parts may be missing in it. The fallback's launches come
-after them on the same stream, and return at once where no flag asks for them: no host waits, and a
-CUDA graph can hold both.
+result is not finite or so small that low parts may be missing in it. The fallback comes after them
+on the same stream, Γ's in one launch (kernels/tail.cuh), and returns at once where no flag asks for
+it: no host waits, and a CUDA graph can hold both.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.device import Device
-from winolab.gpu.launch import Kernels, View
+from winolab.gpu.emit import kernel
+from winolab.gpu.launch import INT, Kernels, Layout, Params, View
 from winolab.nouns import Problem, Tile
 from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
+TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
 
 
 @dataclass(frozen=True)
-class GuardedPlan:
+class GuardedPlan(ABC):
     """Split products, and what computes everything again where their results show a flag."""
 
     split: Any
     fallback: Any
+
+    @staticmethod
+    def of(split: Any, fallback: Any) -> GuardedPlan:
+        """Of two plans of a problem."""
+        guarded = GuardedGradient if split.direction == "backward_filter" else GuardedGamma
+        return guarded(split, fallback)
+
+    @property
+    @abstractmethod
+    def predicted(self) -> float:
+        """Seconds, of data that split products serve."""
+
+    @abstractmethod
+    def source(self) -> str:
+        """The translation unit of both plans' kernels, and of what else they need."""
+
+    @abstractmethod
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+
+    @abstractmethod
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
 
     @property
     def direction(self) -> str:
@@ -73,6 +101,53 @@ class GuardedPlan:
         """Bytes: the fallback's launches come when nothing but the flags is needed any more."""
         return max(self.split.workspace, FLAGS + self.fallback.workspace)
 
+    def __str__(self) -> str:
+        f = self.fallback
+        return (
+            f"{self.split}\n"
+            f"fallback   {f.kernel} {f.precision}, {f.variant}: idle unless ranges are too wide\n"
+            f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
+        )
+
+    def _source(self, fallback: str) -> str:
+        """Both units in one, in namespaces of their own."""
+        parts = {"split": self.split.source(), "fallback": fallback}
+        return "\n".join(
+            f"namespace {name} {{\n{text}\n}}  // namespace {name}" for name, text in parts.items()
+        )
+
+
+@dataclass(frozen=True)
+class GuardedGradient(GuardedPlan):
+    """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
+
+    @property
+    def predicted(self) -> float:
+        return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
+
+    def source(self) -> str:
+        return self._source(_renamed(self.fallback.source()))
+
+    def shared(self) -> dict[str, int]:
+        fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
+        return self.split.shared() | fallback
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        self.split.launch(kernels, a, b, out, workspace, index)
+        again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
+        self.fallback.launch(again, a, b, out, workspace + FLAGS, index, wanted=workspace)
+
+
+@dataclass(frozen=True)
+class GuardedGamma(GuardedPlan):
+    """Of Γ: all that follows the split products is one launch, which takes the scan's place."""
+
+    @property
+    def predicted(self) -> float:
+        return self.split.predicted
+
     @property
     def prepared(self) -> int:
         """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
@@ -84,53 +159,57 @@ class GuardedPlan:
         """Bytes of workspace beside the transformed filters."""
         return max(FLAGS, self.split.workspace - self.split.prepared)
 
-    @property
-    def predicted(self) -> float:
-        """Seconds, of data that split products serve."""
-        return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
-
-    def __str__(self) -> str:
-        f = self.fallback
-        return (
-            f"{self.split}\n"
-            f"fallback   {f.kernel} {f.precision}, {f.variant}: idle unless ranges are too wide\n"
-            f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
-        )
-
     def source(self) -> str:
-        """Both units in one, in namespaces of their own."""
-        parts = {"split": self.split.source(), "fallback": _renamed(self.fallback.source())}
-        return "\n".join(f"namespace {name} {{\n{text}\n}}" for name, text in parts.items())
+        return self._source(f"{_renamed(self.fallback.source(alone=False))}\n\n{kernel('tail')}")
 
     def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel."""
-        fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
-        return self.split.shared() | fallback
+        split = {name: size for name, size in self.split.shared().items() if name != "winolab_scan"}
+        tail = self.fallback.shared()["winolab_gamma"]
+        return split | {_renamed("winolab_filter"): 0, "winolab_tail": tail}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
-        """Compute all groups on the current stream."""
         self.split.launch(kernels, a, b, out, workspace, index)
-        again = self._fallbacks(kernels)
-        self.fallback.launch(again, a, b, out, workspace + FLAGS, index, wanted=workspace)
+        rows = workspace + self.split.workspace - self.split.prepared
+        self._tail(kernels, a, b, out, workspace, rows, workspace + FLAGS)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
         self.split.prepare(kernels, b, prepared, index)
-        self.fallback.prepare(self._fallbacks(kernels), b, prepared + self.split.prepared, index)
+        again = {"winolab_filter": kernels[_renamed("winolab_filter")]}
+        self.fallback.prepare(again, b, prepared + self.split.prepared, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with the transformed filters; ``workspace`` begins with the flags."""
         self.split.run(kernels, a, prepared, out, workspace, index)
-        again, other = self._fallbacks(kernels), prepared + self.split.prepared
-        early = self.device.early_launches
-        self.fallback.run(again, a, other, out, 0, index, wanted=workspace, early=early)
+        other = prepared + self.split.prepared
+        self._tail(kernels, a, None, out, workspace, prepared, other)
 
-    def _fallbacks(self, kernels: Kernels) -> Kernels:
-        return {name: kernels[_renamed(name)] for name in self.fallback.shared()}
+    def _tail(
+        self,
+        kernels: Kernels,
+        x: View,
+        w: View | None,
+        y: View,
+        flags: int,
+        rows: int,
+        prepared: int,
+    ) -> None:
+        """``rows``: of split's filter; ``prepared``: where the fallback's is, or w's will be."""
+        f = self.fallback
+        blocks = f.filter_grid if w else (0, 0, 0)
+        for group in range(f.correlation.groups):
+            params = Params.of(
+                self.split.scale_params(x, flags, rows),
+                f.filter_params(group, w, prepared),
+                f.params(group, x, prepared, y),
+                TAIL.pack(*blocks, group),
+            )
+            early = self.device.early_launches
+            kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
 
 
 def scaled(plan: Any, scale: Scale | None) -> Any:

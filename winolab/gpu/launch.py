@@ -46,16 +46,29 @@ class Layout:
         """The struct with these values; None for a tensor map that the kernel does not use."""
         known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
                  for v in values)  # fmt: skip
-        return Params(self, values, self._struct.pack(*known))
+        kinds = tuple(kind for _, kind in self.fields)
+        return Params(self.offsets, kinds, values, self._struct.pack(*known))
 
 
 @dataclass(frozen=True)
 class Params:
     """A parameter struct: its values in order, and its memory."""
 
-    layout: Layout
+    offsets: tuple[int, ...]
+    kinds: tuple[str, ...]
     values: tuple[Any, ...]  # numbers, tensor maps, None
     data: bytes
+
+    @classmethod
+    def of(cls, *structs: Params) -> Params:
+        """The struct of these structs, none of which has tensor maps."""
+        at = [sum(len(s.data) for s in structs[:i]) for i in range(len(structs))]
+        return cls(
+            tuple(first + o for first, s in zip(at, structs, strict=True) for o in s.offsets),
+            tuple(kind for s in structs for kind in s.kinds),
+            tuple(value for s in structs for value in s.values),
+            b"".join(s.data for s in structs),
+        )
 
     def buffer(self) -> Any:
         """Its memory for a launch, ALIGNMENT-aligned; tensor maps in it are not encoded yet."""
@@ -68,7 +81,7 @@ class Params:
 
     def maps(self) -> Iterator[tuple[int, TensorMap]]:
         """Offsets of tensor maps, and these."""
-        for offset, value in zip(self.layout.offsets, self.values, strict=True):
+        for offset, value in zip(self.offsets, self.values, strict=True):
             if isinstance(value, TensorMap):
                 yield offset, value
 

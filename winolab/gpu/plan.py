@@ -330,7 +330,7 @@ def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[
             continue
         if fastest and getattr(p, "watched", False):
             fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
-            yield GuardedPlan(p, next(fit, min(fastest, key=lambda f: f.workspace)))
+            yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
         elif named:
             yield p
 

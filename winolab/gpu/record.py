@@ -48,9 +48,7 @@ class Recording:
             return
         buffer = params.buffer()
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
-        for (_, kind), offset, value in zip(
-            params.layout.fields, params.layout.offsets, params.values, strict=True
-        ):
+        for kind, offset, value in zip(params.kinds, params.offsets, params.values, strict=True):
             if isinstance(value, TensorMap):
                 encoded = _Encoded(value, ctypes.addressof(buffer) + offset)
                 self._patch(encoded, value.address)

@@ -19,8 +19,7 @@ from winolab.ref.transforms import Matrix, Transforms
 
 HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
-SAMPLERS = 128  # as scale.cuh has them
-THREADS = 256  # of a block
+SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
@@ -33,7 +32,7 @@ PARAMS = Layout(
 
 
 def constants(tile: Tile, made: Transforms) -> dict[str, int]:
-    """What scale.cuh needs to know of the transforms."""
+    """What scale.cuh and fixed_scale.cuh need to know."""
     at, g = _squares(made.AT), [sum(row) for row in _squares(made.G)]
     inputs, filters = (
         math.sqrt(sum(sum(a * b for a, b in zip(row, side, strict=True)) for row in at) / tile.n)
@@ -46,6 +45,8 @@ def constants(tile: Tile, made: Transforms) -> dict[str, int]:
         "SCALE_FILTER": _growth(made.G),
         "LEAST_INPUT": math.ceil(unit * inputs),
         "LEAST_FILTER": math.ceil(unit * filters),
+        "SAMPLERS": SAMPLERS,
+        "SCALE_THREADS": THREADS,
     }
 
 
@@ -89,7 +90,7 @@ def row(c: Correlation, rows: int, group: int) -> int:
 def parameters(
     c: Correlation, header: int, rows: int, x: View, wide: bool, known: int = 0
 ) -> Params:
-    """Of ``scale``, which finds the scale of x, and of ``scan``.
+    """Of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
     ``known``: the first of the function of that name.
@@ -116,14 +117,18 @@ def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
     return lowest, step
 
 
-def scale(kernels: Kernels, params: Params) -> None:
-    """Before everything else: the scale of x, no flag set."""
+def scale(kernels: Kernels, params: Params, early: bool) -> None:
+    """Before the main kernel: the scale of x, no flag set. ``early``: it follows others."""
     known = params.values[-1]  # then one block clears the flags
-    kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params)
+    kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params, early)
 
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:
-    """After everything else: whether results of 0 hide numbers that vanished."""
+    """After everything else: whether results of 0 hide numbers that vanished; kernels without the
+    scan's have one that does it before a fallback (guard.py).
+    """
+    if "winolab_scan" not in kernels:
+        return
     grid = (2 * device.multiprocessors, 1, 1)
     kernels["winolab_scan"](grid, THREADS, params, device.early_launches)
 

@@ -4,7 +4,6 @@ struct Params {
   const float* x;
   const float* u;
   float* y;
-  const int* wanted;  // guard.cuh
   // emit.fields: geometry
 };
 

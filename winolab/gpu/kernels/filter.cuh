@@ -6,44 +6,44 @@
 struct FilterParams {
   const float* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   float* u;
-  const int* wanted;  // guard.cuh
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
   int out_channels, channels, taps, taps_height, taps_width, chunks, blocks_m;
 };
 
 constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c) pairs of one tap
 
-extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
-    winolab_filter(const __grid_constant__ FilterParams p) {
-  next_launch_may_begin();
-  launch_before_done();
-  if (!wanted(p.wanted)) return;
-  __shared__ float staged[R][FILTER_C][FILTER_M + 1];
+using StagedTaps = float[R][FILTER_C][FILTER_M + 1];
+
+// A block's work, by its first FILTER_ROWS warps.
+__device__ __forceinline__ void transform_taps(const FilterParams& p, StagedTaps& staged, int m0,
+                                               int c0, int tap) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int m0 = blockIdx.x * FILTER_M, c0 = blockIdx.y * FILTER_C, tap = blockIdx.z;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const float* w = p.w + row / p.taps_height * p.depth_stride +
                    row % p.taps_height * p.row_stride + fw * R * p.width_stride;
   // Neighbouring threads read along whichever channel is contiguous in w.
   const bool along_c = p.c_stride == 1;
-  float taps[32 / FILTER_ROWS][R];
+  if (warp < FILTER_ROWS) {
+    float taps[32 / FILTER_ROWS][R];
 #pragma unroll
-  for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
-    const int other = warp + i * FILTER_ROWS;
-    const int m = m0 + (along_c ? other : lane), c = c0 + (along_c ? lane : other);
-    const bool inside = m < p.out_channels && c < p.channels;
+    for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
+      const int other = warp + i * FILTER_ROWS;
+      const int m = m0 + (along_c ? other : lane), c = c0 + (along_c ? lane : other);
+      const bool inside = m < p.out_channels && c < p.channels;
 #pragma unroll
-    for (int j = 0; j < R; ++j)
-      taps[i][j] = inside ? __ldg(w + m * p.m_stride + c * p.c_stride + j * p.width_stride) : 0.0f;
-  }
+      for (int j = 0; j < R; ++j)
+        taps[i][j] = inside ? __ldg(w + m * p.m_stride + c * p.c_stride + j * p.width_stride) : 0.0f;
+    }
 #pragma unroll
-  for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
-    const int other = warp + i * FILTER_ROWS;
+    for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
+      const int other = warp + i * FILTER_ROWS;
 #pragma unroll
-    for (int j = 0; j < R; ++j)
-      staged[j][along_c ? lane : other][along_c ? other : lane] = taps[i][j];
+      for (int j = 0; j < R; ++j)
+        staged[j][along_c ? lane : other][along_c ? other : lane] = taps[i][j];
+    }
   }
   __syncthreads();
+  if (warp >= FILTER_ROWS) return;
   // Filter rows that share a stage of V follow one another; widths come between their groups.
   const int group = row / SHARE * p.taps_width + fw, m = m0 + lane;
   const long long block = (long long)(m / BN) * (p.taps / SHARE) + group;
@@ -60,4 +60,11 @@ extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
 #pragma unroll
     for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BN] = state[s];
   }
+}
+
+extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
+    winolab_filter(const __grid_constant__ FilterParams p) {
+  next_launch_may_begin();
+  __shared__ StagedTaps staged;
+  transform_taps(p, staged, blockIdx.x * FILTER_M, blockIdx.y * FILTER_C, blockIdx.z);
 }

@@ -18,29 +18,30 @@ __device__ __forceinline__ Loss across(const Loss& v, int flip) {
           across(v.gone, flip)};
 }
 
-// Values merged into one of each warp and row: a row's lanes differ in FLIP, 2 FLIP and 4 FLIP.
-template <int FLIP, class T>
-__device__ __forceinline__ void combine(T (&values)[FILTER_WARPS][4], T value, int row) {
+// Values merged into one of each warp and row.
+template <class T>
+__device__ __forceinline__ void combine(T (&values)[FILTER_WARPS][FILTER_ROWS], T value, int row) {
+  constexpr int FLIP = TURNED ? 1 : 2;  // a row's lanes differ in FLIP, 2 FLIP and 4 FLIP
 #pragma unroll
   for (int flip = FLIP; flip < 8 * FLIP; flip *= 2) value = merged(value, across(value, flip));
   if ((threadIdx.x & 7 * FLIP) == 0) values[threadIdx.x / 32][row] = value;
   __syncthreads();
 }
 template <class T>
-__device__ __forceinline__ T combined(const T (&values)[FILTER_WARPS][4], int row) {
+__device__ __forceinline__ T combined(const T (&values)[FILTER_WARPS][FILTER_ROWS], int row) {
   T value = values[0][row];
 #pragma unroll 8
   for (int warp = 1; warp < blockDim.x / 32; ++warp) value = merged(value, values[warp][row]);
   return value;
 }
 
-// f of load(i) for every fourth thread's i, and maybe of 0: BATCH loads at once, since one by one each
-// would wait for the last.
+// f of load(i) for this thread's i among those of its row, and maybe of 0: BATCH loads at once, since
+// one by one each would wait for the last.
 template <int BATCH, class Load, class F>
-__device__ __forceinline__ void batches(int count, Load load, F f) {
-  const int step = blockDim.x / 4;
+__device__ __forceinline__ void batches(int first, int count, Load load, F f) {
+  const int step = blockDim.x / FILTER_ROWS;
 #pragma unroll 1
-  for (int i = threadIdx.x / 4; i < count; i += BATCH * step) {
+  for (int i = first; i < count; i += BATCH * step) {
     decltype(load(i)) v[BATCH] = {};
 #pragma unroll
     for (int k = 0; k < BATCH; ++k)
@@ -50,21 +51,21 @@ __device__ __forceinline__ void batches(int count, Load load, F f) {
   }
 }
 
-// f of every element of row m that is this thread's, one of every four, and maybe of zeros.
+// f of every element of row m that is this thread's, the row's thread ``first``, and maybe of zeros.
 template <class F>
-__device__ __forceinline__ void over_row(const FilterParams& p, int m, F f) {
+__device__ __forceinline__ void over_row(const FilterParams& p, int m, int first, F f) {
   const Element* w = p.w + m * p.m_stride;
   const Element* lowest = w + p.lowest;
   const int size = m < p.out_channels ? p.row_size : 0;
   if (p.step == 1 && size % 4 == 0 && (unsigned long long)lowest % 16 == 0)
     batches<4>(
-        size / 4, [&](int i) { return reinterpret_cast<const float4*>(lowest)[i]; },
+        first, size / 4, [&](int i) { return reinterpret_cast<const float4*>(lowest)[i]; },
         [&](const float4& v) { f(v.x), f(v.y), f(v.z), f(v.w); });
   else if (p.step)
-    batches<8>(size, [&](int i) { return lowest[(long long)i * p.step]; }, f);
+    batches<8>(first, size, [&](int i) { return lowest[(long long)i * p.step]; }, f);
   else
     batches<1>(
-        size,
+        first, size,
         [&](int i) {
           const int c = i % p.channels, tap = i / p.channels, row = tap / p.width;
           return w[c * p.c_stride + tap % p.width * p.width_stride +
@@ -76,28 +77,24 @@ __device__ __forceinline__ void over_row(const FilterParams& p, int m, F f) {
 extern "C" __global__ void __launch_bounds__(FILTER_MOST)
     winolab_filter(const __grid_constant__ FilterParams p) {
   next_launch_may_begin();
-  __shared__ unsigned largest[FILTER_WARPS][4];
-  __shared__ Loss losses[FILTER_WARPS][4];
+  __shared__ unsigned largest[FILTER_WARPS][FILTER_ROWS];
+  __shared__ Loss losses[FILTER_WARPS][FILTER_ROWS];
   const int blocks = p.sharers + (p.sharers > 1), rank = blockIdx.x % blocks;
   const int four = blockIdx.x / blocks, lane = threadIdx.x % 32;
   // A warp has eight lanes of each row; four warps' words are those of FILTER_M rows.
-  const auto pair_of = [four](int lane) { return FilterPair(four % 4 * 32 + lane, four / 4); };
-  const auto scale_of_row = [&](unsigned most) {
-    return p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
-  };
-  const int own = threadIdx.x % 4, m = pair_of(TURNED ? own * 8 : own / 2 * 16 + own % 2).m;
+  static_assert(FILTER_ROWS == 4 && FILTER_M == 16, "rows of a warp");
+  const FilterPair pair(four % 4 * 32 + lane, four / 4);
+  const int row = TURNED ? lane / 8 : lane / 16 * 2 + lane % 2;
+  const int first = threadIdx.x / 32 * 8 + (TURNED ? lane % 8 : lane % 16 / 2);  // of its threads
   unsigned most = 0;
-  over_row(p, m, [&](float v) { most = max(most, magnitude(v)); });
-  combine<4>(largest, most, own);
+  over_row(p, pair.m, first, [&](float v) { most = max(most, magnitude(v)); });
+  combine(largest, most, row);
+  most = combined(largest, row);
+  const float scale = p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
   Loss loss = {};
   if (rank == p.sharers) {
-    const float scale = scale_of_row(combined(largest, own));
-    over_row(p, m, [&](float v) { loss.add(v, scale); });
-    combine<4>(losses, loss, own);
+    over_row(p, pair.m, first, [&](float v) { loss.add(v, scale); });
   } else {
-    const int row = TURNED ? lane / 8 : lane / 16 * 2 + lane % 2;
-    const float scale = scale_of_row(combined(largest, row));
-    const FilterPair pair = pair_of(lane);
     const int warps = blockDim.x / 32, units = p.taps * p.chunks;
 #pragma unroll 1
     for (int unit = rank * warps + threadIdx.x / 32; unit < units; unit += p.sharers * warps) {
@@ -110,12 +107,12 @@ extern "C" __global__ void __launch_bounds__(FILTER_MOST)
       }
       write_states(p, pair, FilterTap(p, tap), unit - tap * p.chunks, raw, scale);
     }
-    if (p.sharers == 1) combine<TURNED ? 1 : 2>(losses, loss, row);
   }
-  if (threadIdx.x < 4 && rank == blocks - 1) {
-    most = combined(largest, own);
-    p.rows[m] = Row(most, scale_of_row(most), combined(losses, own),
-                    m < p.out_channels ? p.row_size : 0);
+  if (rank == blocks - 1) {  // has met all elements of its rows
+    combine(losses, loss, row);
+    if (first == 0)
+      p.rows[pair.m] = Row(most, scale, combined(losses, row),
+                           pair.m < p.out_channels ? p.row_size : 0);
   }
   launch_before_done();  // so that who waits for this launch has waited for that one, too
 }

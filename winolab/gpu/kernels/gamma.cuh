@@ -122,14 +122,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-extern "C" __global__ void
-#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and SPLIT is 1
-    __cluster_dims__(SPLIT, 1, 1)
-#endif
-        __launch_bounds__(THREADS, 1)
-    winolab_gamma(const __grid_constant__ Params p) {
-  if (p.wanted) launch_before_done();  // which set flags, or came after what did
-  if (!wanted(p.wanted)) return;
+__device__ __forceinline__ void gamma(const Params& p) {
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {

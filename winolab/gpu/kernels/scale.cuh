@@ -12,11 +12,17 @@
 // errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
 // have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
 
-constexpr int SAMPLERS = 128, SAMPLE = 1 << 16;  // blocks that sample x, of 256 threads; vectors
+constexpr int SAMPLE = 1 << 16;                  // vectors of x, by SAMPLERS blocks
+constexpr int SCALE_WARPS = SCALE_THREADS / 32;
 constexpr float UNDERFLOW = 1.0f / (1 << 22);    // above it no number vanishes
+
+struct Tickets {  // of tail.cuh
+  int taken, done;
+};
 
 struct Header {
   int flags[4];  // guard.cuh
+  Tickets scans, filters;
   unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
@@ -94,26 +100,24 @@ struct Row {
   }
 };
 
-// The largest elements of samples of x; no flag is set.
-extern "C" __global__ void __launch_bounds__(256)
+// The largest elements of samples of x; no flag is set. Beside the filter's transform.
+extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
     winolab_scale(const __grid_constant__ ScaleParams p) {
-  launch_before_done();
-  next_launch_may_begin();  // only now: what follows takes all before this launch for done
-  __shared__ unsigned largest[8];
-  if (threadIdx.x < 4 && blockIdx.x == 0) p.header->flags[threadIdx.x] = 0;
-  if (p.known) {
-    if (threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
-    return;
-  }
-  constexpr int EACH = SAMPLE / (SAMPLERS * 256);
+  next_launch_may_begin();
+  __shared__ unsigned largest[SCALE_WARPS];
+  constexpr int CLEARED = sizeof(Header) / sizeof(int) - SAMPLERS;  // all but maxima
+  if (threadIdx.x < CLEARED && blockIdx.x == 0) reinterpret_cast<int*>(p.header)[threadIdx.x] = 0;
+  if (p.known && threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
+  constexpr int EACH = SAMPLE / (SAMPLERS * SCALE_THREADS);
   const unsigned stride = p.vectors / SAMPLE;
   float4 found[EACH];  // at once: one by one each load would wait for the last
 #pragma unroll
   for (int k = 0; k < EACH; ++k) {
-    const unsigned at = (k * SAMPLERS + blockIdx.x) * 256 + threadIdx.x;
+    const unsigned at = (k * SAMPLERS + blockIdx.x) * SCALE_THREADS + threadIdx.x;
     // Scattered, so that samples do not all fall on the same channels.
     const long long i = stride > 1 ? (long long)at * stride + (at * 2654435761u >> 8) % stride : at;
-    found[k] = i < p.vectors ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const bool asked = i < p.vectors && !p.known;
+    found[k] = asked ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
   unsigned most = 0;
 #pragma unroll
@@ -124,8 +128,9 @@ extern "C" __global__ void __launch_bounds__(256)
   if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
   __syncthreads();
 #pragma unroll
-  for (int warp = 0; warp < 8; ++warp) most = max(most, largest[warp]);
-  if (threadIdx.x == 0) p.header->maxima[blockIdx.x] = most;
+  for (int warp = 0; warp < SCALE_WARPS; ++warp) most = max(most, largest[warp]);
+  if (threadIdx.x == 0 && !p.known) p.header->maxima[blockIdx.x] = most;
+  launch_before_done();  // so that who waits for this launch has waited for the filter's, too
 }
 
 // Of all lanes of a warp.
@@ -216,13 +221,10 @@ struct Watched {
   }
 };
 
-// Numbers that vanish though they are not 0, where some results are.
-extern "C" __global__ void __launch_bounds__(256)
-    winolab_scan(const __grid_constant__ ScaleParams p) {
-  next_launch_may_begin();
-  launch_before_done();
-  if (!p.header->flags[ZERO]) return;
-  const long long first = (long long)blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256ll;
+// Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.
+__device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) {
+  const long long first = (long long)part * blockDim.x + threadIdx.x;
+  const long long step = (long long)parts * blockDim.x;
   const float scale = input_scale(p.header);
   bool tiny = false;
   for (long long i = first; i < p.vectors; i += step) {
@@ -233,4 +235,12 @@ extern "C" __global__ void __launch_bounds__(256)
   }
   for (long long i = first; i < p.all_rows; i += step) tiny |= p.rows[i].tiny != 0.0f;
   if (tiny) p.header->flags[TINY] = 1;
+}
+
+// Where some results are 0, and no fallback follows.
+extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
+    winolab_scan(const __grid_constant__ ScaleParams p) {
+  next_launch_may_begin();
+  launch_before_done();
+  if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
 }
