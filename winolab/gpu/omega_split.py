@@ -1,0 +1,214 @@
+"""Filter gradients by direct products of split FP32 data on wgmma: plans, source and launch.
+
+What omega_direct.py is for 16 bits: nothing is transformed, and the workspace holds but headers and
+segments' sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for their scales,
+one computes every segment's share of the sum and watches it (kernels/guard.cuh); where there are
+several, a last one adds the shares up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from winolab.device import H100, Device
+from winolab.gpu import scale
+from winolab.gpu.emit import unit
+from winolab.gpu.launch import POINTER, Kernels, Layout, View
+from winolab.gpu.omega_direct import ARCHITECTURE, BANDWIDTH, BLOCK_CYCLES, CONSUMERS
+from winolab.gpu.omega_plan import LAUNCH_SECONDS, PARAMS, Gradient, Timing, choose, parameters
+from winolab.gpu.omega_plan import reduce as add_up
+from winolab.gpu.plan import ITEMSIZE, Correlation, Request
+from winolab.nouns import Problem, Tile
+from winolab.ref.transforms import transforms
+
+VECTOR = 4  # channels of a load
+TILE = Tile(1, 1)
+HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
+
+SPLIT_PARAMS = Layout(*PARAMS.fields, ("x_header dy_header", POINTER))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_split.cuh, by its names."""
+
+    n: int  # taps of a filter row that share a stage of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int
+    producers: int  # threads that load, split and store
+    ahead: int  # vectors of a producer on their way
+    sums: int = 1  # partial sums of a consumer: with two, one is added while the next is computed
+    kc: int = 64  # positions of a stage
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        rows = self.kc + (8 if self.n > 1 else 0)
+        stage = 2 * 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
+        watched = 4 * (self.bo + self.bi) + 8
+        size = self.stages * (stage + 16) + 3 * 16 * self.producers + watched
+        return -(-size // 16) * 16
+
+    def __str__(self) -> str:
+        block = f"{self.bo}x{self.bi}x{self.kc} taps={self.n} stages={self.stages}"
+        return f"{block} producers={self.producers} ahead={self.ahead} sums={self.sums}"
+
+
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor, which has 683 of three products
+# each: not measured yet.
+VARIANTS = {
+    Variant(1, 128, 128, 3, 256, 8): 400,
+    Variant(2, 128, 128, 3, 128, 8): 450,
+    Variant(3, 64, 128, 4, 256, 6): 450,
+    Variant(4, 64, 128, 4, 128, 8): 450,
+    Variant(3, 64, 64, 6, 256, 8): 380,
+}
+
+
+@dataclass(frozen=True)
+class OmegaSplitPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    problem: Problem
+    gradient: Gradient
+    variant: Variant
+    device: Device
+    segments: int
+    blocks: int  # of a segment
+    workspace: int  # bytes: headers and, if there are several segments, their sums
+    predicted: float  # seconds
+    direction: str = "backward_filter"
+    precision: str = "fp32_split"
+    points: str = "best"
+    tile: Tile = TILE
+    watched: bool = True
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return "Ω2(1,1)"
+
+    @property
+    def pitch(self) -> int:
+        """Positions of a row of dy."""
+        return self.gradient.output[2] + self.variant.n - 1
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bo} × {v.bi} channels of {v.n} taps, {v.kc} positions a stage",
+                f"policies   {v}",
+                f"grid       {self.blocks} blocks in each of {self.segments} segments",
+                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return source(self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel; ``winolab_scan`` comes with scale.cuh."""
+        main = {"winolab_omega_split": self.variant.shared_memory}
+        return main | dict.fromkeys(("winolab_scale", "winolab_scan", "winolab_reduce"), 0)
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        headers = workspace, workspace + scale.HEADER
+        for view, direction, header in zip(
+            (a, b), ("forward", "backward_data"), headers, strict=True
+        ):
+            c = Correlation.of(self.problem, direction)  # whose input the array is
+            scale.scale(kernels, scale.parameters(c, header, 0, view, wide=True))
+        buckets, pitch = workspace + HEADERS, self.pitch
+        block = v.bi, v.bo, v.n
+        params = parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks)
+        grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
+        kernels["winolab_omega_split"](
+            grid, threads, SPLIT_PARAMS.pack(*params.values, *headers)
+        )
+        if self.segments > 1:
+            add_up(kernels["winolab_reduce"], g, out, buckets, self.segments)
+
+
+@lru_cache(maxsize=64)
+def source(variant: Variant) -> str:
+    """The translation unit of one variant: scales, products, and the sum of the segments."""
+    constants = {
+        "R": 1,
+        "ALPHA": 1,
+        "WRAP": 0,
+        "FIRST": 0,
+        **{"PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4},
+        **{name.upper(): value for name, value in asdict(variant).items()},
+        **scale.constants(TILE, transforms(TILE.n, TILE.r)),
+    }
+    return unit(
+        f"Ω2(1,1) fp32_split, {variant}",
+        constants,
+        {},
+        (
+            *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units"),
+            *("direct_walk", "omega_split", "reduce"),
+        ),
+    )
+
+
+def plans(request: Request) -> Iterator[OmegaSplitPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    algorithm, variant = request.algorithm, request.variant
+    if request.device.compute_capability != ARCHITECTURE:
+        raise request.unfit("direct split products without a workspace need wgmma, which is 9.0's")
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"direct split products do not compute {algorithm}")
+    g = Gradient.of(request.problem)
+    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
+        raise ValueError(
+            f"direct split products without a workspace need pixels that lie 16-byte aligned and "
+            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}; with a "
+            f"workspace omega computes any, precision 'fp32_ffma' without one"
+        )
+    for shape in (variant,) if variant else VARIANTS:
+        if variant or shape.n <= g.filter[2] + 1:  # one tap may be computed in vain
+            yield _plan(request, g, shape)
+
+
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
+    problem, device, limit = request.problem, request.device, request.workspace_limit
+    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
+    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
+    rate = VARIANTS.get(v, min(VARIANTS.values())) * device.matrix / H100.matrix * device.clock
+    timing = Timing(
+        blocks,
+        device.multiprocessors,
+        g.met * v.bi * v.bo * v.n / rate,
+        BLOCK_CYCLES / device.clock,
+        v.kc,
+    )
+    pitch = g.output[2] + v.n - 1
+    left = None if limit is None else limit - HEADERS
+    segments = choose(g, g.units(TILE, pitch), timing, left, first=False)
+    size = ITEMSIZE[request.dtype]
+    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
+    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
+    return OmegaSplitPlan(
+        problem,
+        g,
+        v,
+        device,
+        segments.count,
+        blocks,
+        HEADERS + segments.workspace,
+        max(segments.seconds, read / bandwidth) + 2 * LAUNCH_SECONDS,
+    )
