@@ -40,6 +40,10 @@ ASKED = {
         "CONSUMER_REGISTERS": "128 * GROUPS",
         "PRODUCER_REGISTERS": "PRODUCERS",
     },
+    "winolab_omega_split": {
+        "CONSUMER_REGISTERS": "128 * GROUPS",
+        "PRODUCER_REGISTERS": "PRODUCERS",
+    },
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.

@@ -54,6 +54,7 @@ def test_every_kernel_that_hands_registers_over_is_known() -> None:
         "omega_tensor",
         "omega_mma",
         "omega_direct",
+        "omega_split",
     ):
         text = kernel(name)
         entries = re.findall(r"(winolab_\w+)\(const __grid_constant__", text)

@@ -151,10 +151,7 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
         f"Ω2(1,1) {precision}, {variant}",
         constants,
         {},
-        (
-            *("guard", "pipeline", "tensor", "halves", "units"),
-            *("direct_stage", "direct_walk", "omega_direct", "reduce"),
-        ),
+        ("guard", "pipeline", "tensor", "halves", "units", "omega_direct", "reduce"),
     )
 
 

@@ -62,10 +62,10 @@ class Variant:
 # each: not measured yet.
 VARIANTS = {
     Variant(1, 128, 128, 3, 256, 8): 400,
-    Variant(2, 128, 128, 3, 128, 8): 450,
+    Variant(2, 64, 128, 4, 256, 6): 400,
     Variant(3, 64, 128, 4, 256, 6): 450,
-    Variant(4, 64, 128, 4, 128, 8): 450,
     Variant(3, 64, 64, 6, 256, 8): 380,
+    Variant(4, 64, 64, 6, 256, 8): 400,
 }
 
 
@@ -160,7 +160,7 @@ def source(variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units"),
-            *("direct_walk", "omega_split", "reduce"),
+            *("omega_split", "reduce"),
         ),
     )
 

@@ -178,6 +178,7 @@ FAMILIES = (
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
     Family("omega_direct", ("backward_filter",), ("fp16", "bf16")),
+    Family("omega_split", ("backward_filter",), ("fp32_split",)),
 )
 
 

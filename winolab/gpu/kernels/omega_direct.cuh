@@ -9,6 +9,96 @@
 //
 // Producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte swizzle.
 
+constexpr int TAPS = N, KS = KC;
+constexpr int GROUPS = 2, THREADS = 128 * GROUPS + PRODUCERS;
+constexpr int COPIED = PRODUCERS / 8;          // positions that producers copy at once
+// Warpgroups have 64 output channels each; of the same ones half of the taps, or of the positions.
+constexpr int GROUPS_M = BO / 64;
+constexpr int GROUPS_K = GROUPS_M * TAPS % GROUPS ? GROUPS / GROUPS_M : 1;
+constexpr int GROUP_TAPS = GROUPS_M * GROUPS_K * TAPS / GROUPS;
+constexpr int ROWS = KS + (TAPS > 1 ? 8 : 0);  // of a stage of x
+constexpr int PLANES = BI / 64;                // of 64 channels
+// An instruction multiplies all channels for one tap; or 64 channels for neighbouring taps, whose
+// matrices begin 128 bytes apart.
+constexpr bool JOINED = BI == 64;
+constexpr int WIDEST = PRODUCERS == 128 ? 256 : 192;  // that the launch's registers allow
+constexpr int WN = !JOINED ? BI : 64 * GROUP_TAPS <= WIDEST ? 64 * GROUP_TAPS : 32 * GROUP_TAPS;
+constexpr int PARTS = BI * GROUP_TAPS / WN;    // instructions of 16 positions
+constexpr int PART_TAPS = JOINED ? WN / 64 : 1;
+constexpr int DESCRIBED = PRODUCERS / KS;      // steps whose positions are found at once
+constexpr int TABLES = 3;  // of such positions: read, read by the last taps, written
+// Registers of the launch are handed from the producers to those that multiply.
+constexpr int PRODUCER_REGISTERS = PRODUCERS == 128 ? 72 : 88;
+constexpr int CONSUMER_REGISTERS = PRODUCERS == 128 ? 216 : 168;
+static_assert(KS % (16 * GROUPS_K) == 0 && DESCRIBED >= 1 && TAPS <= 8, "stage shape");
+
+struct __align__(16) Place {
+  const Element* x;  // null: zeros
+  const Element* dy;
+};
+
+struct Shared {
+  unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
+  unsigned short x[STAGES][PLANES][ROWS * 64];
+  Place places[TABLES * PRODUCERS];  // a ring
+  unsigned long long full[STAGES], empty[STAGES];
+};
+
+struct Pipe {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+};
+
+// A position of the sum that goes on PRODUCERS positions at a time, without divisions.
+struct Walk {
+  int index, column, row, depth, image;
+  long long x, dy;                            // offsets of the position in both arrays
+  int by_column, by_row, by_depth, by_image;  // PRODUCERS positions in these units
+  long long x_by, dy_by;
+  int pitch, rows, depths;
+  __device__ __forceinline__ Walk(const OmegaParams& p, const Item& item, int first)
+      : index(first), pitch(p.pitch), rows(max(1, item.rows)), depths(max(1, item.depths)) {
+    split(first, column, row, depth, image);
+    split(PRODUCERS, by_column, by_row, by_depth, by_image);
+    x = offset(column, row, depth, image, p.x_pixel, p.x_row, p.x_depth, p.x_batch);
+    dy = offset(column, row, depth, image, p.dy_pixel, p.dy_row, p.dy_depth, p.dy_batch);
+    x_by = offset(by_column, by_row, by_depth, by_image, p.x_pixel, p.x_row, p.x_depth, p.x_batch);
+    dy_by = offset(by_column, by_row, by_depth, by_image, p.dy_pixel, p.dy_row, p.dy_depth,
+                   p.dy_batch);
+  }
+  __device__ __forceinline__ void split(int at, int& c, int& h, int& d, int& n) const {
+    c = at % pitch, at /= pitch;
+    h = at % rows, at /= rows;
+    d = at % depths, n = at / depths;
+  }
+  static __device__ __forceinline__ long long offset(int c, int h, int d, int n, int by_c,
+                                                     long long by_h, long long by_d,
+                                                     long long by_n) {
+    return c * (long long)by_c + h * by_h + d * by_d + n * by_n;
+  }
+  __device__ __forceinline__ void advance(const OmegaParams& p) {
+    index += PRODUCERS, x += x_by, dy += dy_by;
+    column += by_column;
+    const bool next_row = column >= pitch;
+    if (next_row) {
+      column -= pitch;
+      x += p.x_row - pitch * (long long)p.x_pixel, dy += p.dy_row - pitch * (long long)p.dy_pixel;
+    }
+    row += by_row + next_row;
+    const bool next_depth = row >= rows;
+    if (next_depth)
+      row -= rows, x += p.x_depth - rows * p.x_row, dy += p.dy_depth - rows * p.dy_row;
+    depth += by_depth + next_depth;
+    const bool next_image = depth >= depths;
+    if (next_image)
+      depth -= depths, x += p.x_batch - depths * p.x_depth, dy += p.dy_batch - depths * p.dy_depth;
+    image += by_image + next_image;
+  }
+};
+
 __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared, const Item& item) {
   const int thread = threadIdx.x - 128 * GROUPS, unit = thread % 8, first = thread / 8;
   const int ins = (p.channels - item.in + 7) / 8 - unit;

@@ -31,11 +31,11 @@ constexpr int DOWN_M = PRODUCERS / VECTORS_M, DOWN_N = PRODUCERS / VECTORS_N;  /
 constexpr int LOADS_M = KS / DOWN_M, LOADS = LOADS_M + KS / DOWN_N;  // of a thread, of a stage
 constexpr int DESCRIBED = PRODUCERS / KS;      // steps whose positions are found at once
 constexpr int TABLES = 3;  // of such positions: read, read by the next step's loads, written
-// Registers: what a consumer holds, and SPARE; producers have the others that the launch gives.
-constexpr int SPARE = 16, LAUNCHED = 65536 / THREADS / 8 * 8;
-constexpr int CONSUMER_REGISTERS = 32 * (PIECES + SUMS) + GROUP_KS / 2 + SPARE;
-constexpr int PRODUCER_REGISTERS =
-    (LAUNCHED * THREADS - 128 * GROUPS * CONSUMER_REGISTERS) / PRODUCERS / 8 * 8;
+// Registers that the launch gives, handed from producers to consumers. With more than these the
+// compiler has producers' sums of squares wait, and spills what they are of.
+constexpr int PRODUCER_REGISTERS = 80, LAUNCHED = 65536 / THREADS / 8 * 8;
+constexpr int CONSUMER_REGISTERS =
+    (LAUNCHED * THREADS - PRODUCER_REGISTERS * PRODUCERS) / (128 * GROUPS) / 8 * 8;
 static_assert(KS % (16 * GROUPS_K) == 0 && KS % DOWN_M == 0 && KS % DOWN_N == 0 &&
                   DESCRIBED >= 1 && TAPS <= 8 && (TAPS - 1) * VECTORS_N <= PRODUCERS,
               "stage shape");
@@ -52,6 +52,14 @@ struct __align__(16) Place {
   const float* dy;
 };
 
+struct Pipe {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  }
+};
+
 struct Shared {
   unsigned short dy[STAGES][PARTS][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[STAGES][PARTS][PLANES][ROWS * 64];
@@ -63,7 +71,6 @@ struct Shared {
 // What a producer knows of its four channels of one tensor.
 struct Side {
   float scale;
-  unsigned tiny;   // magnitudes below it underflow, as bits, doubled
   unsigned least;  // of the magnitudes other than 0, as bits, doubled and less 1
   float squares[4] = {};
   int offset;   // of the first channel
@@ -74,7 +81,6 @@ struct Side {
       : least(0xffffffffu) {
     const int thread = threadIdx.x - 128 * GROUPS, vector = thread % vectors;
     scale = input_scale(header);
-    tiny = __float_as_uint(__fmul_rn(UNDERFLOW, inverse_of(scale))) << 1;
     offset = vector * 4, inside = offset < channels, row = thread / vectors;
     to = vector / 16 * plane + row * 64 + (vector % 16 / 2 ^ row % 8) * 8 + vector % 2 * 4;
   }
@@ -99,7 +105,9 @@ struct Side {
     *reinterpret_cast<uint2*>(at) = make_uint2(first[0], last[0]);
     *reinterpret_cast<uint2*>(at + part) = make_uint2(first[1], last[1]);
   }
-  __device__ __forceinline__ bool underflows() const { return least < tiny - 1; }
+  __device__ __forceinline__ bool underflows() const {
+    return least < (__float_as_uint(__fmul_rn(UNDERFLOW, inverse_of(scale))) << 1) - 1;
+  }
 };
 
 __device__ __forceinline__ void produce(const SplitParams& params, Shared& shared,
@@ -115,18 +123,25 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
                    (long long)(item.tap_width - p.pad_width) * p.x_pixel;
   const float* dy = p.dy + item.group * p.out_channels + item.out + item.depth0 * p.dy_depth +
                     item.row0 * p.dy_row;
-  Walk walk(p, item, item.begin + thread);
-  int table = 0;
-  // Taps after the first meet x beyond the segment's last position.
+  const unsigned rows = max(1, item.rows), depths = max(1, item.depths);
+  int index = item.begin + thread, table = 0;
+  // One in a thread, every few steps: divisions cost less than registers that walk would.
   const auto describe = [&] {
+    const unsigned line = (unsigned)index / p.pitch, column = (unsigned)index % p.pitch;
+    const unsigned slice = line / rows, row = line % rows;
+    const int image = slice / depths, depth = slice % depths;
     Place place = {nullptr, nullptr};
-    if (walk.image < p.batch) {
-      const unsigned column = walk.column + item.tap_width - p.pad_width;
-      if (column < (unsigned)p.width && walk.index < item.end + TAPS - 1) place.x = x + walk.x;
-      if (walk.column < p.out_width && walk.index < item.end) place.dy = dy + walk.dy;
+    // Taps after the first meet x beyond the segment's last position.
+    if (image < p.batch && index < item.end + TAPS - 1) {
+      if (column + item.tap_width - p.pad_width < (unsigned)p.width)
+        place.x = x + image * p.x_batch + depth * p.x_depth + row * p.x_row +
+                  (long long)column * p.x_pixel;
+      if (column < p.out_width && index < item.end)
+        place.dy = dy + image * p.dy_batch + depth * p.dy_depth + row * p.dy_row +
+                   (long long)column * p.dy_pixel;
     }
     shared.places[table * PRODUCERS + thread] = place;
-    walk.advance(p);
+    index += PRODUCERS;
     table = table == TABLES - 1 ? 0 : table + 1;
   };
   // Vector i of the step whose positions begin at ``places``.

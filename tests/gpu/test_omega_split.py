@@ -1,0 +1,265 @@
+"""Direct filter gradients of split FP32 data on wgmma: plans, results against FP64, the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import adversaries, hosted
+from tests.gpu.structs import c_fields
+from winolab.device import H100, datasheet
+from winolab.gpu import nvrtc
+from winolab.gpu.emit import kernel
+from winolab.gpu.gamma_tensor_blocks import REGISTERS
+from winolab.gpu.guard import GuardedPlan
+from winolab.gpu.omega_direct import CONSUMERS
+from winolab.gpu.omega_plan import PARAMS
+from winolab.gpu.omega_split import (
+    HEADERS,
+    SPLIT_PARAMS,
+    VARIANTS,
+    OmegaSplitPlan,
+    Variant,
+    plans,
+)
+from winolab.gpu.oracle import relative_rms
+from winolab.gpu.plan import Request, candidates, plan
+from winolab.layers import parse_layer
+from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution
+
+Execute = Callable[..., np.ndarray]
+THREE = Variant(3, 64, 128, 4, 256, 6)
+# Of two FP16 parts, relative: both operands' roundings, what low·low would add, and the Tensor Core's
+# truncations of four sums that grow, of 2^-23 each.
+PARTS = 2.0**-22 + 2.0**-22
+# x, dW, padding: filters that taps divide and others, odd blocks, one to three dimensions, groups
+CASES = [
+    ((3, 6, 9, 72), (72, 3, 3, 72), 1),
+    ((2, 7, 11, 132), (36, 2, 4, 132), ((1, 0), (2, 1))),
+    ((2, 3, 5, 7, 8), (24, 2, 2, 5, 4), 1),
+    ((2, 70, 12), (8, 3, 12), 1),
+    ((1, 2, 3, 8), (8, 9, 2, 8), ((6, 8), (1, 1))),  # rows that meet no input
+]
+
+
+def on_cpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = None) -> np.ndarray:
+    left = np.zeros(12, "uint8")
+    with np.errstate(over="ignore", invalid="ignore"):
+        dw = hosted.execute(p, x, dy, left=left)
+    if flags is not None:
+        flags[...] = left.view("int32")
+    return dw
+
+
+def on_gpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = None) -> np.ndarray:
+    from winolab.gpu import launch
+    from winolab.gpu.call import load
+    from winolab.gpu.places import Place
+
+    cp = launch.cupy()
+    arrays = cp.asarray(x), cp.asarray(dy), cp.full(p.problem.w_shape, cp.nan, "float32")
+    a, b, out = (
+        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
+        for i, array in enumerate(arrays)
+    )
+    workspace = cp.full(p.workspace, 0xFF, "uint8")
+    p.launch(load(p, 0), a, b, out, workspace.data.ptr, 0)
+    if flags is not None:
+        flags[...] = workspace[:12].view("int32").get()
+    return arrays[2].get()
+
+
+both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+
+
+def planned(problem: Problem, variant: Variant = THREE) -> OmegaSplitPlan:
+    request = Request(problem, "backward_filter", H100, None, "fp32_split", variant=variant)
+    return next(iter(plans(request)))
+
+
+def cut(p: OmegaSplitPlan, segments: int) -> OmegaSplitPlan:
+    sums = 4 * p.gradient.weights * segments if segments > 1 else 0
+    return replace(p, segments=segments, workspace=HEADERS + sums)
+
+
+def drawn(problem: Problem, seed: int = 1) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.y_shape)]
+
+
+def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return convolution.backward_filter(x.astype(float), dy.astype(float), problem)
+
+
+@both
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
+    for x_shape, w_shape, padding in CASES:
+        groups = x_shape[-1] // w_shape[-1]
+        problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
+        x, dy = drawn(problem)
+        expected = exact(problem, x, dy)
+        for segments in (1, 3):
+            flags = np.zeros(3, "int32")
+            dw = execute(cut(planned(problem, variant), segments), x, dy, flags)
+            assert relative_rms(dw, expected) <= PARTS
+            assert not flags[0]
+            assert not flags[2]
+
+
+def test_threads_in_another_order_compute_the_same() -> None:
+    problem = Problem.of((2, 5, 9, 20), (72, 3, 4, 20), padding=1)
+    x, dy = drawn(problem)
+    for variant in (THREE, Variant(3, 64, 64, 6, 256, 8)):
+        p = cut(planned(problem, variant), 2)
+        assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(p, x, dy, seed=3))
+
+
+@both
+def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execute) -> None:
+    problem = Problem.of((2, 16, 40, 8), (8, 1, 3, 8), padding=((0, 0), (1, 1)))
+    x, dy = (abs(v) for v in drawn(problem))
+    dw = execute(cut(planned(problem), 1), x, dy)
+    assert relative_rms(dw, exact(problem, x, dy)) <= PARTS
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_shared_memory_has_no_bank_conflicts(variant) -> None:
+    """But where warpgroups' sums and sums of squares are told, once a block."""
+    problem = Problem.of((1, 3, 45, 72), (72, 1, 3, 72))
+    x, dy = drawn(problem)
+    found = hosted.requests(cut(planned(problem, variant), 1), x, dy)["winolab_omega_split"]
+    lost = {m: sum(q.wavefronts - q.phases for q in found if q.member == m)
+            for m in ("x", "dy", "places")}  # fmt: skip
+    assert {m: n for m, n in lost.items() if n} == {}
+
+
+CHANNELS = {  # factors of x by channel 3, of x and of dy; which flags are then set
+    "plain": (1.0, 1.0, 1.0, [0, 0, 0]),
+    "zero channel": (0.0, 1.0, 1.0, [0, 1, 0]),
+    "small channel": (2.0**-24, 1.0, 1.0, [1, 0, 0]),
+    "vanishing channel": (2.0**-60, 1.0, 1.0, [0, 1, 1]),
+    "large": (1.0, 2.0**60, 2.0**50, [0, 0, 0]),
+    "small": (1.0, 2.0**-60, 2.0**-50, [0, 0, 0]),
+    "ends of the range": (1.0, 2.0**-100, 2.0**110, [0, 0, 0]),
+}
+
+
+@both
+@pytest.mark.parametrize("width", [3, 1])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execute) -> None:
+    """Of x and of dy; by three taps together, and by rows and columns where there is one."""
+    problem = Problem.of((3, 8, 12, 20), (24, 3, width, 20), padding=(1, width // 2))
+    factor, of_x, of_dy, expected = CHANNELS[name]
+    arrays = drawn(problem)
+    arrays[side][..., 3] *= np.float32(factor)
+    x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
+    variants = (THREE, Variant(3, 64, 64, 6, 256, 8)) if width > 1 else (next(iter(VARIANTS)),)
+    for variant in variants:
+        for segments in (1, 2):
+            flags = np.zeros(3, "int32")
+            dw = execute(cut(planned(problem, variant), segments), x, dy, flags)
+            assert flags.tolist() == expected
+            if not flags[0] and not flags[2]:
+                assert relative_rms(dw, exact(problem, x, dy)) <= PARTS
+
+
+# Data of adversaries.DATA that a gradient's split products serve: an image or an element of small
+# values adds little to sums over all of them; and the reverse.
+SERVED = {
+    "subnormal": False,
+    "an image 2^-20 as large": True,
+    "an image 1e-30 as large": True,
+    "one tap 2^8 as large": True,
+    "a large channel of small weights": False,
+    "channels 2^14 apart": False,
+    "a dead channel of tiny weights": False,
+}
+
+
+@both
+@pytest.mark.parametrize("name", adversaries.DATA)
+def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
+    """With what computes it again where split products show a flag."""
+    problem = Problem.of((4, 10, 14, 12), (16, 3, 3, 12), padding=1)
+    request = Request(problem, "backward_filter", H100, None, "fp32_split", variant=THREE)
+    (guarded,) = candidates(request).plans
+    assert isinstance(guarded, GuardedPlan)
+    x, dy = adversaries.made(name, problem.x_shape, problem.y_shape)
+    flags = np.zeros(3, "int32")
+    dw = execute(guarded, x, dy, flags)
+    expected = exact(problem, x, dy)
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isfinite(dw), finite)
+    again = bool(flags[0] or (flags[1] and flags[2]))
+    print(name, flags, again)
+    for axes in ((0, 1, 2), (1, 2, 3)):
+        error, size = (
+            np.sqrt(np.mean(np.where(finite, v, 0) ** 2, axis=axes, dtype=float))
+            for v in (np.where(finite, dw - expected, 0), expected)
+        )
+        # 0.30 u sqrt(K) of FP32 in order, and 1.3 times that of lost parts; Ω8's gain, where again
+        limit = (1.64 if not again else 6) * 0.30 * 2.0**-24 * dy[..., 0].size ** 0.5
+        assert (error <= limit * size + 2.0**-126).all()
+
+
+def test_compiles_without_spills() -> None:
+    for variant in VARIANTS:
+        p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), variant)
+        resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
+        assert all(r.spills == 0 for r in resources.values()), (variant, resources)
+        shared = REGISTERS // (CONSUMERS + variant.producers) // 8 * 8  # by the roles
+        assert resources["winolab_omega_split"].registers == shared
+        assert sorted(resources) == sorted(p.shared())
+        assert p.shared()["winolab_omega_split"] <= H100.shared_memory
+
+
+def test_the_struct_is_laid_out_as_c_does() -> None:
+    first = [("OmegaParams sum", "i")]  # a struct of PARAMS' fields
+    own = SPLIT_PARAMS.fields[len(PARAMS.fields) :]
+    found = c_fields("SplitParams", kernel("omega_split").replace("Header*", "void*"))
+    assert found == (*first, *own)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    problem = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
+
+    def asked(problem=problem, device=H100, text=None, **options):
+        algorithm = parse_algorithm(text) if text else None
+        return next(
+            plans(Request(problem, "backward_filter", device, algorithm, "fp32_split", **options))
+        )
+
+    with pytest.raises(ValueError, match=r"9\.0's"):
+        asked(device=datasheet("a100"))
+    with pytest.raises(ValueError, match="do not compute omega:8:3:6"):
+        asked(text="omega:8:3:6")
+    with pytest.raises(ValueError, match="multiples of 4 channels, not 10 and 64; with a"):
+        asked(Problem.of((2, 9, 9, 10), (64, 3, 3, 10)))
+    with pytest.raises(ValueError, match="16-byte aligned"):
+        asked(aligned=False)
+    with pytest.raises(ValueError, match="smallest"):
+        asked(workspace_limit=0)
+    assert asked(text="direct").kernel == "Ω2(1,1)"
+    assert asked(workspace_limit=HEADERS).workspace == HEADERS
+
+
+@pytest.mark.parametrize("layer", ["128x48x48x128:128x3x3", "64x56x56x128:128x5x5"])
+@pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
+def test_what_a_small_workspace_leaves(layer, precision) -> None:
+    """With 0.18 of the data, direct products and a fallback that fits too."""
+    problem = parse_layer(layer).problem
+    limit = int(0.18 * 4 * (np.prod(problem.x_shape) + np.prod(problem.y_shape)))
+    request = Request(problem, "backward_filter", H100, None, precision, workspace_limit=limit)
+    chosen = plan(request)
+    assert isinstance(chosen, GuardedPlan)
+    assert isinstance(chosen.split, OmegaSplitPlan)
+    assert chosen.fallback.precision == "fp32"
+    assert chosen.workspace <= limit
