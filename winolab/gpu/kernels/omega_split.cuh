@@ -105,6 +105,10 @@ struct Side {
     *reinterpret_cast<uint2*>(at) = make_uint2(first[0], last[0]);
     *reinterpret_cast<uint2*>(at + part) = make_uint2(first[1], last[1]);
   }
+  __device__ __forceinline__ void tell(float* row) const {
+    *reinterpret_cast<float4*>(row + offset) =
+        make_float4(squares[0], squares[1], squares[2], squares[3]);
+  }
   __device__ __forceinline__ bool underflows() const {
     return least < (__float_as_uint(__fmul_rn(UNDERFLOW, inverse_of(scale))) << 1) - 1;
   }
@@ -188,11 +192,8 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
   producers_sync<PRODUCERS>();  // nobody reads places any more
   float* const of_m = reinterpret_cast<float*>(shared.places);
   float* const of_n = of_m + DOWN_M * BO;
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    of_m[m.row * BO + m.offset + c] = m.squares[c];
-    of_n[n.row * BI + n.offset + c] = n.squares[c];
-  }
+  m.tell(of_m + m.row * BO);
+  n.tell(of_n + n.row * BI);
   producers_sync<PRODUCERS>();
   for (int channel = thread; channel < BO + BI; channel += PRODUCERS) {
     const bool of_dy = channel < BO;
