@@ -33,8 +33,8 @@ from winolab.ref import convolution
 
 Execute = Callable[..., np.ndarray]
 THREE = Variant(3, 64, 128, 4, 256, 6)
-# Of two FP16 parts, relative: both operands' roundings, what low·low would add, and the Tensor Core's
-# truncations of four sums that grow, of 2^-23 each.
+# Of two FP16 parts, relative: both operands' roundings and what low·low would add; the truncations
+# by the Tensor Core of four sums that grow, of 2^-23 each.
 PARTS = 2.0**-22 + 2.0**-22
 # x, dW, padding: filters that taps divide and others, odd blocks, one to three dimensions, groups
 CASES = [
@@ -210,7 +210,7 @@ def test_compiles_without_spills() -> None:
 def test_the_struct_is_laid_out_as_c_does() -> None:
     first = [("OmegaParams sum", "i")]  # a struct of PARAMS' fields
     own = SPLIT_PARAMS.fields[len(PARAMS.fields) :]
-    found = c_fields("SplitParams", kernel("omega_split").replace("Header*", "void*"))
+    found = c_fields("SplitParams", kernel("split_stage").replace("Header*", "void*"))
     assert found == (*first, *own)
 
 

@@ -1,9 +1,9 @@
 """Filter gradients by direct products of split FP32 data on wgmma: plans, source and launch.
 
-What omega_direct.py is for 16 bits: nothing is transformed, and the workspace holds but headers and
-segments' sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for their scales,
-one computes every segment's share of the sum and watches it (kernels/guard.cuh); where there are
-several, a last one adds the shares up.
+What omega_direct.py is for 16 bits: nothing is transformed, and the workspace holds no more than
+headers and segments' sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy
+for their scales, one computes every segment's share of the sum and watches it (kernels/guard.cuh);
+where there are several, a last one adds the shares up.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Variant:
         return f"{block} producers={self.producers} ahead={self.ahead} sums={self.sums}"
 
 
-# Block shapes, and multiply-adds a cycle of an H100's multiprocessor, which has 683 of three products
-# each: not measured yet.
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor, by estimate: at most 683, of
+# three products each.
 VARIANTS = {
     Variant(1, 128, 128, 3, 256, 8): 400,
     Variant(2, 64, 128, 4, 256, 6): 400,
@@ -135,9 +135,7 @@ class OmegaSplitPlan:
         block = v.bi, v.bo, v.n
         params = parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks)
         grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
-        kernels["winolab_omega_split"](
-            grid, threads, SPLIT_PARAMS.pack(*params.values, *headers)
-        )
+        kernels["winolab_omega_split"](grid, threads, SPLIT_PARAMS.pack(*params.values, *headers))
         if self.segments > 1:
             add_up(kernels["winolab_reduce"], g, out, buckets, self.segments)
 
@@ -150,7 +148,10 @@ def source(variant: Variant) -> str:
         "ALPHA": 1,
         "WRAP": 0,
         "FIRST": 0,
-        **{"PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4},
+        "PARTS": 2,
+        "BF16": 0,
+        "WIDE": 1,
+        "YVEC": 4,
         **{name.upper(): value for name, value in asdict(variant).items()},
         **scale.constants(TILE, transforms(TILE.n, TILE.r)),
     }
@@ -160,7 +161,7 @@ def source(variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units"),
-            *("omega_split", "reduce"),
+            *("split_stage", "split_produce", "split_watch", "omega_split", "reduce"),
         ),
     )
 

@@ -1,0 +1,72 @@
+// Which results are in doubt: both operands have absolute errors of at most 2^-25 where their low
+// parts are lost, so that a sum over K positions gets sqrt(D + X) 2^-25 / sqrt(3) as RMS, D and X
+// being the sums of squares of its scaled dy and x. FP32 in order gets 0.30 · 2^-24 sqrt(K) times
+// the result: LEAST_INPUT (scale.py) says how large |dw| has to be for the first to be at most 1.3
+// times the second. A single dw may be near 0 by chance: three taps' together are not; where a block
+// has fewer, 16 output channels' of an input channel, and all input channels' of an output channel.
+// A segment by itself is held against FP32's error of its own positions: errors of segments add up
+// as squares, as those of FP32 over all positions do.
+
+// Results of a warp's 16 output channels, before they are scaled back, held against what their low
+// parts may have lost. tap, out: the thread's first ones; ins, outs: channels that exist from the
+// block's first and from the thread's first on.
+__device__ __forceinline__ void watch(const SplitParams& params, const Shared& shared,
+                                      const Item& item, const float (&acc)[PIECES][32], int tap,
+                                      int out, int ins, int outs) {
+  const OmegaParams& p = params.sum;
+  int* const flags = params.x_header->flags;
+  const int lane = threadIdx.x % 32;
+  const float positions = (float)(item.end - item.begin) * p.out_width / p.pitch;
+  int taps = 0;  // that meet x: others are 0
+  bool exists[GROUP_TAPS];
+#pragma unroll
+  for (int t = 0; t < GROUP_TAPS; ++t) {
+    const int shift = tap + t - p.pad_width;
+    exists[t] = tap + t < p.taps_width;
+    taps += exists[t] && max(0, -shift) < min(p.out_width, p.width - shift);
+  }
+  const float unit = LEAST_INPUT / 1024.0f * taps / sqrtf(fmaxf(positions, 1.0f));
+  float row_sum[2] = {}, row_least[2] = {};
+#pragma unroll
+  for (int column = 0; column < PLANES * 16; ++column) {  // of the thread, two by two
+    const int in = column / 2 * 8 + lane % 4 * 2 + column % 2;
+    const float of_x = shared.squares[BO + in];
+    float all = 0.0f, all_least = 0.0f;
+#pragma unroll
+    for (int down = 0; down < 2; ++down) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int t = 0; t < GROUP_TAPS; ++t) {
+        const int piece = column / 16 * GROUP_TAPS + t;
+        const float dw = acc[piece][column % 16 / 2 * 4 + down * 2 + column % 2];
+        if (exists[t]) sum = __fadd_rn(sum, fabsf(dw));
+      }
+      const bool inside = in < ins && down * 8 < outs;
+      const float square = __fadd_rn(shared.squares[out + down * 8], of_x);
+      const float least = inside ? __fmul_rn(unit, sqrtf(square)) : 0.0f;
+      if (!inside) sum = 0.0f;
+      if (taps >= 3) judge(flags, sum, least);
+      all = __fadd_rn(all, sum), all_least = __fadd_rn(all_least, least);
+      row_sum[down] = __fadd_rn(row_sum[down], sum);
+      row_least[down] = __fadd_rn(row_least[down], least);
+    }
+    if (taps >= 3) continue;
+#pragma unroll
+    for (int flip = 4; flip < 32; flip *= 2) {
+      all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, flip));
+      all_least = __fadd_rn(all_least, __shfl_xor_sync(0xffffffffu, all_least, flip));
+    }
+    judge(flags, all, all_least);
+  }
+  if (taps >= 3) return;
+#pragma unroll
+  for (int down = 0; down < 2; ++down) {
+#pragma unroll
+    for (int flip = 1; flip < 4; flip *= 2) {
+      row_sum[down] = __fadd_rn(row_sum[down], __shfl_xor_sync(0xffffffffu, row_sum[down], flip));
+      row_least[down] =
+          __fadd_rn(row_least[down], __shfl_xor_sync(0xffffffffu, row_least[down], flip));
+    }
+    judge(flags, row_sum[down], row_least[down]);
+  }
+}
