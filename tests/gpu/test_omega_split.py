@@ -155,7 +155,7 @@ CHANNELS = {  # factors of x by channel 3, of x and of dy; which flags are then 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execute) -> None:
-    """Of x and of dy; by three taps together, and by rows and columns where there is one."""
+    """Of x and of dy; with one tap as with three."""
     problem = Problem.of((3, 8, 12, 20), (24, 3, width, 20), padding=(1, width // 2))
     factor, of_x, of_dy, expected = CHANNELS[name]
     arrays = drawn(problem)

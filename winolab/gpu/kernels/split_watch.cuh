@@ -2,8 +2,9 @@
 // parts are lost, so that a sum over K positions gets sqrt(D + X) 2^-25 / sqrt(3) as RMS, D and X
 // being the sums of squares of its scaled dy and x. FP32 in order gets 0.30 · 2^-24 sqrt(K) times
 // the result: LEAST_INPUT (scale.py) says how large |dw| has to be for the first to be at most 1.3
-// times the second. A single dw may be near 0 by chance: three taps' together are not; where a block
-// has fewer, 16 output channels' of an input channel, and all input channels' of an output channel.
+// times the second. A single dw may be near 0 by chance, and where data are sparse or have long tails
+// all taps of a pair of channels: sums are judged, over a block's taps, of 16 output channels for each
+// input channel, and of all of the block's input channels for each output channel.
 // A segment by itself is held against FP32's error of its own positions: errors of segments add up
 // as squares, as those of FP32 over all positions do.
 
@@ -45,12 +46,10 @@ __device__ __forceinline__ void watch(const SplitParams& params, const Shared& s
       const float square = __fadd_rn(shared.squares[out + down * 8], of_x);
       const float least = inside ? __fmul_rn(unit, sqrtf(square)) : 0.0f;
       if (!inside) sum = 0.0f;
-      if (taps >= 3) judge(flags, sum, least);
       all = __fadd_rn(all, sum), all_least = __fadd_rn(all_least, least);
       row_sum[down] = __fadd_rn(row_sum[down], sum);
       row_least[down] = __fadd_rn(row_least[down], least);
     }
-    if (taps >= 3) continue;
 #pragma unroll
     for (int flip = 4; flip < 32; flip *= 2) {
       all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, flip));
@@ -58,7 +57,6 @@ __device__ __forceinline__ void watch(const SplitParams& params, const Shared& s
     }
     judge(flags, all, all_least);
   }
-  if (taps >= 3) return;
 #pragma unroll
   for (int down = 0; down < 2; ++down) {
 #pragma unroll
