@@ -130,7 +130,8 @@ class OmegaSplitPlan:
             (a, b), ("forward", "backward_data"), headers, strict=True
         ):
             c = Correlation.of(self.problem, direction)  # whose input the array is
-            scale.scale(kernels, scale.parameters(c, header, 0, view, wide=True))
+            early = header != workspace and self.device.early_launches  # x's beside it
+            scale.scale(kernels, scale.parameters(c, header, 0, view, wide=True), early)
         buckets, pitch = workspace + HEADERS, self.pitch
         block = v.bi, v.bo, v.n
         params = parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks)
