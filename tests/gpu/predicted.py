@@ -26,9 +26,9 @@ def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) 
         compute = getattr(winograd, p.direction)
         return compute(a, b, p.problem, algorithm, arithmetic("fp32"), of, order)
 
-    alone = result(1) if p.alone else np.zeros(())
-    together = result(p.variant.split) if p.alone < p.items else np.zeros(())
-    return np.where(items(p) < p.alone, alone, together).astype(np.float32)
+    alone = result(1) if p.whole else np.zeros(())
+    together = result(p.variant.split) if p.whole < p.items else np.zeros(())
+    return np.where(items(p) < p.whole, alone, together).astype(np.float32)
 
 
 def items(p: GammaPlan) -> np.ndarray:

@@ -31,7 +31,7 @@ def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     plan.prepare(kernels, of_w, prepared.ctypes.data, 0)
     assert not header[:3].view("int32").any()
     rows = prepared[: scale.size(c) // 4].reshape(c.groups, -1, 4)
-    return header[4 : 4 + scale.SAMPLERS].max(), rows, plan
+    return header[8 : 8 + scale.SAMPLERS].max(), rows, plan
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])

@@ -66,7 +66,7 @@ class GammaPlan:
     device: Device
     grid: int  # blocks
     items: int  # blocks' worth of work: the grid walks over them
-    alone: int  # items that one block computes alone; clusters share the others
+    whole: int  # items that one block computes alone; clusters share the others
     tiles_width: int
     blocks_row: int
     workspace: int  # bytes: the transformed filter
@@ -116,7 +116,7 @@ class GammaPlan:
                 f"{v.kc} channels a stage",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {v.threads} threads, {self.items} items, "
-                f"{self.alone} of them alone",
+                f"{self.whole} of them whole",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -292,8 +292,8 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     usable = device.multiprocessors * CLUSTER_SHARE[variant.split]
     slots = max(1, int(usable / variant.split))
     blocks = slots * variant.split
-    alone = items if variant.split == 1 else items // blocks * blocks
-    grid = min(alone, blocks) or variant.split * min(items, slots)
+    whole = items if variant.split == 1 else items // blocks * blocks
+    grid = min(whole, blocks) or variant.split * min(items, slots)
     transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
 
     lane_m, lane_tiles = variant.lane(alpha)
@@ -304,8 +304,8 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     if not variant.bulk:
         step *= EARLIER_STEPS[alpha == 16]
     item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
-    cycles = -(-alone // grid) * (outer * chunks * step + sums * item_cycles)
-    shared_rounds = -(-(items - alone) // slots)
+    cycles = -(-whole // grid) * (outer * chunks * step + sums * item_cycles)
+    shared_rounds = -(-(items - whole) // slots)
     shared = -(-outer * chunks // variant.split) * step
     cluster = CLUSTER_CYCLES * (SIX_STATES if alpha == 6 else 1)
     cycles += shared_rounds * (shared + -(-sums // variant.split) * cluster)
@@ -321,7 +321,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
         device,
         grid,
         items,
-        alone,
+        whole,
         tiles_width,
         blocks_row,
         transformed * correlation.groups,

@@ -70,7 +70,7 @@ class GammaTensorPlan:
     given: Scale | None = None  # by the caller
 
     params = PARAMS  # of the main kernel
-    alone = 0  # items that one block computes alone where clusters share the others
+    whole = 0  # items that one block computes alone where clusters share the others
 
     @property
     def kernel(self) -> str:
@@ -349,7 +349,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= gamma_tensor_filter.constants(PARTS[precision])
     constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
-    constants |= scale.constants(tile, made)
+    constants |= scale.constants(tile, made) | (scale.BLOCKS if split else {})
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
     constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 # elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n
 # outputs in a row, ``columns`` those of all depths and images. An item, a block's worth of work, is
 # one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output rows × a
-# block's columns; one block alone sums each of the first ``alone``.
+# block's columns; one block alone sums each of the first ``whole``.
 FIELDS = (
     ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
     ("x_pixel y_pixel", INT),
     ("depth height width out_depth out_height out_width", INT),
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items alone", INT),
+    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items whole", INT),
 )
 
 
@@ -44,7 +44,7 @@ def values(plan: Any, x: View, y: View) -> tuple[int, ...]:
         plan.blocks_m,
         plan.blocks_row,
         plan.items,
-        plan.alone,
+        plan.whole,
     )
 
 

@@ -20,6 +20,7 @@ from winolab.ref.transforms import Matrix, Transforms
 HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
 ROWS = 64  # of output channels: a group's are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
+BLOCKS = {"SAMPLERS": SAMPLERS, "SCALE_THREADS": THREADS}  # as scale.cuh has them
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
@@ -32,7 +33,7 @@ PARAMS = Layout(
 
 
 def constants(tile: Tile, made: Transforms) -> dict[str, int]:
-    """What scale.cuh and fixed_scale.cuh need to know."""
+    """What scale.cuh and fixed_scale.cuh need to know of the transforms."""
     at, g = _squares(made.AT), [sum(row) for row in _squares(made.G)]
     inputs, filters = (
         math.sqrt(sum(sum(a * b for a, b in zip(row, side, strict=True)) for row in at) / tile.n)
@@ -45,8 +46,6 @@ def constants(tile: Tile, made: Transforms) -> dict[str, int]:
         "SCALE_FILTER": _growth(made.G),
         "LEAST_INPUT": math.ceil(unit * inputs),
         "LEAST_FILTER": math.ceil(unit * filters),
-        "SAMPLERS": SAMPLERS,
-        "SCALE_THREADS": THREADS,
     }
 
 

@@ -36,7 +36,7 @@ struct Pipe {
   }
 };
 
-// The items of a block, one after another: the first p.alone it computes alone, the others with its
+// The items of a block, one after another: the first p.whole it computes alone, the others with its
 // cluster, whose blocks share their summation.
 struct Work {
   int index, parts = 1;
@@ -50,8 +50,8 @@ struct Work {
  private:
   __device__ __forceinline__ void share(const Params& p) {
     if constexpr (SPLIT > 1) {
-      if (parts > 1 || index < p.alone) return;
-      index = p.alone + blockIdx.x / SPLIT;
+      if (parts > 1 || index < p.whole) return;
+      index = p.whole + blockIdx.x / SPLIT;
       parts = SPLIT;
     }
   }

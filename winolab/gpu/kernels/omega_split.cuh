@@ -1,9 +1,9 @@
 // dW of FP32 data by direct products on wgmma, of x and dy as they lie in memory: nothing is
 // transformed, and the only workspace is two headers (scale.cuh) and the segments' sums.
 //
-// Positions, pitch and neighbouring taps are omega_direct.cuh's. Producers load FP32 into registers,
-// AHEAD vectors before they are needed, scale them by their tensor's power of two and store FP16
-// parts as wgmma reads them with the 128-byte swizzle. Consumers keep dy's parts of a stage in
+// Positions, pitch and neighbouring taps are omega_direct.cuh's. Producers copy FP32 to shared memory, RAW
+// stages ahead, or load it to registers where these have room for a stage (RAW 0), scale it by its tensor's power of two and store FP16 parts as wgmma reads them with the
+// 128-byte swizzle. Consumers keep dy's parts of a stage in
 // registers, so that shared memory serves x alone: 64 instead of 128 bytes a cycle. What the Tensor
 // Core sums, and truncates, is low·high + high·low of a stage and then its high·high; these partial
 // sums of 64 columns are added to FP32 accumulators outside.

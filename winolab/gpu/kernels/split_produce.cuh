@@ -20,6 +20,9 @@ struct Side {
     if (from && inside) return __ldg(reinterpret_cast<const float4*>(from + offset));
     return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
+  __device__ __forceinline__ void copy(float4* raw, const float* from) const {
+    copy_async<16>(raw, from + offset, from && inside);
+  }
   // Both parts of a vector, ``down`` positions below the thread's first, a multiple of a pass.
   __device__ __forceinline__ void store(unsigned short* high, int part, float4 v, int down) {
     const float raw[] = {v.x, v.y, v.z, v.w};
@@ -80,45 +83,82 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
     index += PRODUCERS;
     table = table == TABLES - 1 ? 0 : table + 1;
   };
-  // Vector i of the step whose positions begin at ``places``.
-  const auto load = [&](const Place* places, int i) {
-    return i < LOADS_M ? m.load(places[m.row + i * DOWN_M].dy)
-                       : n.load(places[n.row + (i - LOADS_M) * DOWN_N].x);
+  const auto after = [&](const Place* places) {
+    places += KS;
+    return places == shared.places + TABLES * PRODUCERS ? shared.places : places;
   };
   const bool tail = thread < (TAPS - 1) * VECTORS_N;  // of x, that taps after the first reach
   const int steps = item.steps();
   describe(), describe();
   producers_sync<PRODUCERS>();
-  const Place* places = shared.places;
-  float4 ring[AHEAD], reached = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  // Vector i of the step whose positions begin at ``places``.
+  const auto load = [&](const Place* places, int i) {
+    return i < LOADS_M ? m.load(places[m.row + i * DOWN_M].dy)
+                       : n.load(places[n.row + (i - LOADS_M) * DOWN_N].x);
+  };
+  // Where a thread alone writes and reads.
+  const auto bring = [&](const Place* places, int slot) {
 #pragma unroll
-  for (int i = 0; i < AHEAD; ++i) ring[i] = load(places, i);
+    for (int i = 0; i < LOADS; ++i)
+      if (i < LOADS_M)
+        m.copy(&shared.raw[slot][i][thread], places[m.row + i * DOWN_M].dy);
+      else
+        n.copy(&shared.raw[slot][i][thread], places[n.row + (i - LOADS_M) * DOWN_N].x);
+    if (tail) n.copy(&shared.reached[slot][thread], after(places)[n.row].x);
+    copy_async_commit();
+  };
+  const Place* places = shared.places;  // of the next step to be brought
+  float4 ring[LOADS], reached = make_float4(0.0f, 0.0f, 0.0f, 0.0f);  // without RAW, of the next step
+  if constexpr (RAW == 0) {
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) ring[i] = load(places, i);
+    places = after(places);
+  }
+  for (int slot = 0; slot < RAW; ++slot) {
+    bring(places, slot);
+    places = after(places);
+  }
   Pipe pipe;
+  int slot = 0;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     if (step > 0 && step % DESCRIBED == 0) {
-      describe();  // of steps after this one's: the next step's loads reach into them
+      describe();  // of steps after this one's: copies reach into them
       producers_sync<PRODUCERS>();
     }
-    const Place* next = places + KS;
-    if (next == shared.places + TABLES * PRODUCERS) next = shared.places;
-    if (tail) reached = n.load(next[n.row].x);
+    if constexpr (RAW > 0)
+      copy_async_wait<RAW - 1>();
+    else if (tail)
+      reached = n.load(places[n.row].x);
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
-      const float4 v = ring[i % AHEAD];
-      ring[i % AHEAD] = i + AHEAD < LOADS ? load(places, i + AHEAD) : load(next, i + AHEAD - LOADS);
+      float4 v;
+      if constexpr (RAW > 0) {
+        v = shared.raw[slot][i][thread];
+      } else {
+        v = ring[i];
+        ring[i] = load(places, i);
+      }
       if (i < LOADS_M)
         m.store(shared.dy[pipe.stage][0][0], PART_M, v, i * DOWN_M);
       else
         n.store(shared.x[pipe.stage][0][0], PART_N, v, (i - LOADS_M) * DOWN_N);
     }
+    if constexpr (RAW > 0) {
+      if (tail) reached = shared.reached[slot][thread];
+    }
     if (tail) n.store(shared.x[pipe.stage][0][0], PART_N, reached, KS);
     fence_async();  // ordinary stores are not of the proxy that wgmma reads by
     barrier_arrive(&shared.full[pipe.stage]);
-    places = next;
+    if constexpr (RAW > 0) {
+      bring(places, slot);
+      slot = slot == RAW - 1 ? 0 : slot + 1;
+    }
+    places = after(places);
     pipe.advance();
   }
+  copy_async_wait<0>();
   if (m.underflows() || n.underflows()) params.x_header->flags[TINY] = 1;
   // Sums of squares, of every thread, then of channels: in an order that is always the same.
   producers_sync<PRODUCERS>();  // nobody reads places any more

@@ -22,7 +22,7 @@ constexpr int CONSUMER_REGISTERS =
 static_assert(KS % (16 * GROUPS_K) == 0 && KS % DOWN_M == 0 && KS % DOWN_N == 0 &&
                   DESCRIBED >= 1 && TAPS <= 8 && (TAPS - 1) * VECTORS_N <= PRODUCERS,
               "stage shape");
-static_assert(LOADS % AHEAD == 0 && SUMS <= 2, "the same registers in every stage");
+static_assert(RAW < DESCRIBED && SUMS <= 2, "positions are described as far ahead as copies go");
 
 struct SplitParams {
   OmegaParams sum;
@@ -46,6 +46,9 @@ struct Pipe {
 struct Shared {
   unsigned short dy[STAGES][PARTS][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[STAGES][PARTS][PLANES][ROWS * 64];
+  // A thread's vectors, of steps on their way; what taps after the first reach. (One of nothing else.)
+  float4 raw[RAW > 0 ? RAW : 1][RAW > 0 ? LOADS : 1][RAW > 0 ? PRODUCERS : 1];
+  float4 reached[RAW > 0 ? RAW : 1][RAW > 0 && TAPS > 1 ? (TAPS - 1) * VECTORS_N : 1];
   Place places[TABLES * PRODUCERS];  // a ring; in the end, producers' sums of squares
   float squares[BO + BI];            // of dy's and x's channels
   unsigned long long full[STAGES], empty[STAGES], watched;
