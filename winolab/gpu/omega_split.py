@@ -60,8 +60,9 @@ class Variant:
 
 
 # Block shapes, and multiply-adds a cycle of an H100's multiprocessor, of at most 683 with three
-# products each: 40 times within 8 %. With 128 output channels registers hold half a stage on its way,
-# which the compiler loads when it needs it: copies take 20 % less there, 5 to 10 % more with 64.
+# products each: 40 times within 8 %. With 128 output channels registers hold half a stage on its
+# way, which the compiler loads only when it is needed: copies to shared memory take 20 % less time,
+# with 64 they take 5 to 10 % more.
 VARIANTS = {
     Variant(1, 128, 128, 2, 256, 1): 240,
     Variant(2, 64, 64, 3, 256, 3): 208,

@@ -3,7 +3,7 @@
 // if there are several, one more describes these; each looks for the largest elements itself, so that
 // none waits for another.
 
-constexpr int FILTER_MOST = 896;  // threads: a multiprocessor has room for one of winolab_scale's blocks, too
+constexpr int FILTER_MOST = 896;  // threads, for whose registers a multiprocessor has room
 constexpr int FILTER_WARPS = FILTER_MOST / 32;
 
 __device__ __forceinline__ unsigned merged(unsigned a, unsigned b) { return max(a, b); }
