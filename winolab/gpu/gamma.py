@@ -123,8 +123,8 @@ class GammaPlan:
         )
 
     def source(self, *, alone: bool = True) -> str:
-        """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``, what
-        launches the latter is elsewhere (kernels/tail.cuh).
+        """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``,
+        ``winolab_tail`` launches the latter, behind split products' unit.
         """
         return source(self.tile, self.points, self.variant, alone)
 
@@ -231,7 +231,7 @@ def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str
         },
         (
             *("pipeline", "filter", "block", "items", "produce", "finish", "gamma"),
-            *(("gamma_entry",) if alone else ()),
+            "gamma_entry" if alone else "tail",
         ),
     )
 

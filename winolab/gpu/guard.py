@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.device import Device
-from winolab.gpu.emit import kernel
 from winolab.gpu.launch import INT, Kernels, Layout, Params, View
 from winolab.nouns import Problem, Tile
 from winolab.ref.split import Scale
@@ -160,7 +159,7 @@ class GuardedGamma(GuardedPlan):
         return max(FLAGS, self.split.workspace - self.split.prepared)
 
     def source(self) -> str:
-        return self._source(f"{_renamed(self.fallback.source(alone=False))}\n\n{kernel('tail')}")
+        return self._source(_renamed(self.fallback.source(alone=False)))
 
     def shared(self) -> dict[str, int]:
         split = {name: size for name, size in self.split.shared().items() if name != "winolab_scan"}
@@ -233,5 +232,5 @@ def verify(flags: Sequence[int]) -> None:
 
 
 def _renamed(text: str) -> str:
-    """Kernels' names as the fallback has them."""
-    return re.sub(r"\bwinolab_\w+", r"\g<0>_fallback", text)
+    """Kernels' names as the fallback has them, but the one of both."""
+    return re.sub(r"\bwinolab_(?!tail)\w+", r"\g<0>_fallback", text)
