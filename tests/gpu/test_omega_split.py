@@ -229,6 +229,8 @@ def test_what_does_not_fit_is_refused() -> None:
         asked(text="omega:8:3:6")
     with pytest.raises(ValueError, match="multiples of 4 channels, not 10 and 64; with a"):
         asked(Problem.of((2, 9, 9, 10), (64, 3, 3, 10)))
+    with pytest.raises(ValueError, match="cut the batch"):
+        asked(Problem.of((1, 1, (1 << 31) - 600, 4), (4, 1, 1, 4)))
     with pytest.raises(ValueError, match="16-byte aligned"):
         asked(aligned=False)
     with pytest.raises(ValueError, match="smallest"):

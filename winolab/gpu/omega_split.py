@@ -18,13 +18,22 @@ from winolab.gpu import scale
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import POINTER, Kernels, Layout, View
 from winolab.gpu.omega_direct import ARCHITECTURE, BANDWIDTH, CONSUMERS
-from winolab.gpu.omega_plan import LAUNCH_SECONDS, PARAMS, Gradient, Timing, choose, parameters
+from winolab.gpu.omega_plan import (
+    LAUNCH_SECONDS,
+    PARAMS,
+    POSITIONS,
+    Gradient,
+    Timing,
+    choose,
+    parameters,
+)
 from winolab.gpu.omega_plan import reduce as add_up
 from winolab.gpu.plan import ITEMSIZE, Correlation, Request
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
 VECTOR = 4  # channels of a load
+BEYOND = 4  # times as many positions as producers are described behind the last, at most
 # Of a block's start and end, where results are held against its channels' sums of squares: without
 # these 32 images of 56² × 64 took 25 µs more than predicted, 14² × 256 11.
 BLOCK_CYCLES = 55_000
@@ -207,7 +216,13 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
     )
     pitch = g.output[2] + v.n - 1
     left = None if limit is None else limit - HEADERS
-    segments = choose(g, g.units(TILE, pitch), timing, left, first=False)
+    units = g.units(TILE, pitch)
+    if units + BEYOND * v.producers >= POSITIONS:
+        raise ValueError(
+            f"dy has {units} positions; direct split products count up to 2^31, of which they "
+            f"describe {BEYOND * v.producers} ahead; cut the batch"
+        )
+    segments = choose(g, units, timing, left, first=False)
     size = ITEMSIZE[request.dtype]
     read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
     bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
