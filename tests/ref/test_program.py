@@ -55,6 +55,7 @@ def test_path_weights_bound_the_matrix(rows):
 
 @settings(max_examples=150, deadline=None)
 @given(matrix(), st.integers(-6, 6))
+@example([[0, 0], [2, 2], [0, 0], [1, 0], [0, 1], [1, 1]], 2)  # of which all inputs are outputs
 def test_a_scaled_program_multiplies_no_more_than_its_inputs(rows, exponent):
     p, scale = program(rows), Fraction(2) ** exponent
     scaled = p.scaled(scale)

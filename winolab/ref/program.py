@@ -144,8 +144,14 @@ class Program:
         """
         most = min(self.inputs, 3)  # more were never needed
         chosen = (c for n in range(most + 1) for c in combinations(range(self.inputs), n))
-        found = (_Scaling(self, scale, frozenset(inputs)).program() for inputs in chosen)
-        return min(found, key=lambda p: p.counts.instructions)
+        found = [_Scaling(self, scale, frozenset(inputs)).program() for inputs in chosen]
+        return min(*found, self._of_scaled(scale), key=lambda p: p.counts.instructions)
+
+    def _of_scaled(self, scale: Fraction) -> Program:
+        """The program behind products of every input with ``scale``."""
+        first, n = [Op("mul", i, None, scale) for i in range(self.inputs)], self.inputs
+        ops = (o._replace(a=o.a + n, b=None if o.b is None else o.b + n) for o in self.ops)
+        return Program(n, (*first, *ops), tuple((sign, at + n) for sign, at in self.outputs))
 
     def cuda(self, name: str, wide: bool = False) -> str:
         """A CUDA C++ device function ``name(x, y)`` for anything indexable; constants are FP32.
