@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import adversaries, hosted
+from tests.gpu.gradients import gradient_on_gpu
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc
@@ -16,7 +17,6 @@ from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.omega_direct import CONSUMERS
-from winolab.gpu.omega_plan import PARAMS
 from winolab.gpu.omega_split import (
     HEADERS,
     SPLIT_PARAMS,
@@ -56,21 +56,10 @@ def on_cpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = No
 
 
 def on_gpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = None) -> np.ndarray:
-    from winolab.gpu import launch
-    from winolab.gpu.call import load
-    from winolab.gpu.places import Place
-
-    cp = launch.cupy()
-    arrays = cp.asarray(x), cp.asarray(dy), cp.full(p.problem.w_shape, cp.nan, "float32")
-    a, b, out = (
-        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
-        for i, array in enumerate(arrays)
-    )
-    workspace = cp.full(p.workspace, 0xFF, "uint8")
-    p.launch(load(p, 0), a, b, out, workspace.data.ptr, 0)
+    dw, workspace = gradient_on_gpu(p, x, dy)
     if flags is not None:
-        flags[...] = workspace[:12].view("int32").get()
-    return arrays[2].get()
+        flags[...] = workspace[:12].view("int32")
+    return dw
 
 
 both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
@@ -209,9 +198,8 @@ def test_compiles_without_spills() -> None:
 
 def test_the_struct_is_laid_out_as_c_does() -> None:
     first = [("OmegaParams sum", "i")]  # a struct of PARAMS' fields
-    own = SPLIT_PARAMS.fields[len(PARAMS.fields) :]
     found = c_fields("SplitParams", kernel("split_stage").replace("Header*", "void*"))
-    assert found == (*first, *own)
+    assert found == (*first, *SPLIT_PARAMS.fields)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -236,6 +224,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="smallest"):
         asked(workspace_limit=0)
     assert asked(text="direct").kernel == "Ω2(1,1)"
+    assert asked(out_dtype="bfloat16").out_dtype == "float32"  # the caller converts it
     assert asked(workspace_limit=HEADERS).workspace == HEADERS
 
 

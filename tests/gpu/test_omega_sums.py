@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.gradients import gradient_on_gpu
 from winolab import conv_backward_filter
 from winolab.device import H100
 from winolab.gpu.omega_tensor import LONGEST_SUM, plans
@@ -33,19 +34,7 @@ def planned(problem: Problem, text: str | None, precision: str, **options) -> Om
 
 
 def on_gpu(plan: OmegaTensorPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    from winolab.gpu import launch
-    from winolab.gpu.call import load
-    from winolab.gpu.places import Place
-
-    cp = launch.cupy()
-    arrays = cp.asarray(x), cp.asarray(dy), cp.full(plan.problem.w_shape, cp.nan, "float32")
-    a, b, out = (
-        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
-        for i, array in enumerate(arrays)
-    )
-    workspace = cp.full(plan.workspace, 0xFF, "uint8")
-    plan.launch(load(plan, 0), a, b, out, workspace.data.ptr, 0)
-    return arrays[2].get()
+    return gradient_on_gpu(plan, x, dy)[0]
 
 
 @lru_cache

@@ -8,14 +8,15 @@ share of the sum; where there are several, a second one adds the shares up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 from winolab.device import H100, Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import Gradient, Timing, choose, parameters, reduce
+from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Problem, Tile
@@ -174,31 +175,43 @@ def plans(request: Request) -> Iterator[OmegaDirectPlan]:
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
-    problem, device = request.problem, request.device
-    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
-    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
-    rate = VARIANTS.get(v, min(VARIANTS.values())) * device.matrix / H100.matrix * device.clock
-    timing = Timing(
-        blocks,
-        device.multiprocessors,
-        g.met * v.bi * v.bo * v.n / rate,
-        BLOCK_CYCLES / device.clock,
-        v.kc,
-    )
-    pitch = g.output[2] + v.n - 1
-    segments = choose(g, g.units(TILE, pitch), timing, request.workspace_limit, first=False)
-    size = ITEMSIZE[request.dtype]
-    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
+    blocks, segments, seconds = cut(request, g, v, VARIANTS, BLOCK_CYCLES, request.workspace_limit)
     return OmegaDirectPlan(
-        problem,
+        request.problem,
         g,
         request.precision,
         request.written,
         v,
-        device,
+        request.device,
         segments.count,
         blocks,
         segments.workspace,
-        max(segments.seconds, read / bandwidth),
+        seconds,
     )
+
+
+def cut(
+    request: Request, g: Gradient, v: Any, rates: Mapping[Any, int], cycles: int, limit: int | None
+) -> tuple[int, Segments, float]:
+    """Blocks of a segment, the segments, whose workspace is within ``limit``, and seconds.
+
+    ``rates``: multiply-adds a cycle of an H100's multiprocessor, by block shape like ``v``;
+    ``cycles``: of a block's start and end.
+    """
+    problem, device = request.problem, request.device
+    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
+    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
+    rate = rates.get(v, min(rates.values())) * device.matrix / H100.matrix * device.clock
+    timing = Timing(
+        blocks,
+        device.multiprocessors,
+        g.met * v.bi * v.bo * v.n / rate,
+        cycles / device.clock,
+        v.kc,
+    )
+    pitch = g.output[2] + v.n - 1
+    segments = choose(g, g.units(TILE, pitch), timing, limit, first=False)
+    size = ITEMSIZE[request.dtype]
+    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
+    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
+    return blocks, segments, max(segments.seconds, read / bandwidth)

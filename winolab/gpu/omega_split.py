@@ -8,28 +8,22 @@ where there are several, a last one adds the shares up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from winolab.device import H100, Device
 from winolab.gpu import scale
 from winolab.gpu.emit import unit
-from winolab.gpu.launch import POINTER, Kernels, Layout, View
-from winolab.gpu.omega_direct import ARCHITECTURE, BANDWIDTH, CONSUMERS
+from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
+from winolab.gpu.omega_direct import ARCHITECTURE, CONSUMERS, TILE, OmegaDirectPlan, cut
 from winolab.gpu.omega_plan import (
     LAUNCH_SECONDS,
-    PARAMS,
     POSITIONS,
     Gradient,
-    Timing,
-    choose,
     parameters,
 )
 from winolab.gpu.omega_plan import reduce as add_up
-from winolab.gpu.plan import ITEMSIZE, Correlation, Request
-from winolab.nouns import Problem, Tile
+from winolab.gpu.plan import Correlation, Request
 from winolab.ref.transforms import transforms
 
 VECTOR = 4  # channels of a load
@@ -37,10 +31,9 @@ BEYOND = 4  # times as many positions as producers are described behind the last
 # Of a block's start and end, where results are held against its channels' sums of squares: without
 # these 32 images of 56² × 64 took 25 µs more than predicted, 14² × 256 11.
 BLOCK_CYCLES = 55_000
-TILE = Tile(1, 1)
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
-SPLIT_PARAMS = Layout(*PARAMS.fields, ("x_header dy_header", POINTER))
+SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind omega_plan's
 
 
 @dataclass(frozen=True)
@@ -85,46 +78,11 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class OmegaSplitPlan:
-    """One call: what is computed, by which kernel, on what grid, at what cost."""
+class OmegaSplitPlan(OmegaDirectPlan):
+    """One call: as omega_direct's, with headers before the segments' sums."""
 
-    problem: Problem
-    gradient: Gradient
     variant: Variant
-    device: Device
-    segments: int
-    blocks: int  # of a segment
-    workspace: int  # bytes: headers and, if there are several segments, their sums
-    predicted: float  # seconds
-    direction: str = "backward_filter"
-    precision: str = "fp32_split"
-    points: str = "best"
-    tile: Tile = TILE
     watched: bool = True
-
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return "Ω2(1,1)"
-
-    @property
-    def pitch(self) -> int:
-        """Positions of a row of dy."""
-        return self.gradient.output[2] + self.variant.n - 1
-
-    def __str__(self) -> str:
-        p, v = self.problem, self.variant
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of {v.n} taps, {v.kc} positions a stage",
-                f"policies   {v}",
-                f"grid       {self.blocks} blocks in each of {self.segments} segments",
-                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
 
     def source(self) -> str:
         """The translation unit of the kernels."""
@@ -149,9 +107,12 @@ class OmegaSplitPlan:
             scale.scale(kernels, scale.parameters(c, header, 0, view, wide=True), early)
         buckets, pitch = workspace + HEADERS, self.pitch
         block = v.bi, v.bo, v.n
-        params = parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks)
+        params = Params.of(
+            parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks),
+            SPLIT_PARAMS.pack(*headers),
+        )
         grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
-        kernels["winolab_omega_split"](grid, threads, SPLIT_PARAMS.pack(*params.values, *headers))
+        kernels["winolab_omega_split"](grid, threads, params)
         if self.segments > 1:
             add_up(kernels["winolab_reduce"], g, out, buckets, self.segments)
 
@@ -203,36 +164,23 @@ def plans(request: Request) -> Iterator[OmegaSplitPlan]:
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
-    problem, device, limit = request.problem, request.device, request.workspace_limit
-    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
-    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
-    rate = VARIANTS.get(v, min(VARIANTS.values())) * device.matrix / H100.matrix * device.clock
-    timing = Timing(
-        blocks,
-        device.multiprocessors,
-        g.met * v.bi * v.bo * v.n / rate,
-        BLOCK_CYCLES / device.clock,
-        v.kc,
-    )
-    pitch = g.output[2] + v.n - 1
-    left = None if limit is None else limit - HEADERS
-    units = g.units(TILE, pitch)
-    if units + BEYOND * v.producers >= POSITIONS:
+    positions = g.units(TILE, g.output[2] + v.n - 1)
+    if positions + BEYOND * v.producers >= POSITIONS:
         raise ValueError(
-            f"dy has {units} positions; direct split products count up to 2^31, of which they "
+            f"dy has {positions} positions; direct split products count up to 2^31, of which they "
             f"describe {BEYOND * v.producers} ahead; cut the batch"
         )
-    segments = choose(g, units, timing, left, first=False)
-    size = ITEMSIZE[request.dtype]
-    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
+    limit = None if request.workspace_limit is None else request.workspace_limit - HEADERS
+    blocks, segments, seconds = cut(request, g, v, VARIANTS, BLOCK_CYCLES, limit)
     return OmegaSplitPlan(
-        problem,
+        request.problem,
         g,
+        request.precision,
+        "float32",  # whatever is wanted: the caller converts it
         v,
-        device,
+        request.device,
         segments.count,
         blocks,
         HEADERS + segments.workspace,
-        max(segments.seconds, read / bandwidth) + 2 * LAUNCH_SECONDS,
+        seconds + 2 * LAUNCH_SECONDS,
     )
