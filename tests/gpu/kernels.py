@@ -36,6 +36,10 @@ ASKED = {
     "winolab_gamma": ROLES,
     "winolab_tail": ROLES,
     "winolab_omega": ROLES,
+    "winolab_omega_columns": {
+        "CONSUMER_REGISTERS": "128 * GROUPS",
+        "PRODUCER_REGISTERS": "PRODUCERS",
+    },
     "winolab_omega_direct": {
         "CONSUMER_REGISTERS": "128 * GROUPS",
         "PRODUCER_REGISTERS": "PRODUCERS",
@@ -198,6 +202,8 @@ def cases(device: str) -> Iterator[Case]:
         for direction in (*CORRELATIONS, "backward_filter"):
             for precision in ("fp32_split", "fp16", "bf16"):
                 yield Case(device, direction, str(layer), precision)
+        for precision in ("fp16", "bf16"):  # what a larger workspace would pick
+            yield Case(device, "backward_filter", str(layer), precision, "omega:9:3:7")
 
 
 def units(device: str) -> dict[str, Unit]:

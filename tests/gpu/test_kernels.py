@@ -53,6 +53,7 @@ def test_every_kernel_that_hands_registers_over_is_known() -> None:
         "omega",
         "omega_tensor",
         "omega_mma",
+        "omega_columns",
         "omega_direct",
         "omega_split",
     ):

@@ -18,13 +18,15 @@ MOLDS = {
     "gamma_mma": 2,
     "omega": 2,
     "omega_tensor": 2,
-    "omega_direct": 4,
+    "omega_columns": 4,
+    "omega_direct": 2,
     "omega_split": 4,
 }
 PROBLEMS = 17
 OMEGAS = {
     "omega": TILES["fp32"],
     "omega_tensor": (Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4)),
+    "omega_columns": (Tile(1, 1),),
     "omega_direct": (Tile(1, 1),),
     "omega_split": (Tile(1, 1),),
 }

@@ -1,0 +1,200 @@
+"""How direct filter gradients sum by columns (kernels/columns.cuh): chunks, stages, shares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Protocol
+
+from winolab.device import H100, Device
+from winolab.gpu.launch import LONG, POINTER, Layout, Params, View
+from winolab.gpu.omega_plan import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
+
+COLUMN_PARAMS = Layout(
+    ("ends", POINTER), ("chunks alone sharing parts", LONG)
+)  # behind omega_plan's
+ENDS = 8  # bytes of an item's first and last block
+# Of a column of x that comes before the first product of a sweep, in columns with products.
+BROUGHT = 0.32
+MOST_PARTS = 64  # of an item
+GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
+# Up to how many times L2's size x and dy may be for blocks to be at different places of them: on an
+# H100 that is up to 20 % faster at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²).
+CACHED = 1.2
+
+
+class Block(Protocol):
+    """The compile-time shape of a kernel, as kernels/columns.cuh needs it."""
+
+    @property
+    def n(self) -> int: ...  # taps of a filter row that share columns of x
+    @property
+    def bi(self) -> int: ...  # input channels of a block
+    @property
+    def bo(self) -> int: ...  # output channels
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One gradient's steps: whole rows are positions, or ``chunks`` of each."""
+
+    chunks: int
+    pitch: int  # columns of a chunk
+    stages: tuple[int, ...]  # of an item, by the filter's rows
+
+
+@lru_cache(maxsize=4096)
+def columns(g: Gradient, kc: int, ahead: int) -> Columns:
+    """The fewest stages for blocks of ``kc`` positions; whole rows where equal.
+
+    ``ahead``: columns of x that are brought before the first product.
+    """
+    rows = [
+        g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
+        for d, h in product(range(g.filter[0]), range(g.filter[1]))
+    ]
+
+    def made(chunks: int) -> tuple[float, Columns]:
+        pitch = -(-g.output[2] // chunks)
+        blocks = [max(1, -(-r * chunks // kc)) for r in rows]
+        found = Columns(chunks, pitch, tuple(b * pitch for b in blocks))
+        return sum(blocks) * (pitch + BROUGHT * ahead), found
+
+    return min((made(1 << i) for i in range(g.output[2].bit_length())), key=lambda m: m[0])[1]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who computes what: ``alone`` items by a block each, the others by ``sharing`` blocks.
+
+    A stage at least falls to each of these.
+    """
+
+    multiprocessors: int
+    items: int
+    alone: int
+    sharing: int
+    parts: int  # of an item that is shared; 0: blocks have as many stages each
+    workspace: int  # bytes: parts of sums, and who has which
+    seconds: float
+
+    @property
+    def shared(self) -> int:
+        """Items that blocks share."""
+        return self.items - self.alone
+
+    @property
+    def grid(self) -> int:
+        """Blocks that run."""
+        return min(self.multiprocessors, self.items) if self.alone else self.sharing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a kernel on a device: ``stage`` and ``part`` are seconds, of a stage and around a part."""
+
+    stage: float
+    part: float
+    sums: int  # bytes of an item's sums
+
+
+def share(
+    found: Columns, of_row: int, device: Device, cost: Cost, limit: int | None, cached: bool
+) -> Shares:
+    """The smallest workspace within ENOUGH of the least predicted time, ``limit`` bytes at most.
+
+    ``of_row``: items of a row of the filter; ``cached``: x and dy stay in L2, so that blocks may be
+    at different places of them.
+    """
+    slots = device.multiprocessors
+    items = of_row * len(found.stages)
+    rest = items % slots
+    mean, longest = sum(found.stages) / len(found.stages), max(found.stages)
+    waves = items // slots * (mean * cost.stage + cost.part) + LAUNCH_SECONDS
+    whole = waves + (rest > 0) * (longest * cost.stage + cost.part)
+    every = [Shares(slots, items, items, 0, 0, 0, whole)]
+
+    def made(shared: int, sharing: int, parts: int, seconds: float) -> Shares:
+        workspace = cost.sums * (sharing + shared) + ENDS * shared
+        seconds += LAUNCH_SECONDS + 2 * workspace / GATHERED
+        return Shares(slots, items, items - shared, sharing, parts, workspace, seconds)
+
+    # All items in as many parts each.
+    for parts in range(2, min(MOST_PARTS, min(found.stages)) + 1):
+        around = -(-items * parts // slots)
+        each = -(-longest // parts) * cost.stage + cost.part
+        every.append(made(items, items * parts, parts, around * each + LAUNCH_SECONDS))
+    # What whole waves leave, by blocks that have as much each; the last rows' items are the last.
+    left, last = rest, 0
+    for row in reversed(found.stages):
+        last += min(left, of_row) * row
+        left -= min(left, of_row)
+    if cached and rest:
+        for sharing in {min(slots, last), *range(2 * rest, min(slots, last), rest)}:
+            if sharing > rest:
+                each = last / sharing * cost.stage + (1 + rest / sharing) * cost.part
+                every.append(made(rest, sharing, 0, waves + each))
+    fitting = [s for s in every if limit is None or s.workspace <= limit]
+    enough = ENOUGH * min(s.seconds for s in fitting)
+    return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
+
+
+def cut(
+    g: Gradient,
+    v: Block,
+    kc: int,
+    device: Device,
+    rate: float,
+    cycles: int,
+    limit: int | None,
+    size: int,
+) -> tuple[Columns, Shares]:
+    """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
+
+    ``rate``: multiply-adds a cycle of an H100's multiprocessor; ``cycles``: around a part;
+    ``size``: bytes of x and dy.
+    """
+    ahead = v.n - 1
+    found = columns(g, kc, ahead)
+    of_row = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
+    of_row *= -(-g.filter[2] // v.n)
+    macs = v.n * v.bi * v.bo * kc
+    brought = 1 + BROUGHT * ahead / found.pitch
+    stage = macs * brought / (rate * device.matrix / H100.matrix) / device.clock
+    cost = Cost(stage, cycles / device.clock, 4 * v.n * v.bi * v.bo)
+    cached = size <= CACHED * device.l2
+    return found, share(found, of_row, device, cost, limit, cached)
+
+
+def told(found: Columns, shares: Shares) -> list[str]:
+    """What positions are and who computes what, in lines."""
+    rows = "rows of dy"
+    if found.chunks > 1:
+        rows += f" in {found.chunks} chunks of {found.pitch} columns"
+    parts = [f"{shares.alone} items by a block each"] if shares.alone else []
+    if shares.shared:
+        equal = f", {shares.parts} each" if shares.parts else ""
+        parts.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
+    return [
+        f"positions  {rows}",
+        f"grid       {', '.join(parts)}",
+    ]
+
+
+def packed(
+    g: Gradient,
+    views: tuple[View, View, View],
+    workspace: int,
+    v: Block,
+    found: Columns,
+    shares: Shares,
+) -> Params:
+    """kernels/columns.cuh's parameters; in the workspace parts come first."""
+    block = v.bi, v.bo, v.n
+    ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
+    return Params.of(
+        parameters(g, views, workspace, block, 1, found.pitch, shares.items),
+        COLUMN_PARAMS.pack(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
+    )

@@ -1,0 +1,207 @@
+"""Filter gradients by direct products on wgmma, FP16 and BF16, by columns: plans, source, launch.
+
+Nothing is transformed: x and dy are multiplied as they lie. That is faster than Ωα(n,r) where
+memory bounds its transforms, where Φ or the channels are few, and all that a small workspace
+leaves. One launch computes what a block computes alone, and parts of what several share; a second
+one adds these up. Where 64 channels of dy meet few taps omega_direct.py is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from winolab.device import H100, Device
+from winolab.gpu.columns import Columns, Shares, cut, packed, told
+from winolab.gpu.emit import unit
+from winolab.gpu.launch import Kernels, View
+from winolab.gpu.omega_plan import Gradient
+from winolab.gpu.omega_tensor_params import TYPES
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
+from winolab.nouns import Problem, Tile
+
+ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
+CONSUMERS, PRODUCERS = 256, 128  # threads of a block that multiply and that copy
+KC = 64  # positions of a column
+VECTOR = 8  # channels of a copy
+RUN = 8  # sums that a thread adds up at once
+WORK, SOURCE = 32, 40  # bytes of kernels/columns.cuh's structs
+TILE = Tile(1, 1)
+# Of an H100: cycles around a part of a sum (fitted with the rates below and columns.py's constants
+# to 253 times, rms 7 %), bytes a second that x and dy are read with.
+PART_CYCLES, BANDWIDTH = 25_500, 2.65e12
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_columns.cuh, by its names."""
+
+    n: int  # taps of a filter row that share columns of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int  # columns on their way
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        slots = self.stages + 2 * (self.n - 1)  # kernels/columns.cuh
+        size = 2 * KC * (self.stages * self.bo + slots * self.bi)
+        return size + 16 * self.stages + 2 * WORK + SOURCE
+
+    @property
+    def runs(self) -> int:
+        """Of RUN sums, of a thread."""
+        return self.n * self.bi * self.bo // CONSUMERS // RUN
+
+    def __str__(self) -> str:
+        return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
+
+
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor at its boost clock, which
+# these products lower.
+VARIANTS = {
+    Variant(1, 256, 128, 4): 1660,
+    Variant(2, 128, 128, 5): 1750,
+    Variant(3, 128, 128, 4): 1735,
+    Variant(3, 64, 128, 8): 1740,
+    Variant(4, 64, 128, 7): 1865,
+    Variant(5, 64, 128, 6): 1790,
+    Variant(6, 64, 128, 6): 1850,
+    Variant(8, 64, 64, 6): 1705,
+}
+
+
+@dataclass(frozen=True)
+class OmegaColumnsPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    problem: Problem
+    gradient: Gradient
+    precision: str
+    out_dtype: str
+    variant: Variant
+    device: Device
+    columns: Columns
+    shares: Shares
+    predicted: float  # seconds
+    direction: str = "backward_filter"
+    points: str = "best"
+    tile: Tile = TILE
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of parts of sums, where blocks share some."""
+        return self.shares.workspace
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return "Ω2(1,1)"
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bo} × {v.bi} channels of {v.n} taps, columns of {KC} positions",
+                f"policies   {v}",
+                *told(self.columns, self.shares),
+                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+        return source(self.precision, self.out_dtype, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_omega_columns": self.variant.shared_memory, "winolab_omega_gather": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
+        grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
+        kernels["winolab_omega_columns"](grid, threads, params)
+        if self.shares.workspace:
+            runs = self.shares.shared * v.runs
+            kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, out_dtype: str, variant: Variant) -> str:
+    """One variant's translation unit: ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+    constants = {
+        "R": 1,
+        "ALPHA": 1,
+        "WRAP": 0,
+        "INPUT": TYPES[DTYPES[precision]],
+        "OUTPUT": TYPES[out_dtype],
+        "KC": KC,
+        "PRODUCERS": PRODUCERS,
+        "RUN": RUN,
+        **{name.upper(): value for name, value in asdict(variant).items()},
+    }
+    return unit(
+        f"Ω2(1,1) {precision}, {variant}",
+        constants,
+        {},
+        (
+            *("guard", "pipeline", "tensor", "halves", "units"),
+            *("columns", "omega_columns", "omega_gather"),
+        ),
+    )
+
+
+def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    algorithm, variant = request.algorithm, request.variant
+    if request.device.compute_capability != ARCHITECTURE:
+        raise request.unfit("direct products without a workspace need wgmma, which is 9.0's")
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"direct products do not compute {algorithm}")
+    g = Gradient.of(request.problem)
+    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
+        raise ValueError(
+            f"direct products without a workspace need pixels that lie 16-byte aligned and "
+            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}"
+        )
+    for shape in (variant,) if variant else VARIANTS:
+        if variant or shape.n <= g.filter[2] + 1:
+            yield _plan(request, g, shape)
+
+
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
+    rate = VARIANTS.get(v, min(VARIANTS.values()))
+    size = bytes_of(request)
+    g.units(TILE, g.output[2])  # as many positions as can be counted
+    found, shares = cut(g, v, KC, request.device, rate, PART_CYCLES, request.workspace_limit, size)
+    return OmegaColumnsPlan(
+        request.problem,
+        g,
+        request.precision,
+        request.written,
+        v,
+        request.device,
+        found,
+        shares,
+        max(shares.seconds, size / bandwidth(request.device)),
+    )
+
+
+def bytes_of(request: Request) -> int:
+    """Of x and dy."""
+    p = request.problem
+    return ITEMSIZE[request.dtype] * (math.prod(p.x_shape) + math.prod(p.y_shape))
+
+
+def bandwidth(device: Device) -> float:
+    """Bytes a second that x and dy are read with."""
+    return BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
