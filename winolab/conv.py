@@ -139,9 +139,10 @@ def conv_backward_filter(
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
     2×2 pieces of dy. On a GPU, a 16-bit gradient without ``algorithm`` and ``workspace_limit``
     takes at most 0.45 of the data or 16 MiB as workspace, where that at most doubles its time
-    (``winolab plan backward-filter`` shows what a larger limit gains), and a dw in float16 is infinite beyond 65504, as its sums may be;
-    ``on_range`` "raise" looks at them in float32 first and raises ValueError that says which types
-    hold them. Sums of wider types are refused in float16. Other arguments and errors are those of
+    (``winolab plan backward-filter`` shows what a larger limit gains). A dw in float16 is infinite
+    beyond 65504, as its sums may be; ``on_range`` "raise" looks at them in float32 first and raises
+    ValueError that says which types hold them. Sums of wider types are refused in float16. Other
+    arguments and errors are those of
     :func:`conv_forward`.
     """
     geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
