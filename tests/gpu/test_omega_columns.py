@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from experiments.throughput_cases import winrs_sample
-from tests.gpu import hosted
+from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
+from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc
-from winolab.gpu.columns import ENDS, Shares
+from winolab.gpu.columns import COLUMN_PARAMS, ENDS, Shares
+from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.gpu.omega_columns import (
     CONSUMERS,
     PRODUCERS,
+    SOURCE,
     VARIANTS,
+    WORK,
     OmegaColumnsPlan,
     Variant,
     plans,
@@ -26,43 +29,9 @@ from winolab.gpu.omega_columns import (
 from winolab.gpu.plan import SLOWER, USUAL_SHARE, Request, candidates, plan, usual_limit
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
 from winolab.ref.winrs_plan import data_size
 
 Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
-DTYPES = {"fp16": np.dtype("float16"), "bf16": np.dtype(ml_dtypes.bfloat16)}
-UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result
-# x, dW, padding, precision: filters that taps divide and others, odd blocks, depths, groups
-CASES = [
-    ((3, 6, 9, 72), (72, 3, 3, 72), 1, "fp16"),
-    ((2, 7, 11, 136), (40, 2, 4, 136), ((1, 0), (2, 1)), "bf16"),
-    ((2, 3, 5, 7, 16), (32, 2, 2, 5, 8), 1, "fp16"),
-    ((2, 1, 70, 8), (8, 1, 1, 8), 0, "bf16"),
-    ((1, 2, 3, 8), (8, 9, 2, 8), ((6, 8), (1, 1)), "fp16"),  # rows that meet no input
-]
-
-
-def on_cpu(p: OmegaColumnsPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    return hosted.execute(p, x, dy, dtype=p.out_dtype)
-
-
-def on_gpu(p: OmegaColumnsPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    from winolab.gpu import launch
-    from winolab.gpu.call import load
-    from winolab.gpu.places import Place
-
-    cp = launch.cupy()
-    stored = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}[p.out_dtype]
-    bits = (cp.asarray(a.view(np.uint16)) for a in (x, dy))
-    arrays = *bits, cp.full(p.problem.w_shape, 0xFFFF, "uint32").astype(stored)
-    a, b, out = (
-        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
-        for i, array in enumerate(arrays)
-    )
-    workspace = cp.full(max(4, p.workspace), 0xFF, "uint8")
-    p.launch(load(p, 0), a, b, out, workspace.data.ptr, 0)
-    dw = arrays[2].get()
-    return dw.view(ml_dtypes.bfloat16) if p.out_dtype == "bfloat16" else dw
 
 
 def planned(problem: Problem, precision: str, variant: Variant, **options) -> OmegaColumnsPlan:
@@ -93,23 +62,11 @@ def shared(p: OmegaColumnsPlan, multiprocessors: int, sharing: int) -> OmegaColu
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
-    rng = np.random.default_rng(1)
-    for i, (x_shape, w_shape, padding, precision) in enumerate(CASES):
-        groups = x_shape[-1] // w_shape[-1]
-        problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
-        dtype = DTYPES[precision]
-        x, dy = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.y_shape))
-        exact = convolution.backward_filter(x.astype(float), dy.astype(float), problem)
-        kind = dtype.name if i % 2 else "float32"
+    for problem, precision, kind, x, dy in problems():
         for multiprocessors, sharing in ((4, 0), (1 << 20, 50), (4, 3), (4, -2)):
-            p = shared(
-                planned(problem, precision, variant, out_dtype=kind), multiprocessors, sharing
-            )
-            dw = execute(p, x, dy).astype(float)
-            error = ((dw - exact) ** 2).mean() ** 0.5
-            # sums of products in [-1, 1) truncated at 2^-24 of their largest, 64 products a chunk
-            terms = problem.y_shape[0] * np.prod(problem.output)
-            assert error <= (2.0**-22 * terms**0.5 + UNIT[kind]) * (exact**2).mean() ** 0.5
+            whole = planned(problem, precision, variant, out_dtype=kind)
+            p = shared(whole, multiprocessors, sharing)
+            assert too_far(p, x, dy, execute(p, x, dy)) <= 1
 
 
 def test_nothing_but_the_result_holds_infinity() -> None:
@@ -210,3 +167,17 @@ def test_a_gradient_that_would_take_much_longer_takes_the_workspace() -> None:
     """Odd channels have no direct products but Ω's, which take a workspace too."""
     request = request_of("128x20x20x511:512x3x3", aligned=False)
     assert plan(request) == candidates(request).plans[0]
+
+
+def test_parameters_are_laid_out_as_the_kernel_declares_them() -> None:
+    first = ("OmegaParams sum", "i")  # a struct of omega_plan.PARAMS' fields
+    assert c_fields("ColumnParams", kernel("columns")) == (first, *COLUMN_PARAMS.fields)
+
+
+def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
+    """The engine gives a kernel as many bytes as its plan says, and no more."""
+    p = planned(Problem.of((2, 9, 9, 64), (64, 3, 3, 64)), "fp16", Variant(3, 64, 128, 8))
+    text = p.source()
+    sizes = "sizeof(Work) == {} && sizeof(Source<Element>) == {} && sizeof(Shared) == {}"
+    check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.variant.shared_memory)});"
+    assert nvrtc.compile_cubin(text + check, "sm_90a").resources

@@ -12,9 +12,8 @@ from winolab.device import H100, Device
 from winolab.gpu.launch import LONG, POINTER, Layout, Params, View
 from winolab.gpu.omega_plan import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 
-COLUMN_PARAMS = Layout(
-    ("ends", POINTER), ("chunks alone sharing parts", LONG)
-)  # behind omega_plan's
+# kernels/columns.cuh's parameters behind omega_plan's.
+COLUMN_PARAMS = Layout(("ends", POINTER), ("chunks alone sharing parts", LONG))
 ENDS = 8  # bytes of an item's first and last block
 # Of a column of x that comes before the first product of a sweep, in columns with products.
 BROUGHT = 0.32
@@ -38,7 +37,7 @@ class Block(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """One gradient's steps: whole rows are positions, or ``chunks`` of each."""
+    """How a gradient is walked through: whole rows are positions, or ``chunks`` of each."""
 
     chunks: int
     pitch: int  # columns of a chunk

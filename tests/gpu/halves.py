@@ -1,0 +1,69 @@
+"""Direct filter gradients of 16 bits: problems, launches, and how far results may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tests.gpu import hosted
+from winolab.nouns import Problem
+from winolab.ref import convolution
+
+DTYPES = {"fp16": np.dtype("float16"), "bf16": np.dtype(ml_dtypes.bfloat16)}
+UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result
+# x, dW, padding, precision: filters that taps divide and others, odd blocks, depths, groups
+CASES = [
+    ((3, 6, 9, 72), (72, 3, 3, 72), 1, "fp16"),
+    ((2, 7, 11, 136), (40, 2, 4, 136), ((1, 0), (2, 1)), "bf16"),
+    ((2, 3, 5, 7, 16), (32, 2, 2, 5, 8), 1, "fp16"),
+    ((2, 1, 70, 8), (8, 1, 1, 8), 0, "bf16"),
+    ((1, 2, 3, 8), (8, 9, 2, 8), ((6, 8), (1, 1)), "fp16"),  # rows that meet no input
+]
+
+
+def on_cpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    """dw of a plan, by the engine of host/."""
+    return hosted.execute(p, x, dy, dtype=p.out_dtype)
+
+
+def on_gpu(p: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    """The same on a GPU; dw and the workspace are NaN before."""
+    from winolab.gpu import launch
+    from winolab.gpu.call import load
+    from winolab.gpu.places import Place
+
+    cp = launch.cupy()
+    stored = {"float32": "float32", "float16": "float16", "bfloat16": "uint16"}[p.out_dtype]
+    bits = (cp.asarray(a.view(np.uint16)) for a in (x, dy))
+    arrays = *bits, cp.full(p.problem.w_shape, 0xFFFF, "uint32").astype(stored)
+    a, b, out = (
+        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
+        for i, array in enumerate(arrays)
+    )
+    workspace = cp.full(max(4, p.workspace), 0xFF, "uint8")
+    p.launch(load(p, 0), a, b, out, workspace.data.ptr, 0)
+    dw = arrays[2].get()
+    return dw.view(ml_dtypes.bfloat16) if p.out_dtype == "bfloat16" else dw
+
+
+def problems() -> Iterator[tuple[Problem, str, str, np.ndarray, np.ndarray]]:
+    """A problem, its precision, the result's type, x and dy, of each of CASES."""
+    rng = np.random.default_rng(1)
+    for i, (x_shape, w_shape, padding, precision) in enumerate(CASES):
+        groups = x_shape[-1] // w_shape[-1]
+        problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
+        dtype = DTYPES[precision]
+        x, dy = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.y_shape))
+        yield problem, precision, dtype.name if i % 2 else "float32", x, dy
+
+
+def too_far(p: Any, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> float:
+    """A result's RMS error over what it may be, of numbers in [-1, 1)."""
+    exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
+    error = ((dw.astype(float) - exact) ** 2).mean() ** 0.5
+    # sums of products in [-1, 1) truncated at 2^-24 of their largest, 64 products a chunk
+    terms = p.problem.y_shape[0] * np.prod(p.problem.output)
+    return error / ((2.0**-22 * terms**0.5 + UNIT[p.out_dtype]) * (exact**2).mean() ** 0.5)
