@@ -1,4 +1,4 @@
-"""Filter gradients of a plan on a GPU."""
+"""Filter gradients: the plan of a family for a problem, and a plan on a GPU."""
 
 from __future__ import annotations
 
@@ -6,19 +6,42 @@ from typing import Any
 
 import numpy as np
 
+from winolab.device import H100, Device
 from winolab.gpu import launch
 from winolab.gpu.call import load
 from winolab.gpu.places import Place
+from winolab.gpu.plan import Request
+from winolab.nouns import Problem, parse_algorithm
+
+SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
 
 
-def gradient_on_gpu(plan: Any, x: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """dw, NaN before, and the workspace's bytes in the end, all ones before."""
+def asked(
+    family: Any,
+    precision: str,
+    problem: Problem = SMALL,
+    text: str = "",
+    device: Device = H100,
+    **options: Any,
+) -> Any:
+    """The first plan of a module for a problem."""
+    algorithm = parse_algorithm(text) if text else None
+    return next(
+        family.plans(Request(problem, "backward_filter", device, algorithm, precision, **options))
+    )
+
+
+def gradient_on_gpu(
+    plan: Any, x: np.ndarray, dy: np.ndarray, before: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """dw, ``before`` or NaN before, and the workspace's bytes in the end, all ones before."""
     cp = launch.cupy()
-    arrays = cp.asarray(x), cp.asarray(dy), cp.full(plan.problem.w_shape, cp.nan, "float32")
+    dw = np.full(plan.problem.w_shape, np.nan, "float32") if before is None else before
+    arrays = [cp.asarray(array) for array in (x, dy, dw)]
     a, b, out = (
         Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
         for i, array in enumerate(arrays)
     )
-    workspace = cp.full(plan.workspace, 0xFF, "uint8")
+    workspace = cp.full(max(4, plan.workspace), 0xFF, "uint8")
     plan.launch(load(plan, 0), a, b, out, workspace.data.ptr, 0)
     return arrays[2].get(), workspace.get()

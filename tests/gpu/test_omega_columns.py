@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 
 from experiments.throughput_cases import winrs_sample
+from tests.gpu.gradients import SMALL, asked
 from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
 from tests.gpu.structs import c_fields
-from winolab.device import H100, datasheet
-from winolab.gpu import nvrtc
+from winolab.device import H100
+from winolab.gpu import nvrtc, omega_columns
 from winolab.gpu.columns import COLUMN_PARAMS, ENDS, Shares
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.gpu.omega_columns import (
-    CONSUMERS,
-    PRODUCERS,
     SOURCE,
     VARIANTS,
     WORK,
     OmegaColumnsPlan,
     Variant,
-    plans,
 )
 from winolab.gpu.plan import SLOWER, USUAL_SHARE, Request, candidates, plan, usual_limit
 from winolab.layers import parse_layer
@@ -34,12 +31,8 @@ from winolab.ref.winrs_plan import data_size
 Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, variant: Variant, **options) -> OmegaColumnsPlan:
-    options = {"out_dtype": "float32", **options}
-    found = plans(
-        Request(problem, "backward_filter", H100, None, precision, variant=variant, **options)
-    )
-    return next(iter(found))
+def planned(problem: Problem, precision: str, variant: Variant, kind: str) -> OmegaColumnsPlan:
+    return asked(omega_columns, precision, problem, variant=variant, out_dtype=kind)
 
 
 def shared(p: OmegaColumnsPlan, multiprocessors: int, sharing: int) -> OmegaColumnsPlan:
@@ -64,50 +57,9 @@ def shared(p: OmegaColumnsPlan, multiprocessors: int, sharing: int) -> OmegaColu
 def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for multiprocessors, sharing in ((4, 0), (1 << 20, 50), (4, 3), (4, -2)):
-            whole = planned(problem, precision, variant, out_dtype=kind)
+            whole = planned(problem, precision, variant, kind)
             p = shared(whole, multiprocessors, sharing)
             assert too_far(p, x, dy, execute(p, x, dy)) <= 1
-
-
-def test_nothing_but_the_result_holds_infinity() -> None:
-    """An infinity in x is in every tap that meets it, and in no other channel."""
-    rng = np.random.default_rng(2)
-    problem = Problem.of((1, 5, 6, 16), (8, 3, 3, 16), padding=1)
-    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
-    x[0, 2, 3, 5] = np.inf
-    dw = on_cpu(planned(problem, "fp16", Variant(2, 128, 128, 5)), x, dy)
-    assert not np.isfinite(dw[..., 5]).any()
-    assert np.isfinite(np.delete(dw, 5, axis=-1)).all()
-
-
-def test_compiles_without_spills() -> None:
-    for variant in VARIANTS:
-        p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), "fp16", variant)
-        resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
-        assert all(r.spills == 0 for r in resources.values()), (variant, resources)
-        shared = REGISTERS // (CONSUMERS + PRODUCERS) // 8 * 8  # by the roles
-        assert resources["winolab_omega_columns"].registers == shared
-        assert p.shared()["winolab_omega_columns"] <= H100.shared_memory
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    problem = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
-
-    def asked(problem=problem, device=H100, text=None, aligned=True):
-        algorithm = parse_algorithm(text) if text else None
-        return next(
-            plans(Request(problem, "backward_filter", device, algorithm, "fp16", aligned=aligned))
-        )
-
-    with pytest.raises(ValueError, match=r"9\.0's"):
-        asked(device=datasheet("a100"))
-    with pytest.raises(ValueError, match="do not compute omega:8:3:6"):
-        asked(text="omega:8:3:6")
-    with pytest.raises(ValueError, match="multiples of 8 channels, not 12 and 64"):
-        asked(Problem.of((2, 9, 9, 12), (64, 3, 3, 12)))
-    with pytest.raises(ValueError, match="16-byte aligned"):
-        asked(aligned=False)
-    assert asked(text="direct").kernel == "Ω2(1,1)"
 
 
 def request_of(layer: str, **options) -> Request:
@@ -163,7 +115,7 @@ def test_a_larger_limit_or_a_name_takes_more() -> None:
     assert plan(named).workspace > usual_limit(named)
 
 
-def test_a_gradient_that_would_take_much_longer_takes_the_workspace() -> None:
+def test_a_gradient_without_such_products_takes_the_workspace() -> None:
     """Odd channels have no direct products but Ω's, which take a workspace too."""
     request = request_of("128x20x20x511:512x3x3", aligned=False)
     assert plan(request) == candidates(request).plans[0]
@@ -176,7 +128,7 @@ def test_parameters_are_laid_out_as_the_kernel_declares_them() -> None:
 
 def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
     """The engine gives a kernel as many bytes as its plan says, and no more."""
-    p = planned(Problem.of((2, 9, 9, 64), (64, 3, 3, 64)), "fp16", Variant(3, 64, 128, 8))
+    p = planned(SMALL, "fp16", Variant(3, 64, 128, 8), "float32")
     text = p.source()
     sizes = "sizeof(Work) == {} && sizeof(Source<Element>) == {} && sizeof(Shared) == {}"
     check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.variant.shared_memory)});"

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tests.gpu import adversaries, hosted
-from tests.gpu.gradients import gradient_on_gpu
+from tests.gpu.gradients import asked, gradient_on_gpu
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
-from winolab.gpu import nvrtc
+from winolab.gpu import nvrtc, omega_split
+from winolab.gpu.direct_gradients import CONSUMERS
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.omega_direct import CONSUMERS
 from winolab.gpu.omega_split import (
     HEADERS,
     SPLIT_PARAMS,
     VARIANTS,
     OmegaSplitPlan,
     Variant,
-    plans,
 )
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request, candidates, plan
 from winolab.layers import parse_layer
-from winolab.nouns import Problem, parse_algorithm
+from winolab.nouns import Problem
 from winolab.ref import convolution
 
 Execute = Callable[..., np.ndarray]
@@ -66,8 +66,7 @@ both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=py
 
 
 def planned(problem: Problem, variant: Variant = THREE) -> OmegaSplitPlan:
-    request = Request(problem, "backward_filter", H100, None, "fp32_split", variant=variant)
-    return next(iter(plans(request)))
+    return asked(omega_split, "fp32_split", problem, variant=variant)
 
 
 def cut(p: OmegaSplitPlan, segments: int) -> OmegaSplitPlan:
@@ -203,29 +202,22 @@ def test_the_struct_is_laid_out_as_c_does() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    problem = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
-
-    def asked(problem=problem, device=H100, text=None, **options):
-        algorithm = parse_algorithm(text) if text else None
-        return next(
-            plans(Request(problem, "backward_filter", device, algorithm, "fp32_split", **options))
-        )
-
+    split = partial(asked, omega_split, "fp32_split")
     with pytest.raises(ValueError, match=r"9\.0's"):
-        asked(device=datasheet("a100"))
+        split(device=datasheet("a100"))
     with pytest.raises(ValueError, match="do not compute omega:8:3:6"):
-        asked(text="omega:8:3:6")
+        split(text="omega:8:3:6")
     with pytest.raises(ValueError, match="multiples of 4 channels, not 10 and 64; with a"):
-        asked(Problem.of((2, 9, 9, 10), (64, 3, 3, 10)))
+        split(Problem.of((2, 9, 9, 10), (64, 3, 3, 10)))
     with pytest.raises(ValueError, match="cut the batch"):
-        asked(Problem.of((1, 1, (1 << 31) - 600, 4), (4, 1, 1, 4)))
+        split(Problem.of((1, 1, (1 << 31) - 600, 4), (4, 1, 1, 4)))
     with pytest.raises(ValueError, match="16-byte aligned"):
-        asked(aligned=False)
+        split(aligned=False)
     with pytest.raises(ValueError, match="smallest"):
-        asked(workspace_limit=0)
-    assert asked(text="direct").kernel == "Ω2(1,1)"
-    assert asked(out_dtype="bfloat16").out_dtype == "float32"  # the caller converts it
-    assert asked(workspace_limit=HEADERS).workspace == HEADERS
+        split(workspace_limit=0)
+    assert split(text="direct").kernel == "Ω2(1,1)"
+    assert split(out_dtype="bfloat16").out_dtype == "float32"  # the caller converts it
+    assert split(workspace_limit=HEADERS).workspace == HEADERS
 
 
 @pytest.mark.parametrize("layer", ["128x48x48x128:128x3x3", "128x20x20x256:256x6x6"])

@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Protocol
 
-from winolab.device import H100, Device
+from winolab.device import Device
+from winolab.gpu.direct_gradients import blocks_of_row
 from winolab.gpu.launch import LONG, POINTER, Layout, Params, View
 from winolab.gpu.omega_plan import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 
@@ -152,19 +153,16 @@ def cut(
 ) -> tuple[Columns, Shares]:
     """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
 
-    ``rate``: multiply-adds a cycle of an H100's multiprocessor; ``cycles``: around a part;
+    ``rate``: multiply-adds a second of a multiprocessor; ``cycles``: around a part;
     ``size``: bytes of x and dy.
     """
     ahead = v.n - 1
     found = columns(g, kc, ahead)
-    of_row = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
-    of_row *= -(-g.filter[2] // v.n)
     macs = v.n * v.bi * v.bo * kc
     brought = 1 + BROUGHT * ahead / found.pitch
-    stage = macs * brought / (rate * device.matrix / H100.matrix) / device.clock
-    cost = Cost(stage, cycles / device.clock, 4 * v.n * v.bi * v.bo)
+    cost = Cost(macs * brought / rate, cycles / device.clock, 4 * v.n * v.bi * v.bo)
     cached = size <= CACHED * device.l2
-    return found, share(found, of_row, device, cost, limit, cached)
+    return found, share(found, blocks_of_row(g, v), device, cost, limit, cached)
 
 
 def told(found: Columns, shares: Shares) -> list[str]:

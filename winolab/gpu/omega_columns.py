@@ -8,30 +8,35 @@ one adds these up. Where 64 channels of dy meet few taps omega_direct.py is fast
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from winolab.device import H100, Device
 from winolab.gpu.columns import Columns, Shares, cut, packed, told
+from winolab.gpu.direct_gradients import (
+    CONSUMERS,
+    TILE,
+    DirectGradient,
+    fitting,
+    operands,
+    rate,
+    read,
+    shapes,
+)
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import Gradient
 from winolab.gpu.omega_tensor_params import TYPES
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
-from winolab.nouns import Problem, Tile
+from winolab.gpu.plan import DTYPES, Request
 
-ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
-CONSUMERS, PRODUCERS = 256, 128  # threads of a block that multiply and that copy
+PRODUCERS = 128  # threads of a block that copy
 KC = 64  # positions of a column
 VECTOR = 8  # channels of a copy
 RUN = 8  # sums that a thread adds up at once
 WORK, SOURCE = 32, 40  # bytes of kernels/columns.cuh's structs
-TILE = Tile(1, 1)
-# Of an H100: cycles around a part of a sum (fitted with the rates below and columns.py's constants
-# to 253 times, rms 7 %), bytes a second that x and dy are read with.
-PART_CYCLES, BANDWIDTH = 25_500, 2.65e12
+# Of an H100, around a part of a sum: fitted with the rates below and columns.py's constants to 253
+# times, rms 7 %.
+PART_CYCLES = 25_500
 
 
 @dataclass(frozen=True)
@@ -74,45 +79,22 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class OmegaColumnsPlan:
+class OmegaColumnsPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    problem: Problem
-    gradient: Gradient
-    precision: str
-    out_dtype: str
     variant: Variant
-    device: Device
     columns: Columns
     shares: Shares
     predicted: float  # seconds
-    direction: str = "backward_filter"
-    points: str = "best"
-    tile: Tile = TILE
 
     @property
     def workspace(self) -> int:
         """Bytes of parts of sums, where blocks share some."""
         return self.shares.workspace
 
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return "Ω2(1,1)"
-
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of {v.n} taps, columns of {KC} positions",
-                f"policies   {v}",
-                *told(self.columns, self.shares),
-                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
+        grid = told(self.columns, self.shares)
+        return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
 
     def source(self) -> str:
         """The translation unit of ``winolab_omega_columns`` and ``winolab_omega_gather``."""
@@ -162,27 +144,15 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
 
 def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
-    algorithm, variant = request.algorithm, request.variant
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit("direct products without a workspace need wgmma, which is 9.0's")
-    if algorithm and algorithm.kind != "direct":
-        raise ValueError(f"direct products do not compute {algorithm}")
-    g = Gradient.of(request.problem)
-    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
-        raise ValueError(
-            f"direct products without a workspace need pixels that lie 16-byte aligned and "
-            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}"
-        )
-    for shape in (variant,) if variant else VARIANTS:
-        if variant or shape.n <= g.filter[2] + 1:
-            yield _plan(request, g, shape)
+    g = fitting(request, "direct products", VECTOR)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
-    rate = VARIANTS.get(v, min(VARIANTS.values()))
-    size = bytes_of(request)
     g.units(TILE, g.output[2])  # as many positions as can be counted
-    found, shares = cut(g, v, KC, request.device, rate, PART_CYCLES, request.workspace_limit, size)
+    speed, limit = rate(request.device, v, VARIANTS), request.workspace_limit
+    found, shares = cut(g, v, KC, request.device, speed, PART_CYCLES, limit, operands(request))
     return OmegaColumnsPlan(
         request.problem,
         g,
@@ -192,16 +162,5 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
         request.device,
         found,
         shares,
-        max(shares.seconds, size / bandwidth(request.device)),
+        max(shares.seconds, read(request)),
     )
-
-
-def bytes_of(request: Request) -> int:
-    """Of x and dy."""
-    p = request.problem
-    return ITEMSIZE[request.dtype] * (math.prod(p.x_shape) + math.prod(p.y_shape))
-
-
-def bandwidth(device: Device) -> float:
-    """Bytes a second that x and dy are read with."""
-    return BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)

@@ -7,27 +7,30 @@ where there are several, a second one adds the shares up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from winolab.device import H100, Device
+from winolab.gpu.direct_gradients import (
+    CONSUMERS,
+    TILE,
+    DirectGradient,
+    blocks_of_row,
+    fitting,
+    rate,
+    read,
+    shapes,
+)
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
-from winolab.nouns import Problem, Tile
+from winolab.gpu.plan import DTYPES, Request
 
-ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
-CONSUMERS = 256  # threads of a block that multiply, two warpgroups
 VECTOR = 8  # channels of a copy
-TILE = Tile(1, 1)
-# Of an H100: cycles of a block's start and end (fitted with the rates below to 92 times, rms 4 %),
-# bytes a second that x and dy are read with.
-BLOCK_CYCLES, BANDWIDTH = 20_000, 2.65e12
+# Of an H100, of a block's start and end: fitted with the rates below to 92 times, rms 4 %.
+BLOCK_CYCLES = 20_000
 
 
 @dataclass(frozen=True)
@@ -63,27 +66,14 @@ VARIANTS = {
 
 
 @dataclass(frozen=True)
-class OmegaDirectPlan:
+class OmegaDirectPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    problem: Problem
-    gradient: Gradient
-    precision: str
-    out_dtype: str
     variant: Variant
-    device: Device
     segments: int
     blocks: int  # of a segment
     workspace: int  # bytes: the segments' sums, if there are several
     predicted: float  # seconds
-    direction: str = "backward_filter"
-    points: str = "best"
-    tile: Tile = TILE
-
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return "Ω2(1,1)"
 
     @property
     def pitch(self) -> int:
@@ -91,18 +81,9 @@ class OmegaDirectPlan:
         return self.gradient.output[2] + self.variant.n - 1
 
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
-        return "\n".join(
-            [
-                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
-                f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bo} × {v.bi} channels of {v.n} taps, {v.kc} positions a stage",
-                f"policies   {v}",
-                f"grid       {self.blocks} blocks in each of {self.segments} segments",
-                f"memory     {v.shared_memory} B shared, {self.workspace} B workspace",
-                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
-            ]
-        )
+        stage = f"{self.variant.kc} positions a stage"
+        grid = [f"grid       {self.blocks} blocks in each of {self.segments} segments"]
+        return self.told(stage, grid, self.workspace, self.predicted)
 
     def source(self) -> str:
         """The translation unit of ``winolab_omega_direct`` and ``winolab_reduce``."""
@@ -154,20 +135,9 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
 
 def plans(request: Request) -> Iterator[OmegaDirectPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
-    algorithm, variant = request.algorithm, request.variant
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit("direct products without a workspace need wgmma, which is 9.0's")
-    if algorithm and algorithm.kind != "direct":
-        raise ValueError(f"direct products do not compute {algorithm}")
-    g = Gradient.of(request.problem)
-    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
-        raise ValueError(
-            f"direct products without a workspace need pixels that lie 16-byte aligned and "
-            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}"
-        )
-    for shape in (variant,) if variant else VARIANTS:
-        if variant or shape.n <= g.filter[2] + 1:  # one tap may be computed in vain
-            yield _plan(request, g, shape)
+    g = fitting(request, "direct products", VECTOR)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
@@ -194,20 +164,15 @@ def cut(
     ``rates``: multiply-adds a cycle of an H100's multiprocessor, by block shape like ``v``;
     ``cycles``: of a block's start and end.
     """
-    problem, device = request.problem, request.device
-    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
-    blocks = tiles * g.filter[0] * g.filter[1] * -(-g.filter[2] // v.n)
-    rate = rates.get(v, min(rates.values())) * device.matrix / H100.matrix * device.clock
+    device = request.device
+    blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
     timing = Timing(
         blocks,
         device.multiprocessors,
-        g.met * v.bi * v.bo * v.n / rate,
+        g.met * v.bi * v.bo * v.n / rate(device, v, rates),
         cycles / device.clock,
         v.kc,
     )
     pitch = g.output[2] + v.n - 1
     segments = choose(g, g.units(TILE, pitch), timing, limit, first=False)
-    size = ITEMSIZE[request.dtype]
-    read = size * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
-    return blocks, segments, max(segments.seconds, read / bandwidth)
+    return blocks, segments, max(segments.seconds, read(request))

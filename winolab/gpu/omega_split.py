@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from winolab.gpu import scale
+from winolab.gpu.direct_gradients import CONSUMERS, TILE, fitting, shapes
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
-from winolab.gpu.omega_direct import ARCHITECTURE, CONSUMERS, TILE, OmegaDirectPlan, cut
+from winolab.gpu.omega_direct import OmegaDirectPlan, cut
 from winolab.gpu.omega_plan import (
     LAUNCH_SECONDS,
     POSITIONS,
@@ -146,21 +147,10 @@ def source(variant: Variant) -> str:
 
 def plans(request: Request) -> Iterator[OmegaSplitPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
-    algorithm, variant = request.algorithm, request.variant
-    if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit("direct split products without a workspace need wgmma, which is 9.0's")
-    if algorithm and algorithm.kind != "direct":
-        raise ValueError(f"direct split products do not compute {algorithm}")
-    g = Gradient.of(request.problem)
-    if not request.aligned or g.channels % VECTOR or g.out_channels % VECTOR:
-        raise ValueError(
-            f"direct split products without a workspace need pixels that lie 16-byte aligned and "
-            f"multiples of {VECTOR} channels, not {g.channels} and {g.out_channels}; with a "
-            f"workspace omega computes any, precision 'fp32_ffma' without one"
-        )
-    for shape in (variant,) if variant else VARIANTS:
-        if variant or shape.n <= g.filter[2] + 1:  # one tap may be computed in vain
-            yield _plan(request, g, shape)
+    otherwise = "; with a workspace omega computes any, precision 'fp32_ffma' without one"
+    g = fitting(request, "direct split products", VECTOR, otherwise)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:

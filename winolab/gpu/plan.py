@@ -342,21 +342,24 @@ def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[
             yield p
 
 
+def data_size(request: Request) -> int:
+    """Bytes of x, w and y."""
+    p = request.problem
+    return ITEMSIZE[request.dtype] * sum(map(math.prod, (p.x_shape, p.w_shape, p.y_shape)))
+
+
 def usual_limit(request: Request) -> int:
     """Bytes of workspace that a 16-bit filter gradient takes where nobody says how many it may."""
-    p = request.problem
-    elements = sum(map(math.prod, (p.x_shape, p.w_shape, p.y_shape)))
-    return max(USUAL_LEAST, int(USUAL_SHARE * ITEMSIZE[request.dtype] * elements))
+    return max(USUAL_LEAST, int(USUAL_SHARE * data_size(request)))
 
 
 def _frugal(request: Request, fastest: Plan) -> Plan | None:
     """What computes a filter gradient within the usual limit, if that is not much slower."""
     if fastest.workspace <= (limit := usual_limit(request)):
         return fastest
-    for p in candidates(replace(request, workspace_limit=limit)).plans:
-        if p.workspace <= limit and p.tile.alpha == 1:
-            return p if p.predicted <= SLOWER * fastest.predicted else None
-    return None
+    direct = replace(request, algorithm=Algorithm("direct"), workspace_limit=limit)
+    found = next((p for p in candidates(direct).plans if p.workspace <= limit), None)
+    return found if found and found.predicted <= SLOWER * fastest.predicted else None
 
 
 @lru_cache(maxsize=4096)

@@ -3,8 +3,9 @@
 // Positions are the rows of dy, of all images, that meet an input row for the item's taps; where
 // these are few, ``chunks`` parts of them, ``pitch`` columns each. Products take one column of KS
 // positions: what TAPS neighbouring taps meet there are as many columns of x, of which the next
-// column needs all but the first. Rows follow no other in memory, so none needs zeros behind it; and
-// with whole rows a column of x outside the image is not multiplied at all.
+// column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. A
+// column of x outside the image is 0, and multiplied nevertheless: an infinity in dy may reach taps
+// that do not meet it, as NaN.
 
 constexpr int TAPS = N, KS = KC;
 // A stage brings a column of both; x's are kept while taps read them, and the first ones of the ring
