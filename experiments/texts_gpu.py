@@ -101,8 +101,9 @@ TEXTS = {
     ),
     "winrs_2025 table3_kernels": Text(
         "Speedups over cuDNN 9.8's GEMM class (algorithms 0, 1 and 3), FFT and non-fused Winograd.",
-        f"The sample above. {RUN} The average is geometric. FFMA and split products are FP32; in "
-        "16 bits stand what the planner picks, which is admissible, and the fastest of any error. "
+        f"The sample above. {RUN} The average is geometric. FFMA and split products are FP32, "
+        "each the fastest of any workspace; what is picked keeps to the usual one and is "
+        "admissible; in 16 bits stands the fastest of any error beside it. "
         "Transforms allow what device memory does, which reads the data and writes and reads what "
         "they become, each once; products what Tensor Cores at 1980 MHz do.",
         "paper: RTX 4090.",

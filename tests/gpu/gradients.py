@@ -1,7 +1,8 @@
-"""Filter gradients: the plan of a family for a problem, and a plan on a GPU."""
+"""Filter gradients: the plan of a family for a problem, who shares its work, a plan on a GPU."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from winolab.device import H100, Device
 from winolab.gpu import launch
 from winolab.gpu.call import load
+from winolab.gpu.columns import ENDS, Shares
 from winolab.gpu.places import Place
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
@@ -29,6 +31,26 @@ def asked(
     return next(
         family.plans(Request(problem, "backward_filter", device, algorithm, precision, **options))
     )
+
+
+# Of ``shared``: nothing is, all by blocks of a stage or more, what one wave leaves, all in halves.
+SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2))
+
+
+def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
+    """A plan by columns on so many multiprocessors, so many of which share what is left; 0: none
+    does; below 0: all items are shared, in so many parts each."""
+    items = p.shares.items
+    if sharing == 0:
+        return replace(p, shares=Shares(multiprocessors, items, items, 0, 0, 0, 0.0))
+    if sharing < 0:
+        sharing, parts, rest = -sharing * items, -sharing, items
+    else:
+        rest, parts = items % multiprocessors, 0
+        sharing = min(sharing, int(p.columns.stages(items)[items - rest :].sum()))  # a stage each
+    sums = 4 * p.variant.n * p.variant.bi * p.variant.bo * (sharing + rest) + ENDS * rest
+    shares = Shares(multiprocessors, items, items - rest, sharing, parts, rest and sums, 0.0)
+    return replace(p, shares=shares)
 
 
 def gradient_on_gpu(

@@ -32,7 +32,7 @@ from winolab.gpu.plan import three
 
 HEADERS = Path(__file__).with_name("host")
 # Of kernels/: inline PTX, for which host/ has C++.
-REPLACED = ("pipeline", "tensor", "tensor_map", "twins")
+REPLACED = ("pipeline", "tensor", "tensor_map", "twins", "load_shared")
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Protocol
+
+import numpy as np
 
 from winolab.device import Device
 from winolab.gpu.direct_gradients import blocks_of_row
@@ -42,27 +45,46 @@ class Columns:
 
     chunks: int
     pitch: int  # columns of a chunk
-    stages: tuple[int, ...]  # of an item, by the filter's rows
+    useful: tuple[int, ...]  # columns of a chunk that meet x, by the tiles of a filter's row
+    blocks: tuple[int, ...]  # of positions, by the filter's rows
+
+    @property
+    def longest(self) -> int:
+        """Stages of the longest item."""
+        return max(self.blocks) * max(self.useful)
+
+    @property
+    def shortest(self) -> int:
+        """Stages of the shortest."""
+        return min(self.blocks) * min(self.useful)
+
+    def stages(self, items: int) -> np.ndarray:
+        """Of each item, in the kernel's order: rows of the filter, channels, tiles of the row."""
+        of_row = np.tile(self.useful, items // (len(self.blocks) * len(self.useful)))
+        return np.concatenate([n * of_row for n in self.blocks])
 
 
 @lru_cache(maxsize=4096)
-def columns(g: Gradient, kc: int, ahead: int) -> Columns:
-    """The fewest stages for blocks of ``kc`` positions; whole rows where equal.
-
-    ``ahead``: columns of x that are brought before the first product.
-    """
+def columns(g: Gradient, kc: int, n: int) -> Columns:
+    """The fewest stages for blocks of ``kc`` positions and ``n`` taps; whole rows where equal."""
     rows = [
         g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
         for d, h in product(range(g.filter[0]), range(g.filter[1]))
     ]
+    width, low = g.output[2], [g.padding[2] - tap for tap in range(0, g.filter[2], n)]
 
     def made(chunks: int) -> tuple[float, Columns]:
-        pitch = -(-g.output[2] // chunks)
+        pitch = -(-width // chunks)
         blocks = [max(1, -(-r * chunks // kc)) for r in rows]
-        found = Columns(chunks, pitch, tuple(b * pitch for b in blocks))
-        return sum(blocks) * (pitch + BROUGHT * ahead), found
+        useful = [pitch] * len(low)
+        if chunks == 1:  # from where the last tap meets x's first column on
+            useful = [
+                max(1, min(width, at + g.input[2]) - max(0, min(width, at - (n - 1)))) for at in low
+            ]
+        found = Columns(chunks, pitch, tuple(useful), tuple(blocks))
+        return sum(blocks) * (sum(useful) + len(useful) * BROUGHT * (n - 1)), found
 
-    return min((made(1 << i) for i in range(g.output[2].bit_length())), key=lambda m: m[0])[1]
+    return min((made(1 << i) for i in range(width.bit_length())), key=lambda m: m[0])[1]
 
 
 @dataclass(frozen=True)
@@ -109,12 +131,18 @@ def share(
     at different places of them.
     """
     slots = device.multiprocessors
-    items = of_row * len(found.stages)
-    rest = items % slots
-    mean, longest = sum(found.stages) / len(found.stages), max(found.stages)
-    waves = items // slots * (mean * cost.stage + cost.part) + LAUNCH_SECONDS
-    whole = waves + (rest > 0) * (longest * cost.stage + cost.part)
-    every = [Shares(slots, items, items, 0, 0, 0, whole)]
+    items = of_row * len(found.blocks)
+    rest, longest = items % slots, found.longest
+    stages = found.stages(items)
+
+    def by_block(count: int) -> float:
+        """Seconds of the block that has most of the first items, dealt in turn."""
+        dealt = np.zeros(-(-count // slots) * slots)
+        dealt[:count] = stages[:count] * cost.stage + cost.part
+        return float(dealt.reshape(-1, slots).sum(axis=0).max()) if count else 0.0
+
+    waves = by_block(items - rest) + LAUNCH_SECONDS
+    every = [Shares(slots, items, items, 0, 0, 0, by_block(items) + LAUNCH_SECONDS)]
 
     def made(shared: int, sharing: int, parts: int, seconds: float) -> Shares:
         workspace = cost.sums * (sharing + shared) + ENDS * shared
@@ -122,15 +150,12 @@ def share(
         return Shares(slots, items, items - shared, sharing, parts, workspace, seconds)
 
     # All items in as many parts each.
-    for parts in range(2, min(MOST_PARTS, min(found.stages)) + 1):
+    for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
         around = -(-items * parts // slots)
         each = -(-longest // parts) * cost.stage + cost.part
         every.append(made(items, items * parts, parts, around * each + LAUNCH_SECONDS))
-    # What whole waves leave, by blocks that have as much each; the last rows' items are the last.
-    left, last = rest, 0
-    for row in reversed(found.stages):
-        last += min(left, of_row) * row
-        left -= min(left, of_row)
+    # What whole waves leave, by blocks that have as much each.
+    last = int(stages[items - rest :].sum())
     if cached and rest:
         for sharing in {min(slots, last), *range(2 * rest, min(slots, last), rest)}:
             if sharing > rest:
@@ -146,21 +171,18 @@ def cut(
     v: Block,
     kc: int,
     device: Device,
-    rate: float,
+    stage: Callable[[Columns], float],
     cycles: int,
     limit: int | None,
     size: int,
 ) -> tuple[Columns, Shares]:
     """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
 
-    ``rate``: multiply-adds a second of a multiprocessor; ``cycles``: around a part;
-    ``size``: bytes of x and dy.
+    ``stage`` says how many seconds one takes; ``cycles``: around a part; ``size``: bytes of x and
+    dy.
     """
-    ahead = v.n - 1
-    found = columns(g, kc, ahead)
-    macs = v.n * v.bi * v.bo * kc
-    brought = 1 + BROUGHT * ahead / found.pitch
-    cost = Cost(macs * brought / rate, cycles / device.clock, 4 * v.n * v.bi * v.bo)
+    found = columns(g, kc, v.n)
+    cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
     cached = size <= CACHED * device.l2
     return found, share(found, blocks_of_row(g, v), device, cost, limit, cached)
 

@@ -26,7 +26,7 @@ GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16
 ORDERS = ("NHWC", "NCHW")
 # Where kernels that transform and those that do not are both of interest, and the fastest whose
 # workspace is at most so much of the data: WinRS's average.
-APART = {("backward_filter", "fp16"), ("backward_filter", "bf16")}
+APART = {("backward_filter", unit) for unit in ("fp16", "bf16", "fp32", "fp32_split")}
 FRUGAL = 0.18
 
 
@@ -121,8 +121,8 @@ def candidates(
     direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
-    gradients that of every Ω16 too, whose error the planner does not admit, and, in 16 bits,
-    of each family and of a workspace of FRUGAL.
+    gradients that of every Ω16 too, whose error the planner does not admit, on Tensor Cores of
+    each family, and of a workspace of FRUGAL.
 
     True stands at the plan that ``conv_*`` itself would run.
     """
@@ -141,7 +141,8 @@ def candidates(
                 same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
                 families: dict[type | None, Plan] = {}
                 for p in same:
-                    family = type(p) if (direction, unit) in APART else None
+                    kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
+                    family = kind if (direction, unit) in APART else None
                     families.setdefault(family, p)
                 found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:

@@ -72,7 +72,7 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
     return g
 
 
-def shapes(request: Request, g: Gradient, variants: Mapping[Any, int]) -> Iterator[Any]:
+def shapes(request: Request, g: Gradient, variants: Mapping[Any, float]) -> Iterator[Any]:
     """The block shapes to plan: the one asked for, or those of which one tap at most is in vain."""
     if request.variant:
         yield request.variant
@@ -80,9 +80,8 @@ def shapes(request: Request, g: Gradient, variants: Mapping[Any, int]) -> Iterat
         yield from (v for v in variants if v.n <= g.filter[2] + 1)
 
 
-def rate(device: Device, v: Any, variants: Mapping[Any, int]) -> float:
-    """Multiply-adds a second of a multiprocessor; ``variants`` are those a cycle of an H100's."""
-    a_cycle = variants.get(v, min(variants.values()))
+def rate(device: Device, a_cycle: float) -> float:
+    """A second, of a multiprocessor: what an H100's does ``a_cycle`` times."""
     return a_cycle * device.matrix / H100.matrix * device.clock
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from winolab.gpu.columns import Columns, Shares, cut, packed, told
+from winolab.gpu.columns import BROUGHT, Columns, Shares, cut, packed, told
 from winolab.gpu.direct_gradients import (
     CONSUMERS,
     TILE,
@@ -33,7 +33,7 @@ PRODUCERS = 128  # threads of a block that copy
 KC = 64  # positions of a column
 VECTOR = 8  # channels of a copy
 RUN = 8  # sums that a thread adds up at once
-WORK, SOURCE = 32, 40  # bytes of kernels/columns.cuh's structs
+WORK, SOURCE = 40, 40  # bytes of kernels/columns.cuh's structs
 # Of an H100, around a part of a sum: fitted with the rates below and columns.py's constants to 253
 # times, rms 7 %.
 PART_CYCLES = 25_500
@@ -137,7 +137,7 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "halves", "units"),
-            *("columns", "omega_columns", "omega_gather"),
+            *("columns", "columns_stage", "column_sums", "omega_columns", "omega_gather"),
         ),
     )
 
@@ -151,8 +151,13 @@ def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
-    speed, limit = rate(request.device, v, VARIANTS), request.workspace_limit
-    found, shares = cut(g, v, KC, request.device, speed, PART_CYCLES, limit, operands(request))
+    a_cycle = VARIANTS.get(v, min(VARIANTS.values()))
+    speed, limit = rate(request.device, a_cycle), request.workspace_limit
+
+    def stage(found: Columns) -> float:
+        return v.n * v.bi * v.bo * KC * (1 + BROUGHT * (v.n - 1) / found.pitch) / speed
+
+    found, shares = cut(g, v, KC, request.device, stage, PART_CYCLES, limit, operands(request))
     return OmegaColumnsPlan(
         request.problem,
         g,

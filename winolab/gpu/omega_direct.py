@@ -7,10 +7,9 @@ where there are several, a second one adds the shares up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
 
 from winolab.gpu.direct_gradients import (
     CONSUMERS,
@@ -24,7 +23,7 @@ from winolab.gpu.direct_gradients import (
 )
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce
+from winolab.gpu.omega_plan import Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, Request
 
@@ -141,7 +140,14 @@ def plans(request: Request) -> Iterator[OmegaDirectPlan]:
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
-    blocks, segments, seconds = cut(request, g, v, VARIANTS, BLOCK_CYCLES, request.workspace_limit)
+    device = request.device
+    blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
+    speed = rate(device, VARIANTS.get(v, min(VARIANTS.values())))
+    unit_seconds = g.met * v.bi * v.bo * v.n / speed
+    item_seconds = BLOCK_CYCLES / device.clock
+    timing = Timing(blocks, device.multiprocessors, unit_seconds, item_seconds, v.kc)
+    units = g.units(TILE, g.output[2] + v.n - 1)
+    segments = choose(g, units, timing, request.workspace_limit, first=False)
     return OmegaDirectPlan(
         request.problem,
         g,
@@ -152,27 +158,5 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
         segments.count,
         blocks,
         segments.workspace,
-        seconds,
+        max(segments.seconds, read(request)),
     )
-
-
-def cut(
-    request: Request, g: Gradient, v: Any, rates: Mapping[Any, int], cycles: int, limit: int | None
-) -> tuple[int, Segments, float]:
-    """Blocks of a segment, the segments, whose workspace is within ``limit``, and seconds.
-
-    ``rates``: multiply-adds a cycle of an H100's multiprocessor, by block shape like ``v``;
-    ``cycles``: of a block's start and end.
-    """
-    device = request.device
-    blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
-    timing = Timing(
-        blocks,
-        device.multiprocessors,
-        g.met * v.bi * v.bo * v.n / rate(device, v, rates),
-        cycles / device.clock,
-        v.kc,
-    )
-    pitch = g.output[2] + v.n - 1
-    segments = choose(g, g.units(TILE, pitch), timing, limit, first=False)
-    return blocks, segments, max(segments.seconds, read(request))

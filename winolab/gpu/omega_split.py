@@ -1,9 +1,10 @@
 """Filter gradients by direct products of split FP32 data on wgmma: plans, source and launch.
 
-What omega_direct.py is for 16 bits: nothing is transformed, and the workspace holds no more than
-headers and segments' sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy
-for their scales, one computes every segment's share of the sum and watches it (kernels/guard.cuh);
-where there are several, a last one adds the shares up.
+What omega_columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
+headers and parts of sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for
+their scales, one computes and watches what a block computes alone (kernels/guard.cuh) and parts of
+what several share, where there are any another one adds these up, and where results are 0 the last
+one scans x and dy for numbers that vanished.
 """
 
 from __future__ import annotations
@@ -13,77 +14,81 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from winolab.gpu import scale
-from winolab.gpu.direct_gradients import CONSUMERS, TILE, fitting, shapes
+from winolab.gpu.columns import Columns, cut, packed
+from winolab.gpu.direct_gradients import CONSUMERS, TILE, fitting, operands, rate, read, shapes
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
-from winolab.gpu.omega_direct import OmegaDirectPlan, cut
-from winolab.gpu.omega_plan import (
-    LAUNCH_SECONDS,
-    POSITIONS,
-    Gradient,
-    parameters,
-)
-from winolab.gpu.omega_plan import reduce as add_up
+from winolab.gpu.omega_columns import KC, PRODUCERS, RUN, SOURCE, WORK, OmegaColumnsPlan
+from winolab.gpu.omega_plan import LAUNCH_SECONDS, Gradient
 from winolab.gpu.plan import Correlation, Request
 from winolab.ref.transforms import transforms
 
 VECTOR = 4  # channels of a load
-BEYOND = 4  # times as many positions as producers are described behind the last, at most
-# Of a block's start and end, where results are held against its channels' sums of squares: without
-# these 32 images of 56² × 64 took 25 µs more than predicted, 14² × 256 11.
-BLOCK_CYCLES = 55_000
+# Of an H100's multiprocessor, fitted with the rates below to 116 times, rms 7 %: multiply-adds a
+# cycle, of at most 683 with three products each; around a part of a sum, whose results are held
+# against its channels' sums of squares.
+PRODUCTS = 650
+PART_CYCLES = 45_000
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
-SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind omega_plan's
+SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind kernels/columns.cuh's
 
 
 @dataclass(frozen=True)
 class Variant:
     """The compile-time shape of the kernel: policies of kernels/omega_split.cuh, by its names."""
 
-    n: int  # taps of a filter row that share a stage of x
+    n: int  # taps of a filter row that share columns of x
     bi: int  # input channels of a block
     bo: int  # output channels of a block: 64, or 64 of each warpgroup
-    stages: int
-    producers: int  # threads that load, split and store
-    raw: int  # stages of FP32 on their way in shared memory; 0: one in registers
-    sums: int = 1  # partial sums of a consumer: with two, one is added while the next is computed
-    kc: int = 64  # positions of a stage
+    stages: int  # columns of dy that wait to be multiplied
+    depth: int  # steps of 16 positions that make a partial sum
 
     @property
     def shared_memory(self) -> int:
         """Bytes of the kernel's struct Shared."""
-        rows = self.kc + (8 if self.n > 1 else 0)
-        stage = 2 * 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
-        watched = 4 * (self.bo + self.bi) + 8
-        raw = self.raw * (4 * self.kc * (self.bo + self.bi) + max(16, 4 * (self.n - 1) * self.bi))
-        size = self.stages * (stage + 16) + (raw or 32) + 3 * 16 * self.producers + watched
+        slots = self.stages + self.n - 1  # kernels/columns.cuh
+        size = 2 * 2 * KC * (self.stages * self.bo + slots * self.bi)
+        size += 4 * (KC + 1) * (self.bo + self.bi)  # a stage on its way, and sums of squares
+        size += 16 * self.stages + 16 + 2 * WORK + SOURCE
         return -(-size // 16) * 16
 
+    @property
+    def runs(self) -> int:
+        """Of RUN sums, of a thread."""
+        return self.n * self.bi * self.bo // CONSUMERS // RUN
+
     def __str__(self) -> str:
-        block = f"{self.bo}x{self.bi}x{self.kc} taps={self.n} stages={self.stages}"
-        return f"{block} producers={self.producers} raw={self.raw} sums={self.sums}"
+        block = f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
+        return f"{block} depth={self.depth}"
 
 
-# Block shapes, and multiply-adds a cycle of an H100's multiprocessor, of at most 683 with three
-# products each: 40 times within 8 %. With 128 output channels registers hold half a stage on its
-# way, which the compiler loads only when it is needed: copies to shared memory take 20 % less time,
-# with 64 they take 5 to 10 % more.
+# Block shapes, and how many elements of x and dy an H100's multiprocessor loads, splits and stores
+# a cycle, which is what bounds those of few taps.
 VARIANTS = {
-    Variant(1, 128, 128, 2, 256, 1): 240,
-    Variant(2, 64, 64, 3, 256, 3): 208,
-    Variant(3, 64, 128, 2, 256, 2): 370,
-    Variant(3, 64, 64, 6, 256, 0): 304,
-    Variant(4, 64, 64, 6, 256, 0): 367,
+    Variant(1, 128, 128, 2, 4): 4.0,
+    Variant(2, 64, 128, 3, 4): 4.0,
+    Variant(2, 64, 64, 4, 4): 4.1,
+    Variant(3, 64, 128, 3, 4): 3.4,
+    Variant(4, 64, 64, 3, 4): 3.25,
+    Variant(5, 32, 128, 3, 4): 3.25,
+    Variant(6, 64, 64, 3, 4): 2.55,
+    Variant(7, 32, 128, 2, 4): 2.5,
+    Variant(8, 64, 64, 2, 2): 1.75,
 }
 
 
 @dataclass(frozen=True)
-class OmegaSplitPlan(OmegaDirectPlan):
-    """One call: as omega_direct's, with headers before the segments' sums."""
+class OmegaSplitPlan(OmegaColumnsPlan):
+    """One call: as omega_columns', with headers before the parts of sums."""
 
     variant: Variant
     watched: bool = True
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of headers, and of parts of sums where blocks share some."""
+        return HEADERS + self.shares.workspace
 
     def source(self) -> str:
         """The translation unit of the kernels."""
@@ -92,44 +97,48 @@ class OmegaSplitPlan(OmegaDirectPlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel; ``winolab_scan`` comes with scale.cuh."""
         main = {"winolab_omega_split": self.variant.shared_memory}
-        return main | dict.fromkeys(("winolab_scale", "winolab_scan", "winolab_reduce"), 0)
+        others = ("scale", "scan", "split_scan", "omega_gather")
+        return main | {f"winolab_{name}": 0 for name in others}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        g, v = self.gradient, self.variant
+        g, v, early = self.gradient, self.variant, self.device.early_launches
         headers = workspace, workspace + scale.HEADER
-        for view, direction, header in zip(
-            (a, b), ("forward", "backward_data"), headers, strict=True
-        ):
-            c = Correlation.of(self.problem, direction)  # whose input the array is
-            early = header != workspace and self.device.early_launches  # x's beside it
-            scale.scale(kernels, scale.parameters(c, header, 0, view, wide=True), early)
-        buckets, pitch = workspace + HEADERS, self.pitch
-        block = v.bi, v.bo, v.n
+        arrays = [
+            scale.parameters(Correlation.of(self.problem, c), header, 0, view, wide=True)
+            for view, c, header in zip((a, b), ("forward", "backward_data"), headers, strict=True)
+        ]  # as inputs of such a correlation
+        for array in arrays:
+            scale.scale(kernels, array, early and array is not arrays[0])  # one beside the other
         params = Params.of(
-            parameters(g, (a, b, out), buckets, block, self.segments, pitch, self.blocks),
+            packed(g, (a, b, out), workspace + HEADERS, v, self.columns, self.shares),
             SPLIT_PARAMS.pack(*headers),
         )
-        grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
-        kernels["winolab_omega_split"](grid, threads, params)
-        if self.segments > 1:
-            add_up(kernels["winolab_reduce"], g, out, buckets, self.segments)
+        threads = CONSUMERS + PRODUCERS
+        kernels["winolab_omega_split"]((self.shares.grid, 1, 1), threads, params, early)
+        if self.shares.workspace:
+            runs = self.shares.shared * v.runs
+            kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)
+        blocks = (2 * self.device.multiprocessors, 1, 1)
+        kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays))
 
 
 @lru_cache(maxsize=64)
 def source(variant: Variant) -> str:
-    """The translation unit of one variant: scales, products, and the sum of the segments."""
+    """The translation unit of one variant: scales, products, and the sums of parts."""
     constants = {
         "R": 1,
         "ALPHA": 1,
         "WRAP": 0,
-        "FIRST": 0,
         "PARTS": 2,
         "BF16": 0,
         "WIDE": 1,
         "YVEC": 4,
+        "KC": KC,
+        "RUN": RUN,
+        "PRODUCERS": PRODUCERS,
         **{name.upper(): value for name, value in asdict(variant).items()},
         **scale.constants(TILE, transforms(TILE.n, TILE.r)),
         **scale.BLOCKS,
@@ -139,10 +148,34 @@ def source(variant: Variant) -> str:
         constants,
         {},
         (
-            *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units"),
-            *("split_stage", "split_produce", "split_watch", "omega_split", "reduce"),
+            *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
+            *(
+                "load_shared",
+                "split_stage",
+                "column_sums",
+                "split_produce",
+                "split_watch",
+                "omega_split",
+            ),
+            *("omega_gather", "split_scan"),
         ),
     )
+
+
+def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
+    """Per column of dy: of x, how many are multiplied and how many are brought, on average.
+
+    Not those outside the image, unless a column's positions lie in different ones of x.
+    """
+    if found.chunks > 1:
+        return n, 1 + (n - 1) / found.pitch
+    width, columns = g.input[2], g.output[2]
+    first = [g.padding[2] - tap for tap in range(n * len(found.useful))]  # of dy, that meet x
+    multiplied = sum(max(0, min(columns, f + width) - max(0, f)) for f in first)
+    brought = sum(
+        max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first[::n]
+    )  # of x, from the first tap's first to the last tap's last
+    return multiplied / sum(found.useful), brought / sum(found.useful)
 
 
 def plans(request: Request) -> Iterator[OmegaSplitPlan]:
@@ -154,14 +187,24 @@ def plans(request: Request) -> Iterator[OmegaSplitPlan]:
 
 
 def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
-    positions = g.units(TILE, g.output[2] + v.n - 1)
-    if positions + BEYOND * v.producers >= POSITIONS:
-        raise ValueError(
-            f"dy has {positions} positions; direct split products count up to 2^31, of which they "
-            f"describe {BEYOND * v.producers} ahead; cut the batch"
-        )
-    limit = None if request.workspace_limit is None else request.workspace_limit - HEADERS
-    blocks, segments, seconds = cut(request, g, v, VARIANTS, BLOCK_CYCLES, limit)
+    g.units(TILE, g.output[2])  # as many positions as can be counted
+    limit = request.workspace_limit
+    if limit is not None:
+        limit -= HEADERS
+        if limit < 0:
+            raise ValueError(
+                f"a workspace of {HEADERS} B is the smallest that direct split products need; the "
+                f"limit is {request.workspace_limit}"
+            )
+    a_cycle = PRODUCTS, VARIANTS.get(v, min(VARIANTS.values()))
+    products, elements = (rate(request.device, each) for each in a_cycle)
+
+    def stage(found: Columns) -> float:
+        multiplied, brought = met(g, v.n, found)
+        stored = (v.bo + v.bi * brought) / elements
+        return KC * max(multiplied * v.bi * v.bo / products, stored)
+
+    found, shares = cut(g, v, KC, request.device, stage, PART_CYCLES, limit, operands(request))
     return OmegaSplitPlan(
         request.problem,
         g,
@@ -169,8 +212,7 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
         "float32",  # whatever is wanted: the caller converts it
         v,
         request.device,
-        segments.count,
-        blocks,
-        HEADERS + segments.workspace,
-        seconds + 2 * LAUNCH_SECONDS,
+        found,
+        shares,
+        max(shares.seconds, read(request)) + 2 * LAUNCH_SECONDS,
     )

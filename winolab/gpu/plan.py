@@ -171,10 +171,10 @@ class Family:
         return module.plans(request)
 
 
-# Without a limit, filter gradients of 16 bits take at most so much of x, w and y as workspace, or
+# Without a limit, filter gradients take at most so much of x, w and y as workspace, or
 # so many bytes, where that costs no more than so many times the time: on average over WinRS's grid
 # 0.17, the paper's being 0.18.
-USUAL_SHARE, USUAL_LEAST, SLOWER = 0.45, 16 << 20, 2.0
+USUAL_SHARE, USUAL_LEAST, SLOWER = 0.45, 16 << 20, 2.5
 
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
@@ -349,7 +349,7 @@ def data_size(request: Request) -> int:
 
 
 def usual_limit(request: Request) -> int:
-    """Bytes of workspace that a 16-bit filter gradient takes where nobody says how many it may."""
+    """Bytes of workspace that a filter gradient takes where nobody says how many it may."""
     return max(USUAL_LEAST, int(USUAL_SHARE * data_size(request)))
 
 
@@ -366,8 +366,8 @@ def _frugal(request: Request, fastest: Plan) -> Plan | None:
 def plan(request: Request, prepared: bool = False) -> Plan:
     """The fastest predicted Plan; with ``prepared`` of those whose filter can be transformed apart.
 
-    A filter gradient of 16 bits for which neither a limit nor an algorithm is named keeps to the
-    usual limit, if products without transforms take at most SLOWER times as long as the fastest
+    A filter gradient for which neither a limit nor an algorithm is named keeps to the usual limit,
+    if products without transforms take at most SLOWER times as long as the fastest
     plan. Raises ValueError where nothing can run, and says why.
     """
     choice = candidates(request)
@@ -379,7 +379,7 @@ def plan(request: Request, prepared: bool = False) -> Plan:
         raise ValueError("; ".join(choice.reasons) or nothing)
     limit = request.workspace_limit
     named = limit is not None or request.algorithm or request.variant
-    if request.direction == "backward_filter" and ITEMSIZE[request.dtype] == 2 and not named:
+    if request.direction == "backward_filter" and not named:
         return _frugal(request, found[0]) or found[0]
     for p in found:
         if limit is None or p.workspace <= limit:

@@ -86,6 +86,9 @@ inline float element(unsigned long long descriptor, bool mn_major, int mn, int k
     at += mn_major ? mn / 64 * leading + k / 8 * stride + k % 8 * 128 + mn % 64 * 2
                    : mn / 8 * stride + mn % 8 * 128 + k * 2;
     at ^= at >> 3 & 0x70;
+  } else if (descriptor >> 62 == 2 && mn_major) {  // rows of 64 bytes
+    at += mn / 32 * leading + k / 8 * stride + k % 8 * 64 + mn % 32 * 2;
+    at ^= at >> 3 & 0x30;
   } else {
     const int row = mn_major ? k : mn, column = mn_major ? mn : k;
     at += k / 8 * leading + mn / 8 * stride + row % 8 * 16 + column % 8 * 2;

@@ -3,14 +3,11 @@
 // Positions are the rows of dy, of all images, that meet an input row for the item's taps; where
 // these are few, ``chunks`` parts of them, ``pitch`` columns each. Products take one column of KS
 // positions: what TAPS neighbouring taps meet there are as many columns of x, of which the next
-// column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. A
-// column of x outside the image is 0, and multiplied nevertheless: an infinity in dy may reach taps
-// that do not meet it, as NaN.
+// column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. Where
+// whole rows are positions, columns that meet no x for any of an item's taps are left out.
 
 constexpr int TAPS = N, KS = KC;
-// A stage brings a column of both; x's are kept while taps read them, and the first ones of the ring
-// lie behind its last once more, so that neighbours are neighbours in memory.
-constexpr int RING = STAGES + TAPS - 1, SLOTS = RING + TAPS - 1;
+constexpr int RING = STAGES + TAPS - 1;  // a stage brings a column of both; taps keep x's
 
 struct ColumnParams {
   OmegaParams sum;    // its buckets are parts of sums, as the kernel has them in registers
@@ -29,9 +26,10 @@ struct Pipe {
     if (++stage == STAGES) stage = 0, phase ^= 1;
     if (++column == RING) column = 0;
   }
-  // Where the columns of x begin that dy's meets.
-  __device__ __forceinline__ int met() const {
-    return column < TAPS - 1 ? column + STAGES : column - (TAPS - 1);
+  // Which column of x a tap of dy's meets.
+  __device__ __forceinline__ int met(int tap) const {
+    const int found = column - (TAPS - 1) + tap;
+    return found < 0 ? found + RING : found;
   }
 };
 
@@ -44,11 +42,25 @@ __device__ __forceinline__ Item item_of(const OmegaParams& p, int index) {
   return Item(p, tile + p.tiles_width * (row + rows * block));
 }
 
+// The columns of dy that a tile of taps meets, of a chunk: [first, last), one at least.
+struct Useful {
+  int first, last;
+  __device__ __forceinline__ Useful(const ColumnParams& params, int tile) {
+    const OmegaParams& p = params.sum;
+    const int low = p.pad_width - tile * TAPS;  // where its first tap meets x's first column
+    first = 0, last = p.pitch;
+    if (params.chunks > 1) return;
+    first = min(max(0, low - (TAPS - 1)), last - 1), last = max(min(last, low + p.width), first + 1);
+  }
+  __device__ __forceinline__ int count() const { return last - first; }
+};
+
 // A block's share of the sum: items alone, then parts of those that blocks share. It is kept in
 // shared memory: registers are for sums.
 struct Work {
   int item;                // none, where negative
   int begin, end, stages;  // of the item; all of its
+  int first, last;         // Useful's of the item
   int shared, at;          // the first item that it shares, and from which stage on
   long long left;          // stages of those that it shares
   static __device__ __forceinline__ int of_row(const OmegaParams& p) {
@@ -57,13 +69,16 @@ struct Work {
   static __device__ __forceinline__ int row_end(const OmegaParams& p, int index) {
     return (index / of_row(p) + 1) * of_row(p);
   }
-  // Stages of one item; of nothing but zeros where no row meets an input.
-  static __device__ __forceinline__ int stages_of(const ColumnParams& params, int index) {
+  // Blocks of positions of an item's row; of nothing but zeros where no row meets an input.
+  static __device__ __forceinline__ int blocks_of(const ColumnParams& params, int index) {
     const OmegaParams& p = params.sum;
     const int row = index / of_row(p), height = row % p.taps_height, depth = row / p.taps_height;
     const int positions = p.batch * met(p.pad_height - height, p.height, p.out_height) *
                           met(p.pad_depth - depth, p.depth, p.out_depth) * (int)params.chunks;
-    return max(1, (positions + KS - 1) / KS) * p.pitch;
+    return max(1, (positions + KS - 1) / KS);
+  }
+  static __device__ __forceinline__ int stages_of(const ColumnParams& params, int index) {
+    return blocks_of(params, index) * Useful(params, index % params.sum.tiles_width).count();
   }
   // Outputs along a dimension that meet an input, for a tap that lies ``before`` the first one.
   static __device__ __forceinline__ int met(int before, int inputs, int outputs) {
@@ -82,14 +97,26 @@ struct Work {
       at = (int)(all * part / params.parts), left = all * (part + 1) / params.parts - at;
       return;
     }
-    const auto of_row = [&](int i) { return (row_end(p, i) - i) * (long long)stages_of(params, i); };
+    const int tiles = p.tiles_width;
+    const auto columns = [&](int first) {  // of the tiles from there on
+      long long all = 0;
+      for (int tile = first; tile < tiles; ++tile) all += Useful(params, tile).count();
+      return all;
+    };
+    const long long round = columns(0);
+    const auto to_end = [&](int i) {  // stages from an item to the end of its row
+      const int rest = row_end(p, i) - i;
+      return blocks_of(params, i) * (rest / tiles * round + columns(tiles - rest % tiles));
+    };
     long long all = 0;
-    for (int i = alone; i < p.items; i = row_end(p, i)) all += of_row(i);
+    for (int i = alone; i < p.items; i = row_end(p, i)) all += to_end(i);
     long long first = all * blockIdx.x / params.sharing;
     left = all * (blockIdx.x + 1) / params.sharing - first;
-    while (first >= of_row(shared)) first -= of_row(shared), shared = row_end(p, shared);
-    const int each = stages_of(params, shared);
-    shared += (int)(first / each), at = (int)(first % each);
+    for (long long row; first >= (row = to_end(shared)); shared = row_end(p, shared)) first -= row;
+    const long long stages = blocks_of(params, shared) * round;
+    shared += (int)(first / stages) * tiles, first %= stages;
+    for (int each; first >= (each = stages_of(params, shared)); ++shared) first -= each;
+    at = (int)first;
   }
   // Goes on to the next part, if there is one.
   __device__ __forceinline__ void next(const ColumnParams& params) {
@@ -97,7 +124,9 @@ struct Work {
     const bool sharing = item >= params.alone;
     if (sharing) item = left > 0 ? shared++ : -1, begin = at, at = 0;
     if (item < 0) return;
-    end = stages = stages_of(params, item);
+    const Useful useful(params, item % params.sum.tiles_width);
+    first = useful.first, last = useful.last;
+    end = stages = blocks_of(params, item) * useful.count();
     if (sharing) end = (int)min((long long)stages, begin + left), left -= end - begin;
   }
   __device__ __forceinline__ bool whole() const { return begin == 0 && end == stages; }
@@ -131,15 +160,18 @@ __device__ __forceinline__ void for_parts(const ColumnParams& params, Work& work
 // A part's stages in turn: of a block of KS positions, the columns of dy; before the first of them,
 // stages that only bring x.
 struct Sweep {
-  int left, count;                 // stages with products, of this block on; a block's
+  const Work& work;
+  int left;                        // stages with products, of this block on
   int block, column, first, last;  // of dy: a stage's column, those of the block
-  __device__ __forceinline__ Sweep(const OmegaParams& p, const Work& work) : count(p.pitch) {
-    const int at = __shfl_sync(0xffffffffu, work.begin, 0);  // so: the same in all lanes
-    left = __shfl_sync(0xffffffffu, work.end, 0) - at, block = at / count;
+  __device__ __forceinline__ explicit Sweep(const Work& work) : work(work) {
+    const int at = lane_0(work.begin), count = lane_0(work.last) - lane_0(work.first);
+    left = lane_0(work.end) - at, block = at / count;
     begin(at % count);
   }
+  // So: the same in all lanes.
+  static __device__ __forceinline__ int lane_0(int v) { return __shfl_sync(0xffffffffu, v, 0); }
   __device__ __forceinline__ void begin(int at) {
-    first = at, last = min(count, at + left);
+    first = lane_0(work.first) + at, last = min(lane_0(work.last), first + left);
     column = first - (TAPS - 1);
   }
   __device__ __forceinline__ bool more() const { return left > 0; }

@@ -5,29 +5,6 @@
 // with the 128-byte swizzle. One instruction multiplies a column of dy by up to four times 64 columns
 // of a matrix whose channels are those of neighbouring columns of x.
 
-constexpr int GROUPS = 2, THREADS = 128 * GROUPS + PRODUCERS;
-constexpr int COPIED = PRODUCERS / 8, COPIES = KS / COPIED;  // positions at once; of a thread
-// Warpgroups have 64 output channels each, or half of the taps for the same ones.
-constexpr int GROUPS_M = BO / 64, GROUP_TAPS = GROUPS_M * TAPS / GROUPS;
-constexpr int PLANES = BI / 64;  // of 64 channels
-constexpr int WIDTH = GROUP_TAPS * BI;  // of a warpgroup's sums: taps and channels
-constexpr int RESULTS = 128 * GROUPS;   // threads that have sums
-// Registers of the launch are handed from the producers to those that multiply.
-constexpr int PRODUCER_REGISTERS = WIDTH > 320 ? 56 : 64, LAUNCHED = 65536 / THREADS / 8 * 8;
-constexpr int CONSUMER_REGISTERS =
-    (LAUNCHED * THREADS - PRODUCER_REGISTERS * PRODUCERS) / (128 * GROUPS) / 8 * 8;
-static_assert(GROUP_TAPS * GROUPS == GROUPS_M * TAPS && KS % COPIED == 0 && COPIES <= 8 &&
-                  WIDTH / 2 % RUN == 0,
-              "block shape");
-
-struct Shared {
-  unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
-  unsigned short x[SLOTS][PLANES][KS * 64];
-  unsigned long long full[STAGES], empty[STAGES];
-  Work consumed, produced;
-  Source<Element> source;
-};
-
 __device__ __forceinline__ void produce(const ColumnParams& params, Shared& shared, Pipe& pipe) {
   const OmegaParams& p = params.sum;
   const Work& work = shared.produced;
@@ -38,7 +15,7 @@ __device__ __forceinline__ void produce(const ColumnParams& params, Shared& shar
   const int ins = (source.ins + 7) / 8 - unit, outs = (source.outs + 7) / 8 - unit;
   const int to = row * 64 + (unit ^ row % 8) * 8;
   const int warp = thread / 32, lane = thread % 32;
-  Sweep sweep(p, work);
+  Sweep sweep(work);
 #pragma unroll 1
   while (sweep.more()) {
     // A warp copies 4 neighbouring positions of each COPIED; a lane finds one, for all.
@@ -95,27 +72,6 @@ __device__ __forceinline__ void produce(const ColumnParams& params, Shared& shar
   }
 }
 
-// A run of a thread's sums, from the first on, to dw.
-template <int COUNT>
-__device__ __forceinline__ void store(const ColumnParams& params, const Item& item, int thread,
-                                      int first, const float (&sums)[COUNT]) {
-  const OmegaParams& p = params.sum;
-  const int group_m = thread / 128 % GROUPS_M, tap0 = thread / 128 / GROUPS_M * GROUP_TAPS;
-  const int out = item.out + group_m * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
-  Out* const dw = p.dw + (item.group * p.out_channels + out) * p.dw_out +
-                  item.tap_depth * p.dw_depth + item.tap_height * p.dw_row +
-                  item.tap_width * p.dw_tap + item.in * p.dw_in;
-#pragma unroll
-  for (int j = 0; j < COUNT; j += 2) {
-    const int i = first + j, column = i / 4 * 8 + thread % 4 * 2, down = i / 2 % 2 * 8;
-    const int tap = tap0 + column / BI, in = column % BI, ins = p.channels - item.in - in;
-    if (out + down >= p.out_channels || item.tap_width + tap >= p.taps_width) continue;
-    Out* const to = dw + down * p.dw_out + tap * p.dw_tap + in * p.dw_in;
-    if (ins > 0) store_sum(to, sums[j]);
-    if (ins > 1) store_sum(to + p.dw_in, sums[j + 1]);
-  }
-}
-
 // A row of sums from FIRST on, by instructions of up to 256 columns.
 template <int FIRST = 0>
 __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], unsigned long long a,
@@ -142,7 +98,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
     __syncwarp();
     if (lane == 0) barrier_arrive(&shared.empty[stage]);
   };
-  Sweep sweep(params.sum, work);
+  Sweep sweep(work);
 #pragma unroll 1
   while (sweep.more()) {
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
@@ -157,7 +113,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
     } else {
       const unsigned long long a = descriptor_offset(dy, pipe.stage * (int)sizeof shared.dy[0]);
       const unsigned long long b =
-          descriptor_offset(x, (pipe.met() + tap0) * (int)sizeof shared.x[0]);
+          descriptor_offset(x, (pipe.met(0) + tap0) * (int)sizeof shared.x[0]);
       fence_async();  // copies of 16 bytes are not of the proxy that wgmma reads by
       wgmma_pin(acc);
       wgmma_fence();
@@ -175,15 +131,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
   wgmma_wait<0>();
   wgmma_pin(acc);
   if (held >= 0) release(held);
-  if (threadIdx.x == 0) work.tell(params);
-  if (work.whole()) {
-    store(params, item_of(params.sum, work.item), threadIdx.x, 0, acc);
-  } else {
-    float* const part =
-        params.sum.buckets + work.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < WIDTH / 2; ++i) part[i * RESULTS] = acc[i];
-  }
+  finish(params, work, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

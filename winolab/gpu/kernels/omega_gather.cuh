@@ -1,7 +1,7 @@
 // dW: the compensated sums (Kahan 1965) of the parts of items that several blocks share, in the order
-// of the sum (omega_columns.cuh).
+// of the sum (columns.cuh).
 extern "C" __global__ void __launch_bounds__(RESULTS)
-    winolab_omega_gather(const __grid_constant__ ColumnParams p) {
+    winolab_omega_gather(const __grid_constant__ SumParams p) {
   const int shared = blockIdx.x / (WIDTH / 2 / RUN), run = blockIdx.x % (WIDTH / 2 / RUN) * RUN;
   const int first = p.ends[2 * shared], last = p.ends[2 * shared + 1];
   if (first == last) return;

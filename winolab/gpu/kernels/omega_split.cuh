@@ -1,123 +1,96 @@
 // dW of FP32 data by direct products on wgmma, of x and dy as they lie in memory: nothing is
-// transformed, and the only workspace is two headers (scale.cuh) and the segments' sums.
+// transformed, and the only workspace is two headers (scale.cuh) and parts of sums that several
+// blocks share.
 //
-// Positions, pitch and neighbouring taps are omega_direct.cuh's. Producers copy FP32 to shared memory, RAW
-// stages ahead, or load it to registers where these have room for a stage (RAW 0), scale it by its tensor's power of two and store FP16 parts as wgmma reads them with the
-// 128-byte swizzle. Consumers keep dy's parts of a stage in
+// columns.cuh says in which order. Producers copy FP32 to shared memory a stage ahead, scale it by
+// its tensor's power of two and store FP16 parts as wgmma reads them. Consumers keep dy's parts in
 // registers, so that shared memory serves x alone: 64 instead of 128 bytes a cycle. What the Tensor
-// Core sums, and truncates, is low·high + high·low of a stage and then its high·high; these partial
-// sums of 64 columns are added to FP32 accumulators outside.
+// Core sums, and truncates, is low·high + high·low of 16 · DEPTH positions and then their high·high;
+// these partial sums, of a tap, are added to FP32 accumulators outside. Where all positions of a
+// column of x lie outside the image its taps are left out.
 
-// The sums of both warpgroups, in the first one's registers; whether this is the first one. The
-// stages are free: nobody reads or fills them any more.
-__device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[PIECES][32], int group_k) {
-  static_assert(sizeof shared.dy + sizeof shared.x >= sizeof(acc) * 128, "room");
-  float* const box = reinterpret_cast<float*>(&shared) + threadIdx.x % 128;
-  consumers_sync<128 * GROUPS>();
-  if (group_k > 0) {
+// Adds what a column's positions give to the sums of one tap and 64 channels at most, of dy's parts
+// ``a`` and x's from ``high`` on.
+__device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], int piece,
+                                         const unsigned (&a)[DEPTH][PARTS][4],
+                                         unsigned long long high) {
+  constexpr int STEP = 16 * PLANE * 2;  // bytes of 16 positions
+  const unsigned long long low = descriptor_offset(high, PLANES * KS * PLANE * 2);
+  float sum[PLANE / 2];
+  wgmma_pin(sum);
+  wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < PIECES * 32; ++i) box[i * 128] = acc[i / 32][i % 32];
+  for (int k = 0; k < DEPTH; ++k) {
+    wgmma<PLANE, false, true>(sum, a[k][1], descriptor_offset(high, k * STEP), k > 0);
+    wgmma<PLANE, false, true>(sum, a[k][0], descriptor_offset(low, k * STEP), true);
   }
-  consumers_sync<128 * GROUPS>();
-  if (group_k > 0) return false;
 #pragma unroll
-  for (int i = 0; i < PIECES * 32; ++i)
-    acc[i / 32][i % 32] = __fadd_rn(acc[i / 32][i % 32], box[i * 128]);
-  return true;
+  for (int k = 0; k < DEPTH; ++k)
+    wgmma<PLANE, false, true>(sum, a[k][0], descriptor_offset(high, k * STEP), true);
+  wgmma_commit();
+  wgmma_wait<0>();
+  wgmma_pin(sum);
+#pragma unroll
+  for (int i = 0; i < PLANE / 2; ++i) {
+    float& to = acc[piece * (PLANE / 2) + i];
+    to = __fadd_rn(to, sum[i]);
+  }
 }
 
-__device__ __forceinline__ void consume(const SplitParams& params, Shared& shared,
-                                        const Item& item) {
+__device__ __forceinline__ void consume(const SplitParams& params, Shared& shared, Pipe& pipe,
+                                        int& parts) {
   const OmegaParams& p = params.sum;
+  const Work& work = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
-  const int group_m = group % GROUPS_M, other = group / GROUPS_M;
-  const int group_k = GROUPS_K > 1 ? other : 0, tap0 = GROUPS_K > 1 ? 0 : other * GROUP_TAPS;
+  const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   // Of four matrices, two along the output channels and two along the positions, a lane's row.
   const int row = lane / 16 * 8 + lane % 8, unit = (warp * 2 + lane / 8 % 2) ^ lane % 8;
-  const int from = (group_k * GROUP_KS + row) * 64 + unit * 8;
-  float acc[PIECES][32] = {}, sum[SUMS][32];
-  const int steps = item.steps();
-  Pipe pipe;
+  float acc[WIDTH / 2] = {};
+  // Rows of 128 or of 64 bytes: the swizzle's code is 1 or 2.
+  constexpr unsigned long long SWIZZLE = (PLANE == 64 ? 1ull : 2ull) << 62;
+  constexpr int ATOM = 8 * PLANE * 2;
+  const unsigned long long x = matrix_descriptor(shared.x[0][0][0], ATOM, ATOM) | SWIZZLE;
+  const int item = __shfl_sync(0xffffffffu, work.item, 0);
+  const int shift = item % p.tiles_width * TAPS + tap0 - p.pad_width;
+  const bool mixed = params.chunks > 1;  // a column's positions may lie in different ones of x
+  Sweep sweep(work);
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    const unsigned long long b = matrix_descriptor(
-        shared.x[pipe.stage][0][0] + (group_k * GROUP_KS + tap0) * 64, 1024, 1024, Swizzle::B128);
+  while (sweep.more()) {
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
-    unsigned a[GROUP_KS / 16][PARTS][4];
+    if (sweep.column >= sweep.first) {
 #pragma unroll
-    for (int k = 0; k < GROUP_KS / 16; ++k)
+      for (int k = 0; k < KS / 16; k += DEPTH) {
+        unsigned a[DEPTH][PARTS][4];
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part)
-        load_matrices<true>(a[k][part], shared.dy[pipe.stage][part][group_m] + from + k * 1024);
+        for (int i = 0; i < DEPTH; ++i)
 #pragma unroll
-    for (int i = 0; i < PIECES + SUMS - 1; ++i) {
-      if (i < PIECES) {
-        const unsigned long long high =
-            descriptor_offset(b, (i / GROUP_TAPS * ROWS + i % GROUP_TAPS) * 128);
-        const unsigned long long low = descriptor_offset(high, PLANES * ROWS * 128);
-        wgmma_pin(sum[i % SUMS]);
-        wgmma_fence();
+          for (int part = 0; part < PARTS; ++part)
+            load_matrices<true>(a[i][part], shared.dy[pipe.stage][part][group_m] +
+                                                (row + (k + i) * 16) * 64 + unit * 8);
 #pragma unroll
-        for (int k = 0; k < GROUP_KS / 16; ++k) {
-          wgmma<64, false, true>(sum[i % SUMS], a[k][1], descriptor_offset(high, k * 2048), k > 0);
-          wgmma<64, false, true>(sum[i % SUMS], a[k][0], descriptor_offset(low, k * 2048), true);
+        for (int tap = 0; tap < GROUP_TAPS; ++tap) {
+          if (!mixed && (unsigned)(sweep.column + shift + tap) >= p.width) continue;
+          const unsigned long long met = descriptor_offset(
+              x, pipe.met(tap0 + tap) * (int)sizeof shared.x[0] + k * 16 * PLANE * 2);
+#pragma unroll
+          for (int plane = 0; plane < PLANES; ++plane)
+            multiply(acc, tap * PLANES + plane, a,
+                     descriptor_offset(met, plane * (int)sizeof shared.x[0][0][0]));
         }
-#pragma unroll
-        for (int k = 0; k < GROUP_KS / 16; ++k)
-          wgmma<64, false, true>(sum[i % SUMS], a[k][0], descriptor_offset(high, k * 2048), true);
-        wgmma_commit();
       }
-      const int done = i - (SUMS - 1);
-      if (done < 0) continue;
-      if (i < PIECES)
-        wgmma_wait<SUMS - 1>();
-      else
-        wgmma_wait<0>();
-      wgmma_pin(sum[done % SUMS]);
-      if (done == PIECES - 1) {
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
-      }
-#pragma unroll
-      for (int j = 0; j < 32; ++j) acc[done][j] = __fadd_rn(acc[done][j], sum[done % SUMS][j]);
     }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
     pipe.advance();
+    sweep.advance();
   }
-  if constexpr (GROUPS_K > 1) {
-    if (!sum_up(shared, acc, group_k)) return;
-  }
-  const int down = group_m * 64 + warp * 16 + lane / 4;  // of the block's output channels
-  const int ins = p.channels - item.in, outs = p.out_channels - item.out - down;
-  const int tap = item.tap_width + tap0;
-  barrier_wait(&shared.watched, 0);
-  watch(params, shared, item, acc, tap, down, ins, outs);
-
-  // The smaller factor first: the other one may overflow.
-  const float back_x = inverse_of(input_scale(params.x_header));
-  const float back_dy = inverse_of(input_scale(params.dy_header));
-  const float first = fminf(back_x, back_dy), last = fmaxf(back_x, back_dy);
-  const bool whole = p.segments == 1;
-  const long long row_size = (long long)p.taps_width * p.channels;
-  const long long size = p.taps_depth * p.taps_height * row_size;  // of an output channel
-  const long long by_out = whole ? p.dw_out : size, by_tap = whole ? p.dw_tap : p.channels;
-  const long long by_in = whole ? p.dw_in : 1;
-  float* const dw = (whole ? p.dw : p.buckets) +
-                    (item.group * p.out_channels + item.out + down) * by_out + tap * by_tap +
-                    item.in * by_in +
-                    (whole ? item.tap_depth * p.dw_depth + item.tap_height * p.dw_row
-                           : item.segment * (size * p.out_channels * p.groups) +
-                                 (item.tap_depth * p.taps_height + item.tap_height) * row_size);
-#pragma unroll
-  for (int piece = 0; piece < PIECES; ++piece)
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int t = piece % GROUP_TAPS, under = i / 2 % 2 * 8;
-      const int in = piece / GROUP_TAPS * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-      if (under < outs && in < ins && tap + t < p.taps_width)
-        dw[under * by_out + t * by_tap + in * by_in] =
-            __fmul_rn(__fmul_rn(acc[piece][i], first), last);
-    }
+  barrier_wait(&shared.watched, parts & 1);
+  watch(params, shared, work, acc, group_m, tap0);
+  __syncwarp();
+  if (lane == 0) barrier_arrive(&shared.judged);
+  ++parts;
+  finish(params, work, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -130,15 +103,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       barrier_init(&shared.empty[s], GROUPS * 4);
     }
     barrier_init(&shared.watched, PRODUCERS);
+    barrier_init(&shared.judged, GROUPS * 4);
     barriers_ready();
+    shared.consumed.start(p);
+    shared.produced = shared.consumed;
   }
   __syncthreads();
-  const Item item(p.sum, blockIdx.x);
+  launch_before_done();
+  Pipe pipe;
+  int parts = 0;
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
-    consume(p, shared, item);
+    for_parts(p, shared.consumed, threadIdx.x == 0, consumers_sync<128 * GROUPS>,
+              [&] { consume(p, shared, pipe, parts); });
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    produce(p, shared, item);
+    for_parts(p, shared.produced, threadIdx.x == 128 * GROUPS, producers_sync<PRODUCERS>,
+              [&] { produce(p, shared, pipe, parts); });
   }
 }

@@ -1,55 +1,50 @@
 // Of omega_split.cuh: block shape, registers, shared memory.
 
-constexpr int TAPS = N, KS = KC;
 constexpr int GROUPS = 2, THREADS = 128 * GROUPS + PRODUCERS;
-// Warpgroups have 64 output channels each; of the same ones half of the taps, or of the positions.
-constexpr int GROUPS_M = BO / 64;
-constexpr int GROUPS_K = GROUPS_M * TAPS % GROUPS ? GROUPS / GROUPS_M : 1;
-constexpr int GROUP_TAPS = GROUPS_M * GROUPS_K * TAPS / GROUPS, GROUP_KS = KS / GROUPS_K;
-constexpr int ROWS = KS + (TAPS > 1 ? 8 : 0);  // of a stage of x
-constexpr int PLANES = BI / 64;                // of 64 channels
-constexpr int PIECES = PLANES * GROUP_TAPS;    // of 64 columns, of a warpgroup
-constexpr int VECTORS_M = BO / 4, VECTORS_N = BI / 4;  // of a position
-constexpr int DOWN_M = PRODUCERS / VECTORS_M, DOWN_N = PRODUCERS / VECTORS_N;  // positions at once
-constexpr int LOADS_M = KS / DOWN_M, LOADS = LOADS_M + KS / DOWN_N;  // of a thread, of a stage
-constexpr int DESCRIBED = PRODUCERS / KS;      // steps whose positions are found at once
-constexpr int TABLES = 3;  // of such positions: read, read by the next step's loads, written
-// Registers that the launch gives, handed from producers to consumers. With more than these the
-// compiler has producers' sums of squares wait, and spills what they are of.
-constexpr int PRODUCER_REGISTERS = 80, LAUNCHED = 65536 / THREADS / 8 * 8;
+// Warpgroups have 64 output channels each, or half of the taps for the same ones.
+constexpr int GROUPS_M = BO / 64, GROUP_TAPS = GROUPS_M * TAPS / GROUPS;
+constexpr int PLANE = BI < 64 ? BI : 64, PLANES = BI / PLANE;  // channels of x, one row of a swizzle
+constexpr int WIDTH = GROUP_TAPS * BI;       // of a warpgroup's sums: taps and channels
+constexpr int RESULTS = 128 * GROUPS;        // threads that have sums
+constexpr int LINES_M = BO / 32, LINES_N = BI / 32, LINES = LINES_M + LINES_N;  // of 32 channels
+constexpr int EACH = KS * 8 / PRODUCERS;  // positions of a thread
+// Registers of the launch are handed from the producers, as far as these can spare them, to those that
+// multiply: for sums, partial ones and dy. (With 112 instead of 144 three taps take a quarter longer.)
+constexpr int HELD = WIDTH / 2 + PLANE / 2 + 8 * DEPTH;
+constexpr int PRODUCER_REGISTERS = HELD > 176 ? 104 : HELD > 160 ? 120 : 144;
+constexpr int LAUNCHED = 65536 / THREADS / 8 * 8;
 constexpr int CONSUMER_REGISTERS =
     (LAUNCHED * THREADS - PRODUCER_REGISTERS * PRODUCERS) / (128 * GROUPS) / 8 * 8;
-static_assert(KS % (16 * GROUPS_K) == 0 && KS % DOWN_M == 0 && KS % DOWN_N == 0 &&
-                  DESCRIBED >= 1 && TAPS <= 8 && (TAPS - 1) * VECTORS_N <= PRODUCERS,
-              "stage shape");
-static_assert(RAW < DESCRIBED && SUMS <= 2, "positions are described as far ahead as copies go");
+static_assert(GROUP_TAPS * GROUPS == GROUPS_M * TAPS && EACH == 4 &&
+                  KS % (16 * DEPTH) == 0 && WIDTH / 2 % RUN == 0,
+              "block shape");
 
-struct SplitParams {
-  OmegaParams sum;
+struct SplitParams : ColumnParams {
   Header* x_header;  // its flags are the call's
   Header* dy_header;
 };
-
-struct __align__(16) Place {
-  const float* x;  // null: zeros
-  const float* dy;
-};
-
-struct Pipe {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) stage = 0, phase ^= 1;
-  }
-};
+using SumParams = SplitParams;
 
 struct Shared {
-  unsigned short dy[STAGES][PARTS][GROUPS_M][KS * 64];  // [plane][position][64 channels]
-  unsigned short x[STAGES][PARTS][PLANES][ROWS * 64];
-  // A thread's vectors, of steps on their way; what taps after the first reach. (One of nothing else.)
-  float4 raw[RAW > 0 ? RAW : 1][RAW > 0 ? LOADS : 1][RAW > 0 ? PRODUCERS : 1];
-  float4 reached[RAW > 0 ? RAW : 1][RAW > 0 && TAPS > 1 ? (TAPS - 1) * VECTORS_N : 1];
-  Place places[TABLES * PRODUCERS];  // a ring; in the end, producers' sums of squares
-  float squares[BO + BI];            // of dy's and x's channels
-  unsigned long long full[STAGES], empty[STAGES], watched;
+  unsigned short dy[STAGES][PARTS][GROUPS_M][KS * 64];  // [plane][position][channels]
+  unsigned short x[RING][PARTS][PLANES][KS * PLANE];
+  // A thread's vectors of the next stage, on their way; in the end, producers' sums of squares.
+  float4 raw[LINES][EACH][PRODUCERS];
+  float squares[BO + BI];  // of dy's and x's channels, of a part
+  unsigned long long full[STAGES], empty[STAGES], watched, judged;
+  Work consumed, produced;
+  Source<Element> source;
+};
+
+// Sums are of scaled numbers.
+struct Finished {
+  float first, last;  // the smaller factor first: the other one may overflow
+  __device__ __forceinline__ explicit Finished(const SumParams& params) {
+    const float back_x = inverse_of(input_scale(params.x_header));
+    const float back_dy = inverse_of(input_scale(params.dy_header));
+    first = fminf(back_x, back_dy), last = fmaxf(back_x, back_dy);
+  }
+  __device__ __forceinline__ float operator()(float sum) const {
+    return __fmul_rn(__fmul_rn(sum, first), last);
+  }
 };

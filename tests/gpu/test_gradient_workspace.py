@@ -1,0 +1,101 @@
+"""What filter gradients are picked for a workspace: the usual one, a given one, any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.throughput_cases import winrs_sample
+from winolab.device import H100
+from winolab.gpu.omega_columns import OmegaColumnsPlan
+from winolab.gpu.plan import (
+    SLOWER,
+    USUAL_SHARE,
+    Plan,
+    Request,
+    candidates,
+    data_size,
+    plan,
+    usual_limit,
+)
+from winolab.layers import parse_layer
+from winolab.nouns import parse_algorithm
+
+BOTH = pytest.mark.parametrize("precision", ["fp16", "fp32"])
+
+
+def request_of(layer: str, precision: str, **options) -> Request:
+    return Request(parse_layer(layer).problem, "backward_filter", H100, None, precision, **options)
+
+
+def first_tried(p: Plan) -> Plan:
+    """What a guarded plan tries first, and any other plan itself."""
+    return getattr(p, "split", p)
+
+
+@pytest.mark.parametrize(
+    ("layer", "precision"),
+    [
+        ("128x56x56x128:128x4x4", "fp16"),
+        ("64x56x56x128:128x5x5", "fp16"),
+        ("128x56x56x128:128x4x4", "fp32"),
+    ],
+)
+def test_what_a_small_workspace_leaves(layer, precision) -> None:
+    """With 0.18 of the data, direct products, not chunks of transforms."""
+    limit = int(0.18 / USUAL_SHARE * usual_limit(request_of(layer, precision)))
+    request = request_of(layer, precision, workspace_limit=limit)
+    chosen = plan(request)
+    assert isinstance(first_tried(chosen), OmegaColumnsPlan)
+    assert chosen.workspace <= limit
+    chunks = [p for p in candidates(request).plans if p.tile.alpha > 1]
+    assert chunks
+    assert all(p.predicted > chosen.predicted for p in chunks)
+
+
+@pytest.mark.parametrize(
+    ("layer", "precision", "family"),
+    [
+        ("32x128x128x256:256x2x2", "fp16", "omega_columns"),
+        ("128x48x48x128:128x4x4", "fp16", "omega_columns"),
+        ("128x96x96x64:64x3x3", "fp16", "omega_direct"),
+        ("128x20x20x512:512x3x3", "fp16", "omega_tensor_launch"),
+        ("32x48x48x128:128x9x9", "fp16", "omega_tensor_launch"),
+        ("256x64x64x64:64x7x7", "fp32", "omega_split"),
+        ("128x20x20x512:512x3x3", "fp32", "omega_tensor_launch"),
+    ],
+)
+def test_where_transforms_take_longer_than_they_save(layer, precision, family) -> None:
+    fastest = candidates(request_of(layer, precision)).plans[0]
+    assert type(first_tried(fastest)).__module__ == f"winolab.gpu.{family}"
+
+
+@BOTH
+def test_a_gradient_keeps_to_the_usual_workspace(precision) -> None:
+    """Of WinRS's grid on average 0.18 of the data, no layer at much more than the least time."""
+    shares = []
+    for layer in winrs_sample():
+        request = request_of(str(layer), precision)
+        chosen, fastest = plan(request), candidates(request).plans[0]
+        assert chosen.workspace <= usual_limit(request)
+        assert chosen.predicted <= SLOWER * fastest.predicted
+        shares.append(chosen.workspace / data_size(request))
+    assert sum(shares) / len(shares) <= 0.18
+
+
+@BOTH
+def test_a_larger_limit_or_a_name_takes_more(precision) -> None:
+    asked = request_of("64x20x20x1024:1024x3x3", precision)
+    usual, free = plan(asked), plan(replace(asked, workspace_limit=1 << 40))
+    assert free.predicted < usual.predicted
+    assert free.workspace > usual_limit(asked) >= usual.workspace
+    named = replace(asked, algorithm=parse_algorithm("omega:9:3:7"))
+    assert plan(named).workspace > usual_limit(named)
+
+
+@BOTH
+def test_a_gradient_without_such_products_takes_the_workspace(precision) -> None:
+    """Odd channels have no direct products on Tensor Cores but Ω's, which take a workspace too."""
+    request = request_of("128x20x20x511:512x3x3", precision, aligned=False)
+    assert plan(request) == candidates(request).plans[0]
