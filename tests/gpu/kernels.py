@@ -202,7 +202,7 @@ def cases(device: str) -> Iterator[Case]:
         for direction in (*CORRELATIONS, "backward_filter"):
             for precision in ("fp32_split", "fp16", "bf16"):
                 yield Case(device, direction, str(layer), precision)
-        for precision in ("fp16", "bf16"):  # what a larger workspace would pick
+        for precision in ("fp32_split", "fp16", "bf16"):  # what a larger workspace would pick
             yield Case(device, "backward_filter", str(layer), precision, "omega:9:3:7")
 
 

@@ -67,7 +67,7 @@ class Variant:
 # a cycle, which is what bounds those of few taps.
 VARIANTS = {
     Variant(1, 128, 128, 2, 4): 4.0,
-    Variant(2, 64, 128, 3, 4): 4.0,
+    Variant(2, 128, 128, 2, 2): 2.95,
     Variant(2, 64, 64, 4, 4): 4.1,
     Variant(3, 64, 128, 3, 4): 3.4,
     Variant(4, 64, 64, 3, 4): 3.25,

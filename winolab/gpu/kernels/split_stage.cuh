@@ -11,7 +11,7 @@ constexpr int EACH = KS * 8 / PRODUCERS;  // positions of a thread
 // Registers of the launch are handed from the producers, as far as these can spare them, to those that
 // multiply: for sums, partial ones and dy. (With 112 instead of 144 three taps take a quarter longer.)
 constexpr int HELD = WIDTH / 2 + PLANE / 2 + 8 * DEPTH;
-constexpr int PRODUCER_REGISTERS = HELD > 176 ? 104 : HELD > 160 ? 120 : 144;
+constexpr int PRODUCER_REGISTERS = HELD <= 160 ? 144 : LINES > 4 ? 128 : 120;
 constexpr int LAUNCHED = 65536 / THREADS / 8 * 8;
 constexpr int CONSUMER_REGISTERS =
     (LAUNCHED * THREADS - PRODUCER_REGISTERS * PRODUCERS) / (128 * GROUPS) / 8 * 8;
