@@ -118,6 +118,17 @@ def test_plans_that_differ_in_their_workspace_have_names_of_their_own() -> None:
     assert len({c.name for c in contenders.ours(both)}) == 2
 
 
+def test_plans_with_other_fallbacks_take_part_once(monkeypatch) -> None:
+    """Direct products that are picked, and those within FRUGAL of the data, for this layer."""
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    problem = parse_layer("32x32x32x256:256x9x9").problem
+    found = contenders.candidates("backward_filter", problem, "fp32", None)
+    names = [c.name for c in contenders.ours(found)]
+    assert len(set(names)) == len(names)
+    (picked,) = (p for p, chosen in found.items() if chosen)
+    assert picked == plan(Request(problem, "backward_filter", H100, None, "fp32"))
+
+
 @pytest.mark.parametrize("group", ["fp16", "bf16"])
 def test_arrays_of_sixteen_bits(host, group: str) -> None:
     arrays = Arrays("forward", PROBLEM, group)

@@ -153,7 +153,10 @@ def candidates(
         preferred = plan(request)
         if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
             found[preferred] = True
-    return found
+    # Of plans that differ in what would compute them again, the one that is picked, or the first.
+    order = sorted(found, key=lambda p: not found[p])
+    shown = {_name(p): p for p in reversed(order)}.values()
+    return {p: chosen for p, chosen in found.items() if p in shown}
 
 
 def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:
@@ -165,6 +168,12 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
         yield _ours(candidate, chosen, index)
         if prepared and getattr(candidate, "prepared", 0):
             yield _ours(candidate, False, index, prepared)
+
+
+def _name(p: Plan) -> str:
+    """No other plan's that launches other kernels, or these on other segments and chunks."""
+    what = f"{p.kernel} {p.precision} {p.points} {p.variant}"
+    return f"winolab {what} {p.workspace} B"
 
 
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
@@ -186,8 +195,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
         **({"prepared": True} if prepared else {}),
     }
     run = (bound_prepared if prepared else bound)(chosen, kernels, index)
-    name = f"winolab {chosen.kernel} {chosen.precision} {chosen.points} {chosen.variant}"
-    name += f" {chosen.workspace} B" + (" prepared" if prepared else "")  # by segments and chunks
+    name = _name(chosen) + (" prepared" if prepared else "")
     return Contender(name, "NHWC", chosen.workspace, labels, run)
 
 
