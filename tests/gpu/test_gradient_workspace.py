@@ -15,7 +15,6 @@ from winolab.gpu.plan import (
     Plan,
     Request,
     candidates,
-    data_size,
     plan,
     usual_limit,
 )
@@ -80,7 +79,7 @@ def test_a_gradient_keeps_to_the_usual_workspace(precision) -> None:
         chosen, fastest = plan(request), candidates(request).plans[0]
         assert chosen.workspace <= usual_limit(request)
         assert chosen.predicted <= SLOWER * fastest.predicted
-        shares.append(chosen.workspace / data_size(request))
+        shares.append(chosen.workspace / request.data_size)
     assert sum(shares) / len(shares) <= 0.18
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from winolab.gpu import cudnn, launch
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import DTYPES, Plan, Request, data_size, plan, three
+from winolab.gpu.plan import DTYPES, Plan, Request, plan, three
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -146,7 +146,7 @@ def candidates(
                     families.setdefault(family, p)
                 found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
-        limit = int(FRUGAL * data_size(request))
+        limit = int(FRUGAL * request.data_size)
         with suppress(ValueError):
             found.setdefault(plan(replace(request, workspace_limit=limit)), False)
     with suppress(ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -234,3 +234,21 @@ def verify(flags: Sequence[int]) -> None:
 def _renamed(text: str) -> str:
     """Kernels' names as the fallback has them, but the one of both."""
     return re.sub(r"\bwinolab_(?!tail)\w+", r"\g<0>_fallback", text)
+
+
+def guarded(split: list[Any], fallbacks: list[Any], named: bool) -> Iterator[Any]:
+    """Split products whose results are watched, each with what computes them again.
+
+    That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
+    do not watch their results, or lose more than FFMA's, are kept where they were asked for by
+    name.
+    """
+    fastest = sorted(fallbacks, key=lambda p: p.predicted)
+    for p in split:
+        if not (named or getattr(p, "accurate", True)):
+            continue
+        if fastest and getattr(p, "watched", False):
+            fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
+            yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
+        elif named:
+            yield p

@@ -2,9 +2,9 @@
 
 What omega_columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
 headers and parts of sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for
-their scales, one computes and watches what a block computes alone (kernels/guard.cuh) and parts of
-what several share, where there are any another one adds these up, and where results are 0 the last
-one scans x and dy for numbers that vanished.
+their scales; one computes and watches what a block computes alone (kernels/guard.cuh), and parts of
+what several share; where there are any, another one adds these up; and where results are 0, the
+last one scans x and dy for numbers that vanished.
 """
 
 from __future__ import annotations
@@ -149,15 +149,8 @@ def source(variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
-            *(
-                "load_shared",
-                "split_stage",
-                "column_sums",
-                "split_produce",
-                "split_watch",
-                "omega_split",
-            ),
-            *("omega_gather", "split_scan"),
+            *("load_shared", "split_stage", "column_sums", "split_produce", "split_watch"),
+            *("omega_split", "omega_gather", "split_scan"),
         ),
     )
 

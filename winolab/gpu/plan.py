@@ -15,7 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
-from winolab.gpu.guard import FLAGS, GuardedPlan
+from winolab.gpu.guard import guarded
 from winolab.nouns import Algorithm, Problem, Tile
 
 if TYPE_CHECKING:
@@ -129,6 +129,12 @@ class Request:
     def dtype(self) -> str:
         """Of the operands."""
         return DTYPES[self.precision]
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of x, w and y."""
+        p = self.problem
+        return ITEMSIZE[self.dtype] * sum(map(math.prod, (p.x_shape, p.w_shape, p.y_shape)))
 
     @property
     def written(self) -> str:
@@ -291,7 +297,7 @@ def candidates(request: Request) -> Choice:
             if request.algorithm or request.variant or not found:
                 ffma = replace(request, algorithm=None, precision="fp32", variant=None)
                 fallbacks, _ = _offered(ffma)
-            offered = list(_guarded(offered, fallbacks, named=request.precision == unit))
+            offered = list(guarded(offered, fallbacks, named=request.precision == unit))
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
@@ -327,33 +333,9 @@ def _offered(request: Request) -> tuple[list[Plan], list[str]]:
     return found, reasons
 
 
-def _guarded(split: list[Plan], fallbacks: list[Plan], named: bool) -> Iterator[Plan]:
-    """Split products whose results are watched, each with what computes them again.
-
-    That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
-    do not watch their results, or lose more than FFMA's, are kept where they were asked for by
-    name.
-    """
-    fastest = sorted(fallbacks, key=lambda p: p.predicted)
-    for p in split:
-        if not (named or getattr(p, "accurate", True)):
-            continue
-        if fastest and getattr(p, "watched", False):
-            fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
-            yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
-        elif named:
-            yield p
-
-
-def data_size(request: Request) -> int:
-    """Bytes of x, w and y."""
-    p = request.problem
-    return ITEMSIZE[request.dtype] * sum(map(math.prod, (p.x_shape, p.w_shape, p.y_shape)))
-
-
 def usual_limit(request: Request) -> int:
     """Bytes of workspace that a filter gradient takes where nobody says how many it may."""
-    return max(USUAL_LEAST, int(USUAL_SHARE * data_size(request)))
+    return max(USUAL_LEAST, int(USUAL_SHARE * request.data_size))
 
 
 def _frugal(request: Request, fastest: Plan) -> Plan | None:
@@ -361,14 +343,12 @@ def _frugal(request: Request, fastest: Plan) -> Plan | None:
     if fastest.workspace <= (limit := usual_limit(request)):
         return fastest
     within = replace(request, workspace_limit=limit)
-
-    def first(request: Request) -> Plan | None:
-        return next((p for p in candidates(request).plans if p.workspace <= limit), None)
-
-    direct = first(replace(within, algorithm=Algorithm("direct")))
+    direct, parts = (
+        next((p for p in candidates(asked).plans if p.workspace <= limit), None)
+        for asked in (replace(within, algorithm=Algorithm("direct")), within)
+    )
     if not direct or direct.predicted > SLOWER * fastest.predicted:
         return None
-    parts = first(within)
     return parts if parts and parts.predicted <= WORTH * direct.predicted else direct
 
 

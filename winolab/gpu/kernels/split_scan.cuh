@@ -1,5 +1,5 @@
-// Of omega_split.cuh: where some results are 0, whether x or dy has numbers that vanished. Producers
-// would need a quarter more instructions to notice.
+// Of omega_split.cuh: where some results are 0, whether x or dy has numbers that vanished. For
+// producers to notice took 6 of 44 instructions a vector, on an H100 a tenth of the time.
 
 struct ScanParams {
   ScaleParams x, dy;
