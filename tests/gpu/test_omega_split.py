@@ -83,12 +83,12 @@ def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 @both
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
-    for x_shape, w_shape, padding in CASES:
+    for i, (x_shape, w_shape, padding) in enumerate(CASES):
         groups = x_shape[-1] // w_shape[-1]
         problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
         x, dy = drawn(problem)
         expected = exact(problem, x, dy)
-        for multiprocessors, sharing in SHARES:
+        for multiprocessors, sharing in SHARES if i == 0 else SHARES[i % 4 :][:1]:
             flags = np.zeros(3, "int32")
             p = shared(planned(problem, variant), multiprocessors, sharing)
             dw = execute(p, x, dy, flags)
@@ -116,7 +116,7 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_shared_memory_has_no_bank_conflicts(variant) -> None:
     """Of stages, and of what is on its way to them."""
-    problem = Problem.of((1, 3, 45, 72), (72, 1, 3, 72))
+    problem = Problem.of((1, 3, 11, 72), (72, 1, 3, 72))
     x, dy = drawn(problem)
     found = hosted.requests(planned(problem, variant), x, dy)["winolab_omega_split"]
     asked = [q for q in found if q.member in ("x", "dy", "raw")]
