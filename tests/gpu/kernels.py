@@ -32,22 +32,14 @@ ROLES = {
     "FINISHER_REGISTERS": "FINISHERS",
     "LOADER_REGISTERS": "LOADERS",
 }
+DIRECT = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "PRODUCERS"}
 ASKED = {
     "winolab_gamma": ROLES,
     "winolab_tail": ROLES,
     "winolab_omega": ROLES,
-    "winolab_omega_columns": {
-        "CONSUMER_REGISTERS": "128 * GROUPS",
-        "PRODUCER_REGISTERS": "PRODUCERS",
-    },
-    "winolab_omega_direct": {
-        "CONSUMER_REGISTERS": "128 * GROUPS",
-        "PRODUCER_REGISTERS": "PRODUCERS",
-    },
-    "winolab_omega_split": {
-        "CONSUMER_REGISTERS": "128 * GROUPS",
-        "PRODUCER_REGISTERS": "PRODUCERS",
-    },
+    "winolab_omega_columns": DIRECT,
+    "winolab_omega_direct": DIRECT,
+    "winolab_omega_split": DIRECT,
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.

@@ -9,6 +9,7 @@ from tests.gpu.gradients import asked
 from tests.gpu.halves import on_cpu
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc, omega_columns, omega_direct
+from winolab.gpu.columns import PRODUCERS
 from winolab.gpu.direct_gradients import CONSUMERS
 from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.nouns import Problem
@@ -42,7 +43,7 @@ def test_compiles_without_spills(family) -> None:
         p = asked(family, "fp16", problem, variant=variant, out_dtype="float32")
         resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
         assert all(r.spills == 0 for r in resources.values()), (variant, resources)
-        copying = getattr(variant, "producers", omega_columns.PRODUCERS)
+        copying = getattr(variant, "producers", PRODUCERS)
         shared = REGISTERS // (CONSUMERS + copying) // 8 * 8  # by the roles
         assert resources[name].registers == shared
         assert p.shared()[name] <= H100.shared_memory

@@ -11,15 +11,9 @@ from tests.gpu.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
 from tests.gpu.structs import c_fields
 from winolab.gpu import nvrtc, omega_columns
-from winolab.gpu.columns import COLUMN_PARAMS
+from winolab.gpu.columns import COLUMN_PARAMS, SOURCE, WORK
 from winolab.gpu.emit import kernel
-from winolab.gpu.omega_columns import (
-    SOURCE,
-    VARIANTS,
-    WORK,
-    OmegaColumnsPlan,
-    Variant,
-)
+from winolab.gpu.omega_columns import VARIANTS, OmegaColumnsPlan, Variant
 from winolab.nouns import Problem
 
 Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]

@@ -13,11 +13,11 @@ from tests.gpu.gradients import SHARES, asked, gradient_on_gpu, shared
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
 from winolab.gpu import nvrtc, omega_split
+from winolab.gpu.columns import PRODUCERS
 from winolab.gpu.direct_gradients import CONSUMERS
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_tensor_blocks import REGISTERS
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.omega_columns import PRODUCERS
 from winolab.gpu.omega_split import (
     HEADERS,
     SPLIT_PARAMS,

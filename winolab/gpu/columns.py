@@ -12,13 +12,17 @@ from typing import Protocol
 import numpy as np
 
 from winolab.device import Device
-from winolab.gpu.direct_gradients import blocks_of_row
-from winolab.gpu.launch import LONG, POINTER, Layout, Params, View
+from winolab.gpu.direct_gradients import CONSUMERS, blocks_of_row
+from winolab.gpu.launch import LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.omega_plan import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 
 # kernels/columns.cuh's parameters behind omega_plan's.
 COLUMN_PARAMS = Layout(("ends", POINTER), ("chunks alone sharing parts", LONG))
 ENDS = 8  # bytes of an item's first and last block
+PRODUCERS = 128  # threads of a block that copy
+KC = 64  # positions of a column
+RUN = 8  # sums that a thread adds up at once
+WORK, SOURCE = 40, 40  # bytes of kernels/columns.cuh's structs
 # Of a column of x that comes before the first product of a sweep, in columns with products.
 BROUGHT = 0.32
 MOST_PARTS = 64  # of an item
@@ -65,8 +69,8 @@ class Columns:
 
 
 @lru_cache(maxsize=4096)
-def columns(g: Gradient, kc: int, n: int) -> Columns:
-    """The fewest stages for blocks of ``kc`` positions and ``n`` taps; whole rows where equal."""
+def columns(g: Gradient, n: int) -> Columns:
+    """The fewest stages for blocks of ``n`` taps; whole rows where equal."""
     rows = [
         g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
         for d, h in product(range(g.filter[0]), range(g.filter[1]))
@@ -75,7 +79,7 @@ def columns(g: Gradient, kc: int, n: int) -> Columns:
 
     def made(chunks: int) -> tuple[float, Columns]:
         pitch = -(-width // chunks)
-        blocks = [max(1, -(-r * chunks // kc)) for r in rows]
+        blocks = [max(1, -(-r * chunks // KC)) for r in rows]
         useful = [pitch] * len(low)
         if chunks == 1:  # from where the last tap meets x's first column on
             useful = [
@@ -169,7 +173,6 @@ def share(
 def cut(
     g: Gradient,
     v: Block,
-    kc: int,
     device: Device,
     stage: Callable[[Columns], float],
     cycles: int,
@@ -181,7 +184,7 @@ def cut(
     ``stage`` says how many seconds one takes; ``cycles``: around a part; ``size``: bytes of x and
     dy.
     """
-    found = columns(g, kc, v.n)
+    found = columns(g, v.n)
     cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
     cached = size <= CACHED * device.l2
     return found, share(found, blocks_of_row(g, v), device, cost, limit, cached)
@@ -217,3 +220,10 @@ def packed(
         parameters(g, views, workspace, block, 1, found.pitch, shares.items),
         COLUMN_PARAMS.pack(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
     )
+
+
+def gather(kernels: Kernels, v: Block, shares: Shares, params: Params) -> None:
+    """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
+    if shares.workspace:
+        runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
+        kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)

@@ -154,9 +154,11 @@ def candidates(
         if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
             found[preferred] = True
     # Of plans that differ in what would compute them again, the one that is picked, or the first.
-    order = sorted(found, key=lambda p: not found[p])
-    shown = {_name(p): p for p in reversed(order)}.values()
-    return {p: chosen for p, chosen in found.items() if p in shown}
+    shown: dict[str, Plan] = {}
+    for p, chosen in found.items():
+        if chosen or _name(p) not in shown:
+            shown[_name(p)] = p
+    return {p: found[p] for p in shown.values()}
 
 
 def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:

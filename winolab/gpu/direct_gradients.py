@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from winolab.device import H100, Device
@@ -78,6 +78,12 @@ def shapes(request: Request, g: Gradient, variants: Mapping[Any, float]) -> Iter
         yield request.variant
     else:
         yield from (v for v in variants if v.n <= g.filter[2] + 1)
+
+
+def constants(variant: Any, **more: int) -> dict[str, int]:
+    """Of a translation unit: of kernels/units.cuh without transforms, ``more``, the block shape."""
+    fields = {name.upper(): value for name, value in asdict(variant).items()}
+    return {"R": 1, "ALPHA": 1, "WRAP": 0, **more, **fields}
 
 
 def rate(device: Device, a_cycle: float) -> float:

@@ -9,14 +9,28 @@ one adds these up. Where 64 channels of dy meet few taps omega_direct.py is fast
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 
-from winolab.gpu.columns import BROUGHT, Columns, Shares, cut, packed, told
+from winolab.gpu.columns import (
+    BROUGHT,
+    KC,
+    PRODUCERS,
+    RUN,
+    SOURCE,
+    WORK,
+    Columns,
+    Shares,
+    cut,
+    gather,
+    packed,
+    told,
+)
 from winolab.gpu.direct_gradients import (
     CONSUMERS,
     TILE,
     DirectGradient,
+    constants,
     fitting,
     operands,
     rate,
@@ -29,11 +43,7 @@ from winolab.gpu.omega_plan import Gradient
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, Request
 
-PRODUCERS = 128  # threads of a block that copy
-KC = 64  # positions of a column
 VECTOR = 8  # channels of a copy
-RUN = 8  # sums that a thread adds up at once
-WORK, SOURCE = 40, 40  # bytes of kernels/columns.cuh's structs
 # Of an H100, around a part of a sum: fitted with the rates below and columns.py's constants to 253
 # times, rms 7 %.
 PART_CYCLES = 25_500
@@ -54,11 +64,6 @@ class Variant:
         slots = self.stages + 2 * (self.n - 1)  # kernels/columns.cuh
         size = 2 * KC * (self.stages * self.bo + slots * self.bi)
         return size + 16 * self.stages + 2 * WORK + SOURCE
-
-    @property
-    def runs(self) -> int:
-        """Of RUN sums, of a thread."""
-        return self.n * self.bi * self.bo // CONSUMERS // RUN
 
     def __str__(self) -> str:
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
@@ -112,28 +117,16 @@ class OmegaColumnsPlan(DirectGradient):
         params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
         grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
         kernels["winolab_omega_columns"](grid, threads, params)
-        if self.shares.workspace:
-            runs = self.shares.shared * v.runs
-            kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)
+        gather(kernels, v, self.shares, params)
 
 
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
     """One variant's translation unit: ``winolab_omega_columns`` and ``winolab_omega_gather``."""
-    constants = {
-        "R": 1,
-        "ALPHA": 1,
-        "WRAP": 0,
-        "INPUT": TYPES[DTYPES[precision]],
-        "OUTPUT": TYPES[out_dtype],
-        "KC": KC,
-        "PRODUCERS": PRODUCERS,
-        "RUN": RUN,
-        **{name.upper(): value for name, value in asdict(variant).items()},
-    }
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     return unit(
         f"Ω2(1,1) {precision}, {variant}",
-        constants,
+        constants(variant, **types, KC=KC, PRODUCERS=PRODUCERS, RUN=RUN),
         {},
         (
             *("guard", "pipeline", "tensor", "halves", "units"),
@@ -157,7 +150,7 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
     def stage(found: Columns) -> float:
         return v.n * v.bi * v.bo * KC * (1 + BROUGHT * (v.n - 1) / found.pitch) / speed
 
-    found, shares = cut(g, v, KC, request.device, stage, PART_CYCLES, limit, operands(request))
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, operands(request))
     return OmegaColumnsPlan(
         request.problem,
         g,

@@ -8,7 +8,7 @@ where there are several, a second one adds the shares up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.direct_gradients import (
@@ -16,6 +16,7 @@ from winolab.gpu.direct_gradients import (
     TILE,
     DirectGradient,
     blocks_of_row,
+    constants,
     fitting,
     rate,
     read,
@@ -115,18 +116,10 @@ class OmegaDirectPlan(DirectGradient):
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
     """The translation unit of one variant: ``winolab_omega_direct`` and ``winolab_reduce``."""
-    constants = {
-        "R": 1,
-        "ALPHA": 1,
-        "WRAP": 0,
-        "INPUT": TYPES[DTYPES[precision]],
-        "OUTPUT": TYPES[out_dtype],
-        "FIRST": 0,
-        **{name.upper(): value for name, value in asdict(variant).items()},
-    }
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     return unit(
         f"Ω2(1,1) {precision}, {variant}",
-        constants,
+        constants(variant, **types, FIRST=0),
         {},
         ("guard", "pipeline", "tensor", "halves", "units", "omega_direct", "reduce"),
     )

@@ -10,15 +10,24 @@ last one scans x and dy for numbers that vanished.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu import scale
-from winolab.gpu.columns import Columns, cut, packed
-from winolab.gpu.direct_gradients import CONSUMERS, TILE, fitting, operands, rate, read, shapes
+from winolab.gpu.columns import KC, PRODUCERS, RUN, SOURCE, WORK, Columns, cut, gather, packed
+from winolab.gpu.direct_gradients import (
+    CONSUMERS,
+    TILE,
+    constants,
+    fitting,
+    operands,
+    rate,
+    read,
+    shapes,
+)
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
-from winolab.gpu.omega_columns import KC, PRODUCERS, RUN, SOURCE, WORK, OmegaColumnsPlan
+from winolab.gpu.omega_columns import OmegaColumnsPlan
 from winolab.gpu.omega_plan import LAUNCH_SECONDS, Gradient
 from winolab.gpu.plan import Correlation, Request
 from winolab.ref.transforms import transforms
@@ -52,11 +61,6 @@ class Variant:
         size += 4 * (KC + 1) * (self.bo + self.bi)  # a stage on its way, and sums of squares
         size += 16 * self.stages + 16 + 2 * WORK + SOURCE
         return -(-size // 16) * 16
-
-    @property
-    def runs(self) -> int:
-        """Of RUN sums, of a thread."""
-        return self.n * self.bi * self.bo // CONSUMERS // RUN
 
     def __str__(self) -> str:
         block = f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
@@ -118,9 +122,7 @@ class OmegaSplitPlan(OmegaColumnsPlan):
         )
         threads = CONSUMERS + PRODUCERS
         kernels["winolab_omega_split"]((self.shares.grid, 1, 1), threads, params, early)
-        if self.shares.workspace:
-            runs = self.shares.shared * v.runs
-            kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)
+        gather(kernels, v, self.shares, params)
         blocks = (2 * self.device.multiprocessors, 1, 1)
         kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays))
 
@@ -128,24 +130,14 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 @lru_cache(maxsize=64)
 def source(variant: Variant) -> str:
     """The translation unit of one variant: scales, products, and the sums of parts."""
-    constants = {
-        "R": 1,
-        "ALPHA": 1,
-        "WRAP": 0,
-        "PARTS": 2,
-        "BF16": 0,
-        "WIDE": 1,
-        "YVEC": 4,
-        "KC": KC,
-        "RUN": RUN,
-        "PRODUCERS": PRODUCERS,
-        **{name.upper(): value for name, value in asdict(variant).items()},
-        **scale.constants(TILE, transforms(TILE.n, TILE.r)),
-        **scale.BLOCKS,
-    }
+    types = {"PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
     return unit(
         f"Ω2(1,1) fp32_split, {variant}",
-        constants,
+        {
+            **constants(variant, **types, KC=KC, RUN=RUN, PRODUCERS=PRODUCERS),
+            **scale.constants(TILE, transforms(TILE.n, TILE.r)),
+            **scale.BLOCKS,
+        },
         {},
         (
             *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
@@ -197,7 +189,7 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
         stored = (v.bo + v.bi * brought) / elements
         return KC * max(multiplied * v.bi * v.bo / products, stored)
 
-    found, shares = cut(g, v, KC, request.device, stage, PART_CYCLES, limit, operands(request))
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, operands(request))
     return OmegaSplitPlan(
         request.problem,
         g,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from winolab.device import Device
 from winolab.gpu.guard import guarded
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.winrs_plan import data_size
 
 if TYPE_CHECKING:
     from winolab.gpu.launch import Kernels, View
@@ -133,8 +134,7 @@ class Request:
     @property
     def data_size(self) -> int:
         """Bytes of x, w and y."""
-        p = self.problem
-        return ITEMSIZE[self.dtype] * sum(map(math.prod, (p.x_shape, p.w_shape, p.y_shape)))
+        return ITEMSIZE[self.dtype] * data_size(self.problem) // ITEMSIZE["float32"]
 
     @property
     def written(self) -> str:
@@ -338,8 +338,8 @@ def usual_limit(request: Request) -> int:
     return max(USUAL_LEAST, int(USUAL_SHARE * request.data_size))
 
 
-def _frugal(request: Request, fastest: Plan) -> Plan | None:
-    """What computes a filter gradient within the usual limit, if that is not much slower."""
+def _frugal(request: Request, fastest: Plan) -> Plan:
+    """What computes a filter gradient within the usual limit, or the fastest if that is slow."""
     if fastest.workspace <= (limit := usual_limit(request)):
         return fastest
     within = replace(request, workspace_limit=limit)
@@ -348,7 +348,7 @@ def _frugal(request: Request, fastest: Plan) -> Plan | None:
         for asked in (replace(within, algorithm=Algorithm("direct")), within)
     )
     if not direct or direct.predicted > SLOWER * fastest.predicted:
-        return None
+        return fastest
     return parts if parts and parts.predicted <= WORTH * direct.predicted else direct
 
 
@@ -370,7 +370,7 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     limit = request.workspace_limit
     named = limit is not None or request.algorithm or request.variant
     if request.direction == "backward_filter" and not named:
-        return _frugal(request, found[0]) or found[0]
+        return _frugal(request, found[0])
     for p in found:
         if limit is None or p.workspace <= limit:
             return p
