@@ -10,7 +10,7 @@ import numpy as np
 from winolab.device import H100, Device
 from winolab.gpu import launch
 from winolab.gpu.call import load
-from winolab.gpu.columns import ENDS, Shares
+from winolab.gpu.columns import ENDS, Cost, Shares, leveled, turns
 from winolab.gpu.places import Place
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
@@ -41,16 +41,26 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     """A plan by columns on so many multiprocessors, so many of which share what is left; 0: none
     does; below 0: all items are shared, in so many parts each."""
     items = p.shares.items
+    stages = p.columns.stages(items)
+    cost = Cost(1.0, 0.0, 4 * p.variant.n * p.variant.bi * p.variant.bo)
+
+    def made(shared: int, sharing: int, parts: int, *tables: Any) -> Any:
+        workspace = shared and cost.sums * (sharing + shared) + ENDS * shared
+        of = multiprocessors, items, items - shared, sharing, parts, workspace, 0.0
+        return replace(p, shares=Shares(*of, *tables))
+
     if sharing == 0:
-        return replace(p, shares=Shares(multiprocessors, items, items, 0, 0, 0, 0.0))
+        return made(0, 0, 0, turns(stages, multiprocessors, cost).order)
     if sharing < 0:
-        sharing, parts, rest = -sharing * items, -sharing, items
-    else:
-        rest, parts = items % multiprocessors, 0
-        sharing = min(sharing, int(p.columns.stages(items)[items - rest :].sum()))  # a stage each
-    sums = 4 * p.variant.n * p.variant.bi * p.variant.bo * (sharing + rest) + ENDS * rest
-    shares = Shares(multiprocessors, items, items - rest, sharing, parts, rest and sums, 0.0)
-    return replace(p, shares=shares)
+        return made(items, -sharing * items, -sharing)
+    rest = items % multiprocessors
+    if not rest:
+        return made(0, 0, 0)
+    waves = turns(stages[: items - rest], multiprocessors, cost)
+    for blocks in range(sharing, 0, -1):
+        if level := leveled(stages[items - rest :], items - rest, waves.loads[:blocks], cost):
+            return made(rest, blocks, 0, waves.order, level[0])
+    raise AssertionError("a stage at least falls to one block")
 
 
 def gradient_on_gpu(

@@ -14,6 +14,7 @@ from winolab.gpu import nvrtc, omega_columns
 from winolab.gpu.columns import COLUMN_PARAMS, SOURCE, WORK
 from winolab.gpu.emit import kernel
 from winolab.gpu.omega_columns import VARIANTS, OmegaColumnsPlan, Variant
+from winolab.gpu.omega_plan import PARAMS
 from winolab.nouns import Problem
 
 Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
@@ -35,7 +36,13 @@ def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
 
 def test_parameters_are_laid_out_as_the_kernel_declares_them() -> None:
     first = ("OmegaParams sum", "i")  # a struct of omega_plan.PARAMS' fields
-    assert c_fields("ColumnParams", kernel("columns")) == (first, *COLUMN_PARAMS.fields)
+    fields = tuple((name, kind.lstrip("0123456789")) for name, kind in COLUMN_PARAMS.fields)
+    assert c_fields("ColumnParams", kernel("columns")) == (first, *fields)
+    size = len(PARAMS.pack(*[0] * len(PARAMS.fields)).data)
+    size += len(COLUMN_PARAMS.pack(*[0] * 6, b"", b"").data)
+    p = planned(SMALL, "fp16", Variant(3, 64, 128, 8), "float32")
+    check = f"\nstatic_assert(sizeof(ColumnParams) == {size} && sizeof(Start) == 12);"
+    assert nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
 
 
 def test_structs_in_shared_memory_are_as_large_as_planned() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,13 +17,31 @@ from winolab.gpu.direct_gradients import CONSUMERS, blocks_of_row
 from winolab.gpu.launch import LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.omega_plan import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 
-# kernels/columns.cuh's parameters behind omega_plan's.
-COLUMN_PARAMS = Layout(("ends", POINTER), ("chunks alone sharing parts", LONG))
-ENDS = 8  # bytes of an item's first and last block
-PRODUCERS = 128  # threads of a block that copy
 KC = 64  # positions of a column
+PRODUCERS = 128  # threads of a block that copy
 RUN = 8  # sums that a thread adds up at once
-WORK, SOURCE = 40, 40  # bytes of kernels/columns.cuh's structs
+# What a launch brings along, 4 KB at most: items in an order, and blocks that share items.
+ORDERED = 1024
+STARTS = 144  # multiprocessors of a whole H100
+NONE = 0xFFFF  # in place of an item
+# Of kernels/columns.cuh.
+CONSTANTS = {
+    "KC": KC,
+    "PRODUCERS": PRODUCERS,
+    "RUN": RUN,
+    "ORDERED": ORDERED,
+    "STARTS": STARTS,
+    "NONE": NONE,
+}
+WORK, SOURCE = 40, 40  # bytes of its structs
+# Its parameters behind omega_plan's.
+COLUMN_PARAMS = Layout(
+    ("ends", POINTER),
+    ("chunks alone sharing parts turns", LONG),
+    ("order", f"{2 * ORDERED}s"),
+    ("starts", f"{12 * STARTS}s"),
+)
+ENDS = 8  # bytes of an item's first and last block
 # Of a column of x that comes before the first product of a sweep, in columns with products.
 BROUGHT = 0.32
 MOST_PARTS = 64  # of an item
@@ -63,8 +82,8 @@ class Columns:
         return min(self.blocks) * min(self.useful)
 
     def stages(self, items: int) -> np.ndarray:
-        """Of each item, in the kernel's order: rows of the filter, channels, tiles of the row."""
-        of_row = np.tile(self.useful, items // (len(self.blocks) * len(self.useful)))
+        """Of each item, in the kernel's order: rows of the filter, tiles of the row, channels."""
+        of_row = np.repeat(self.useful, items // (len(self.blocks) * len(self.useful)))
         return np.concatenate([n * of_row for n in self.blocks])
 
 
@@ -92,6 +111,14 @@ def columns(g: Gradient, n: int) -> Columns:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """Which items blocks compute alone, one after another."""
+
+    order: tuple[int, ...]  # [turn][block], NONE where a block has no more; empty: dealt in turn
+    loads: tuple[float, ...]  # seconds of each block, the least first; of the longest, where dealt
+
+
+@dataclass(frozen=True)
 class Shares:
     """Who computes what: ``alone`` items by a block each, the others by ``sharing`` blocks.
 
@@ -102,9 +129,12 @@ class Shares:
     items: int
     alone: int
     sharing: int
-    parts: int  # of an item that is shared; 0: blocks have as many stages each
+    parts: int  # of an item that is shared; 0: ``starts`` says what blocks have
     workspace: int  # bytes: parts of sums, and who has which
     seconds: float
+    order: tuple[int, ...] = ()  # Turns'
+    # Of the ``sharing`` blocks: an item, the first of its stages, how many from there on.
+    starts: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def shared(self) -> int:
@@ -126,6 +156,50 @@ class Cost:
     sums: int  # bytes of an item's sums
 
 
+def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
+    """Items of so many stages: the longest first, to whoever is done first (Graham 1969)."""
+    seconds = stages * cost.stage + cost.part
+    dealt = np.zeros(-(-len(stages) // slots) * slots)
+    dealt[: len(stages)] = seconds
+    in_turn = float(dealt.reshape(-1, slots).sum(axis=0).max(initial=0.0))
+    of: list[list[int]] = [[] for _ in range(slots)]
+    if slots < len(stages) <= ORDERED:
+        done = [(0.0, block) for block in range(slots)]
+        for item in np.argsort(-stages, kind="stable"):
+            load, block = heappop(done)
+            of[block].append(int(item))
+            heappush(done, (load + float(seconds[item]), block))
+        done.sort()
+        if (depth := max(map(len, of))) * slots <= ORDERED:
+            rows = [of[block] + [NONE] * (depth - len(of[block])) for _, block in done]
+            order = tuple(row[turn] for turn in range(depth) for row in rows)
+            return Turns(order, tuple(load for load, _ in done))
+    return Turns((), (in_turn,) * slots)
+
+
+def leveled(
+    stages: np.ndarray, first: int, loads: Sequence[float], cost: Cost
+) -> tuple[tuple[tuple[int, int, int], ...], float] | None:
+    """Shares' starts, and the seconds of the longest block: of items from ``first`` on.
+
+    The blocks have ``loads`` before; None where one of them would have no stage.
+    """
+    all_of = int(stages.sum())
+    level = (all_of * cost.stage + sum(loads)) / len(loads)
+    ends = np.rint(np.cumsum([(level - load) / cost.stage for load in loads])).astype(int)
+    ends[-1] = all_of
+    begins = np.concatenate([[0], ends[:-1]])
+    if (ends <= begins).any():
+        return None
+    items = np.cumsum(stages)
+    at = np.searchsorted(items, begins, side="right")
+    starts = tuple(
+        (first + int(i), int(begin - items[i] + stages[i]), int(end - begin))
+        for i, begin, end in zip(at, begins, ends, strict=True)
+    )
+    return starts, level + (1 + len(stages) / len(loads)) * cost.part
+
+
 def share(
     found: Columns, of_row: int, device: Device, cost: Cost, limit: int | None, cached: bool
 ) -> Shares:
@@ -138,33 +212,31 @@ def share(
     items = of_row * len(found.blocks)
     rest, longest = items % slots, found.longest
     stages = found.stages(items)
+    alone = turns(stages, slots, cost)
+    seconds = alone.loads[-1] + LAUNCH_SECONDS
+    every = [Shares(slots, items, items, 0, 0, 0, seconds, alone.order)]
 
-    def by_block(count: int) -> float:
-        """Seconds of the block that has most of the first items, dealt in turn."""
-        dealt = np.zeros(-(-count // slots) * slots)
-        dealt[:count] = stages[:count] * cost.stage + cost.part
-        return float(dealt.reshape(-1, slots).sum(axis=0).max()) if count else 0.0
-
-    waves = by_block(items - rest) + LAUNCH_SECONDS
-    every = [Shares(slots, items, items, 0, 0, 0, by_block(items) + LAUNCH_SECONDS)]
-
-    def made(shared: int, sharing: int, parts: int, seconds: float) -> Shares:
+    def made(shared: int, sharing: int, parts: int, seconds: float, **tables: Any) -> Shares:
         workspace = cost.sums * (sharing + shared) + ENDS * shared
-        seconds += LAUNCH_SECONDS + 2 * workspace / GATHERED
-        return Shares(slots, items, items - shared, sharing, parts, workspace, seconds)
+        seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
+        return Shares(slots, items, items - shared, sharing, parts, workspace, seconds, **tables)
 
     # All items in as many parts each.
     for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
         around = -(-items * parts // slots)
         each = -(-longest // parts) * cost.stage + cost.part
-        every.append(made(items, items * parts, parts, around * each + LAUNCH_SECONDS))
-    # What whole waves leave, by blocks that have as much each.
-    last = int(stages[items - rest :].sum())
-    if cached and rest:
-        for sharing in {min(slots, last), *range(2 * rest, min(slots, last), rest)}:
-            if sharing > rest:
-                each = last / sharing * cost.stage + (1 + rest / sharing) * cost.part
-                every.append(made(rest, sharing, 0, waves + each))
+        every.append(made(items, items * parts, parts, around * each))
+    # What whole waves leave, so that blocks have as much each in the end.
+    if cached and rest and slots <= STARTS:
+        waves, left = turns(stages[: items - rest], slots, cost), stages[items - rest :]
+        most = min(slots, int(left.sum()))
+        for sharing in {most, *range(2 * rest, most, rest)}:
+            if sharing > rest and (
+                level := leveled(left, items - rest, waves.loads[:sharing], cost)
+            ):
+                starts, seconds = level
+                seconds = max(seconds, waves.loads[-1])
+                every.append(made(rest, sharing, 0, seconds, order=waves.order, starts=starts))
     fitting = [s for s in every if limit is None or s.workspace <= limit]
     enough = ENOUGH * min(s.seconds for s in fitting)
     return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
@@ -195,7 +267,8 @@ def told(found: Columns, shares: Shares) -> list[str]:
     rows = "rows of dy"
     if found.chunks > 1:
         rows += f" in {found.chunks} chunks of {found.pitch} columns"
-    parts = [f"{shares.alone} items by a block each"] if shares.alone else []
+    first = ", the longest first" if shares.order else ""
+    parts = [f"{shares.alone} items by a block each{first}"] if shares.alone else []
     if shares.shared:
         equal = f", {shares.parts} each" if shares.parts else ""
         parts.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
@@ -218,7 +291,12 @@ def packed(
     ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
     return Params.of(
         parameters(g, views, workspace, block, 1, found.pitch, shares.items),
-        COLUMN_PARAMS.pack(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
+        COLUMN_PARAMS.pack(
+            *(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
+            len(shares.order) // shares.multiprocessors,
+            np.array(shares.order, "uint16").tobytes(),
+            np.array(shares.starts, "int32").tobytes(),
+        ),
     )
 
 

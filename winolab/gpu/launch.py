@@ -42,8 +42,9 @@ class Layout:
         starts = ("".join(kinds[:i]) + f"0{kind[-1]}" for i, kind in enumerate(kinds))
         self.offsets = tuple(calcsize(f"@{start}") for start in starts)
 
-    def pack(self, *values: float | TensorMap | None) -> Params:
-        """The struct with these values; None for a tensor map that the kernel does not use."""
+    def pack(self, *values: float | bytes | TensorMap | None) -> Params:
+        """The struct with these values, bytes of arrays from their first element on; None for a
+        tensor map that the kernel does not use."""
         known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
                  for v in values)  # fmt: skip
         kinds = tuple(kind for _, kind in self.fields)
@@ -56,7 +57,7 @@ class Params:
 
     offsets: tuple[int, ...]
     kinds: tuple[str, ...]
-    values: tuple[Any, ...]  # numbers, tensor maps, None
+    values: tuple[Any, ...]  # numbers, bytes of arrays, tensor maps, None
     data: bytes
 
     @classmethod

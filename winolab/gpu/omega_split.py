@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu import scale
-from winolab.gpu.columns import KC, PRODUCERS, RUN, SOURCE, WORK, Columns, cut, gather, packed
+from winolab.gpu.columns import (
+    CONSTANTS,
+    KC,
+    PRODUCERS,
+    SOURCE,
+    WORK,
+    Columns,
+    cut,
+    gather,
+    packed,
+)
 from winolab.gpu.direct_gradients import (
     CONSUMERS,
     TILE,
@@ -134,7 +144,7 @@ def source(variant: Variant) -> str:
     return unit(
         f"Ω2(1,1) fp32_split, {variant}",
         {
-            **constants(variant, **types, KC=KC, RUN=RUN, PRODUCERS=PRODUCERS),
+            **constants(variant, **types, **CONSTANTS),
             **scale.constants(TILE, transforms(TILE.n, TILE.r)),
             **scale.BLOCKS,
         },

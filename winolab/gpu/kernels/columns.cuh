@@ -9,13 +9,21 @@
 constexpr int TAPS = N, KS = KC;
 constexpr int RING = STAGES + TAPS - 1;  // a stage brings a column of both; taps keep x's
 
+// Where a block begins with the items that blocks share, and how many of their stages it has.
+struct Start {
+  int item, at, left;
+};
+
 struct ColumnParams {
   OmegaParams sum;    // its buckets are parts of sums, as the kernel has them in registers
   int* ends;          // [item that blocks share][first, last block with a part of it]; null: none has
   long long chunks;   // of a row
   long long alone;    // items that blocks compute alone, before they share the others
   long long sharing;  // blocks that do, a stage each at least
-  long long parts;    // of an item that is shared, as long; 0: each block has as many stages
+  long long parts;    // of an item that is shared, as long; 0: ``starts`` has the blocks' shares
+  long long turns;    // of blocks in ``order``; 0: items alone are dealt in turn
+  unsigned short order[ORDERED];  // [turn][block]: the item, or NONE
+  Start starts[STARTS];
 };
 
 // Where a stage's columns lie in the rings.
@@ -33,13 +41,22 @@ struct Pipe {
   }
 };
 
-// Which output channels, input channels and taps an item is: one row of the filter after another, so
-// that those that run at the same time are as long.
+// Items are rows of the filter, tiles of a row's taps, channels, which change first: so those that run
+// at the same time are as long.
+__device__ __forceinline__ int channels_of(const OmegaParams& p) {
+  return p.blocks_in * p.blocks_out * p.groups;
+}
+__device__ __forceinline__ int tile_of(const OmegaParams& p, int index) {
+  return index / channels_of(p) % p.tiles_width;
+}
+__device__ __forceinline__ int row_of(const OmegaParams& p, int index) {
+  return index / (channels_of(p) * p.tiles_width);
+}
+
+// Which output channels, input channels and taps an item is.
 __device__ __forceinline__ Item item_of(const OmegaParams& p, int index) {
-  const int rows = p.taps_height * p.taps_depth, of_row = p.items / rows;
-  const int row = index / of_row, inside = index % of_row;
-  const int tile = inside % p.tiles_width, block = inside / p.tiles_width;
-  return Item(p, tile + p.tiles_width * (row + rows * block));
+  const int taps = p.tiles_width * p.taps_height * p.taps_depth, channels = channels_of(p);
+  return Item(p, index / channels + taps * (index % channels));
 }
 
 // The columns of dy that a tile of taps meets, of a chunk: [first, last), one at least.
@@ -61,24 +78,18 @@ struct Work {
   int item;                // none, where negative
   int begin, end, stages;  // of the item; all of its
   int first, last;         // Useful's of the item
-  int shared, at;          // the first item that it shares, and from which stage on
-  long long left;          // stages of those that it shares
-  static __device__ __forceinline__ int of_row(const OmegaParams& p) {
-    return p.items / (p.taps_height * p.taps_depth);
-  }
-  static __device__ __forceinline__ int row_end(const OmegaParams& p, int index) {
-    return (index / of_row(p) + 1) * of_row(p);
-  }
+  int turn;                // of items alone
+  int shared, at, left;    // of items that it shares: the next, from which stage on, stages in all
   // Blocks of positions of an item's row; of nothing but zeros where no row meets an input.
   static __device__ __forceinline__ int blocks_of(const ColumnParams& params, int index) {
     const OmegaParams& p = params.sum;
-    const int row = index / of_row(p), height = row % p.taps_height, depth = row / p.taps_height;
+    const int row = row_of(p, index), height = row % p.taps_height, depth = row / p.taps_height;
     const int positions = p.batch * met(p.pad_height - height, p.height, p.out_height) *
                           met(p.pad_depth - depth, p.depth, p.out_depth) * (int)params.chunks;
     return max(1, (positions + KS - 1) / KS);
   }
   static __device__ __forceinline__ int stages_of(const ColumnParams& params, int index) {
-    return blocks_of(params, index) * Useful(params, index % params.sum.tiles_width).count();
+    return blocks_of(params, index) * Useful(params, tile_of(params.sum, index)).count();
   }
   // Outputs along a dimension that meet an input, for a tap that lies ``before`` the first one.
   static __device__ __forceinline__ int met(int before, int inputs, int outputs) {
@@ -86,48 +97,35 @@ struct Work {
   }
   // Before the first part.
   __device__ __forceinline__ void start(const ColumnParams& params) {
-    const OmegaParams& p = params.sum;
-    const int alone = (int)params.alone;
-    item = (int)blockIdx.x - (int)gridDim.x, shared = alone, at = 0, left = 0;
+    turn = 0, shared = (int)params.alone, at = 0, left = 0;
     if (blockIdx.x >= params.sharing) return;
     if (params.parts) {
       const long long part = blockIdx.x % params.parts;
-      shared = alone + (int)(blockIdx.x / params.parts);
+      shared += (int)(blockIdx.x / params.parts);
       const long long all = stages_of(params, shared);
-      at = (int)(all * part / params.parts), left = all * (part + 1) / params.parts - at;
-      return;
+      at = (int)(all * part / params.parts), left = (int)(all * (part + 1) / params.parts) - at;
+    } else {
+      const Start& from = params.starts[blockIdx.x];
+      shared = from.item, at = from.at, left = from.left;
     }
-    const int tiles = p.tiles_width;
-    const auto columns = [&](int first) {  // of the tiles from there on
-      long long all = 0;
-      for (int tile = first; tile < tiles; ++tile) all += Useful(params, tile).count();
-      return all;
-    };
-    const long long round = columns(0);
-    const auto to_end = [&](int i) {  // stages from an item to the end of its row
-      const int rest = row_end(p, i) - i;
-      return blocks_of(params, i) * (rest / tiles * round + columns(tiles - rest % tiles));
-    };
-    long long all = 0;
-    for (int i = alone; i < p.items; i = row_end(p, i)) all += to_end(i);
-    long long first = all * blockIdx.x / params.sharing;
-    left = all * (blockIdx.x + 1) / params.sharing - first;
-    for (long long row; first >= (row = to_end(shared)); shared = row_end(p, shared)) first -= row;
-    const long long stages = blocks_of(params, shared) * round;
-    shared += (int)(first / stages) * tiles, first %= stages;
-    for (int each; first >= (each = stages_of(params, shared)); ++shared) first -= each;
-    at = (int)first;
+  }
+  // Of the block's next turn; negative: none.
+  __device__ __forceinline__ int alone(const ColumnParams& params) {
+    const int index = turn++ * gridDim.x + blockIdx.x;
+    if (!params.turns) return index < params.alone ? index : -1;
+    const int found = turn <= params.turns ? params.order[index] : NONE;
+    return found == NONE ? -1 : found;
   }
   // Goes on to the next part, if there is one.
   __device__ __forceinline__ void next(const ColumnParams& params) {
-    item += gridDim.x, begin = 0;
-    const bool sharing = item >= params.alone;
-    if (sharing) item = left > 0 ? shared++ : -1, begin = at, at = 0;
+    item = alone(params), begin = 0;
+    const bool sharing = item < 0;
+    if (sharing && left > 0) item = shared++, begin = at, at = 0;
     if (item < 0) return;
-    const Useful useful(params, item % params.sum.tiles_width);
+    const Useful useful(params, tile_of(params.sum, item));
     first = useful.first, last = useful.last;
     end = stages = blocks_of(params, item) * useful.count();
-    if (sharing) end = (int)min((long long)stages, begin + left), left -= end - begin;
+    if (sharing) end = min(stages, begin + left), left -= end - begin;
   }
   __device__ __forceinline__ bool whole() const { return begin == 0 && end == stages; }
   // Where its part of a sum is kept.

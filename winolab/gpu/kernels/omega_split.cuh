@@ -52,7 +52,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
   constexpr int ATOM = 8 * PLANE * 2;
   const unsigned long long x = matrix_descriptor(shared.x[0][0][0], ATOM, ATOM) | SWIZZLE;
   const int item = __shfl_sync(0xffffffffu, work.item, 0);
-  const int shift = item % p.tiles_width * TAPS + tap0 - p.pad_width;
+  const int shift = tile_of(p, item) * TAPS + tap0 - p.pad_width;
   const bool mixed = params.chunks > 1;  // a column's positions may lie in different ones of x
   Sweep sweep(work);
 #pragma unroll 1
@@ -80,15 +80,14 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
         }
       }
     }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&shared.empty[pipe.stage]);
+    // Every lane for itself: nothing says that a warp's lanes have loaded dy together.
+    barrier_arrive(&shared.empty[pipe.stage]);
     pipe.advance();
     sweep.advance();
   }
   barrier_wait(&shared.watched, parts & 1);
   watch(params, shared, work, acc, group_m, tap0);
-  __syncwarp();
-  if (lane == 0) barrier_arrive(&shared.judged);
+  barrier_arrive(&shared.judged);
   ++parts;
   finish(params, work, acc);
 }
@@ -100,10 +99,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], PRODUCERS);
-      barrier_init(&shared.empty[s], GROUPS * 4);
+      barrier_init(&shared.empty[s], RESULTS);
     }
     barrier_init(&shared.watched, PRODUCERS);
-    barrier_init(&shared.judged, GROUPS * 4);
+    barrier_init(&shared.judged, RESULTS);
     barriers_ready();
     shared.consumed.start(p);
     shared.produced = shared.consumed;

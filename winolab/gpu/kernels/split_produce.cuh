@@ -112,13 +112,12 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
     const bool other = sweep.advance();
     more = sweep.more();
     const bool x_next = more && with_x(sweep), dy_next = more && with_dy(sweep);
-    if (other) {
-      if (more) find(sweep);
-    } else {
+    if (other && more)
+      find(sweep);
+    else
 #pragma unroll
       for (int i = 0; i < EACH; ++i)
         from_x[i] += p.x_pixel, from_dy[i] += p.dy_pixel, ++column[i];
-    }
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int line = 0; line < LINES; ++line) {
