@@ -1,4 +1,5 @@
-"""Γ on Tensor Cores with tiles as wgmma's rows: the same sums as with output channels there."""
+"""Γ on Tensor Cores with tiles as wgmma's rows: sums in one order, none less exact than with output
+channels there."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from tests.gpu import hosted
 from tests.gpu.test_gamma_tensor import has
 from winolab.device import H100
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
+from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
+from winolab.ref import convolution
 
 CASES = [
     # direction, x, w, padding, tile; columns of blocks odd and even, filter rows of uneven stages
@@ -29,26 +32,35 @@ def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]
 
 
 @pytest.mark.parametrize(("direction", "x_shape", "w_shape", "padding", "text"), CASES)
-def test_bits_are_those_of_channels_left(direction, x_shape, w_shape, padding, text) -> None:
-    """Every way of stages, waiting filters, twins and exchange; sums run in the same order."""
+def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
+    direction, x_shape, w_shape, padding, text
+) -> None:
+    """Every way of stages, waiting filters, twins and exchange. Products with a low part come first
+    there, filter rows apart with channels left."""
     problem = Problem.of(x_shape, w_shape, padding=padding)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype("float32") for s in (shape, problem.w_shape))
-    found, sums = _found(problem, direction, text), {}
+    reference = convolution.forward if direction == "forward" else convolution.backward_data
+    exact = reference(a.astype(float), b.astype(float), problem)
+    found, left = _found(problem, direction, text), {}
     for plan in found:
         v = plan.variant
-        if not v.u_ring and not v.u_ahead and (v.share, v.skew) not in sums:
-            sums[v.share, v.skew] = hosted.execute(plan, a, b)
+        if not v.u_ring and not v.u_ahead and v.share not in left:
+            left[v.share] = relative_rms(hosted.execute(plan, a, b), exact)
     turned = [p for p in found if p.variant.u_ring]
     assert len(turned) >= 3
-    seen = set()
+    first, seen = {}, set()
     for plan in turned:
         v = plan.variant
         if (v.share, v.rest, v.twins, v.exchanges) in seen:
             continue
         seen.add((v.share, v.rest, v.twins, v.exchanges))
-        assert np.array_equal(hosted.execute(plan, a, b), sums[v.share, v.skew]), str(v)
+        result = hosted.execute(plan, a, b)
+        assert np.array_equal(result, first.setdefault(v.share, result)), str(v)
+        # Of two rows only products with a low part change places: these are 2^-11 of the sum.
+        most = left[v.share] * (1 + (v.share == 2) * 2**-11)
+        assert relative_rms(result, exact) <= most, str(v)
 
 
 @pytest.mark.parametrize("twins", [1, 2])

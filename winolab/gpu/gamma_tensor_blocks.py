@@ -228,7 +228,7 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
     if boxed and share in TURNED and variant.yvec > 1:
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
-        turned = {"ring": 0, "skew": 1}
+        turned = {"ring": 0, "skew": share}  # all products with a low part come first
         for twins in (1, 2) if few else (1,):
             yield [{**turned, "u_ring": n, "twins": twins} for n in U_RINGS]
     ring = (3 if share == 3 else held) if whole else max(2, share)

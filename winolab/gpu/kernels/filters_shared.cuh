@@ -1,8 +1,8 @@
-// Products of gamma_tensor.cuh with filters as wgmma's B, from shared memory: 7 % less goes through it, and
-// errors are the same bits. A warp for each group of consumers brings U by bulk copies, a state at a
-// time (a row of it at a time is 8 % slower); of two blocks that have the same filters (TWINS), each
-// brings one group's for both. V is A, in registers: a warp's tiles are two units of eight in
-// neighbouring rows, so that the second unit of a filter row is the first of the next.
+// Products of gamma_tensor.cuh with filters as wgmma's B, from shared memory: 7 % less goes through it.
+// A warp for each group of consumers brings U by bulk copies, a state at a time (a row of it at a time is
+// 8 % slower); of two blocks that have the same filters (TWINS), each brings one group's for both. V is
+// A, in registers: a warp's tiles are two units of eight in neighbouring rows, so that the second unit
+// of a filter row is the first of the next.
 
 constexpr int V_READERS = CONSUMERS;  // that tell of a stage: racecheck follows no lane for its warp
 constexpr int U_BYTES = U_FILTER * 16;  // of a filter row of a state
@@ -107,19 +107,21 @@ struct Products {
       const unsigned long long u = matrix_descriptor(ring.u[pipe.stage][group], BN * 16, 128);
 #pragma unroll
       for (int i = 0; i < 4; ++i) high[0][i] = first[now % 2][i];
-      // Products with a low part are small: SKEW rows ahead of high·high, they lose less.
+      // Products with a low part are small: they come first, and lose less. High parts are read
+      // meanwhile, the next low ones behind them (0 to 3 % faster than SKEW rows apart).
+      wgmma_fence();
 #pragma unroll
-      for (int f = 0; f < TAPS + SKEW; ++f) {
-        const int h = f - SKEW;
-        wgmma_fence();
-        if (f < TAPS) {
-          wgmma<64, BF16>(part, low[f], descriptor_offset(u, f * U_BYTES), f > 0);
-          if (f == TAPS - 1) wgmma_commit();  // behind it the low parts are free
-          wgmma<64, BF16>(part, high[f], descriptor_offset(u, f * U_BYTES + BN * KC * 2), true);
-        }
-        if (f == 0) read<1>(high, of(now));
-        if (h >= 0) wgmma<64, BF16>(part, high[h], descriptor_offset(u, h * U_BYTES), true);
-      }
+      for (int f = 0; f < TAPS; ++f)
+        wgmma<64, BF16>(part, low[f], descriptor_offset(u, f * U_BYTES), f > 0);
+      wgmma_commit();  // behind them the low parts are free
+      read<1>(high, of(now));
+      wgmma_fence();
+#pragma unroll
+      for (int f = 0; f < TAPS; ++f)
+        wgmma<64, BF16>(part, high[f], descriptor_offset(u, f * U_BYTES + BN * KC * 2), true);
+#pragma unroll
+      for (int f = 0; f < TAPS; ++f)
+        wgmma<64, BF16>(part, high[f], descriptor_offset(u, f * U_BYTES), true);
       wgmma_commit();
       if (now + 1 < STEPS) {
         wgmma_wait<1>();
