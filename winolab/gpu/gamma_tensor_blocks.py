@@ -229,8 +229,15 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
+        rings = U_RINGS
+        if tile.alpha == 8 and share < 4:
+            # A third state gains nothing (-4 to 0.5 %, 10 layers; with six states 2 %). Producers'
+            # registers gain 1 to 2.5 % where they make eight rows, lose 1 % where four.
+            rings = U_RINGS[1:]
+            if variant.rows == 8:
+                turned |= {"consumer_registers": 200, "producer_registers": 88}
         for twins in (1, 2) if few else (1,):
-            yield [{**turned, "u_ring": n, "twins": twins} for n in U_RINGS]
+            yield [{**turned, "u_ring": n, "twins": twins} for n in rings]
     ring = (3 if share == 3 else held) if whole else max(2, share)
     skew = int(1 < share < 5)  # five rows have no registers left for it
     # Single outputs are stored by lanes far apart there: 25 to 40 % slower with odd channels.
