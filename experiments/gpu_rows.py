@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import geometric_mean
 from typing import Any
 
+from experiments import throughput_cases
 from experiments.tables import RESULTS
 from winolab.layers import Layer, parse_layer
 
@@ -146,7 +147,7 @@ def paper_alpha(name: str) -> int:
 
 
 def cases(rows: Iterable[Row]) -> list[Measured]:
-    """The rows by case; the last run of a case counts.
+    """The rows by case, in the order of experiments.throughput; the last run of a case counts.
 
     A run's SGEMM can only be slowed down by what else was on the GPU: the fastest run's counts for
     all on the same device.
@@ -173,8 +174,18 @@ def cases(rows: Iterable[Row]) -> list[Measured]:
             tuple(mine),
             sgemm[mine[0]["device"]],
         )
-        for (layer, direction, group), mine in grouped.items()
+        for (layer, direction, group), mine in sorted(grouped.items(), key=_place)
     ]
+
+
+@cache
+def _places() -> dict[tuple[str, str, str], int]:
+    return {case.key: place for place, case in enumerate(throughput_cases.cases())}
+
+
+def _place(case: tuple[tuple, list[Row]]) -> int:
+    """Of a case that no list has: behind all."""
+    return _places().get(case[0], len(_places()))
 
 
 def ratio(ours: Row | None, theirs: Row | None) -> float:
