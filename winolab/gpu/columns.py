@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import product
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -110,6 +110,14 @@ def columns(g: Gradient, n: int) -> Columns:
     return min((made(1 << i) for i in range(width.bit_length())), key=lambda m: m[0])[1]
 
 
+class Start(NamedTuple):
+    """Where a block begins with the items that blocks share, as kernels/columns.cuh has it."""
+
+    item: int
+    at: int  # the first of its stages that is the block's
+    left: int  # the block's stages, of this item and of those behind it
+
+
 @dataclass(frozen=True)
 class Turns:
     """Which items blocks compute alone, one after another."""
@@ -133,8 +141,7 @@ class Shares:
     workspace: int  # bytes: parts of sums, and who has which
     seconds: float
     order: tuple[int, ...] = ()  # Turns'
-    # Of the ``sharing`` blocks: an item, the first of its stages, how many from there on.
-    starts: tuple[tuple[int, int, int], ...] = ()
+    starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
 
     @property
     def shared(self) -> int:
@@ -179,8 +186,8 @@ def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
 
 def leveled(
     stages: np.ndarray, first: int, loads: Sequence[float], cost: Cost
-) -> tuple[tuple[tuple[int, int, int], ...], float] | None:
-    """Shares' starts, and the seconds of the longest block: of items from ``first`` on.
+) -> tuple[tuple[Start, ...], float] | None:
+    """Who shares items from ``first`` on, and the seconds of the longest block.
 
     The blocks have ``loads`` before; None where one of them would have no stage.
     """
@@ -194,7 +201,7 @@ def leveled(
     items = np.cumsum(stages)
     at = np.searchsorted(items, begins, side="right")
     starts = tuple(
-        (first + int(i), int(begin - items[i] + stages[i]), int(end - begin))
+        Start(first + int(i), int(begin - items[i] + stages[i]), int(end - begin))
         for i, begin, end in zip(at, begins, ends, strict=True)
     )
     return starts, level + (1 + len(stages) / len(loads)) * cost.part
@@ -216,10 +223,18 @@ def share(
     seconds = alone.loads[-1] + LAUNCH_SECONDS
     every = [Shares(slots, items, items, 0, 0, 0, seconds, alone.order)]
 
-    def made(shared: int, sharing: int, parts: int, seconds: float, **tables: Any) -> Shares:
+    def made(
+        shared: int,
+        sharing: int,
+        parts: int,
+        seconds: float,
+        order: tuple[int, ...] = (),
+        starts: tuple[Start, ...] = (),
+    ) -> Shares:
         workspace = cost.sums * (sharing + shared) + ENDS * shared
         seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
-        return Shares(slots, items, items - shared, sharing, parts, workspace, seconds, **tables)
+        of = slots, items, items - shared, sharing, parts, workspace, seconds
+        return Shares(*of, order, starts)
 
     # All items in as many parts each.
     for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
@@ -231,12 +246,11 @@ def share(
         waves, left = turns(stages[: items - rest], slots, cost), stages[items - rest :]
         most = min(slots, int(left.sum()))
         for sharing in {most, *range(2 * rest, most, rest)}:
-            if sharing > rest and (
-                level := leveled(left, items - rest, waves.loads[:sharing], cost)
-            ):
+            level = leveled(left, items - rest, waves.loads[:sharing], cost)
+            if level and sharing > rest:
                 starts, seconds = level
                 seconds = max(seconds, waves.loads[-1])
-                every.append(made(rest, sharing, 0, seconds, order=waves.order, starts=starts))
+                every.append(made(rest, sharing, 0, seconds, waves.order, starts))
     fitting = [s for s in every if limit is None or s.workspace <= limit]
     enough = ENOUGH * min(s.seconds for s in fitting)
     return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
