@@ -11,6 +11,7 @@ from experiments.gpu_rows import Measured, Row, kernel, mean, ratio
 from experiments.tables import Cell
 
 FORWARD, DATA, FILTER = "forward", "backward_data", "backward_filter"
+GRID = ("dragon", "table3", "grid")  # lists of the paper's nine kernels, ten shapes each
 Pick = Callable[[Measured], Row | None]
 
 
@@ -78,6 +79,12 @@ def limits(mine: Sequence[Measured], of: Pick) -> dict[str, float]:
             alpha, n, r = kernel(row["kernel"])
             found[c.name] = row["tflops"] / (n * r / alpha * c.sgemm)
     return found
+
+
+def regular(c: Measured) -> bool:
+    """Whether a layer's kernel has nothing but whole tiles and blocks of 64 channels."""
+    _, n, _ = kernel(c.kernel_of or "")
+    return c.layer.output[1] % n == 0 and c.layer.channels % 64 == 0
 
 
 def transformed(c: Measured, row: Row) -> int:

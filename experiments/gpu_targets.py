@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from experiments import counters_tables, gpu_frontier, gpu_losses, gpu_tables, variants_tables
+from experiments import (
+    counters_tables,
+    gpu_bounds,
+    gpu_frontier,
+    gpu_losses,
+    gpu_tables,
+    variants_tables,
+)
 from experiments.facts import facts, table
 from experiments.gpu_aims import (
     DATA,
     FORWARD,
+    GRID,
     Part,
     anyone,
     errors,
@@ -17,6 +25,7 @@ from experiments.gpu_aims import (
     ffma,
     frugal,
     limits,
+    regular,
     speeds,
     split,
     transformed,
@@ -28,7 +37,6 @@ from experiments.tables import Cell, Table
 
 SPEED = "python -m experiments.throughput"
 ERRORS = "python -m experiments.gpu_errors"
-GRID = ("dragon", "table3", "grid")
 GRID_CASES = 90  # nine kernels, ten shapes each
 
 
@@ -92,16 +100,11 @@ def _authors(mine: Sequence[Measured]) -> Iterator[Cell]:
             yield part.shown(what, "best build, filter prepared", value, note)
 
 
-def _regular(c: Measured) -> bool:
-    _, n, _ = kernel(c.kernel_of or "")
-    return c.layer.output[1] % n == 0 and c.layer.channels % 64 == 0
-
-
 def _limits(pick) -> Iterator[Cell]:
-    regular = [c for c in pick(FORWARD, "fp32", *GRID) if _regular(c)]
+    whole = [c for c in pick(FORWARD, "fp32", *GRID) if regular(c)]
     # The paper names the kernels of its layers; for the others the fastest counts.
     for what, lists, aim, mine, of in (
-        ("where n divides the width, channels of 64", "dragon,table3,grid", 0.9, regular, ffma),
+        ("where n divides the width, channels of 64", "dragon,table3,grid", 0.9, whole, ffma),
         ("ResNet, N = 32", "resnet", 0.54, pick(FORWARD, "fp32", "resnet"), fastest_ffma),
         ("odd channels", "odd", 0.54, pick(FORWARD, "fp32", "odd"), fastest_ffma),
     ):
@@ -193,6 +196,7 @@ TARGETS = Table(
 # Each table with the files of rows that it comes from.
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
+    (gpu_bounds.BOUNDS, ("throughput",)),
     (gpu_losses.LOSSES, ("throughput",)),
     (gpu_frontier.FRONTIER, ("throughput",)),
     (counters_tables.COUNTERS, ("counters",)),

@@ -10,6 +10,7 @@ from experiments.gpu_aims import (
     DATA,
     FILTER,
     FORWARD,
+    GRID,
     Part,
     anyone,
     errors,
@@ -44,7 +45,6 @@ FOUR = {
     "128x12x12x512:512x3x3": 350,
 }
 SCALES = 1 << 16  # bytes that scales may take beside a transformed filter
-GRID = ("dragon", "table3", "grid")
 
 
 def correlations(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:

@@ -13,6 +13,7 @@ from experiments import (
     counters_tables,
     figures,
     figures_winrs,
+    gpu_bounds,
     gpu_figures,
     gpu_frontier,
     gpu_losses,
@@ -32,6 +33,7 @@ TEXTS = (
     | texts_winrs.TEXTS
     | texts_gpu.TEXTS
     | gpu_frontier.TEXTS
+    | gpu_bounds.TEXTS
     | gpu_losses.TEXTS
     | counters_tables.TEXTS
     | variants_tables.TEXTS
@@ -41,6 +43,7 @@ FIGURES = (
     | figures_winrs.FIGURES
     | gpu_figures.FIGURES
     | gpu_frontier.FIGURES
+    | gpu_bounds.FIGURES
     | gpu_losses.FIGURES
     | counters_tables.FIGURES
     | variants_tables.FIGURES

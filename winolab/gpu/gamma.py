@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.device import Device
 from winolab.gpu import geometry
 from winolab.gpu.emit import unit
-from winolab.gpu.gamma_blocks import VARIANTS, Variant, stages, variants
+from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
+from winolab.gpu.gamma_times import clusters, spent
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Correlation, Request
 from winolab.nouns import Algorithm, Problem, Tile
@@ -24,18 +25,6 @@ from winolab.ref.transforms import Programs, transforms
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
-# Fitted to 60 rows of an H100 (rms 4 %; the block shape picked is at most 1 % from the fastest): an
-# FFMA's issue slots beyond the first grow with the operands loaded for it; a transformed tile and
-# channel takes issue slots and latency per state, more where loads are scalars; an item has a
-# prologue and an epilogue, of blocks with finishers a shorter one, of a cluster a longer one; a
-# launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
-OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 30
-ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 20_500
-SIX_STATES = 1.7  # times CLUSTER_CYCLES, of six states: three layers took 3 to 6 µs longer
-FILTER_RATE = 2.5e12  # bytes a second of U, as the filter transform writes it
-EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
-CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
-
 # Whose AT adds the state of the mean last: at 128 and 256 products Γ8(7,2) and (5,4) erred by up to
 # 1.3 % more than the paper. The code around AT stays the same, register by register (sm_90a).
 MEAN_LAST = (Tile(7, 2), Tile(5, 4))
@@ -277,41 +266,20 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
 
 
 def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:
-    alpha, device = tile.alpha, request.device
+    device = request.device
     depth, height, width = correlation.output
     tiles_width = -(-width // tile.n)
-    rows, share = variant.rows, variant.share
     blocks_m = -(-correlation.out_channels // variant.bn)
-    blocks_row = -(-height // rows)
-    columns = variant.bt // rows
+    blocks_row = -(-height // variant.rows)
+    columns = variant.bt // variant.rows
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
-    outer = math.prod(correlation.filter) // tile.r
-    sums = -(-stages(variant, tile, correlation) // variant.partial) if variant.partial else 1
-    chunks = -(-correlation.channels // variant.kc)
-    # A GPC's multiprocessors that make up no other cluster stay idle.
-    usable = device.multiprocessors * CLUSTER_SHARE[variant.split]
-    slots = max(1, int(usable / variant.split))
+    slots = clusters(device, variant)
     blocks = slots * variant.split
     whole = items if variant.split == 1 else items // blocks * blocks
     grid = min(whole, blocks) or variant.split * min(items, slots)
-    transformed = 4 * blocks_m * outer * chunks * alpha * variant.kc * variant.bn
-
-    lane_m, lane_tiles = variant.lane(alpha)
-    overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
-    step = variant.kc * alpha * variant.bn * variant.bt * (1 / device.lanes + overhead / 128)
-    transform = TRANSFORM_SLOTS if variant.xvec > 1 else SCALAR_SLOTS
-    step += variant.kc * (rows + share - 1) * columns / share * transform * alpha / 128
-    if not variant.bulk:
-        step *= EARLIER_STEPS[alpha == 16]
-    item_cycles = FINISHED_CYCLES if variant.finishers else ITEM_CYCLES
-    cycles = -(-whole // grid) * (outer * chunks * step + sums * item_cycles)
-    shared_rounds = -(-(items - whole) // slots)
-    shared = -(-outer * chunks // variant.split) * step
-    cluster = CLUSTER_CYCLES * (SIX_STATES if alpha == 6 else 1)
-    cycles += shared_rounds * (shared + -(-sums // variant.split) * cluster)
-    cycles += LAUNCH_CYCLES * variant.accumulators(alpha) / 128
-    seconds = cycles / device.clock + transformed / FILTER_RATE
-    return GammaPlan(
+    stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // variant.kc)
+    transformed = 4 * blocks_m * stages * tile.alpha * variant.kc * variant.bn
+    plan = GammaPlan(
         request.direction,
         request.problem,
         correlation,
@@ -325,5 +293,6 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
         tiles_width,
         blocks_row,
         transformed * correlation.groups,
-        seconds * correlation.groups,
+        predicted=0.0,
     )
+    return replace(plan, predicted=sum(spent(plan).values()))

@@ -1,0 +1,63 @@
+"""How long Γ takes on FFMA units, and with what: a model of the longest block, by an H100."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from winolab.device import Device
+from winolab.gpu.gamma_blocks import Variant, stages
+
+if TYPE_CHECKING:
+    from winolab.gpu.gamma import GammaPlan
+
+# Fitted to 60 rows of an H100 (rms 4 %; the block shape picked is at most 1 % from the fastest): an
+# FFMA's issue slots beyond the first grow with the operands loaded for it; a transformed tile and
+# channel takes issue slots and latency per state, more where loads are scalars; an item has a
+# prologue and an epilogue, of blocks with finishers a shorter one, of a cluster a longer one; a
+# launch begins and ends with nobody computing (cycles, of a block with all its accumulators).
+OPERAND_OVERHEAD, TRANSFORM_SLOTS, SCALAR_SLOTS = 1.05, 18, 30
+ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_900, 20_500
+SIX_STATES = 1.7  # times CLUSTER_CYCLES, of six states: three layers took 3 to 6 µs longer
+FILTER_RATE = 2.5e12  # bytes a second of U, as the filter transform writes it
+EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
+CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
+
+
+def clusters(device: Device, variant: Variant) -> int:
+    """Clusters that run at once: a GPC's multiprocessors that make up no other one stay idle."""
+    return max(1, int(device.multiprocessors * CLUSTER_SHARE[variant.split] / variant.split))
+
+
+def spent(plan: GammaPlan) -> dict[str, float]:
+    """Seconds of a call, by what the block that has most spends them on; their sum is the time.
+
+    "products" are FFMAs of all tiles and channels of its blocks, also of those that do not exist.
+    """
+    v, alpha, device = plan.variant, plan.tile.alpha, plan.device
+    ffmas = v.kc * alpha * v.bn * v.bt  # of a stage
+    lane_m, lane_tiles = v.lane(alpha)
+    overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
+    tiles = (v.rows + v.share - 1) * (v.bt // v.rows) / v.share  # transformed for a filter row
+    slots = TRANSFORM_SLOTS if v.xvec > 1 else SCALAR_SLOTS
+    slower = 1 if v.bulk else EARLIER_STEPS[alpha == 16]
+
+    rounds = -(-plan.whole // plan.grid)
+    shared = -(-(plan.items - plan.whole) // clusters(device, v))  # rounds by clusters
+    of_item = math.prod(plan.outer) * plan.chunks
+    steps = slower * (rounds * of_item + shared * -(-of_item // v.split))
+    sums = 1
+    if v.partial:
+        sums = -(-stages(v, plan.tile, plan.correlation) // v.partial)
+    around = FINISHED_CYCLES if v.finishers else ITEM_CYCLES
+    in_cluster = CLUSTER_CYCLES * (SIX_STATES if alpha == 6 else 1)
+    cycles = {
+        "products": steps * ffmas / device.lanes,
+        "operands": steps * ffmas * overhead / 128,
+        "transforms": steps * v.kc * tiles * slots * alpha / 128,
+        "outputs": rounds * sums * around + shared * -(-sums // v.split) * in_cluster,
+        "launch": LAUNCH_CYCLES * v.accumulators(alpha) / 128,
+    }
+    groups = plan.correlation.groups
+    found = {name: groups * each / device.clock for name, each in cycles.items()}
+    return {**found, "filter": plan.workspace / FILTER_RATE}
