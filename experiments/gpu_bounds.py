@@ -103,7 +103,8 @@ def told(found: Sequence[Cell]) -> list[str]:
         mine = [m for m in below if m[SHARE].note == WHY + name]
         low, high = (pick(m[name].ours for m in mine) for pick in (min, max))
         what = ", ".join(m[SHARE].where for m in mine)
-        lines.append(f"{count} for what is {name}, {low:.0%} to {high:.0%} of the time: {what}.")
+        much = f"{low:.0%} to {high:.0%} of the time"
+        lines.append(f"In {count} of these more than usual is {name}, {much}: {what}.")
     return lines
 
 
