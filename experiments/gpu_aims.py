@@ -81,10 +81,16 @@ def limits(mine: Sequence[Measured], of: Pick) -> dict[str, float]:
     return found
 
 
-def regular(c: Measured) -> bool:
-    """Whether a layer's kernel has nothing but whole tiles and blocks of 64 channels."""
-    _, n, _ = kernel(c.kernel_of or "")
-    return c.layer.output[1] % n == 0 and c.layer.channels % 64 == 0
+def regular(every: Sequence[Measured]) -> list[Measured]:
+    """FP32 layers of GRID, forward, whose kernel has nothing but whole tiles and 64 channels."""
+    return [
+        c
+        for c in every
+        if (c.direction, c.group) == (FORWARD, "fp32")
+        and c.list in GRID
+        and c.layer.output[1] % kernel(c.kernel_of or "")[1] == 0
+        and c.layer.channels % 64 == 0
+    ]
 
 
 def transformed(c: Measured, row: Row) -> int:

@@ -56,7 +56,7 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
     return [
         *_right(every),
         *_authors(pick(FORWARD, "fp32", "dragon")),
-        *_limits(pick),
+        *_limits(every, pick),
         *_libraries(pick(FORWARD, "fp32", *GRID), pick(DATA, "fp32", *GRID)),
         *_accuracy(rows, pick(FORWARD, "fp32", "dragon")),
         *_host(rows),
@@ -100,11 +100,16 @@ def _authors(mine: Sequence[Measured]) -> Iterator[Cell]:
             yield part.shown(what, "best build, filter prepared", value, note)
 
 
-def _limits(pick) -> Iterator[Cell]:
-    whole = [c for c in pick(FORWARD, "fp32", *GRID) if regular(c)]
+def _limits(every: Sequence[Measured], pick) -> Iterator[Cell]:
     # The paper names the kernels of its layers; for the others the fastest counts.
     for what, lists, aim, mine, of in (
-        ("where n divides the width, channels of 64", "dragon,table3,grid", 0.9, whole, ffma),
+        (
+            "where n divides the width, channels of 64",
+            "dragon,table3,grid",
+            gpu_bounds.AIM,
+            regular(every),
+            ffma,
+        ),
         ("ResNet, N = 32", "resnet", 0.54, pick(FORWARD, "fp32", "resnet"), fastest_ffma),
         ("odd channels", "odd", 0.54, pick(FORWARD, "fp32", "odd"), fastest_ffma),
     ):

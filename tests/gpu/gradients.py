@@ -10,7 +10,7 @@ import numpy as np
 from winolab.device import H100, Device
 from winolab.gpu import launch
 from winolab.gpu.call import load
-from winolab.gpu.columns import ENDS, Cost, Shares, leveled, turns
+from winolab.gpu.columns import Cost, Shares, leveled, turns
 from winolab.gpu.places import Place
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
@@ -45,7 +45,7 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     cost = Cost(1.0, 0.0, 4 * p.variant.n * p.variant.bi * p.variant.bo)
 
     def made(shared: int, sharing: int, parts: int, *tables: Any) -> Any:
-        workspace = shared and cost.sums * (sharing + shared) + ENDS * shared
+        workspace = cost.workspace(shared, sharing)
         of = multiprocessors, items, items - shared, sharing, parts, workspace, 0.0
         return replace(p, shares=Shares(*of, *tables))
 

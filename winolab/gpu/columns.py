@@ -162,15 +162,16 @@ class Cost:
     part: float
     sums: int  # bytes of an item's sums
 
+    def workspace(self, shared: int, sharing: int) -> int:
+        """Bytes of the parts of so many items by so many blocks, and of who has which."""
+        return self.sums * (sharing + shared) + ENDS * shared
+
 
 def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
     """Items of so many stages: the longest first, to whoever is done first (Graham 1969)."""
     seconds = stages * cost.stage + cost.part
-    dealt = np.zeros(-(-len(stages) // slots) * slots)
-    dealt[: len(stages)] = seconds
-    in_turn = float(dealt.reshape(-1, slots).sum(axis=0).max(initial=0.0))
-    of: list[list[int]] = [[] for _ in range(slots)]
     if slots < len(stages) <= ORDERED:
+        of: list[list[int]] = [[] for _ in range(slots)]
         done = [(0.0, block) for block in range(slots)]
         for item in np.argsort(-stages, kind="stable"):
             load, block = heappop(done)
@@ -181,7 +182,10 @@ def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
             rows = [of[block] + [NONE] * (depth - len(of[block])) for _, block in done]
             order = tuple(row[turn] for turn in range(depth) for row in rows)
             return Turns(order, tuple(load for load, _ in done))
-    return Turns((), (in_turn,) * slots)
+    dealt = np.zeros(-(-len(stages) // slots) * slots)
+    dealt[: len(stages)] = seconds
+    longest = float(dealt.reshape(-1, slots).sum(axis=0).max(initial=0.0))
+    return Turns((), (longest,) * slots)
 
 
 def leveled(
@@ -207,10 +211,11 @@ def leveled(
     return starts, level + (1 + len(stages) / len(loads)) * cost.part
 
 
-def share(
-    found: Columns, of_row: int, device: Device, cost: Cost, limit: int | None, cached: bool
-) -> Shares:
-    """The smallest workspace within ENOUGH of the least predicted time, ``limit`` bytes at most.
+@lru_cache(maxsize=4096)
+def ways(
+    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool
+) -> tuple[Shares, ...]:
+    """Every way to share the work, of whatever workspace.
 
     ``of_row``: items of a row of the filter; ``cached``: x and dy stay in L2, so that blocks may be
     at different places of them.
@@ -231,7 +236,7 @@ def share(
         order: tuple[int, ...] = (),
         starts: tuple[Start, ...] = (),
     ) -> Shares:
-        workspace = cost.sums * (sharing + shared) + ENDS * shared
+        workspace = cost.workspace(shared, sharing)
         seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
         of = slots, items, items - shared, sharing, parts, workspace, seconds
         return Shares(*of, order, starts)
@@ -245,12 +250,16 @@ def share(
     if cached and rest and slots <= STARTS:
         waves, left = turns(stages[: items - rest], slots, cost), stages[items - rest :]
         most = min(slots, int(left.sum()))
-        for sharing in {most, *range(2 * rest, most, rest)}:
-            level = leveled(left, items - rest, waves.loads[:sharing], cost)
-            if level and sharing > rest:
+        for sharing in {n for n in (most, *range(2 * rest, most, rest)) if n > rest}:
+            if level := leveled(left, items - rest, waves.loads[:sharing], cost):
                 starts, seconds = level
                 seconds = max(seconds, waves.loads[-1])
                 every.append(made(rest, sharing, 0, seconds, waves.order, starts))
+    return tuple(every)
+
+
+def share(every: Sequence[Shares], limit: int | None) -> Shares:
+    """The smallest workspace within ENOUGH of the least predicted time, ``limit`` bytes at most."""
     fitting = [s for s in every if limit is None or s.workspace <= limit]
     enough = ENOUGH * min(s.seconds for s in fitting)
     return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
@@ -273,7 +282,7 @@ def cut(
     found = columns(g, v.n)
     cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
     cached = size <= CACHED * device.l2
-    return found, share(found, blocks_of_row(g, v), device, cost, limit, cached)
+    return found, share(ways(found, blocks_of_row(g, v), device, cost, cached), limit)
 
 
 def told(found: Columns, shares: Shares) -> list[str]:

@@ -39,6 +39,7 @@ class Layout:
         # Trailing "0q" pads to the alignment of the widest field.
         kinds = [kind for _, kind in self.fields]
         self._struct = Struct(f"@{''.join(kinds)}0q")
+        self.size = self._struct.size  # bytes
         starts = ("".join(kinds[:i]) + f"0{kind[-1]}" for i, kind in enumerate(kinds))
         self.offsets = tuple(calcsize(f"@{start}") for start in starts)
 

@@ -90,7 +90,7 @@ class Gradient:
         return 2 * self.batch * math.prod(self.output) * self.weights
 
     def rows(self, dimension: int, tap: int) -> tuple[int, int]:
-        """The outputs along a leading dimension that meet an input at ``tap``: first, last + 1."""
+        """The outputs along a dimension that meet an input at ``tap``: first, last + 1."""
         low = self.padding[dimension] - tap
         first = max(0, low)
         return first, max(first, min(self.output[dimension], self.input[dimension] + low))

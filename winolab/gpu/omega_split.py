@@ -165,11 +165,10 @@ def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
     if found.chunks > 1:
         return n, 1 + (n - 1) / found.pitch
     width, columns = g.input[2], g.output[2]
-    first = [g.padding[2] - tap for tap in range(n * len(found.useful))]  # of dy, that meet x
-    multiplied = sum(max(0, min(columns, f + width) - max(0, f)) for f in first)
-    brought = sum(
-        max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first[::n]
-    )  # of x, from the first tap's first to the last tap's last
+    taps = range(n * len(found.useful))
+    multiplied = sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
+    first = [g.padding[2] - tap for tap in taps[::n]]  # of dy, where tiles' first taps meet x
+    brought = sum(max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first)
     return multiplied / sum(found.useful), brought / sum(found.useful)
 
 
