@@ -13,7 +13,16 @@ from functools import lru_cache
 from winolab.device import Device
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import Gradient, Segments, Timing, choose, parameters, reduce, tiles
+from winolab.gpu.omega_plan import (
+    Gradient,
+    Segments,
+    Timing,
+    choose,
+    narrow_rows,
+    parameters,
+    reduce,
+    tiles,
+)
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, Tile
 from winolab.ref.program import Program, program
@@ -23,12 +32,13 @@ from winolab.ref.winrs_kernels import TILES
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
 UNITS = 2 * 128 * 48  # bytes of the tables of units
 ARCHITECTURE = (8, 0)  # mbarriers
-# Units after which a sum is transformed and added to what the block has stored, by alpha: where a
-# row of dy has at least 4/5 r columns, and where fewer: units are partly empty then. Until it, each
-# state's sum grows, whose roundings are what errors on U[0, 1] consist of. With 2048 units, F(5,12)
-# has a MARE of 1.2e-5 on 7 columns and 4e-6 on 15; as it is, all are below 8e-7 (simulated). At
-# alpha 16 that takes 8 to 14 % of the time, and 26 to 48 % where rows are narrow.
-FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 48)}
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where
+# rows of dy are not narrow, and where they are (narrow_rows). Until then each state's sum grows,
+# whose roundings are what errors on U[0, 1] consist of. With 2048 units, F(5,12) has a MARE of
+# 1.2e-5 on 7 columns and 4e-6 on 15; as it is, all are below 9e-7 (simulated; with 48 for 40 an
+# H100 had 1.03e-6 at 7² × 1024). At alpha 16 that takes 8 to 14 % of the time, and 26 to 50 % where
+# rows are narrow.
+FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
 # Cycles of a block: of a warp's FFMA, of an operand read from shared memory, of a producers'
 # instruction, of one more at rows' ends (unless or if units wrap); of an item, and of each result
 # that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
@@ -295,7 +305,7 @@ def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> 
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
     blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
     slots = device.multiprocessors // v.parts
-    fold = FOLDS[tile.alpha][5 * g.output[2] < 4 * tile.r]
+    fold = FOLDS[tile.alpha][narrow_rows(tile, g.output[2])]
     stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
     timing = Timing(
         blocks,

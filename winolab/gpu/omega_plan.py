@@ -128,6 +128,11 @@ class Gradient:
         return pitch if tile.alpha <= pitch < self.whole_pitch(tile) else None
 
 
+def narrow_rows(tile: Tile, width: int) -> bool:
+    """Whether rows of dy fill units so badly that outputs are small against a unit's states."""
+    return 5 * width < 4 * tile.r
+
+
 @dataclass(frozen=True)
 class Timing:
     """What a kernel takes: ``unit``, ``item`` and ``output`` are seconds of one block."""

@@ -10,6 +10,7 @@ from itertools import product
 
 from winolab.device import H100, Device
 from winolab.gpu.guard import FLAGS
+from winolab.gpu.omega_plan import narrow_rows
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request, check, three
@@ -41,6 +42,10 @@ ENOUGH = 4  # chunks, after which more are slower
 # roundings of the sum make the error larger than FFMA's Ω8 has it (3.3e-6 on zero-mean data; on an
 # H100 split's is 1.85e-8 √(steps · gain)). Other tiles' gains count as these at most.
 LONGEST_SUM, LARGEST_GAIN = 30000, 96
+# Segments of split products at alpha 16 where rows are narrow: outputs are so small against their
+# states that one FP32 sum of these loses 1.9e-6 on U[0, 1], four 9e-7 (MARE, simulated), seven 8e-7
+# in three times the time (an H100, 7² × 1024).
+NARROW_SEGMENTS = 4
 
 
 def plans(request: Request) -> Iterator[OmegaTensorPlan]:
@@ -146,6 +151,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
     parts, pieces, units = base.parts, base.pieces, base.units
     granule = v.ks if parts == 2 else 16
     gain = min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.watched else 0
+    narrow = 0 if base.accurate or not narrow_rows(base.tile, p.output[-1]) else NARROW_SEGMENTS
     size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
@@ -170,7 +176,7 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
         cached = stored <= CACHED * d.l2
         transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
         steps = -(-positions // v.ks)
-        least = math.ceil(chunks * steps * gain / LONGEST_SUM)
+        least = max(narrow, math.ceil(chunks * steps * gain / LONGEST_SUM))
         read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):

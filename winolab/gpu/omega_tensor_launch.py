@@ -90,10 +90,7 @@ class OmegaTensorPlan:
 
     @property
     def accurate(self) -> bool:
-        """Whether its error is no larger than that of the FFMA kernels.
-
-        Split Ω16's is up to 3 times FFMA's on U[0, 1] (MARE, an H100).
-        """
+        """Whether its error is no larger than that of the FFMA kernels."""
         return self.parts == 1 or self.tile.alpha <= ACCURATE
 
     @property
@@ -375,6 +372,7 @@ def _growth(tile: Tile, points: str) -> float:
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
     """The translation unit of one variant: the transforms, the products and the finish."""
     programs = transforms(tile.n, tile.r, points, SCALING).programs
+    wide = precision == "fp32_split" and tile.alpha > ACCURATE
     constants = {
         "N": tile.n,
         "R": tile.r,
@@ -394,7 +392,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
         },
         (
             *("pipeline", "tensor", "guard", "omega_transform", "omega_items"),
-            "omega_tensor" if variant.wgmma else "omega_mma",
-            "omega_finish",
+            *("omega_tensor" if variant.wgmma else "omega_mma", "omega_budget"),
+            "omega_finish_fp64" if wide else "omega_finish",
         ),
+        ("transform_output",) if wide else (),
     )
