@@ -25,6 +25,7 @@ TABLE = Path(__file__).with_name("kernels.csv")
 COMMAND = "python -m tests.gpu.kernels"
 HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86, sm_89
 PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
+NARROW = ("128x64x64x96:96x3x3", "32x85x85x96:96x7x7")  # with fewer filters in the last block
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",
@@ -46,6 +47,7 @@ ASKED = {
 SPILLS = {
     "fp32_split mma.sync 512 rows=8 share=3": 44,
     "split=8 xvec=2 partial=24": 40,  # two loads a stage of 1,024 FFMAs
+    "rest=3 u_ring=2 narrow=32": 28,  # an address, three loads a stage of 96 wgmmas
 }
 
 
@@ -189,6 +191,8 @@ def cases(device: str) -> Iterator[Case]:
             if layer.algorithm:
                 yield Case(device, direction, text, "fp32_ffma", str(layer.algorithm))
         yield Case(device, "backward_filter", text, "fp32_ffma")
+    for text in NARROW if device == "h100" else ():  # by wgmma
+        yield Case(device, "forward", text, "fp32_split")
     for layer in LAYERS["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
         for direction in (*CORRELATIONS, "backward_filter"):

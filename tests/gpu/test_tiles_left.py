@@ -3,11 +3,13 @@ channels there."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.test_gamma_tensor import has
+from tests.gpu.test_gamma_tensor import BOUND, has
 from winolab.device import H100
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
 from winolab.gpu.oracle import relative_rms
@@ -79,3 +81,30 @@ def test_twins_are_offered_in_pairs() -> None:
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     for plan in _found(problem, "forward", "gamma:6:4:3"):
         assert plan.items % plan.variant.twins == plan.grid % plan.variant.twins == 0
+
+
+@pytest.mark.parametrize(("channels", "outputs"), [(96, 96), (65, 80), (128, 128), (7, 16)])
+def test_channels_that_are_not_there_take_no_workspace(channels, outputs) -> None:
+    problem = Problem.of((32, 24, 24, 64), (channels, 3, 3, 64), padding=1)
+    for plan in plans(Request(problem, "forward", H100, None, "fp32_split")):
+        rows = 3 if plan.variant.rest else plan.outer[1]
+        stored = outputs if plan.variant.u_ring else plan.blocks_m * 64
+        assert plan.transformed == stored * rows * plan.outer[2] * 64 * plan.tile.alpha * 4
+        assert plan.variant.narrow == (outputs % 64 if plan.variant.u_ring else 0)
+
+
+@pytest.mark.parametrize(("channels", "narrow"), [(96, 32), (76, 16), (172, 48)])
+@pytest.mark.parametrize("twins", [1, 2])
+def test_blocks_take_turns_with_channels_where_some_have_fewer(channels, narrow, twins) -> None:
+    """As many multiprocessors as blocks of channels, twice, and two rounds of items."""
+    problem = Problem.of((4, 16, 20, 12), (channels, 2, 2, 12), padding=(1, 0))
+    device = replace(H100, multiprocessors=-(-channels // 64) * 2)
+    request = Request(problem, "forward", device, parse_algorithm("gamma:6:5:2"), "fp32_split")
+    plan = next(p for p in plans(request) if p.variant.narrow and p.variant.twins == twins)
+    assert plan.variant.narrow == narrow
+    assert plan.items > plan.grid
+    assert plan.grid // twins % plan.blocks_m == 0
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
+    exact = convolution.forward(a.astype(float), b.astype(float), problem)
+    assert relative_rms(hosted.execute(plan, a, b), exact) <= BOUND

@@ -44,11 +44,12 @@ class Variant:
     rest: int = 0  # rows of a filter's last stage; 0: all, filled up with zeros
 
     split = twins = 1  # blocks of a cluster that share a summation, or filters
+    narrow = 0  # output channels of the last block's filters, where they are fewer
     filled = 0  # whether x is copied with channels filled up
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+        return {name.upper(): value for name, value in asdict(self).items()} | {"NARROW": 0}
 
     def blocks(self, parts: int) -> Names:
         """Files of the main kernel."""
@@ -93,6 +94,10 @@ class GammaMmaPlan(GammaTensorPlan):
 
     variant: Variant
     params = PARAMS
+
+    @property
+    def _turn(self) -> tuple[int, ...]:
+        return ()
 
     @property
     def grid(self) -> int:

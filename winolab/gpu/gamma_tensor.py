@@ -35,7 +35,7 @@ from winolab.gpu.gamma_tensor_input import (
     filled_view,
     tensor_map,
 )
-from winolab.gpu.launch import MAP, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import INT, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Problem, Tile
@@ -50,7 +50,7 @@ LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in byt
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
 # The main kernel's parameter struct, field for field.
-PARAMS = Layout(("x_map", MAP), ("x u y header rows", POINTER), *geometry.FIELDS)
+PARAMS = Layout(("x_map", MAP), ("x u y header rows", POINTER), *geometry.FIELDS, ("turn", INT))
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,24 @@ class GammaTensorPlan:
         return self.variant.split * min(max(self.items, self.variant.twins), self.slots)
 
     @property
+    def outputs(self) -> int:
+        """Output channels of the transformed filter."""
+        narrow = self.variant.narrow
+        return self.blocks_m * BN - (BN - narrow if narrow else 0)
+
+    @property
+    def _turn(self) -> tuple[int, ...]:
+        """Items that run at once, where these have all blocks of channels as often: then each turns
+        to other channels behind them. Else more than there are.
+        """
+        at_once = self.grid // self.variant.twins
+        return (at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1,)
+
+    @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group."""
-        states = self.blocks_m * math.prod(self.kept) * self.chunks * self.tile.alpha
-        return states * self.parts * BN * KC * 2
+        states = math.prod(self.kept) * self.chunks * self.tile.alpha
+        return states * self.parts * self.outputs * KC * 2
 
     @property
     def header(self) -> int:
@@ -325,6 +339,7 @@ class GammaTensorPlan:
             header,
             scale.row(c, prepared, group),
             *geometry.values(self, x, y),
+            *self._turn,
         )
         kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params, self.early(follows))
 

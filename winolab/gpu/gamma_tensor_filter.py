@@ -18,7 +18,7 @@ ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
 PARAMS = Layout(
     ("w u rows", POINTER),
     ("m_stride c_stride depth_stride row_stride width_stride lowest", LONG),
-    ("out_channels channels height width taps taps_height taps_width chunks", INT),
+    ("out_channels channels height width taps taps_height taps_width chunks outputs", INT),
     ("row_size step sharers", INT),
     ("known", FLOAT),
 )
@@ -73,6 +73,7 @@ def transform(
             math.prod(plan.kept),
             *plan.kept[1:],
             plan.chunks,
+            plan.outputs,
             c.channels * math.prod(c.filter),
             step,
             its.sharers,

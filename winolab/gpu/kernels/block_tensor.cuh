@@ -10,6 +10,7 @@ struct Params {
   Header* header;  // scale.cuh
   const Row* rows;
   // emit.fields: geometry
+  int turn;  // items after which blocks' output channels move on by one
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;

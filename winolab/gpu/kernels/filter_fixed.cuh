@@ -4,7 +4,7 @@
 extern "C" __global__ void __launch_bounds__(128)
     winolab_filter(const __grid_constant__ FilterParams p) {
   next_launch_may_begin();
-  const FilterPair pair(threadIdx.x, blockIdx.x);
+  const FilterPair pair(p, threadIdx.x, blockIdx.x);
   const FilterTap tap(p, blockIdx.z);
   const int chunk = blockIdx.y * FILTER_CHUNKS;
   Element raw[FILTER_CHUNKS][2][R];  // early: no launch of the call writes w

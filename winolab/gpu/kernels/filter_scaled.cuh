@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(FILTER_MOST)
   const int four = blockIdx.x / blocks, lane = threadIdx.x % 32;
   // A warp has eight lanes of each row; four warps' words are those of FILTER_M rows.
   static_assert(FILTER_ROWS == 4 && FILTER_M == 16, "rows of a warp");
-  const FilterPair pair(four % 4 * 32 + lane, four / 4);
+  const FilterPair pair(p, four % 4 * 32 + lane, four / 4);
   const int row = TURNED ? lane / 8 : lane / 16 * 2 + lane % 2;
   const int first = threadIdx.x / 32 * 8 + (TURNED ? lane % 8 : lane % 16 / 2);  // of its threads
   unsigned most = 0;

@@ -1,9 +1,9 @@
-// U = G w for every outer tap, as 16-bit parts: [block of 64 outputs][outer tap / SHARE]
-// [chunk of 16 channels][state][filter row % SHARE][part], zero-filled; of a filter's last stage, REST
-// rows where it has not SHARE. A part of a filter row of a state is in the order of wgmma's A registers,
-// [warp][lane][4 registers of 2 values], or (TURNED) of its B in shared memory, [channel / 8][output]
-// [channel % 8], of every 16 outputs in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15, so that a
-// thread's accumulators of two groups of eight are four neighbours.
+// U = G w for every outer tap, as 16-bit parts: [block of 64 outputs, the last of NARROW where that is
+// not 0][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part], zero-filled; of a
+// filter's last stage, REST rows where it has not SHARE. A part of a filter row of a state is in the order of wgmma's A registers, [warp][lane][4 registers of
+// 2 values], or (TURNED) of its B in shared memory, [channel / 8][output][channel % 8], of every 16
+// outputs in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15, so that a thread's accumulators of two
+// groups of eight are four neighbours.
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 // A state before it is split: more than FP32 holds, where its transform is FP64.
@@ -17,6 +17,7 @@ struct FilterParams {
   long long lowest;  // of a row's elements in memory, from the one that w is
   int out_channels, channels, height, width;  // of the filter, in taps; what lies beyond is 0
   int taps, taps_height, taps_width, chunks;
+  int outputs;  // that U has
   // Of split products (filter_scaled.cuh):
   int row_size, step;  // elements of a row of w; from one to the next in memory, or 0 where it differs
   int sharers;         // blocks that transform the same rows
@@ -27,14 +28,16 @@ struct FilterParams {
 // of an output, a word of every part. (Four pairs a thread left too few threads for FP64's latencies.)
 struct FilterPair {
   int m, channel;
+  int outputs;    // of the block
   unsigned word;  // in a part
-  __device__ __forceinline__ FilterPair(int thread, int block) {
+  __device__ __forceinline__ FilterPair(const FilterParams& p, int thread, int block) {
     static_assert(FILTER_M == 16, "a warp's rows of wgmma's A");
     const int part = block % (BN / FILTER_M);
+    outputs = NARROW > 0 && p.outputs - (block - part) * FILTER_M < BN ? NARROW : BN;
     if (TURNED) {
       const int n = thread / 8;
       m = n % 8 / 2 * 4 + n / 8 * 2 + n % 2, channel = thread % 8 * 2;
-      word = thread % 8 / 4 * (BN * 4) + (part * FILTER_M + n) * 4 + thread % 4;
+      word = thread % 8 / 4 * (outputs * 4) + (part * FILTER_M + n) * 4 + thread % 4;
     } else {
       const int k = thread % 4, g = thread / 16, q = thread / 4 % 4;
       m = PAIRED ? g * 2 + k % 2 : k % 2 * 8 + g, channel = k / 2 * 8 + q * 2;
@@ -68,11 +71,12 @@ __device__ __forceinline__ void read_taps(const FilterParams& p, const FilterPai
     }
 }
 
-// Transforms and stores them.
+// Transforms and stores them, where U has the output.
 __device__ __forceinline__ void write_states(const FilterParams& p, const FilterPair& pair,
                                              const FilterTap& tap, int chunk,
                                              const Element (&raw)[2][R], float scale) {
-  constexpr int U_PART = BN * KC / 2;  // words of a part
+  if (pair.m >= p.outputs) return;
+  const int u_part = pair.outputs * (KC / 2);  // words of a part
   State state[2][ALPHA];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
@@ -83,15 +87,16 @@ __device__ __forceinline__ void write_states(const FilterParams& p, const Filter
   }
   const int rows = REST > 0 && tap.height + REST >= p.taps_height ? REST : SHARE;  // of the stage
   const int in_stage = tap.height % SHARE;
-  const long long before =  // filter rows
-      ((long long)(pair.m / BN) * p.taps + (tap.row - in_stage) * p.taps_width) * p.chunks +
-      (tap.width * p.chunks + chunk) * rows;
-  unsigned* u = p.u + (before * ALPHA + in_stage) * (PARTS * U_PART) + pair.word;
+  const long long blocks = (long long)(pair.m / BN) * p.taps * p.chunks * (BN * (KC / 2));
+  const long long inside =  // in parts of a state
+      ((long long)(tap.row - in_stage) * p.taps_width * p.chunks +
+       (tap.width * p.chunks + chunk) * rows) * ALPHA + in_stage;
+  unsigned* u = p.u + (blocks * ALPHA + inside * u_part) * PARTS + pair.word;
 #pragma unroll
   for (int s = 0; s < ALPHA; ++s) {
     unsigned parts[PARTS];
     split(state[0][s], state[1][s], parts);
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) u[(s * rows * PARTS + part) * U_PART] = parts[part];
+    for (int part = 0; part < PARTS; ++part) u[(s * rows * PARTS + part) * u_part] = parts[part];
   }
 }

@@ -18,7 +18,8 @@ __device__ __forceinline__ int rows_before(const Params& p, int step) {
   return before * stages + step % stages * (rest(p, step) ? LAST : SHARE);
 }
 
-__device__ __forceinline__ void add(float (&acc)[32], const float (&part)[32]) {
+template <int COUNT>
+__device__ __forceinline__ void add(float (&acc)[32], const float (&part)[COUNT]) {
 #pragma unroll
-  for (int j = 0; j < 32; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
+  for (int j = 0; j < COUNT; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
 }

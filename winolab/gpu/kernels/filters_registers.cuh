@@ -117,6 +117,8 @@ struct Products {
     filters.fill(a);
   }
 
+  __device__ __forceinline__ void item(const Params&, int) {}
+
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
   __device__ __forceinline__ void multiply(float (&acc)[STEPS][32], const unsigned char* stage,

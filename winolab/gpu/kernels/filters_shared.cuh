@@ -19,6 +19,11 @@ __device__ __forceinline__ void ring_init(FilterRing& ring) {
   }
 }
 
+// Outputs of a block that U has, one behind the other also in shared memory: NARROW, not 0, in the last.
+__device__ __forceinline__ int outputs_of(const Params& p, int block_m) {
+  return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BN;
+}
+
 // By a lane: a group's filters, over stages and items.
 __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int group) {
   static_assert(SPLIT == 1, "all stages of an item");
@@ -28,10 +33,13 @@ __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int gro
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
     const int rows = p.taps_height / SHARE, stages = p.chunks * p.taps_width;  // of stages; of a row
     int left = p.taps_depth * rows;
-    unsigned at = item_at(p, index).block_m * rows_before(p, left * stages) * U_ROW;  // in vectors
+    const int block_m = item_at(p, index).block_m;
+    unsigned at = block_m * rows_before(p, left * stages) * U_ROW;  // in vectors
+    const int outputs = outputs_of(p, block_m);
 #pragma unroll 1
     for (; left > 0; --left) {
-      const int size = (REST > 0 && left % rows == 1 % rows ? LAST : SHARE) * U_FILTER;
+      const int taps = REST > 0 && left % rows == 1 % rows ? LAST : SHARE;
+      const int size = taps * (PARTS * 2) * outputs;
       at += group * HELD * size;
 #pragma unroll 1
       for (int stage = 0; stage < stages; ++stage, at += HELD * size)
@@ -64,6 +72,7 @@ struct Products {
   const int group;
   FilterRing& ring;
   Pipe<U_RING> pipe;
+  bool narrow = false;  // whether the item's block has NARROW outputs
   int place;  // in a state's part of V, of what a lane addresses of the first two units
 
   __device__ __forceinline__ Products(const Params&, const Steps&, FilterRing& ring, int group)
@@ -86,15 +95,31 @@ struct Products {
     }
   }
 
+  __device__ __forceinline__ void item(const Params& p, int index) {
+    narrow = NARROW > 0 && item_at(p, index).block_m == p.blocks_m - 1;
+  }
+
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
   __device__ __forceinline__ void multiply(float (&acc)[STEPS][32], const unsigned char* stage,
                                            unsigned long long* empty) {
+    if (NARROW > 0 && narrow)
+      multiply_outputs<TAPS, NARROW ? NARROW : BN>(acc, stage, empty);
+    else
+      multiply_outputs<TAPS, BN>(acc, stage, empty);
+  }
+
+  template <int TAPS, int OUTPUTS>
+  __device__ __forceinline__ void multiply_outputs(float (&acc)[STEPS][32],
+                                                   const unsigned char* stage,
+                                                   unsigned long long* empty) {
+    constexpr int WIDTH = OUTPUTS == 48 ? 64 : OUTPUTS;  // of an instruction: of 48, over their end
+    constexpr int ROW = OUTPUTS * PARTS * KC * 2;        // bytes of a filter row of a state
     const unsigned char* states = stage + group * HELD * PARTS * V_PART;
     const auto of = [states](int now) {  // halves are as far apart for every warp
       return states + now / HALVES * PARTS * V_PART + first_unit(now % HALVES, 0) * 128;
     };
-    float part[32];
+    float part[WIDTH / 2];
     unsigned low[SHARE][4], high[SHARE][4], first[2][4];  // first: of high, in turn
     const auto begin = [&](int now) {
       read<0>(low, of(now) + V_PART);
@@ -104,7 +129,7 @@ struct Products {
 #pragma unroll
     for (int now = 0; now < STEPS; ++now) {
       if (now % HALVES == 0) barrier_wait(&ring.full[pipe.stage][group], pipe.phase);
-      const unsigned long long u = matrix_descriptor(ring.u[pipe.stage][group], BN * 16, 128);
+      const unsigned long long u = matrix_descriptor(ring.u[pipe.stage][group], OUTPUTS * 16, 128);
 #pragma unroll
       for (int i = 0; i < 4; ++i) high[0][i] = first[now % 2][i];
       // Products with a low part are small: they come first, and lose less. High parts are read
@@ -112,16 +137,16 @@ struct Products {
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<64, BF16>(part, low[f], descriptor_offset(u, f * U_BYTES), f > 0);
+        wgmma<WIDTH, BF16>(part, low[f], descriptor_offset(u, f * ROW), f > 0);
       wgmma_commit();  // behind them the low parts are free
       read<1>(high, of(now));
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<64, BF16>(part, high[f], descriptor_offset(u, f * U_BYTES + BN * KC * 2), true);
+        wgmma<WIDTH, BF16>(part, high[f], descriptor_offset(u, f * ROW + ROW / 2), true);
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<64, BF16>(part, high[f], descriptor_offset(u, f * U_BYTES), true);
+        wgmma<WIDTH, BF16>(part, high[f], descriptor_offset(u, f * ROW), true);
       wgmma_commit();
       if (now + 1 < STEPS) {
         wgmma_wait<1>();

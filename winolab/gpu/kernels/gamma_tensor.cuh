@@ -113,6 +113,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   Delivered out{};
   Products products(p, steps, shared.filters, group);
   for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
+    products.item(p, index);
     float acc[STEPS][32];
 #pragma unroll
     for (int j = 0; j < 32; ++j)

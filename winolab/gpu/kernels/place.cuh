@@ -8,7 +8,10 @@ struct Place : Column {
 
 // Of a block: TWINS neighbouring ones have the same output channels and rows, and neighbouring columns.
 __device__ __forceinline__ Item item_at(const Params& p, int index) {
-  Item item(p, index / TWINS);
+  const int at = index / TWINS;
+  Item item(p, at);
+  // Every block has its share of the narrow ones, which take less time.
+  if (NARROW > 0) item.block_m = (at + at / p.turn) % p.blocks_m;
   item.column = item.column * TWINS + index % TWINS * COLUMNS;
   return item;
 }
