@@ -192,7 +192,8 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched.append({**box, "filled": 1})
         splits = (shape.split,) if variant else SPLITS
-        fixed = {name: getattr(shape, name) for name in ("rows", "share", "v_stages", "passes")}
+        names = ("rows", "share", "v_stages", "exchanges", "passes")
+        fixed = {name: getattr(shape, name) for name in names}
         tried = [
             Variant(**fixed, **how, split=n, yvec=yvec, **_registers(how["run"], n, parts))
             for how in fetched
