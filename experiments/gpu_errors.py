@@ -118,18 +118,18 @@ def measured(layer: Layer, data: str, mine: Mapping[Plan, bool]) -> Iterator[Row
     free()
 
 
-def todo() -> Iterator[tuple[Layer, str]]:
-    """Layers and their data."""
-    for layer in grid(TABLE3_CHANNELS):
-        yield layer, "u12"
-    for name in LISTS:
-        for layer in LAYERS[name]:
-            yield from ((layer, data) for data in ("relu", "wide"))
+def todo(match: str = "") -> Iterator[tuple[Layer, str]]:
+    """Layers and their data: of all, those with ``match`` in their names."""
+    lists = [layer for name in LISTS for layer in LAYERS[name]]
+    found = [(layer, "u12") for layer in grid(TABLE3_CHANNELS)]
+    found += [(layer, data) for layer in lists for data in ("relu", "wide")]
+    yield from ((layer, data) for layer, data in found if match in f"{layer} {data}")
 
 
 def main(
     output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
     seconds: Annotated[float, typer.Option(help="Time that the run may take.")] = 3600,
+    match: Annotated[str, typer.Option(help="Part of a layer and its data, as printed.")] = "",
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
     ] = False,
@@ -138,7 +138,7 @@ def main(
     end = time.monotonic() + seconds
     bench.ready()
     done = {tuple(mine[0]["case"]): sources(mine) for mine in latest(stored(output))}
-    found = ((layer, data, plans(layer, data)) for layer, data in todo())
+    found = ((layer, data, plans(layer, data)) for layer, data in todo(match))
     missing = (
         (layer, data, mine)
         for layer, data, mine in found

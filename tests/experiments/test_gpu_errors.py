@@ -56,3 +56,10 @@ def test_data_are_those_of_the_reference(host) -> None:
     gpu_errors.fill(arrays, "wide")
     x = np.abs(np.asarray(arrays.operands["NHWC"][0]))
     assert np.quantile(x, 0.9) / np.quantile(x, 0.1) > 1e3
+
+
+def test_a_part_of_a_name_chooses_cases() -> None:
+    every, some = list(gpu_errors.todo()), list(gpu_errors.todo("3x3 relu"))
+    assert 0 < len(some) < len(every)
+    assert all(str(layer).endswith("3x3") and data == "relu" for layer, data in some)
+    assert set(some) <= set(every)

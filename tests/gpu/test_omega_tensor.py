@@ -16,7 +16,7 @@ from winolab import conv_backward_filter
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc, oracle
 from winolab.gpu.emit import kernel
-from winolab.gpu.omega_tensor import ADMITTED, plans
+from winolab.gpu.omega_tensor import ADMITTED, NARROW_SEGMENTS, plans
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS
 from winolab.gpu.omega_tensor_launch import source
 from winolab.gpu.omega_tensor_params import (
@@ -120,7 +120,7 @@ def test_split_products_at_alpha_16_keep_the_issues_limit_where_rows_are_narrow(
     """Outputs are small against their states: FP32 alone loses 1.8e-6 of these data."""
     problem = Problem.of((96, 7, 7, 8), (8, 5, 5, 8), padding=2)
     plan = _plan(problem, "omega:16:5:12", "fp32_split")
-    assert plan.segments == 4
+    assert plan.segments >= NARROW_SEGMENTS
     rng = np.random.default_rng(0)
     x, dy = (rng.random(s, dtype=np.float32) for s in (problem.x_shape, problem.y_shape))
     exact = convolution.backward_filter(x.astype(float), dy.astype(float), problem)

@@ -162,8 +162,8 @@ class GammaTensorPlan:
 
     @property
     def _turn(self) -> tuple[int, ...]:
-        """Items that run at once, where these have all blocks of channels as often: then each turns
-        to other channels behind them. Else more than there are.
+        """Items that run at once, where a block would meet the same channels again and again: after
+        so many it turns to the next ones. Else more than there are.
         """
         at_once = self.grid // self.variant.twins
         return (at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1,)
