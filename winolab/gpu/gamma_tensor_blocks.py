@@ -263,7 +263,7 @@ def _third(tile: Tile, variant: Variant, parts: int) -> dict[str, int]:
     if parts == 1:
         return third
     # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
-    # buffer of sums, and gain (1 to 3 %) only with single outputs: otherwise -3 to 2 %, 20 layers.
+    # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
     if tile.alpha == 8:
         return third | {"exchanges": 1} if variant.run and variant.yvec == 1 else {}
     return third if variant.run else {}
