@@ -191,7 +191,7 @@ def cases(device: str) -> Iterator[Case]:
             if layer.algorithm:
                 yield Case(device, direction, text, "fp32_ffma", str(layer.algorithm))
         yield Case(device, "backward_filter", text, "fp32_ffma")
-    for text in NARROW if device == "h100" else ():  # by wgmma
+    for text in NARROW if device == HOPPER else ():  # by wgmma
         yield Case(device, "forward", text, "fp32_split")
     for layer in LAYERS["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")

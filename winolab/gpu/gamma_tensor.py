@@ -157,8 +157,7 @@ class GammaTensorPlan:
     @property
     def outputs(self) -> int:
         """Output channels of the transformed filter."""
-        narrow = self.variant.narrow
-        return self.blocks_m * BN - (BN - narrow if narrow else 0)
+        return (self.blocks_m - 1) * BN + (self.variant.narrow or BN)
 
     @property
     def _turn(self) -> tuple[int, ...]:

@@ -202,9 +202,15 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         for made in tried:
             for rings in _rings(tile, made, parts):
                 tries = [replace(made, **ring) for ring in rings]
-                tries = [replace(v, rest=_rest(tile, v, parts, height)) for v in tries]
-                tries = [replace(v, whole=_whole(tile, v, parts, correlation)) for v in tries]
-                tries = [replace(v, narrow=_narrow(v, correlation)) for v in tries]
+                tries = [
+                    replace(
+                        v,
+                        rest=_rest(tile, v, parts, height),
+                        whole=_whole(tile, v, parts, correlation),
+                        narrow=_narrow(v, correlation),
+                    )
+                    for v in tries
+                ]
                 known = []
                 for v in tries:
                     if not variant and (third := _third(tile, v, parts)):
@@ -257,16 +263,13 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
 
 def _third(tile: Tile, variant: Variant, parts: int) -> dict[str, int]:
     """Policies with a third stage of V, where that serves."""
-    if variant.split > 1:
+    if variant.split > 1 or (parts == 2 and not variant.run):
         return {}
-    third = {"v_stages": 3}
-    if parts == 1:
-        return third
     # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
     # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
-    if tile.alpha == 8:
-        return third | {"exchanges": 1} if variant.run and variant.yvec == 1 else {}
-    return third if variant.run else {}
+    if parts == 2 and tile.alpha == 8:
+        return {"v_stages": 3, "exchanges": 1} if variant.yvec == 1 else {}
+    return {"v_stages": 3}
 
 
 def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
