@@ -71,9 +71,15 @@ class Oracle:
         return total
 
     def tensor_core(self, a, b):
-        total, step = Fraction(0), self.order.interval or len(a)
-        for i in range(0, len(a), step):
+        total, i, turn = Fraction(0), 0, 0
+        while i < len(a):
+            step = (
+                self.order.intervals[turn % len(self.order.intervals)]
+                if self.order.intervals
+                else len(a)
+            )
             total = self.round(total + self.chunks(a[i : i + step], b[i : i + step]))
+            i, turn = i + step, turn + 1
         return total
 
     def chunks(self, a, b):

@@ -44,6 +44,7 @@ PRECISIONS = [
     "tf32,accumulate=fp64,accumulation=unspecified",
     "fp32_split",
     "fp32_split,accumulation=tensor_core:16:2:truncate:192",
+    "fp32_split,accumulation=tensor_core:16:2:truncate:144+96",
     "fp32_split,accumulation=tensor_core:16:2:truncate:144,ahead=1,filters=fp64",
     "fp32_split,scale=none",
     "fp32_split,scale=4:-3,accumulation=sequential",

@@ -117,7 +117,7 @@ def test_tensor_cores_within_25_percent(text, precision):
 
 
 @pytest.mark.parametrize(
-    "interval", ["", ":48", ":96", ":144,ahead=1,filters=fp64", ":144,ahead=9"]
+    "interval", ["", ":48", ":96", ":144,ahead=1,filters=fp64", ":144,ahead=9", ":144+96"]
 )
 @pytest.mark.parametrize("text", ["direct", "gamma:8:6:3", "winograd:2x2:3x3"])
 def test_split_products_within_20_percent(text, interval):

@@ -169,7 +169,7 @@ def test_low_parts_run_ahead_of_high_ones():
     a = np.array([[1 + 2.0**-11 + k for k in range(8)]])
     b = np.ones((8, 1))
     for ahead, order in ((0, "lh lh lh l h"), (1, "l lh lh h l h"), (3, "lll hhh l h")):
-        left, _ = split.expanded(a, b, FP16, 2, 2, 3, ahead)
+        left, _ = split.expanded(a, b, FP16, 2, 2, (3,), ahead)
         low = np.abs(left[0, ::2]) < 1e-3  # of lo·hi; the rest is hi·lo, of 0, and hi·hi
         found = "".join("l" if v else "h" for v in low)
         expected = order.replace(" ", "").replace("l", "lh")  # lo·hi is followed by hi·lo

@@ -63,9 +63,9 @@ class Variant:
         """Transformed tiles of a stage."""
         return (self.rows + self.share - 1) * self.columns(tile)
 
-    def interval(self, parts: int) -> int:
+    def intervals(self, parts: int) -> tuple[int, ...]:
         """Products that the Tensor Core sums before FP32 adds their sum."""
-        return products(parts) * KC * self.share
+        return (products(parts) * KC * self.share,)
 
     def staged(self) -> int:
         """Bytes of the accumulators of a pass of the epilogue."""

@@ -196,9 +196,9 @@ class GammaTensorPlan:
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        interval = self.variant.interval(self.parts)
+        intervals = self.variant.intervals(self.parts)
         text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate"
-        text += f":{interval}" if interval else ""
+        text += ":" * bool(intervals) + "+".join(map(str, intervals))
         if self.parts == 2:
             text += f",ahead={self.variant.skew},filters=fp64"
         return text + (f",scale={self.given}" if self.given else "")

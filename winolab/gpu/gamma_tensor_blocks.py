@@ -102,9 +102,9 @@ class Variant:
         """Transformed tiles of a stage."""
         return (self.rows + self.share - 1) * self.columns(tile)
 
-    def interval(self, parts: int) -> int:
-        """Products that the Tensor Core sums before FP32 adds their sum; 0: all of them."""
-        return products(parts) * KC * self.share if parts == 2 else 0
+    def intervals(self, parts: int) -> tuple[int, ...]:
+        """Products that the Tensor Core sums before FP32 adds them, in turn; of 16 bits all."""
+        return (products(parts) * KC * self.share,) if parts == 2 else ()
 
     def blocks(self, parts: int) -> Names:
         """Files of the main kernel."""

@@ -11,8 +11,9 @@ sum lies on a tie of the p-bit format and was inexact. Those few are recomputed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -43,21 +44,22 @@ class Accumulation:
         precision plus `extra_bits`, added exactly, and the result is rounded as `rounding` says,
         overflow to infinity. With chunks of 16 (m16n8k16, wgmma) or 8 (m16n8k8), 2 extra bits and
         truncation it repeats every bit of an H100 in FP16 and BF16 (Fasi, Higham, Mikaitis &
-        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With an
-        `interval`, so many products are summed from zero, then added to an outer accumulator
-        outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022).
+        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With
+        `intervals`, so many products are summed from zero, then added to an outer accumulator
+        outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022); of several, each
+        in turn.
     unspecified: any order (FP64 only: NumPy's own matrix product).
 
-    Text form: kind, then block, extra bits, rounding and interval where the kind has them, joined
+    Text form: kind, then block, extra bits, rounding and intervals where the kind has them, joined
     by colons: "sequential", "two_level:32", "tensor_core:8:1:truncate",
-    "tensor_core:16:2:truncate:48".
+    "tensor_core:16:2:truncate:48", "tensor_core:16:2:truncate:144+96".
     """
 
     kind: str
     block: int = 0
     extra_bits: int = 0
     rounding: str = "nearest"
-    interval: int = 0
+    intervals: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -78,10 +80,12 @@ class Accumulation:
                 f"{self.extra_bits} extra bits, chunk {self.block}: expected 0 to 16 bits and a "
                 "tensor core chunk of at most 4096."
             )
-        if self.interval and (self.kind != "tensor_core" or self.interval % self.block):
+        if self.intervals and (
+            self.kind != "tensor_core" or any(i < 1 or i % self.block for i in self.intervals)
+        ):
             raise ValueError(
-                f"{self.kind} accumulation with interval {self.interval}: expected a tensor_core "
-                "and a multiple of its block."
+                f"{self.kind} accumulation with intervals {self.intervals}: expected a tensor_core "
+                "and multiples of its block."
             )
 
     @classmethod
@@ -92,24 +96,35 @@ class Accumulation:
         if kind in KINDS and len(rest) not in names.get(kind, (0,)):
             raise ValueError(
                 f"accumulation {text!r}: expected 'sequential', 'pairwise', 'kahan', "
-                "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate[:INTERVAL]'."
+                "'two_level:BLOCK' or 'tensor_core:CHUNK:EXTRA_BITS:nearest|truncate[:INTERVALS]', "
+                "several intervals joined by '+'."
             )
         try:
             block, extra_bits = (int(v) for v in (*rest[:2], "0", "0")[:2])
-            interval = int(rest[3]) if len(rest) == 4 else 0
+            intervals = tuple(int(v) for v in rest[3].split("+")) if len(rest) == 4 else ()
         except ValueError:
             raise ValueError(
-                f"accumulation {text!r}: block, extra bits and interval must be integers."
+                f"accumulation {text!r}: block, extra bits and intervals must be integers."
             ) from None
-        return cls(kind, block, extra_bits, *rest[2:3], interval=interval)
+        return cls(kind, block, extra_bits, *rest[2:3], intervals=intervals)
 
     def __str__(self) -> str:
         if self.kind == "two_level":
             return f"two_level:{self.block}"
         if self.kind == "tensor_core":
-            outside = f":{self.interval}" if self.interval else ""
+            outside = ":" * bool(self.intervals) + "+".join(map(str, self.intervals))
             return f"tensor_core:{self.block}:{self.extra_bits}:{self.rounding}{outside}"
         return self.kind
+
+
+def pieces(count: int, lengths: Sequence[int]) -> Iterator[range]:
+    """0 … count in pieces of these lengths in turn, the last shorter; in one of none, or of 0."""
+    first = 0
+    for length in cycle(lengths or (0,)):
+        if first >= count:
+            return
+        yield range(first, min(first + (length or count), count))
+        first += length or count
 
 
 class Rounder:
@@ -214,10 +229,10 @@ ORDERS: dict[str, Callable[[Array, Array, Array, MultiplyAdd, int], None]] = {
 
 def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
     inner = np.empty_like(acc)
-    step = order.interval or len(a)
-    for start in range(0, len(a), step):
+    for piece in pieces(len(a), order.intervals):
+        part = slice(piece.start, piece.stop)
         inner.fill(0)
-        _chunks(a[start : start + step], b[start : start + step], inner, order, fmt)
+        _chunks(a[part], b[part], inner, order, fmt)
         acc[...] = fmt.round(acc + inner)
 
 

@@ -151,7 +151,8 @@ class Float(Arithmetic):
         if self.parts > 1:
             with np.errstate(invalid="ignore"):  # infinity leaves no rest
                 group = max(1, self.accumulation.block)
-                inside = self.accumulation.interval // (group * split.products(self.parts))
+                each = group * split.products(self.parts)
+                inside = [i // each for i in self.accumulation.intervals]
                 a, b = split.expanded(a, b, self.product, self.parts, group, inside, self.ahead)
         else:
             a, b = self.product.round(a), self.product.round(b)

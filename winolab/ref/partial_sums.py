@@ -109,14 +109,18 @@ def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array,
     order = run.accumulation
     zero = np.zeros_like(terms.mean)
     if order.kind == "tensor_core":
-        if not order.interval:
+        if not order.intervals:
             return _tensor_core(run, depth, terms)
-        block = min(order.interval / products(run.parts), depth)
-        noise, bias, shrinkage = _tensor_core(run, block, terms)
-        outside = zero
-        if depth > block:
-            outside = _sequence(run, depth / block, terms, block) - _once(run, block, terms)
-        return noise * depth / block + outside, bias * depth / block, shrinkage
+        blocks = [min(i / products(run.parts), depth) for i in order.intervals]
+        blocks = blocks if depth > blocks[0] else blocks[:1]
+        inside = [_tensor_core(run, block, terms) for block in blocks]
+        noise, bias, _ = (sum(of, zero) * depth / sum(blocks) for of in zip(*inside, strict=True))
+        shares = [block / sum(blocks) for block in blocks]
+        shrinkage = sum((s * one[2] for s, one in zip(shares, inside, strict=True)), zero)
+        mean = sum(blocks) / len(blocks)
+        if depth > mean:
+            noise = noise + _sequence(run, depth / mean, terms, mean) - _once(run, mean, terms)
+        return noise, bias, shrinkage
     part = terms.nonzero  # adding 0 rounds nothing; a sum of several is hardly ever 0
     total = zero if run.fused else depth * part * _once(run, 1, terms)
     if order.kind == "two_level":

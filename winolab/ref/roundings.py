@@ -15,6 +15,7 @@ import numpy as np
 
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import split, winograd
+from winolab.ref.accumulate import pieces
 from winolab.ref.arithmetic import Arithmetic, Float, Mp
 from winolab.ref.formats import Format
 from winolab.ref.im2col import DIRECT
@@ -154,8 +155,8 @@ def accumulation_unit(run: Float, k: int) -> Unit:
     tensor_core with chunk c and g extra bits: aligning to the largest magnitude loses less than
     2^(1−g) u of it for each of the c addends that are not the largest (c + 1 where products have
     more bits than are kept), then one rounding, for each of ⌈k/c⌉ chunks. The spacing is never
-    below η 2^-g. With an interval, a product goes through the chunks of one, then through the
-    additions of all that follow, of u each.
+    below η 2^-g. With intervals, a product goes through the chunks of the longest at most, then
+    through the additions of all that follow, of u each.
 
     Operands of n parts of unit roundoff v bring n(n + 1)/2 products, whose magnitudes sum to
     (1 + n v)² of the product's at most, and leave products out (`split.dropped`).
@@ -181,9 +182,9 @@ def _sum_unit(run: Float, k: int) -> Unit:
         aligned = (c if whole else c + 1) * 2 * u * fine
         rounded = 2 * u if order.rounding == "truncate" else u
         chunks = -(-k // order.block)
-        inside = min(chunks, order.interval // order.block) if order.interval else chunks
-        growth = inside * (math.log1p(aligned) + math.log1p(rounded))
-        growth += (-(-chunks // inside) - 1) * math.log1p(u)
+        lengths = [len(p) for p in pieces(chunks, [i // order.block for i in order.intervals])]
+        growth = max(lengths) * (math.log1p(aligned) + math.log1p(rounded))
+        growth += (len(lengths) - 1) * math.log1p(u)
         return Unit(math.expm1(growth), chunks * ((c + 1) * fine + 1) * eta)
     if order.kind == "kahan":
         product = 0.0 if run.fused else u

@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from winolab.ref.accumulate import pieces
 from winolab.ref.formats import Format
 
 Array = NDArray[np.float64]
@@ -207,14 +208,20 @@ def dropped_square(fmt: Format, parts: int) -> float:
 
 
 def expanded(
-    a: Array, b: Array, fmt: Format, parts: int, group: int, interval: int = 0, ahead: int = 0
+    a: Array,
+    b: Array,
+    fmt: Format,
+    parts: int,
+    group: int,
+    intervals: Sequence[int] = (),
+    ahead: int = 0,
 ) -> tuple[Array, Array]:
     """(…, M, P·K) and (…, P·K, N): the operands whose product sums all products of parts.
 
     ``group`` elements of K, filled up with zeros, run through all P products of parts before the
-    next: a multiply-accumulate of the Tensor Core after the other. Within ``interval`` groups (0:
-    all), products of lower parts come ``ahead`` groups before those of the next higher ones: what
-    is small loses its last bits where it is added to a large sum.
+    next: a multiply-accumulate of the Tensor Core after the other. Within ``intervals`` of groups
+    in turn (all in one without), products of lower parts come ``ahead`` groups before those of the
+    next higher ones: what is small loses its last bits where it is added to a large sum.
     """
     fill = -a.shape[-1] % group
     wide = [(0, 0)] * (a.ndim - 1) + [(0, fill)]
@@ -223,13 +230,12 @@ def expanded(
     left, right = (split(x, fmt, parts) for x in (a, b))
     count = a.shape[-1] // group
     steps = []
-    for first in range(0, count, interval or max(1, count)):
-        inside = min(interval or count, count - first)
-        for step in range(inside + (parts - 1) * ahead):
+    for inside in pieces(count, intervals):
+        for step in range(len(inside) + (parts - 1) * ahead):
             for order in reversed(range(parts)):
                 g = step - (parts - 1 - order) * ahead
-                if 0 <= g < inside:
-                    steps += [(first + g, i, order - i) for i in reversed(range(order + 1))]
+                if 0 <= g < len(inside):
+                    steps += [(inside[g], i, order - i) for i in reversed(range(order + 1))]
 
     def gathered(x: list[Array], part: int) -> Array:
         pieces = [x[s[part]][..., s[0] * group : (s[0] + 1) * group] for s in steps]
