@@ -168,6 +168,9 @@ def _run(
         ),
         # all rows, two filters in registers
         ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "rest": 0, "u_ahead": 4}),
+        # sums that leave the Tensor Core twice, of five rows and of four
+        ((1, 7, 9, 36), (8, 5, 5, 36), 2, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 4}),
+        ((1, 9, 9, 20), (8, 9, 5, 20), 4, "gamma:8:4:5", {"share": 5, "fold": 3, "u_ahead": 0}),
         ((1, 7, 9, 36), (8, 4, 4, 36), 2, "gamma:8:5:4", {"share": 4, "rest": 0, "u_ahead": 4}),
     ],
 )  # fmt: skip

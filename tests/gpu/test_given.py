@@ -31,6 +31,7 @@ BITS = [
     ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3)),  # blocks share w
     ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Variant(4, 1)),
     ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Variant(8, 5)),
+    ("gamma:8:4:5", "forward", (1, 5, 9, 48), (8, 5, 5, 48), Variant(8, 5, fold=3)),
     ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Variant(4, 2)),
     ("gamma:4:2:3", "forward", (1, 4, 9, 48), (12, 3, 3, 48), Variant(8, 3)),
 ]
@@ -50,7 +51,8 @@ def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
     found = gamma_tensor.plans(
         Request(problem, direction, H100, parse_algorithm(text), "fp32_split", variant=variant)
     )
-    chosen = replace(min(found, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
+    folds = [p for p in found if p.variant.fold == variant.fold]
+    chosen = replace(min(folds, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
     order = Order(KC, chosen.variant.share, chosen.variant.split)
     rows = f"{text};scaling={gamma_tensor.SCALING}"

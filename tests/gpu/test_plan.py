@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from winolab.device import H100, datasheet
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import CLOSE, Correlation, Request, candidates, plan
+from winolab.gpu.plan import AS_EXACT, CLOSE, Correlation, Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma, parse_algorithm, winograd
 from winolab.ref import convolution
+from winolab.ref.errors import error_ratio
 
 
 def correlate(c: Correlation, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -108,6 +109,34 @@ def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
     assert [p.predicted for p in found[1:]] == sorted(p.predicted for p in found[1:])
     gradients = candidates(Request(problem, "backward_filter", H100)).plans
     assert gradients[0].predicted == min(p.predicted for p in gradients)
+
+
+@pytest.mark.parametrize(
+    ("layer", "kernel", "fold"),
+    [
+        ("128x96x96x64:64x3x3", "Γ6(4,3)", 0),  # of half of Γ8's error
+        ("64x128x128x64:64x5x5", "Γ8(4,5)", 3),  # the same, whose sums leave the Tensor Core sooner
+        ("128x48x48x128:128x3x3", "Γ8(6,3)", 0),  # errs less than FP32's sums as it is
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
+def test_split_products_err_no_more_than_sums_in_fp32(layer, kernel, fold, precision) -> None:
+    """Where a plan has that for AS_EXACT times the time; the reference predicts both errors."""
+    problem = parse_layer(layer).problem
+    found = candidates(Request(problem, "forward", H100, precision=precision)).plans
+    assert (found[0].kernel, found[0].variant.fold) == (kernel, fold)
+    fastest = min(found, key=lambda p: p.predicted)
+    assert found[0].predicted <= AS_EXACT * fastest.predicted
+
+    def loss(plan) -> float:
+        tile, products = plan.tile, problem.in_channels * problem.filter[0]
+        return error_ratio(tile, plan.points, plan.simulated, products)
+
+    assert loss(found[0]) <= 1
+    if found[0] is not fastest:
+        assert loss(fastest) > 1
+    named = candidates(Request(problem, "forward", H100, parse_algorithm("direct"))).plans
+    assert named[0].predicted == min(p.predicted for p in named)
 
 
 @pytest.mark.parametrize(

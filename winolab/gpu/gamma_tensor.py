@@ -369,6 +369,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
     constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
     programs = made.programs
+    constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
     copies = ("fill",) if variant.filled else ()

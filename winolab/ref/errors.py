@@ -159,17 +159,19 @@ ADMISSIBLE = 10.0
 CHANNELS, NORMAL = 64, Moments(0.0, 1.0)
 
 
-@lru_cache(maxsize=256)
-def error_ratio(tile: Tile, points: str = "best", precision: str = "fp32") -> float:
+@lru_cache(maxsize=1024)
+def error_ratio(
+    tile: Tile, points: str = "best", precision: str = "fp32", channels: int = CHANNELS
+) -> float:
     """Predicted relative RMS error on zero-mean data over that of direct convolution in FP32.
 
     In fp32 it is √(noise gain), whatever the depth; in another precision, a text as `arithmetic`
-    reads it, that of sums over CHANNELS × r products against FP32's of as many. At most ADMISSIBLE
-    means FP32's accuracy. Constants: computed once.
+    reads it, that of sums over ``channels`` × r products against FP32's of as many. At most
+    ADMISSIBLE means FP32's accuracy. Constants: computed once.
     """
     if precision == "fp32":
         return noise_gain(Algorithm("gamma", (tile,), points)) ** 0.5
-    problem = Problem.of((1, 4 * tile.n + tile.r - 1, CHANNELS), (1, tile.r, CHANNELS))
+    problem = Problem.of((1, 4 * tile.n + tile.r - 1, channels), (1, tile.r, channels))
     chosen = Algorithm("direct") if tile.alpha == 1 else Algorithm("gamma", (tile,), points)
     own, direct = (
         predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms

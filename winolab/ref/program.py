@@ -153,6 +153,14 @@ class Program:
         ops = (o._replace(a=o.a + n, b=None if o.b is None else o.b + n) for o in self.ops)
         return Program(n, (*first, *ops), tuple((sign, at + n) for sign, at in self.outputs))
 
+    @property
+    def bare(self) -> int:
+        """Bits of the outputs that are an input, or its negative."""
+        return sum(
+            1 << i for i, (sign, register) in enumerate(self.outputs)
+            if sign and register < self.inputs
+        )  # fmt: skip
+
     def cuda(self, name: str, wide: bool = False) -> str:
         """A CUDA C++ device function ``name(x, y)`` for anything indexable; constants are FP32.
 

@@ -5,13 +5,23 @@ extern "C" __global__ void __launch_bounds__(128)
     winolab_filter(const __grid_constant__ FilterParams p) {
   next_launch_may_begin();
   const FilterPair pair(p, threadIdx.x, blockIdx.x);
-  const FilterTap tap(p, blockIdx.z);
-  const int chunk = blockIdx.y * FILTER_CHUNKS;
+  const FilterUnit first(p, blockIdx.z, blockIdx.y * FILTER_CHUNKS);
   Element raw[FILTER_CHUNKS][2][R];  // early: no launch of the call writes w
 #pragma unroll
-  for (int i = 0; i < FILTER_CHUNKS; ++i) read_taps(p, pair, tap, chunk + i, raw[i]);
+  for (int i = 0; i < FILTER_CHUNKS; ++i) {
+    FilterUnit unit = first;
+    unit.chunk += i;
+    read_taps(p, pair, unit, raw[i]);
+  }
   launch_before_done();
 #pragma unroll
-  for (int i = 0; i < FILTER_CHUNKS; ++i)
-    if (chunk + i < p.chunks) write_states(p, pair, tap, chunk + i, raw[i], FIXED_FILTER);
+  for (int i = 0; i < FILTER_CHUNKS; ++i) {
+    FilterUnit unit = first;
+    unit.chunk += i;
+    float taps[2][R];
+#pragma unroll
+    for (int j = 0; j < 2 * R; ++j)
+      taps[j / R][j % R] = __fmul_rn(FIXED_FILTER, value(raw[i][j / R][j % R]));
+    if (unit.chunk < p.chunks) write_states(p, pair, unit, taps);
+  }
 }

@@ -93,19 +93,26 @@ extern "C" __global__ void __launch_bounds__(FILTER_MOST)
   const float scale = p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
   Loss loss = {};
   if (rank == p.sharers) {
-    over_row(p, pair.m, first, [&](float v) { loss.add(v, scale); });
+    over_row(p, pair.m, first, [&](float v) { loss.add(v, __fmul_rn(v, scale)); });
   } else {
-    const int warps = blockDim.x / 32, units = p.taps * p.chunks;
+    const int warps = blockDim.x / 32, step = p.sharers * warps, units = p.taps * p.chunks;
+    // The last first: L2 has what was read last.
+    const int own = rank * warps + threadIdx.x / 32;
+    int left = own < units ? (units - 1 - own) / step + 1 : 0;
+    const int last = own + max(left - 1, 0) * step, tap = last / p.chunks;
+    FilterUnit unit(p, tap, last - tap * p.chunks);
 #pragma unroll 1
-    for (int unit = rank * warps + threadIdx.x / 32; unit < units; unit += p.sharers * warps) {
-      const int tap = unit / p.chunks;
+    for (; left > 0; --left, unit.retreat(p, step)) {
       Element raw[2][R];
-      read_taps(p, pair, FilterTap(p, tap), unit - tap * p.chunks, raw);
+      read_taps(p, pair, unit, raw);
+      float taps[2][R];
+#pragma unroll
+      for (int j = 0; j < 2 * R; ++j) taps[j / R][j % R] = __fmul_rn(scale, raw[j / R][j % R]);
       if (p.sharers == 1) {
 #pragma unroll
-        for (int i = 0; i < 2 * R; ++i) loss.add(raw[i / R][i % R], scale);
+        for (int j = 0; j < 2 * R; ++j) loss.add(raw[j / R][j % R], taps[j / R][j % R]);
       }
-      write_states(p, pair, FilterTap(p, tap), unit - tap * p.chunks, raw, scale);
+      write_states(p, pair, unit, taps);
     }
   }
   if (rank == blocks - 1) {  // has met all elements of its rows

@@ -28,75 +28,85 @@ struct FilterParams {
 // of an output, a word of every part. (Four pairs a thread left too few threads for FP64's latencies.)
 struct FilterPair {
   int m, channel;
-  int outputs;    // of the block
-  unsigned word;  // in a part
+  int part;          // words of a part
+  const Element* w;  // of the output and the channel
+  unsigned* u;       // of the output's block, the word
   __device__ __forceinline__ FilterPair(const FilterParams& p, int thread, int block) {
     static_assert(FILTER_M == 16, "a warp's rows of wgmma's A");
-    const int part = block % (BN / FILTER_M);
-    outputs = NARROW > 0 && p.outputs - (block - part) * FILTER_M < BN ? NARROW : BN;
+    const int group = block % (BN / FILTER_M);
+    const int outputs = NARROW > 0 && p.outputs - (block - group) * FILTER_M < BN ? NARROW : BN;
+    int word;
     if (TURNED) {
       const int n = thread / 8;
       m = n % 8 / 2 * 4 + n / 8 * 2 + n % 2, channel = thread % 8 * 2;
-      word = thread % 8 / 4 * (outputs * 4) + (part * FILTER_M + n) * 4 + thread % 4;
+      word = thread % 8 / 4 * (outputs * 4) + (group * FILTER_M + n) * 4 + thread % 4;
     } else {
       const int k = thread % 4, g = thread / 16, q = thread / 4 % 4;
       m = PAIRED ? g * 2 + k % 2 : k % 2 * 8 + g, channel = k / 2 * 8 + q * 2;
-      word = part * 128 + thread;
+      word = group * 128 + thread;
     }
     m += block * FILTER_M;
+    part = outputs * (KC / 2);
+    w = p.w + m * p.m_stride + channel * p.c_stride;
+    const long long stages = (long long)(m / BN) * p.taps * p.chunks;
+    u = p.u + stages * (BN * (KC / 2) * ALPHA * PARTS) + word;
   }
 };
 
-// An outer tap: its place in depth, height and width.
-struct FilterTap {
-  unsigned row, depth, height, width;
-  __device__ __forceinline__ FilterTap(const FilterParams& p, unsigned tap)
+// A chunk of channels of an outer tap: its place in depth, height and width.
+struct FilterUnit {
+  unsigned row, depth, height, width, chunk;
+  __device__ __forceinline__ FilterUnit(const FilterParams& p, unsigned tap, unsigned chunk)
       : row(tap / p.taps_width), depth(row / p.taps_height), height(row - depth * p.taps_height),
-        width(tap - row * p.taps_width) {}
+        width(tap - row * p.taps_width), chunk(chunk) {}
+  // The one so many chunks before, which are not divided: a quarter of a unit's instructions were these.
+  __device__ __forceinline__ void retreat(const FilterParams& p, unsigned chunks) {
+    int left = chunk - chunks;
+    for (; left < 0; left += p.chunks) {
+      if (width-- > 0) continue;
+      width = p.taps_width - 1, --row;
+      if (height-- == 0) height = p.taps_height - 1, --depth;
+    }
+    chunk = left;
+  }
 };
 
-// A pair's elements in an outer tap of a chunk.
+// A pair's elements in a unit.
 __device__ __forceinline__ void read_taps(const FilterParams& p, const FilterPair& pair,
-                                          const FilterTap& tap, int chunk, Element (&raw)[2][R]) {
-  const int first = chunk * KC + pair.channel;
-  const Element* w = p.w + pair.m * p.m_stride + first * p.c_stride + tap.depth * p.depth_stride +
-                     tap.height * p.row_stride + tap.width * R * p.width_stride;
+                                          const FilterUnit& unit, Element (&raw)[2][R]) {
+  const int first = unit.chunk * KC + pair.channel;
+  const Element* w = pair.w + unit.chunk * (KC * p.c_stride) + unit.depth * p.depth_stride +
+                     unit.height * p.row_stride + unit.width * (R * p.width_stride);
+  const bool inside = pair.m < p.out_channels & unit.height < p.height;
 #pragma unroll
-  for (int e = 0; e < 2; ++e)
+  for (int j = 0; j < R; ++j, w += p.width_stride)
 #pragma unroll
-    for (int j = 0; j < R; ++j) {
-      const bool inside = pair.m < p.out_channels && first + e < p.channels &&
-                          tap.height < p.height && tap.width * R + j < p.width;
-      raw[e][j] = inside ? w[e * p.c_stride + j * p.width_stride] : Element(0);  // no __ldg
+    for (int e = 0; e < 2; ++e) {
+      const bool is = inside & first + e < p.channels & unit.width * R + j < p.width;  // no branch
+      raw[e][j] = is ? w[e * p.c_stride] : Element(0);  // no __ldg
     }
 }
 
-// Transforms and stores them, where U has the output.
+// Transforms and stores them, scaled, where U has the output.
 __device__ __forceinline__ void write_states(const FilterParams& p, const FilterPair& pair,
-                                             const FilterTap& tap, int chunk,
-                                             const Element (&raw)[2][R], float scale) {
+                                             const FilterUnit& unit, const float (&taps)[2][R]) {
   if (pair.m >= p.outputs) return;
-  const int u_part = pair.outputs * (KC / 2);  // words of a part
   State state[2][ALPHA];
 #pragma unroll
-  for (int e = 0; e < 2; ++e) {
-    float taps[R];
-#pragma unroll
-    for (int j = 0; j < R; ++j) taps[j] = __fmul_rn(scale, value(raw[e][j]));
-    transform_filter(taps, state[e]);
-  }
-  const int rows = REST > 0 && tap.height + REST >= p.taps_height ? REST : SHARE;  // of the stage
-  const int in_stage = tap.height % SHARE;
-  const long long blocks = (long long)(pair.m / BN) * p.taps * p.chunks * (BN * (KC / 2));
-  const long long inside =  // in parts of a state
-      ((long long)(tap.row - in_stage) * p.taps_width * p.chunks +
-       (tap.width * p.chunks + chunk) * rows) * ALPHA + in_stage;
-  unsigned* u = p.u + (blocks * ALPHA + inside * u_part) * PARTS + pair.word;
+  for (int e = 0; e < 2; ++e) transform_filter(taps[e], state[e]);
+  const int rows = REST > 0 && unit.height + REST >= p.taps_height ? REST : SHARE;  // of the stage
+  const unsigned in_stage = unit.height % SHARE;
+  const unsigned stages = (unit.row - in_stage) * p.taps_width * p.chunks;
+  const unsigned before = (stages + (unit.width * p.chunks + unit.chunk) * rows) * ALPHA + in_stage;
+  unsigned* u = pair.u + (unsigned long long)before * (pair.part * PARTS);
 #pragma unroll
   for (int s = 0; s < ALPHA; ++s) {
     unsigned parts[PARTS];
-    split(state[0][s], state[1][s], parts);
+    if (BARE >> s & 1)  // a tap: FP32 has it, and needs no conversion
+      split((float)state[0][s], (float)state[1][s], parts);
+    else
+      split(state[0][s], state[1][s], parts);
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) u[(s * rows * PARTS + part) * u_part] = parts[part];
+    for (int part = 0; part < PARTS; ++part) u[(s * rows * PARTS + part) * pair.part] = parts[part];
   }
 }

@@ -16,6 +16,7 @@ static_assert(FILTERS<> % RING == 0 && FILTERS<LAST> % RING == 0 && FILTERS<> % 
                   FILTERS<LAST> % PLACES == 0,
               "the same places in every stage");
 static_assert(REST == 0 || RING + U_AHEAD <= FILTERS<LAST>, "of this stage and the next");
+static_assert(FOLD == 0 || (SKEW == 0 && PARTS == 2), "what is added is whole");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
 
 // U on its way to a consumer thread, ahead of the products over stages and items: RING filters in
@@ -139,7 +140,8 @@ struct Products {
           float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
           wgmma_fence();
           if (PARTS == 2 && f < TAPS) {
-            wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART), f > 0);
+            wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART),
+                            f > 0 && f != FOLD);
             wgmma<64, BF16>(sum, a[i % RING][PARTS - 1], descriptor_offset(v, offset), true);
           }
           if (h >= 0)
@@ -152,6 +154,10 @@ struct Products {
               if (PARTS == 2) filters.refill<TAPS>(a, i - 1, 1);
               if (PARTS == 1 || h > 0) filters.refill<TAPS>(a, i - SKEW - 1, 0);
             }
+          }
+          if (f == FOLD - 1 && FOLD < TAPS) {
+            wgmma_wait<0>();
+            add(acc[s * HALVES + half], part);
           }
         }
         if constexpr (PARTS == 2) {

@@ -96,7 +96,7 @@ struct Products {
   }
 
   __device__ __forceinline__ void item(const Params& p, int index) {
-    narrow = NARROW > 0 && item_at(p, index).block_m == p.blocks_m - 1;
+    narrow = NARROW > 0 && outputs_of(p, item_at(p, index).block_m) < BN;
   }
 
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.

@@ -76,11 +76,11 @@ __device__ __forceinline__ float inverse_of(float power) {
 struct Loss {
   float square, lost;  // sum of squares; how many have low parts that may be missing
   unsigned gone;       // whether a number vanishes though it is not 0
-  __device__ __forceinline__ void add(float raw, float scale) {
-    const float v = fabsf(__fmul_rn(raw, scale));
+  __device__ __forceinline__ void add(float raw, float scaled) {
+    const float v = fabsf(scaled);
     square = __fmaf_rn(v, v, square);
     if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
-    gone |= raw != 0.0f && v < UNDERFLOW;
+    gone = raw != 0.0f && v < UNDERFLOW ? 1u : gone;
   }
 };
 
