@@ -117,6 +117,25 @@ def test_the_kernels_plan_as_json(direction: str) -> None:
     assert reasons == [f"left out: {reason}" for reason in read["left_out"]]
 
 
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (("128x96x96x64", "64x3x3"), "errs no more than sums in FP32; what is faster, 1.13 times"),
+        (("128x111x111x64", "64x2x2"), "the fewest states within 1% of the fastest"),
+        (("128x48x48x128", "128x3x3"), ""),
+    ],
+)
+def test_what_is_slower_is_taken_for_a_reason(layer: tuple[str, str], why: str) -> None:
+    arguments = ("forward", "--input", layer[0], "--filter", layer[1], "--padding", "1")
+    read = json.loads(kernels(*arguments, "--json").stdout)
+    assert read["why"].startswith(why)
+    assert bool(read["why"]) == bool(why)
+    fastest = min(found["predicted_us"] for found in read["kernels"])
+    assert (read["plan"]["predicted_us"] > fastest) == bool(why)
+    told = kernels(*arguments).stdout
+    assert f"taken is the first: {read['why']}" in told if why else "taken" not in told
+
+
 def test_points_are_checked_before_a_plan_is_printed() -> None:
     failed = kernels("forward", *VGG16_2, "--algorithm", "gamma:8:6:3@0,1")
     assert failed.stdout == ""

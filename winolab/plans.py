@@ -190,6 +190,7 @@ class Kernels:
     chosen: tuple[GpuPlan, float | None] | None
     fastest: tuple[tuple[GpuPlan, float | None], ...] = ()
     left_out: tuple[str, ...] = ()
+    why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -202,6 +203,7 @@ class Kernels:
             "device": request.device.name,
             "precision": request.precision,
             "plan": _facts(*self.chosen) if self.chosen else None,
+            "why": self.why,
             "kernels": [_facts(*found) for found in self.fastest],
             "left_out": self.left_out,
         }
@@ -216,6 +218,8 @@ class Kernels:
                 f"{found.workspace} B workspace"
                 + ("" if error is None else f", relative RMS error {error:.1e} on normal data")
             )
+        if self.why:
+            lines.append(f"taken is the first: {self.why}")
         return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
 
 
@@ -240,6 +244,7 @@ def kernels(request: Request) -> Kernels:
         (chosen, _error(chosen)),
         tuple((found, _error(found)) for found in fastest.values()),
         choice.reasons,
+        choice.why if choice.plans[0] == chosen else "",
     )
 
 

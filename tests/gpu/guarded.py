@@ -24,8 +24,9 @@ from winolab.device import Device, datasheet
 from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.places import Place
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import Moments, predict

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from winolab.gpu.correlation import three
 from winolab.gpu.emit import kernel
 from winolab.gpu.guard import GuardedGradient
 from winolab.gpu.launch import Params, View
-from winolab.gpu.plan import three
 
 HEADERS = Path(__file__).with_name("host")
 # Of kernels/: inline PTX, for which host/ has C++.

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from winolab.device import datasheet
 from winolab.gpu import nvrtc
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.guard import GuardedGamma, GuardedPlan
-from winolab.gpu.plan import CORRELATIONS, Plan, Request, plan
+from winolab.gpu.plan import Plan, Request, plan
 from winolab.layers import LAYERS, parse_layer
 from winolab.nouns import parse_algorithm
 

@@ -11,10 +11,11 @@ from tests.gpu import hosted
 from tests.gpu.guarded import Mold, run
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu import gamma, omega
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
-from winolab.gpu.plan import CORRELATIONS, DIRECTIONS, Plan, Request, candidates, plan
+from winolab.gpu.plan import DIRECTIONS, Plan, Request, candidates, plan
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import winograd
 from winolab.ref.arithmetic import arithmetic

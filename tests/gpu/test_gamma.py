@@ -10,10 +10,11 @@ import pytest
 
 from tests.gpu.structs import c_fields
 from winolab.device import H100
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma import FILTER_PARAMS, MEAN_LAST, PARAMS, GammaPlan, plans, programs, source
 from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant, fitted
-from winolab.gpu.plan import CORRELATIONS, Request
+from winolab.gpu.plan import Request
 from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.ref.transforms import transforms
 

@@ -13,10 +13,11 @@ from tests.gpu import hosted
 from tests.gpu.predicted import predicted
 from tests.gpu.test_nvrtc import TILES
 from winolab.device import H100
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.gamma import GammaPlan
 from winolab.gpu.gamma_blocks import VARIANTS
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import CORRELATIONS, Request, plan
+from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, direct, gamma
 from winolab.ref import winograd
 from winolab.ref.errors import noise_gain

@@ -14,12 +14,13 @@ from tests.gpu.adversaries import DATA, made
 from tests.gpu.structs import c_fields
 from winolab.device import DATASHEETS, H100, Device, datasheet
 from winolab.gpu import gamma, gamma_mma, gamma_tensor, launch
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.emit import kernel
 from winolab.gpu.gamma_mma import GammaMmaPlan, Variant
 from winolab.gpu.gamma_tensor_blocks import KC
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import CORRELATIONS, DTYPES, Request, candidates, plan
+from winolab.gpu.plan import DTYPES, Request, candidates, plan
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic

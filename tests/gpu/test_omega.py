@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.gpu.structs import c_fields
 from winolab.device import H100
 from winolab.gpu import launch, oracle
+from winolab.gpu.correlation import three
 from winolab.gpu.emit import kernel
 from winolab.gpu.omega import VARIANTS, OmegaPlan, Variant, instructions, plans, source
 from winolab.gpu.omega_plan import ADMITTED, PARAMS, REDUCE_PARAMS, Gradient, Timing, choose
-from winolab.gpu.plan import Request, three
+from winolab.gpu.plan import Request
 from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, winrs
 from winolab.nouns import omega as named
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain

@@ -15,6 +15,7 @@ from tests.gpu.structs import c_fields
 from winolab import conv_backward_filter
 from winolab.device import H100, datasheet
 from winolab.gpu import launch, nvrtc, oracle
+from winolab.gpu.correlation import three
 from winolab.gpu.emit import kernel
 from winolab.gpu.omega_tensor import ADMITTED, NARROW_SEGMENTS, plans
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS
@@ -27,7 +28,7 @@ from winolab.gpu.omega_tensor_params import (
     TYPES,
 )
 from winolab.gpu.plan import DTYPES as ALL_DTYPES
-from winolab.gpu.plan import FAMILIES, Request, three
+from winolab.gpu.plan import FAMILIES, Request
 from winolab.nouns import Problem, Tile, gamma, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain

@@ -9,11 +9,12 @@ from tests.gpu.hosted import Guarded, load
 from winolab import conv_backward_filter
 from winolab.device import H100
 from winolab.gpu import launch, oracle
+from winolab.gpu.correlation import three
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.omega_split import OmegaSplitPlan
 from winolab.gpu.omega_tensor import plans
 from winolab.gpu.omega_tensor_blocks import VARIANTS
-from winolab.gpu.plan import Request, candidates, plan, three
+from winolab.gpu.plan import Request, candidates, plan
 from winolab.nouns import Problem, direct, omega
 
 

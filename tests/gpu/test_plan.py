@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.device import H100, datasheet
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import AS_EXACT, CLOSE, Correlation, Request, candidates, plan
+from winolab.gpu.plan import AS_EXACT, CLOSE, Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma, parse_algorithm, winograd
 from winolab.ref import convolution

@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu import cudnn, launch
+from winolab.gpu.correlation import three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import DTYPES, Plan, Request, plan, three
+from winolab.gpu.plan import DTYPES, Plan, Request, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega

@@ -13,11 +13,12 @@ from functools import lru_cache
 
 from winolab.device import Device
 from winolab.gpu import geometry
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.gamma_times import clusters, spent
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
-from winolab.gpu.plan import Correlation, Request
+from winolab.gpu.plan import Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import Programs, transforms

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
-from winolab.gpu.plan import Correlation, Request
+from winolab.gpu.correlation import Correlation
+from winolab.gpu.plan import Request
 from winolab.nouns import Tile
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from winolab.gpu import gamma_tensor, gamma_tensor_blocks, geometry
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, Names, loads, offered
 from winolab.gpu.launch import POINTER, Layout, View
-from winolab.gpu.plan import ITEMSIZE, Correlation, Request
+from winolab.gpu.plan import ITEMSIZE, Request
 from winolab.nouns import Tile
 from winolab.ref.split import products
 

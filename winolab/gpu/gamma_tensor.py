@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from winolab.device import Device
 from winolab.gpu import gamma_tensor_filter, gamma_tensor_times, geometry, scale
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
     BN,
@@ -36,7 +37,7 @@ from winolab.gpu.gamma_tensor_input import (
     tensor_map,
 )
 from winolab.gpu.launch import INT, MAP, POINTER, Kernels, Layout, Params, View
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Correlation, Request
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Problem, Tile
 from winolab.ref.program import Program

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor_boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
 from winolab.gpu.places import VECTOR
-from winolab.gpu.plan import ITEMSIZE, Correlation, Request
+from winolab.gpu.plan import ITEMSIZE, Request
 from winolab.nouns import Algorithm, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products

@@ -7,9 +7,9 @@ import operator
 from itertools import accumulate
 
 from winolab.device import Device
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, View
 from winolab.gpu.places import VECTOR
-from winolab.gpu.plan import Correlation
 from winolab.gpu.tensor_map import TensorMap
 
 # The parameter struct of kernels/fill.cuh, field for field.

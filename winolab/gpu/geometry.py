@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from winolab.gpu.launch import INT, LONG
 
 if TYPE_CHECKING:
+    from winolab.gpu.correlation import Correlation
     from winolab.gpu.launch import View
-    from winolab.gpu.plan import Correlation
 
 # The fields of struct Params behind its pointers, as kernels/block*.cuh get them. Strides are in
 # elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n

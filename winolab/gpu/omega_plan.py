@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from winolab.gpu.correlation import check, three
 from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, Params, View
-from winolab.gpu.plan import check, three
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.im2col import DIRECT
 

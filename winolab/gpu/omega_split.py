@@ -25,6 +25,7 @@ from winolab.gpu.columns import (
     gather,
     packed,
 )
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.direct_gradients import (
     CONSUMERS,
     TILE,
@@ -39,7 +40,7 @@ from winolab.gpu.emit import unit
 from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
 from winolab.gpu.omega_columns import OmegaColumnsPlan
 from winolab.gpu.omega_plan import LAUNCH_SECONDS, Gradient
-from winolab.gpu.plan import Correlation, Request
+from winolab.gpu.plan import Request
 from winolab.ref.transforms import transforms
 
 VECTOR = 4  # channels of a load

@@ -9,11 +9,12 @@ from functools import lru_cache
 from itertools import product
 
 from winolab.device import H100, Device
+from winolab.gpu.correlation import check, three
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_plan import narrow_rows
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Request, check, three
+from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import error_ratio
 from winolab.ref.split import products

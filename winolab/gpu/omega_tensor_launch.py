@@ -14,6 +14,7 @@ from itertools import accumulate, product
 from math import prod
 
 from winolab.device import Device
+from winolab.gpu.correlation import three
 from winolab.gpu.emit import unit
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.launch import Kernels, Params, View
@@ -25,7 +26,7 @@ from winolab.gpu.omega_tensor_params import (
     TRANSFORM_PARAMS,
     TYPES,
 )
-from winolab.gpu.plan import DTYPES, ITEMSIZE, three
+from winolab.gpu.plan import DTYPES, ITEMSIZE
 from winolab.gpu.scale import SHARE
 from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms

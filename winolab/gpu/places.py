@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from winolab.gpu.arrays import Described, contiguous
+from winolab.gpu.correlation import three
 from winolab.gpu.launch import View
-from winolab.gpu.plan import three
 from winolab.nouns import Problem
 
 VECTOR = 16  # bytes of the widest access

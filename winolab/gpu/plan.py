@@ -6,7 +6,6 @@ time; the chooser takes the fastest, or one that is as fast and more accurate.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,6 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
+from winolab.gpu.correlation import CORRELATIONS, Correlation, check
 from winolab.gpu.guard import guarded
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import error_ratio
@@ -23,8 +23,7 @@ from winolab.ref.winrs_plan import data_size
 if TYPE_CHECKING:
     from winolab.gpu.launch import Kernels, View
 
-DIRECTIONS = ("forward", "backward_data", "backward_filter")
-CORRELATIONS = DIRECTIONS[:2]
+DIRECTIONS = (*CORRELATIONS, "backward_filter")
 # What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
     "fp32": ("fp32", "fp32_split"),
@@ -201,90 +200,15 @@ FAMILIES = (
 
 
 @dataclass(frozen=True)
-class Correlation:
-    """y[m] = Σ_c x[c] ⋆ w[m, c] per group, unit stride, always three spatial dimensions.
-
-    Backward data is one too: x is dy, channels swap, the filter is rotated and the padding is
-    r − 1 − p, which may be negative.
-    """
-
-    batch: int
-    groups: int
-    channels: int  # of a group, summed over
-    out_channels: int  # of a group
-    input: tuple[int, int, int]
-    output: tuple[int, int, int]
-    filter: tuple[int, int, int]
-    padding: tuple[int, int, int]  # before the first element
-    rotated: bool
-
-    @classmethod
-    def of(cls, problem: Problem, direction: str) -> Correlation:
-        """The correlation that computes ``direction`` of ``problem``.
-
-        Raises ValueError for strides and dilation, which the reference serves.
-        """
-        if direction not in CORRELATIONS:
-            raise ValueError(f"direction {direction!r}; expected one of {', '.join(CORRELATIONS)}")
-        check(problem)
-        pad = tuple(lo for lo, _ in problem.padding)
-        channels, out_channels = problem.in_channels, problem.out_channels
-        input_, output = problem.input, problem.output
-        if direction == "backward_data":
-            pad = tuple(r - 1 - p for r, p in zip(problem.filter, pad, strict=True))
-            channels, out_channels = out_channels, channels
-            input_, output = output, input_
-        return cls(
-            problem.batch,
-            problem.groups,
-            channels // problem.groups,
-            out_channels // problem.groups,
-            three(input_, 1),
-            three(output, 1),
-            three(problem.filter, 1),
-            three(pad, 0),
-            direction == "backward_data",
-        )
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to compute."""
-        return 0 in (self.batch, self.out_channels, *self.output)
-
-    @property
-    def flops(self) -> int:
-        """Of direct convolution, an FMA being two."""
-        return (
-            2
-            * self.batch
-            * self.groups
-            * math.prod(self.output)
-            * math.prod(self.filter)
-            * self.channels
-            * self.out_channels
-        )
-
-
-def check(problem: Problem) -> None:
-    """Raise ValueError for strides, dilation and dimensions that only the reference serves."""
-    if not problem.unit:
-        raise ValueError(
-            f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-            f"dilation {problem.dilation}; NumPy arrays run on the reference, which has both"
-        )
-    if problem.ndim > 3:
-        raise ValueError(
-            f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "
-            "on the reference, which has any number"
-        )
-
-
-@dataclass(frozen=True)
 class Choice:
-    """What the planner chose from: plans, its choice first, and why some families have none."""
+    """What the planner chose from: plans, its choice first, and why some families have none.
+
+    ``why`` says what the choice has where another plan is the fastest predicted.
+    """
 
     plans: tuple[Plan, ...]
     reasons: tuple[str, ...]
+    why: str = ""
 
 
 def candidates(request: Request) -> Choice:
@@ -304,24 +228,31 @@ def candidates(request: Request) -> Choice:
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    return Choice(tuple(_sorted(found)), tuple(dict.fromkeys(reasons)))
+    plans, why = _sorted(found)
+    return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 
 
-def _sorted(plans: list[Plan]) -> list[Plan]:
+def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
     """The fastest first; but of correlations that are as CLOSE to it that of the fewest states, or,
-    if its split products lose more than FP32's sums, what does not for AS_EXACT times the time."""
+    if its split products lose more than FP32's sums, what does not for AS_EXACT times the time;
+    and which of these it is."""
     plans = sorted(plans, key=lambda p: p.predicted)
     if not plans or plans[0].direction not in CORRELATIONS:
-        return plans
-    alike = [p for p in plans if p.precision == plans[0].precision]
+        return plans, ""
+    fastest = plans[0]
+    alike = [p for p in plans if p.precision == fastest.precision]
     close, dear = (
-        [p for p in alike if p.predicted <= times * plans[0].predicted]
+        [p for p in alike if p.predicted <= times * fastest.predicted]
         for times in (CLOSE, AS_EXACT)
     )
     first = min(close, key=lambda p: p.tile.alpha)
-    if first.precision == "fp32_split":
-        first = next((p for p in (first, *dear) if _loss(p) <= 1), first)
-    return [first, *(p for p in plans if p is not first)]
+    why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
+    if first.precision == "fp32_split" and (loss := _loss(first)) > 1:
+        exact = next((p for p in dear if _loss(p) <= 1), first)
+        if exact is not first:
+            why = f"errs no more than sums in FP32; what is faster, {loss:.2f} times as much"
+        first = exact
+    return [first, *(p for p in plans if p is not first)], why
 
 
 def _loss(p: Any) -> float:
@@ -391,9 +322,3 @@ def plan(request: Request, prepared: bool = False) -> Plan:
         f"no plan stays within a workspace of {limit} B; the smallest needs "
         f"{least.workspace} B: {least.kernel} in {least.precision}, {least.variant}"
     )
-
-
-def three(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:
-    """Values of up to three spatial dimensions, filled up in front."""
-    depth, height, width = (fill,) * (3 - len(values)) + tuple(values)
-    return depth, height, width

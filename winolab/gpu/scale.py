@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from winolab.device import Device
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
-from winolab.gpu.plan import Correlation
 from winolab.nouns import Tile
 from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
