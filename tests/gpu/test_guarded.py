@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.gpu import guarded, hosted
+from tests.gpu import guarded, hosted, test_random
 from winolab.device import H100
 from winolab.gpu import launch
 from winolab.gpu.gamma import GammaPlan
+from winolab.gpu.plan import FAMILIES, Family
 
 
 class HostArray(np.ndarray):
@@ -87,3 +88,15 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
         host.after = spoil
         with pytest.raises(AssertionError, match=f"{message}(.|\n)*tests.gpu.guarded {mold} 1"):
             guarded.run(mold, 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.module)
+def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: Family) -> None:
+    """A block shape that is asked for must be one that some problem is given."""
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    for algorithm in test_random.algorithms(family.module):
+        for precision in family.precisions:
+            for number in range(test_random.MOLDS[family.module]):
+                mold = guarded.Mold(family.module, algorithm, precision, number)
+                plan, _, _ = mold.problem(0)
+                assert plan.variant == mold.shape[-1], mold
