@@ -4,6 +4,7 @@
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
 #   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
 #   make sanitize           compute-sanitizer over every kernel
+#   make measure            the kernels' figures, on the GPU at hand: half an hour on an H100
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 # The tests and the sweeps use the cores by processes; threads under them only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: reproduce test test-gpu sanitize lint types notebooks bench wheel clean
+.PHONY: reproduce test test-gpu sanitize measure lint types notebooks bench wheel clean
 
 reproduce: $(VENV)/.has-experiments
 	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
@@ -27,6 +28,15 @@ test-gpu: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 # memcheck, racecheck, initcheck and synccheck over every kernel: a table of what they found
 sanitize: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 	$(ONE_THREAD) $(BIN)/python -m tests.gpu.sanitize
+
+# Cases whose kernels did not change since their rows were measured are left out.
+measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
+	$(BIN)/python -m experiments.throughput --compile
+	$(BIN)/python -m experiments.throughput
+	$(BIN)/python -m experiments.gpu_errors
+	$(BIN)/python -m experiments.counters
+	$(BIN)/python -m experiments.host_cost
+	$(BIN)/python -m experiments.readme
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check

@@ -1,7 +1,7 @@
 """Which kernel runs a problem: pure Python, no GPU needed.
 
 Every family of kernels (FAMILIES) offers the plans that it has for a problem, each with a predicted
-time; the chooser takes the fastest, or one that is as fast and more accurate.
+time; the chooser takes the fastest, or one that is nearly as fast and more accurate.
 """
 
 from __future__ import annotations
