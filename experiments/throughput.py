@@ -4,7 +4,7 @@
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
 last rows measured the source that the planner chooses now does not run again; older rows of a case
 that ran again are dropped at the end. WINOLAB_COMMIT names the commit. What a row says,
-``winolab.gpu.compare.compare`` says.
+``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a GPU, how many cases would run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,7 @@ import typer
 from experiments.facts import ROOT
 from experiments.throughput_cases import LISTS, Case, cases
 from winolab import bench
+from winolab.device import Device, datasheet
 from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
@@ -49,18 +51,29 @@ def main(
     compile_only: Annotated[
         bool, typer.Option("--compile", help="Fill the cache of kernels, on all cores, and stop.")
     ] = False,
+    changed: Annotated[
+        bool,
+        typer.Option("--changed", help="Say what rows measured other kernels, and stop: no GPU."),
+    ] = False,
 ) -> None:
     """Measure what is not yet in the file on this GPU."""
     end = time.monotonic() + seconds
-    bench.ready()
+    if not changed:
+        bench.ready()
     before = latest(stored(output))
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
+    device = datasheet("h100") if changed else None
     todo = (
         (case, plans, digests)
-        for case, plans, digests in planned(wanted, cores() if compile_only else 1)
+        for case, plans, digests in planned(
+            wanted, cores() if compile_only or changed else 1, device
+        )
         if case.key not in done or not digests <= done[case.key]
     )
+    if changed:
+        print("\n".join(estimate([case for case, *_ in todo], before)))
+        return
     if compile_only:
         todo = list(todo)
         print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
@@ -124,26 +137,28 @@ def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> lis
 
 
 def planned(
-    todo: Iterable[Case], workers: int
+    todo: Iterable[Case], workers: int, device: Device | None = None
 ) -> Iterator[tuple[Case, dict[Plan, bool], set[str]]]:
-    """Every case with our plans for it and the digests of their sources.
+    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources.
 
     Planned by as many processes, all before the first one is yielded, or by one as they are needed.
     """
     every = list(todo)
     if workers == 1:
         for case in every:
-            yield case, *_planned(case)
+            yield case, *_planned(case, device)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(
-            every, *zip(*pool.map(_planned, every, chunksize=4), strict=True), strict=True
+            every,
+            *zip(*pool.map(_planned, every, repeat(device), chunksize=4), strict=True),
+            strict=True,
         )
 
 
-def _planned(case: Case) -> tuple[dict[Plan, bool], set[str]]:
+def _planned(case: Case, device: Device | None) -> tuple[dict[Plan, bool], set[str]]:
     algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
-    plans = candidates(case.direction, case.layer.problem, case.group, algorithm)
+    plans = candidates(case.direction, case.layer.problem, case.group, algorithm, device)
     return plans, {digest(plan) for plan in plans}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from experiments import throughput
 from experiments.throughput import GUESS, estimate, latest, sources
 from experiments.throughput_cases import cases
+from winolab.device import H100
+from winolab.gpu import contenders
 
 
 def row(case, run: str, **more) -> dict:
@@ -62,7 +65,7 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     monkeypatch.setattr(throughput.bench, "ready", lambda: None)
     monkeypatch.setattr(throughput.bench, "context", dict)
     monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
-    monkeypatch.setattr(throughput, "_planned", lambda case: ({}, digests[case]))
+    monkeypatch.setattr(throughput, "_planned", lambda case, device: ({}, digests[case]))
     monkeypatch.setattr(throughput, "cases", lambda lists: iter(digests))
     rows_file = tmp_path / "rows.jsonl"
     options = {
@@ -84,3 +87,17 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     throughput.main(**options)
     assert ran == [small, second.layer.problem]
     assert len(throughput.stored(rows_file)) == 3
+
+
+def test_what_has_changed_since_it_was_measured_is_told_without_a_gpu(tmp_path, capsys) -> None:
+    rows_file = tmp_path / "rows.jsonl"
+    how = {"lists": "odd", "match": "63:65.* forward fp32", "output": rows_file, "changed": True}
+    throughput.main(**how, compile_only=False)
+    assert capsys.readouterr().out.endswith(f"1 cases, about {GUESS:.0f} s\n")
+    (case,) = (c for c in cases("odd") if "63:65" in c.key[0] and c.key[1:] == ("forward", "fp32"))
+    ((_, plans, digests),) = throughput.planned([case], 1, H100)
+    assert {contenders.digest(plan) for plan in plans} == digests
+    for known, left in ((digests, 0), (digests - {min(digests)}, 1)):
+        rows_file.write_text(json.dumps(row(case, "2026-01-01", sources=sorted(known))) + "\n")
+        throughput.main(**how, compile_only=False)
+        assert capsys.readouterr().out.splitlines()[-1].startswith(f"{left} cases")

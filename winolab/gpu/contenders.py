@@ -14,6 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from winolab.device import Device
 from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import three
 from winolab.gpu.emit import fingerprint
@@ -119,15 +120,19 @@ class Contender:
 
 
 def candidates(
-    direction: str, problem: Problem, group: str, algorithm: Algorithm | None, index: int = 0
+    direction: str,
+    problem: Problem,
+    group: str,
+    algorithm: Algorithm | None,
+    device: Device | None = None,
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
     gradients that of every Ω16 too, whose error the planner does not admit, on Tensor Cores of
     each family, and of a workspace of FRUGAL.
 
-    True stands at the plan that ``conv_*`` itself would run.
+    True stands at the plan that ``conv_*`` itself would run. ``device``: by default GPU 0.
     """
-    device = launch.device(index)
+    device = device or launch.device(0)
     aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
                   for shape in shapes(direction, problem))  # fmt: skip
     request = Request(problem, direction, device, None, group, aligned=aligned)
