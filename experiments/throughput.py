@@ -27,7 +27,7 @@ import typer
 from experiments.facts import ROOT
 from experiments.throughput_cases import LISTS, Case, cases
 from winolab import bench
-from winolab.device import Device, datasheet
+from winolab.device import H100, Device
 from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.compare import compare, free
@@ -63,20 +63,18 @@ def main(
     before = latest(stored(output))
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
-    device = datasheet("h100") if changed else None
+    workers = cores() if changed or compile_only else 1
     todo = (
         (case, plans, digests)
-        for case, plans, digests in planned(
-            wanted, cores() if compile_only or changed else 1, device
-        )
+        for case, plans, digests in planned(wanted, workers, H100 if changed else None)
         if case.key not in done or not digests <= done[case.key]
     )
-    if changed:
-        print("\n".join(estimate([case for case, *_ in todo], before)))
-        return
-    if compile_only:
+    if changed or compile_only:
         todo = list(todo)
         print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
+    if changed:
+        return
+    if compile_only:
         print(f"{compile_all(plan for _, plans, _ in todo for plan in plans)} kernels", flush=True)
         for direction, group in dict.fromkeys(case.key[1:] for case, *_ in todo):
             compare(direction, SMALL.problem, group)  # compiles what CuPy runs besides

@@ -394,7 +394,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
         (
             *("pipeline", "tensor", "guard", "omega_transform", "omega_items"),
             *("omega_tensor" if variant.wgmma else "omega_mma", "omega_budget"),
-            "omega_finish_fp64" if wide else "omega_finish",
+            *("omega_sums_fp64" if wide else "omega_sums", "omega_finish"),
         ),
         ("transform_output",) if wide else (),
     )

@@ -248,10 +248,10 @@ def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
     first = min(close, key=lambda p: p.tile.alpha)
     why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
     if first.precision == "fp32_split" and (loss := _loss(first)) > 1:
-        exact = next((p for p in dear if _loss(p) <= 1), first)
-        if exact is not first:
+        exact = next((p for p in dear if _loss(p) <= 1), None)
+        if exact:
             why = f"errs no more than sums in FP32; what is faster, {loss:.2f} times as much"
-        first = exact
+            first = exact
     return [first, *(p for p in plans if p is not first)], why
 
 

@@ -19,9 +19,7 @@ extern "C" __global__ void __launch_bounds__(128)
     FilterUnit unit = first;
     unit.chunk += i;
     float taps[2][R];
-#pragma unroll
-    for (int j = 0; j < 2 * R; ++j)
-      taps[j / R][j % R] = __fmul_rn(FIXED_FILTER, value(raw[i][j / R][j % R]));
+    scale_taps(FIXED_FILTER, raw[i], taps);
     if (unit.chunk < p.chunks) write_states(p, pair, unit, taps);
   }
 }

@@ -106,8 +106,7 @@ extern "C" __global__ void __launch_bounds__(FILTER_MOST)
       Element raw[2][R];
       read_taps(p, pair, unit, raw);
       float taps[2][R];
-#pragma unroll
-      for (int j = 0; j < 2 * R; ++j) taps[j / R][j % R] = __fmul_rn(scale, raw[j / R][j % R]);
+      scale_taps(scale, raw, taps);
       if (p.sharers == 1) {
 #pragma unroll
         for (int j = 0; j < 2 * R; ++j) loss.add(raw[j / R][j % R], taps[j / R][j % R]);

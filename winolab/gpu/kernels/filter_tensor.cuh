@@ -87,6 +87,13 @@ __device__ __forceinline__ void read_taps(const FilterParams& p, const FilterPai
     }
 }
 
+// Those of a pair, times a scale.
+__device__ __forceinline__ void scale_taps(float scale, const Element (&raw)[2][R],
+                                           float (&taps)[2][R]) {
+#pragma unroll
+  for (int j = 0; j < 2 * R; ++j) taps[j / R][j % R] = __fmul_rn(scale, value(raw[j / R][j % R]));
+}
+
 // Transforms and stores them, scaled, where U has the output.
 __device__ __forceinline__ void write_states(const FilterParams& p, const FilterPair& pair,
                                              const FilterUnit& unit, const float (&taps)[2][R]) {

@@ -1,4 +1,4 @@
-// Behind the products of Ωα(n, r) on Tensor Cores: what omega_finish*.cuh make dW of, and what watches
+// Behind the products of Ωα(n, r) on Tensor Cores: what omega_finish.cuh makes dW of, and what watches
 // over split products, a budget of what their low parts may have lost, which results must stand well
 // above (guard.cuh).
 

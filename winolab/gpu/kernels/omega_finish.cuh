@@ -1,4 +1,4 @@
-// dw = AT of the compensated sums of the segments: one channel of one tap's piece a thread.
+// dw = AT of the sums of the segments (omega_sums*.cuh): one channel of one tap's piece a thread.
 extern "C" __global__ void __launch_bounds__(256)
     winolab_omega_finish(const __grid_constant__ FinishParams p) {
   const int index = blockIdx.x * 256 + threadIdx.x;
@@ -10,19 +10,9 @@ extern "C" __global__ void __launch_bounds__(256)
   const int fh = tap % p.taps_height, fd = tap / p.taps_height;
   const long long plane = (long long)p.padded_out * p.padded, stride = p.taps * plane;
   const float* m = p.m + blockIdx.y * plane + (long long)out * p.padded + channel;
-  float state[ALPHA] = {}, lost[ALPHA] = {}, taps[N];
-#pragma unroll 4
-  for (int z = 0; z < p.segments; ++z, m += ALPHA * stride) {  // loads of several in flight
-    float term[ALPHA];
-#pragma unroll
-    for (int s = 0; s < ALPHA; ++s) term[s] = __ldg(m + s * stride);
-#pragma unroll
-    for (int s = 0; s < ALPHA; ++s) {
-      const float left = __fsub_rn(term[s], lost[s]), sum = __fadd_rn(state[s], left);
-      lost[s] = __fsub_rn(__fsub_rn(sum, state[s]), left);
-      state[s] = sum;
-    }
-  }
+  SegmentSum state[ALPHA] = {};
+  float taps[N];
+  sum_segments(m, stride, p.segments, state);
   transform_output(state, taps);
   if (PARTS == 2 && p.budget) {
     const int pair = (blockIdx.y * (p.padded_out / 64) + out / 64) * (p.padded / 64) + channel / 64;
