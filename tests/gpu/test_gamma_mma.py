@@ -162,7 +162,12 @@ def test_the_reference_repeats_every_bit(text, variant) -> None:
     a, b = (rng.uniform(-7, 7, s).astype("f") for s in (shape, problem.w_shape))
     algorithm = parse_algorithm(f"{text};scaling={gamma_tensor.SCALING}")
     expected = getattr(winograd, direction)(
-        a, b, problem, algorithm, arithmetic(p.simulated), order=Order(KC, variant.share)
+        a,
+        b,
+        problem,
+        algorithm,
+        arithmetic(p.simulated),
+        order=Order(KC, variant.share, filled=True),
     )
     np.testing.assert_array_equal(hosted.execute(p, a, b, seed=3), expected)
 

@@ -29,11 +29,20 @@ BITS = [
     ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3)),
     ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3, 2)),
     ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3)),  # blocks share w
+    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3, u_ring=2)),
     ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Variant(4, 1)),
     ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Variant(8, 5)),
     ("gamma:8:4:5", "forward", (1, 5, 9, 48), (8, 5, 5, 48), Variant(8, 5, fold=3)),
     ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Variant(4, 2)),
     ("gamma:4:2:3", "forward", (1, 4, 9, 48), (12, 3, 3, 48), Variant(8, 3)),
+    ("gamma:6:4:3", "forward", (2, 4, 8, 32), (24, 3, 3, 32), Variant(8, 3, u_ring=3)),
+    (
+        "gamma:6:3:4",
+        "backward_data",
+        (1, 5, 9, 32),
+        (40, 7, 4, 32),
+        Variant(8, 4, u_ring=3),
+    ),  # zeros
 ]
 
 
@@ -51,10 +60,12 @@ def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
     found = gamma_tensor.plans(
         Request(problem, direction, H100, parse_algorithm(text), "fp32_split", variant=variant)
     )
-    folds = [p for p in found if p.variant.fold == variant.fold]
-    chosen = replace(min(folds, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
+    asked = [
+        p for p in found if (p.variant.fold, p.variant.u_ring) == (variant.fold, variant.u_ring)
+    ]
+    chosen = replace(min(asked, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
-    order = Order(KC, chosen.variant.share, chosen.variant.split)
+    order = Order(KC, chosen.variant.share, chosen.variant.split, filled=True)
     rows = f"{text};scaling={gamma_tensor.SCALING}"
     expected = getattr(winograd, direction)(
         a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order
@@ -66,6 +77,16 @@ def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
 def test_the_reference_repeats_every_bit(case) -> None:
     chosen, a, b, expected = _bits(*case)
     np.testing.assert_array_equal(hosted.execute(chosen, a, b), expected)
+
+
+@pytest.mark.parametrize("case", BITS, ids=str)
+def test_a_plan_is_found_again_by_its_variant(case) -> None:
+    text, direction, x_shape, w_shape, _ = case
+    problem, algorithm = Problem.of(x_shape, w_shape, padding=1), parse_algorithm(text)
+    request = Request(problem, direction, H100, algorithm, "fp32_split")
+    found = {p.variant for p in gamma_tensor.plans(request)}
+    assert len(found) > 5
+    assert {plan(replace(request, variant=variant)).variant for variant in found} == found
 
 
 def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedGamma:

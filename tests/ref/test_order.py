@@ -60,6 +60,15 @@ def test_share_must_divide_the_height():
         Order(8, share=2).parts((3, 1), 4)
 
 
+def test_the_tensor_core_multiplies_zeros_of_what_a_stage_lacks():
+    """Of 3 filter rows of 3 channels two stages of 2 and 4: a group of zeros, one half of zeros."""
+    order = Order(4, share=2, filled=True)
+    (((fold,),),) = order.parts((3, 1), 3)
+    assert [list(row) for row in fold.reshape(-1, 4)] == [
+        [0, 1, 2, -1], [3, 4, 5, -1], [6, 7, 8, -1], [-1] * 4,
+    ]  # fmt: skip
+
+
 def test_matmul_rounds_where_the_kernel_does():
     """Against one fused multiply-add after the other, in FP64 with one rounding each."""
     rng = np.random.default_rng(1)
@@ -82,13 +91,16 @@ def test_matmul_rounds_where_the_kernel_does():
 
 @pytest.mark.parametrize("algorithm", [direct(), gamma(8, 6, 3)])
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
-def test_every_output_once(algorithm, direction):
+@pytest.mark.parametrize(
+    ("height", "order"), [(3, Order(2, 3, 2)), (4, Order(2, 3, 2, filled=True))]
+)
+def test_every_output_once(algorithm, direction, height, order):
     """Integers are exact in any order; a filter 6 wide runs in pieces of 3."""
-    problem = Problem.of((2, 7, 11, 6), (4, 3, 6, 3), padding=2, groups=2)
+    problem = Problem.of((2, 7, 11, 6), (4, height, 6, 3), padding=2, groups=2)
     rng = np.random.default_rng(2)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, w = (rng.integers(-3, 4, s).astype(np.float32) for s in (shape, problem.w_shape))
     compute = getattr(winograd, direction)
-    y = compute(a, w, problem, algorithm, arithmetic("exact"), order=Order(2, 3, 2))
+    y = compute(a, w, problem, algorithm, arithmetic("exact"), order=order)
     oracle = getattr(convolution, direction)(a, w, problem)
     assert np.array_equal(y.astype(np.float64), oracle)

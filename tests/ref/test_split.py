@@ -165,15 +165,21 @@ def test_headroom_spares_exponents_of_the_first_tensor():
 
 
 def test_low_parts_run_ahead_of_high_ones():
-    """Chunks of 2 of an interval of 3, then of the one chunk that is left."""
+    """Chunks of 2 of an interval of 3, then of the one chunk that is left: of each lo·hi (l) and
+    hi·lo (r), then or later hi·hi (h)."""
     a = np.array([[1 + 2.0**-11 + k for k in range(8)]])
-    b = np.ones((8, 1))
-    for ahead, order in ((0, "lh lh lh l h"), (1, "l lh lh h l h"), (3, "lll hhh l h")):
-        left, _ = split.expanded(a, b, FP16, 2, 2, (3,), ahead)
-        low = np.abs(left[0, ::2]) < 1e-3  # of lo·hi; the rest is hi·lo, of 0, and hi·hi
-        found = "".join("l" if v else "h" for v in low)
-        expected = order.replace(" ", "").replace("l", "lh")  # lo·hi is followed by hi·lo
-        assert found == expected
+    for ahead, order in (
+        (0, "lrh lrh lrh lrh"),
+        (1, "lr lrh lrh h lrh"),
+        (2, "lr lr lrh h h lrh"),
+        (3, "lll rrr hhh lrh"),
+    ):
+        left, right = split.expanded(a, a.T, FP16, 2, 2, (3,), ahead)
+        low = [np.abs(v) < 1e-2 for v in (left[0, ::2], right[::2, 0])]
+        found = "".join(
+            "h" if not (x or y) else "l" if x else "r" for x, y in zip(*low, strict=True)
+        )
+        assert found == order.replace(" ", "")
 
 
 def test_order_and_wide_filters_lower_the_error():

@@ -109,8 +109,9 @@ class Request:
     ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
     planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
     ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
-    ``variant`` fixes a family's block shape, ``workspace_limit`` is in bytes, ``out_dtype`` is what
-    the result is wanted in, by default the operands'.
+    ``variant`` fixes a family's block shape, and all of a plan's where one is exactly that;
+    ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
+    operands'.
     """
 
     problem: Problem
@@ -228,7 +229,7 @@ def candidates(request: Request) -> Choice:
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    plans, why = _sorted(found)
+    plans, why = _sorted([p for p in found if p.variant == request.variant] or found)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 
 

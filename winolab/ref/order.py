@@ -25,6 +25,9 @@ class Order:
 
     With `partial` the loop is run through in equal pieces, each part of about so many chunks at
     most; the outputs of each are transformed, and added up in order.
+
+    `filled`: filter rows that the last group lacks, and channels that the last chunk lacks, are
+    zeros that are multiplied, as the Tensor Core does.
     """
 
     chunk: int
@@ -32,19 +35,22 @@ class Order:
     split: int = 1
     fold: int = 0
     partial: int = 0
+    filled: bool = False
 
     def parts(self, pieces: Sequence[int], channels: int) -> list[list[list[Indices]]]:
-        """Per sum, part and fold, the places of its products in the order pieces, then channels.
+        """Per sum, part and fold, the places of its products in the order pieces, then channels; -1
+        of a zero.
 
         ``pieces``: of the filter's dimensions, up to three. Raises ValueError where `share` does
-        not divide the height.
+        not divide the height, unless it is filled up.
         """
         depth, height, width = (1,) * (3 - len(pieces)) + tuple(pieces)
-        if height % self.share:
+        if height % self.share and not self.filled:
             raise ValueError(f"share={self.share} does not divide a filter {height} high")
-        chunks = -(-channels // self.chunk)
-        places = np.full((depth, height, width, chunks * self.chunk), -1, dtype=np.intp)
-        places[..., :channels] = np.arange(depth * height * width * channels).reshape(
+        chunks, groups = -(-channels // self.chunk), -(-height // self.share)
+        whole = (depth, groups * self.share, width, chunks * self.chunk)
+        places = np.full(whole, -1, dtype=np.intp)
+        places[:, :height, :, :channels] = np.arange(depth * height * width * channels).reshape(
             depth, height, width, channels
         )
         loops = places.reshape(depth, -1, self.share, width, chunks, self.chunk)
@@ -63,23 +69,22 @@ class Order:
     def _folds(self, rows: Indices, begin: int, end: int) -> list[Indices]:
         begin, end = begin * self.share, end * self.share
         length = self.fold or max(1, end - begin)
-        return [_inside(rows[i : min(i + length, end)]) for i in range(begin, end, length)]
+        folds = (rows[i : min(i + length, end)].ravel() for i in range(begin, end, length))
+        return [fold if self.filled else fold[fold >= 0] for fold in folds]
 
     def matmuls(
         self, a: NDArray, b: NDArray, pieces: Sequence[int], channels: int, run: Arithmetic
     ) -> Iterator[NDArray]:
         """a (…, M, K) @ b (…, K, N) in this order: every sum of it."""
+        if self.filled:
+            a = np.concatenate([a, np.zeros_like(a[..., :1])], -1)
+            b = np.concatenate([b, np.zeros_like(b[..., :1, :])], -2)
         for parts in self.parts(pieces, channels):
             totals = []
             for part in parts:
                 sums = [run.matmul(a[..., i], b[..., i, :]) for i in part]
                 totals.append(add(sums, run) if sums else run.matmul(a[..., :0], b[..., :0, :]))
             yield add(totals, run)
-
-
-def _inside(steps: Indices) -> Indices:
-    places = steps.ravel()
-    return places[places >= 0]
 
 
 def add(terms: Sequence[NDArray], run: Arithmetic) -> NDArray:

@@ -221,7 +221,8 @@ def expanded(
     ``group`` elements of K, filled up with zeros, run through all P products of parts before the
     next: a multiply-accumulate of the Tensor Core after the other. Within ``intervals`` of groups
     in turn (all in one without), products of lower parts come ``ahead`` groups before those of the
-    next higher ones: what is small loses its last bits where it is added to a large sum.
+    next higher ones: what is small loses its last bits where it is added to a large sum. By as many
+    as an interval has, the products of one pair of parts come before those of the next.
     """
     fill = -a.shape[-1] % group
     wide = [(0, 0)] * (a.ndim - 1) + [(0, fill)]
@@ -231,6 +232,10 @@ def expanded(
     count = a.shape[-1] // group
     steps = []
     for inside in pieces(count, intervals):
+        if ahead >= len(inside):
+            pairs = [(i, n - i) for n in reversed(range(parts)) for i in reversed(range(n + 1))]
+            steps += [(g, *pair) for pair in pairs for g in inside]
+            continue
         for step in range(len(inside) + (parts - 1) * ahead):
             for order in reversed(range(parts)):
                 g = step - (parts - 1 - order) * ahead
