@@ -42,8 +42,8 @@ def molds(families: Iterable[str]) -> list[Mold]:
         Mold(family.module, algorithm, precision, 0)
         for family in FAMILIES
         if family.module in families
-        for algorithm in algorithms(family.module)
         for precision in family.precisions
+        for algorithm in algorithms(family.module, precision)
     ]
 
 

@@ -7,11 +7,12 @@ from itertools import product
 
 import pytest
 
-from winolab.gpu.gamma_tensor_blocks import SHARES, WIDTHS, Variant
+from winolab.gpu.gamma_tensor_blocks import SHARES, Variant
 from winolab.gpu.gamma_tensor_boxes import LINE, PIXEL, SLOT, Boxes
+from winolab.gpu.gamma_tensor_tiles import widths_of
 from winolab.nouns import Tile
 
-TILES = [Tile(alpha + 1 - r, r) for alpha, widths in WIDTHS.items() for r in widths]
+TILES = [Tile(alpha + 1 - r, r) for alpha, rs in widths_of("fp32_split").items() for r in rs]
 SHAPES = [(1, 4), (2, 2), (4, 1), (8, 1), (1, 1)]  # tiles of a row, images
 
 

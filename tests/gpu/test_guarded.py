@@ -94,8 +94,8 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
 def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: Family) -> None:
     """A block shape that is asked for must be one that some problem is given."""
     monkeypatch.setattr(launch, "device", lambda index: H100)
-    for algorithm in test_random.algorithms(family.module):
-        for precision in family.precisions:
+    for precision in family.precisions:
+        for algorithm in test_random.algorithms(family.module, precision):
             for number in range(test_random.MOLDS[family.module]):
                 mold = guarded.Mold(family.module, algorithm, precision, number)
                 plan, _, _ = mold.problem(0)

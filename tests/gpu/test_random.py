@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.guarded import Mold, run
-from winolab.gpu import gamma, gamma_mma, gamma_tensor_blocks
+from winolab.gpu import gamma, gamma_mma
+from winolab.gpu.gamma_tensor_tiles import widths_of
 from winolab.gpu.plan import FAMILIES
 from winolab.nouns import Tile
 from winolab.ref.winrs_kernels import TILES
@@ -32,12 +33,12 @@ OMEGAS = {
 }
 
 
-def algorithms(family: str) -> list[str]:
-    """The tiles of a family's kernels."""
+def algorithms(family: str, precision: str) -> list[str]:
+    """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
     own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
-    widths = own.get(family, gamma_tensor_blocks.WIDTHS)
+    widths = own.get(family) or widths_of(precision)
     return [
         *(["direct"] if family == "gamma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
@@ -49,8 +50,8 @@ def algorithms(family: str) -> list[str]:
     [
         Mold(family.module, algorithm, precision, number)
         for family in FAMILIES
-        for algorithm in algorithms(family.module)
         for precision in family.precisions
+        for algorithm in algorithms(family.module, precision)
         for number in range(MOLDS[family.module])
     ],
     ids=str,

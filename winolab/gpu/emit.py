@@ -43,7 +43,7 @@ def fingerprint(source: str) -> str:
     return sha256(" ".join(re.sub(r"//.*", "", source).split()).encode()).hexdigest()
 
 
-WGMMA_WIDTHS = (16, 32, 64, 96, 128, 192, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers
+WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers
 
 
 @cache

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from winolab.gpu import gamma_tensor, gamma_tensor_blocks, geometry
+from winolab.gpu import gamma_tensor, gamma_tensor_tiles, geometry
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor import GammaTensorPlan
-from winolab.gpu.gamma_tensor_blocks import BN, KC, PARTS, Names, loads, offered
+from winolab.gpu.gamma_tensor_blocks import KC, PARTS, Names, loads, offered
+from winolab.gpu.gamma_tensor_tiles import BN
 from winolab.gpu.launch import POINTER, Layout, View
 from winolab.gpu.plan import ITEMSIZE, Request
 from winolab.nouns import Tile
@@ -17,7 +18,7 @@ from winolab.ref.split import products
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
 THREADS, STAGES = 256, 2
-WIDTHS = {a: r for a, r in gamma_tensor_blocks.WIDTHS.items() if 8 % a == 0}  # of eight warps
+WIDTHS = {a: r for a, r in gamma_tensor_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
 

@@ -20,7 +20,6 @@ from winolab.gpu import gamma_tensor_filter, gamma_tensor_times, geometry, scale
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
-    BN,
     EXCHANGED,
     KC,
     PARTS,
@@ -36,6 +35,7 @@ from winolab.gpu.gamma_tensor_input import (
     filled_view,
     tensor_map,
 )
+from winolab.gpu.gamma_tensor_tiles import block_outputs
 from winolab.gpu.launch import INT, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.gpu.tensor_map import TensorMap
@@ -112,9 +112,14 @@ class GammaTensorPlan:
         return math.prod(self.outer) // self.variant.share * self.chunks
 
     @property
+    def block(self) -> int:
+        """Output channels of a block."""
+        return block_outputs(self.tile.alpha)
+
+    @property
     def blocks_m(self) -> int:
-        """Blocks of 64 output channels."""
-        return -(-self.correlation.out_channels // BN)
+        """Blocks of output channels."""
+        return -(-self.correlation.out_channels // self.block)
 
     @property
     def blocks_row(self) -> int:
@@ -158,7 +163,7 @@ class GammaTensorPlan:
     @property
     def outputs(self) -> int:
         """Output channels of the transformed filter."""
-        return (self.blocks_m - 1) * BN + (self.variant.narrow or BN)
+        return (self.blocks_m - 1) * self.block + (self.variant.narrow or self.block)
 
     @property
     def _turn(self) -> tuple[int, ...]:
@@ -187,7 +192,7 @@ class GammaTensorPlan:
     @property
     def rows(self) -> int:
         """Bytes of the filter's scales and thresholds, before the transformed filter."""
-        return scale.size(self.correlation) if self.parts == 2 else 0
+        return scale.size(self.correlation, self.block) if self.parts == 2 else 0
 
     @property
     def prepared(self) -> int:
@@ -221,7 +226,7 @@ class GammaTensorPlan:
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
-                f"block      {BN} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
+                f"block      {self.block} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
                 f"{KC} channels a stage",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {self.threads} threads, {self.items} items",
@@ -282,7 +287,8 @@ class GammaTensorPlan:
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
         wide = self.variant.xvec == 4
-        return scale.parameters(self.correlation, header, rows, x, wide, self._known[0])
+        known, c = self._known[0], self.correlation
+        return scale.parameters(c, header, rows, x, wide, known, self.block)
 
     @property
     def _known(self) -> tuple[int, float]:
@@ -337,7 +343,7 @@ class GammaTensorPlan:
             prepared + self.rows + group * self.transformed,
             y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
             header,
-            scale.row(c, prepared, group),
+            scale.row(c, prepared, group, self.block),
             *geometry.values(self, x, y),
             *self._turn,
         )
@@ -359,15 +365,16 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
     blocks = variant.blocks(PARTS[precision])
     made = transforms(tile.n, tile.r, points, SCALING)
-    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC, "BN": BN}
-    split = precision == "fp32_split"
-    constants |= gamma_tensor_filter.constants(PARTS[precision])
-    constants |= {"PARTS": PARTS[precision], "BF16": int(precision == "bf16")}
+    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
+    constants |= {"BN": block_outputs(tile.alpha)}
+    split, parts = precision == "fp32_split", PARTS[precision]
+    constants |= gamma_tensor_filter.constants(parts)
+    constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants(tile, made) | (scale.BLOCKS if split else {})
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
-    constants |= {"SHARED": variant.shared_memory(tile, PARTS[precision], size)}
+    constants |= {"SHARED": variant.shared_memory(tile, parts, size)}
     constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
     programs = made.programs
     constants |= {"BARE": programs.G.bare}
@@ -379,11 +386,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,
-        {
-            "transform_filter": programs.G,
-            "transform_input": bt,
-            "transform_output": at,
-        },
+        {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
         ("tensor", "parts", "pipeline", *copies, *scales, *filters, *blocks),
         WIDE if split else (),
     )

@@ -1,25 +1,31 @@
-"""Tiles and block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
+"""Block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor_boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
+from winolab.gpu.gamma_tensor_tiles import (
+    TEN,
+    WGMMA_TILES,
+    Widths,
+    block_outputs,
+    block_tiles,
+    tiles,
+    widths_of,
+)
 from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import ITEMSIZE, Request
-from winolab.nouns import Algorithm, Tile
-from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.nouns import Tile
 from winolab.ref.split import products
 
-KC, BN = 16, 64  # channels of a stage, output channels of a block
+KC = 16  # channels of a stage
 UNIT = 16  # output channels that the last block's filters are filled up to
-WGMMA_TILES = 64  # of a product of a state
-TILE_STATES = 512  # of a block, tiles × states at most: its accumulators fill the registers
 # Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
@@ -29,7 +35,6 @@ U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
 U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are stored one by one
 FOLDED = 3  # filter rows of longer stages behind which sums leave the Tensor Core
 DEEPEST = 9  # of 16 bits in registers
-WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
 PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
 ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
@@ -39,13 +44,7 @@ TILES_LEFT = ("filters_shared", "outputs_fours")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 Names = tuple[str, ...]
-Widths = Mapping[int, range]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
-
-
-def block_tiles(alpha: int) -> int:
-    """Tiles of a block: as many times the 64 of a wgmma as registers hold states of."""
-    return TILE_STATES // alpha // WGMMA_TILES * WGMMA_TILES
 
 
 @dataclass(frozen=True)
@@ -153,16 +152,17 @@ class Variant:
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
         """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
         tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
+        outputs = block_outputs(alpha)
         v = -self.raw(tile, size) % LINE + self.v_stages * alpha * parts * tiles * KC * 2
-        out = 2 * alpha * block // self.passes * (BN + 4) * 4 + 32
+        out = 2 * alpha * block // self.passes * (outputs + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
             # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
             # of nothing; the first channel and two barriers
             out = self.exchanges * CONSUMERS * alpha * 8 + block * 12
-            out += BN * (12 if parts == 2 else 1) + 24
+            out += outputs * (12 if parts == 2 else 1) + 24
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
         if self.u_ring:  # states of both groups, with two barriers each; aligned to 128
-            u = self.u_ring * (2 * self.share * parts * BN * KC * 2 + 32) + 128
+            u = self.u_ring * (2 * self.share * parts * outputs * KC * 2 + 32) + 128
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
@@ -211,7 +211,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                         v,
                         rest=_rest(tile, v, parts, height),
                         whole=_whole(tile, v, parts, correlation),
-                        narrow=_narrow(v, correlation),
+                        narrow=_narrow(tile, v, correlation),
                     )
                     for v in tries
                 ]
@@ -240,7 +240,8 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         yield [{"ring": ring}]
         return
     boxed = variant.run and variant.split == 1
-    if boxed and share in TURNED and variant.yvec > 1:
+    # Two rows of ten states are never the fastest.
+    if boxed and share in TURNED[tile.alpha == TEN :] and variant.yvec > 1:
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
@@ -253,8 +254,13 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
                 turned |= {"consumer_registers": 200, "producer_registers": 88}
         if tile.alpha == 6 and share < 4:  # few accumulators: 0 to 1 % of 8 layers
             turned |= {"consumer_registers": 184, "producer_registers": 120}
+        if tile.alpha == TEN:
+            rings = U_RINGS[1:]
+            turned |= {"consumer_registers": 192, "producer_registers": 104}
         for twins in (1, 2) if few else (1,):
             yield [{**turned, "u_ring": n, "twins": twins} for n in rings]
+    if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
+        return
     ring = (3 if share == 3 else held) if whole else max(2, share)
     skew = int(1 < share < 5)  # five rows have no registers left for it
     # Single outputs are stored by lanes far apart there: 25 to 40 % slower with odd channels.
@@ -298,15 +304,15 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
     left = (
         width % tile.n,
         height % variant.rows,
-        c.out_channels % BN,
+        c.out_channels % block_outputs(tile.alpha),
         columns % (variant.columns(tile) * variant.twins),
     )
     return int(variant.finish(parts) == EXCHANGED and not any(left))
 
 
-def _narrow(variant: Variant, c: Correlation) -> int:
+def _narrow(tile: Tile, variant: Variant, c: Correlation) -> int:
     """Output channels of the last block's filters where it has no use for more."""
-    left = -(-c.out_channels // UNIT) * UNIT % BN
+    left = -(-c.out_channels // UNIT) * UNIT % block_outputs(tile.alpha)
     return left if variant.u_ring else 0
 
 
@@ -331,7 +337,7 @@ def offered(
     plan: Callable[..., Any],
     variants: Callable[..., Iterator[Any]],
     request: Request,
-    widths: Widths = WIDTHS,
+    widths: Widths | None = None,
 ) -> list[Any]:
     """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
     problem, direction, precision = request.problem, request.direction, request.precision
@@ -339,14 +345,15 @@ def offered(
     out = "float32" if request.written == "float32" else request.dtype
     every = (
         plan(direction, problem, c, tile, request.points, precision, out, shape, request.device)
-        for tile in tiles(c, request.algorithm, precision, widths)
+        for tile in tiles(c, request.algorithm, precision, widths or widths_of(precision))
         for shape in variants(tile, c, request)
     )
     found = [p for p in every if p.variant.split <= max(1, p.steps)]
     if not found:
+        what = request.variant or request.algorithm
         raise ValueError(
-            f"{request.variant} does not fit a filter {c.filter[1]} high and {c.channels} channels "
-            f"on {request.device.name}"
+            f"{what} does not fit a filter {c.filter[1]} high, {c.channels} channels and "
+            f"{c.out_channels} output channels on {request.device.name}"
         )
     return found
 
@@ -367,33 +374,3 @@ def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
         "xvec": 4 if aligned and correlation.channels % 4 == 0 else 1,
         "yvec": 4 if aligned and correlation.out_channels % 4 == 0 else 1,
     }
-
-
-def tiles(
-    correlation: Correlation, algorithm: Algorithm | None, precision: str, widths: Widths
-) -> tuple[Tile, ...]:
-    """The tiles that can run. Raises ValueError where none can, and says why."""
-    width = correlation.filter[2]
-    if algorithm is None:
-        known = (Tile(a + 1 - r, r) for a, served in widths.items() for r in served)
-        found = tuple(t for t in known if t.r <= width and error_ratio(t) <= ADMISSIBLE)
-        if not found:
-            raise ValueError(
-                f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "
-                "'fp32_ffma'"
-            )
-        return found
-    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
-        raise ValueError(
-            f"{precision} runs gamma algorithms without options, not {algorithm}; use precision "
-            "'fp32' or 'fp32_ffma'"
-        )
-    (tile,) = algorithm.tiles
-    if tile.r not in widths.get(tile.alpha, ()):
-        alphas = ", ".join(map(str, sorted(widths)))
-        raise ValueError(
-            f"{algorithm}: {precision} has alpha {alphas}; use precision 'fp32' for others"
-        )
-    if width % tile.r:
-        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
-    return (tile,)

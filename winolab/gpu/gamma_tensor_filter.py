@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 from winolab.gpu import geometry, scale
-from winolab.gpu.gamma_tensor_blocks import BN
 from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, View
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
@@ -39,7 +38,7 @@ class Shape(NamedTuple):
 
 def shape(plan: Any) -> Shape:
     """The blocks that serve a filter best."""
-    rows, units = plan.blocks_m * BN, math.prod(plan.kept) * plan.chunks
+    rows, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
     if plan.parts == 1:
         return Shape((rows // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
     blocks = rows // ROWS
@@ -64,7 +63,7 @@ def transform(
         params = PARAMS.pack(
             address,
             prepared + plan.rows + group * plan.transformed,
-            scale.row(c, prepared, group),
+            scale.row(c, prepared, group, plan.block),
             *strides,
             lowest,
             c.out_channels,

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.gpu.gamma_tensor_blocks import BN, BOX_TILES, EXCHANGED, TILE_STATES, block_tiles
+from winolab.gpu.gamma_tensor_blocks import BOX_TILES, EXCHANGED
 from winolab.gpu.gamma_tensor_boxes import SLOT
+from winolab.gpu.gamma_tensor_tiles import BN, TEN, TILE_STATES, block_tiles
 from winolab.gpu.plan import ITEMSIZE
 
 OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
@@ -49,6 +50,19 @@ class Cycles:
     asked: float
     outputs: float
     cluster: float
+
+
+@dataclass(frozen=True)
+class TenStates:
+    """What ten states' ``products`` and ``transforms`` take over what they would by their number,
+    and items; ``scattered`` as of TilesLeft; ``narrow`` as NARROW.
+    """
+
+    products: float
+    transforms: float
+    item: float
+    scattered: float
+    narrow: float
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,8 @@ BOXED = {
 TILES_LEFT = TilesLeft(
     products=3750, fixed=279, four=0.892, far=0.116, copy=99, scattered=1.073, twin=283
 )
+# Fitted to 33 times of 18 layers, rms 4 %.
+TEN_STATES = TenStates(products=1.176, transforms=0.853, item=1.404, scattered=1.034, narrow=0.923)
 BANDWIDTH = 2.8e12  # bytes a second
 # Of split products: of a stage's time with a third stage of V, by states; of a block's with fewer
 # outputs in its filters, if it had none.
@@ -148,7 +164,8 @@ def _narrow(plan: Any) -> float:
     """The mean of blocks' times over those that have all outputs; one round is as long as these."""
     if not plan.variant.narrow or plan.items <= plan.slots:
         return 1.0
-    last = NARROW + (1 - NARROW) * plan.variant.narrow / BN
+    least = TEN_STATES.narrow if plan.tile.alpha == TEN else NARROW
+    last = least + (1 - least) * plan.variant.narrow / plan.block
     return (plan.blocks_m - 1 + last) / plan.blocks_m
 
 
@@ -178,11 +195,15 @@ def _boxed(plan: Any) -> tuple[float, float]:
         four, far = c.four, c.ahead if v.u_ahead else c.far
         bare = c.bare if v.share > STAGE_ROWS and not v.u_ahead else 1.0
     row *= (four if tile.alpha == 4 else 1) / STAGE_ROWS
-    row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES
+    row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES * plan.block / BN
     share_of_l2 = plan.transformed / (plan.transformed + plan.device.l2)
     row *= 1 + far * share_of_l2
     row *= bare
     transforms = c.transforms * v.slots(tile) * SLOT * tile.alpha / STAGE_STATES
+    ten = TEN_STATES if tile.alpha == TEN else None
+    if ten:
+        row *= ten.products
+        transforms *= ten.transforms
 
     def of_rows(rows: int) -> float:
         return _longest(STAGE_NORM, fixed + row * rows, transforms, boxes)
@@ -191,10 +212,10 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if v.rest:  # of a filter's last rows
         last = v.share / plan.outer[1]
         stage = (1 - last) * stage + last * c.rested * of_rows(v.rest)
-    outputs = BN * v.rows * v.columns(tile) * tile.n / OUTPUTS
+    outputs = plan.block * v.rows * v.columns(tile) * tile.n / OUTPUTS
     item = c.outputs * outputs
     if v.finish(plan.parts) == EXCHANGED and v.yvec > 1:
-        item = (c.exchanged + (0 if v.whole else c.asked)) * outputs
+        item = (c.exchanged + (0 if v.whole else c.asked)) * outputs * (ten.item if ten else 1)
     if v.columns(tile) > SLOT:
         stage *= c.wide
     if plan.parts == 2 and v.v_stages > 2:
@@ -202,7 +223,7 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if v.fold:
         stage *= FOLDED
     if v.u_ring and v.twins == 1 and v.images == BOX_TILES:
-        stage *= t.scattered
+        stage *= ten.scattered if ten else t.scattered
     if plan.parts == 2 and v.share > 4 and not v.u_ahead:
         stage *= FIVE_BARE + FIVE_FAR * min(share_of_l2, MOST_FETCHED)
     if v.twins > 1:

@@ -35,6 +35,9 @@ PRECISIONS = {
 # Times the least predicted time (which is off by 5 %) that fewer states are worth, and products of
 # split parts that lose no more than FP32's sums do.
 CLOSE, AS_EXACT = 1.01, 1.15
+# States of split products that are taken whatever they lose; more where they lose less than that
+# share of what FP32's sums in order do, of which cuDNN's GEMM loses 0.92 or more.
+MOST_STATES, LOSES_LESS = 8, 0.93
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
     ("fp32", "fp32_ffma", "fp32_split"), "float32"
@@ -234,10 +237,10 @@ def candidates(request: Request) -> Choice:
 
 
 def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
-    """The fastest first; but of correlations that are as CLOSE to it that of the fewest states, or,
-    if its split products lose more than FP32's sums, what does not for AS_EXACT times the time;
-    and which of these it is."""
-    plans = sorted(plans, key=lambda p: p.predicted)
+    """The fastest first, of more than MOST_STATES what LOSES_LESS; but of correlations that are
+    as CLOSE to it that of the fewest states, or, if its split products lose more than FP32's sums,
+    what does not for AS_EXACT times the time; and which of these it is."""
+    plans = sorted(plans, key=lambda p: (_doubtful(p) and _loss(p) > LOSES_LESS, p.predicted))
     if not plans or plans[0].direction not in CORRELATIONS:
         return plans, ""
     fastest = plans[0]
@@ -254,6 +257,13 @@ def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
             why = f"errs no more than sums in FP32; what is faster, {loss:.2f} times as much"
             first = exact
     return [first, *(p for p in plans if p is not first)], why
+
+
+def _doubtful(p: Any) -> bool:
+    """Whether a plan may err much more than sums in FP32: of few products ten states do."""
+    return (
+        p.precision == "fp32_split" and p.direction in CORRELATIONS and p.tile.alpha > MOST_STATES
+    )
 
 
 def _loss(p: Any) -> float:

@@ -18,7 +18,7 @@ from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
 HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
-ROWS = 64  # of output channels: a group's are filled up to a multiple
+ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
 BLOCKS = {"SAMPLERS": SAMPLERS, "SCALE_THREADS": THREADS}  # as scale.cuh has them
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
@@ -71,23 +71,29 @@ def _growth(matrix: Matrix) -> int:
     return ceil_log2(max(sum(map(abs, row), Fraction()) for row in matrix))
 
 
-def padded(c: Correlation) -> int:
-    """Rows of a group."""
-    return -(-c.out_channels // ROWS) * ROWS
+def padded(c: Correlation, block: int = ROWS) -> int:
+    """Rows of a group, of blocks of so many output channels."""
+    return -(-c.out_channels // block) * block
 
 
-def size(c: Correlation) -> int:
+def size(c: Correlation, block: int = ROWS) -> int:
     """Bytes of all rows, a multiple of 256."""
-    return row(c, 0, c.groups)
+    return row(c, 0, c.groups, block)
 
 
-def row(c: Correlation, rows: int, group: int) -> int:
+def row(c: Correlation, rows: int, group: int, block: int = ROWS) -> int:
     """The address of a group's first row."""
-    return rows + ROW * group * padded(c)
+    return rows + ROW * group * padded(c, block)
 
 
 def parameters(
-    c: Correlation, header: int, rows: int, x: View, wide: bool, known: int = 0
+    c: Correlation,
+    header: int,
+    rows: int,
+    x: View,
+    wide: bool,
+    known: int = 0,
+    block: int = ROWS,
 ) -> Params:
     """Of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
 
@@ -97,7 +103,7 @@ def parameters(
     vector = 4 if wide else 1
     *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
     vectors = math.prod(sizes) * run // vector
-    last = run // vector, wide, c.groups * padded(c), known
+    last = run // vector, wide, c.groups * padded(c, block), known
     return PARAMS.pack(x.address, header, rows, *x.strides, 1, vectors, *sizes[1:], *last)
 
 

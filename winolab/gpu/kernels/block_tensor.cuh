@@ -17,9 +17,10 @@ constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
 constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
 constexpr int BRINGERS = U_RING ? 64 : 0;             // of the loaders, behind the warp of the boxes
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
-constexpr int BT = 512 / ALPHA / 64 * 64;             // tiles
+constexpr int BT = ALPHA > 8 ? 64 : 512 / ALPHA / 64 * 64;  // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
-constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × 64
+constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BN
+constexpr int SUMS = BN / 2;                          // of a thread in each
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS; // of a V stage
 constexpr int SLOTS = (V_TILES + 31) / 32;            // units of 8 tiles × KC channels of a producer warp
@@ -29,7 +30,7 @@ constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass 
 constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
-static_assert(STEPS <= 4 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
+static_assert(STEPS * SUMS <= 128 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
 // Neighbouring channels of a pixel, four and two.
 using Loaded = Either<WIDE, float4, uint2>::type;

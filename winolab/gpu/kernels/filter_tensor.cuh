@@ -1,4 +1,4 @@
-// U = G w for every outer tap, as 16-bit parts: [block of 64 outputs, the last of NARROW where that is
+// U = G w for every outer tap, as 16-bit parts: [block of BN outputs, the last of NARROW where that is
 // not 0][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part], zero-filled; of a
 // filter's last stage, REST rows where it has not SHARE. A part of a filter row of a state is in the
 // order of wgmma's A registers, [warp][lane][4 registers of 2 values], or (TURNED) of its B in shared

@@ -1,7 +1,7 @@
 // The transformed filter of gamma_tensor.cuh: where its stages lie, and sums outside the Tensor Core.
 
 constexpr int LAST = REST ? REST : SHARE;  // rows of a filter's last stage
-constexpr int U_FILTER = PARTS * 128, U_ROW = ALPHA * U_FILTER;  // vectors; of a filter row of a stage
+constexpr int U_FILTER = PARTS * BN * 2, U_ROW = ALPHA * U_FILTER;  // vectors; of a filter row of a stage
 
 // Whether a stage is of a filter's last rows, of which REST are there. Not counted from stage to stage:
 // consumers have no registers left.
@@ -19,7 +19,7 @@ __device__ __forceinline__ int rows_before(const Params& p, int step) {
 }
 
 template <int COUNT>
-__device__ __forceinline__ void add(float (&acc)[32], const float (&part)[COUNT]) {
+__device__ __forceinline__ void add(float (&acc)[SUMS], const float (&part)[COUNT]) {
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
 }

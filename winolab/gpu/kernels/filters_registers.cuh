@@ -122,7 +122,7 @@ struct Products {
 
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
-  __device__ __forceinline__ void multiply(float (&acc)[STEPS][32], const unsigned char* stage,
+  __device__ __forceinline__ void multiply(float (&acc)[STEPS][SUMS], const unsigned char* stage,
                                            unsigned long long* empty) {
     filters.stage();
     unsigned long long v =

@@ -101,7 +101,7 @@ struct Products {
 
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
-  __device__ __forceinline__ void multiply(float (&acc)[STEPS][32], const unsigned char* stage,
+  __device__ __forceinline__ void multiply(float (&acc)[STEPS][SUMS], const unsigned char* stage,
                                            unsigned long long* empty) {
     if (NARROW > 0 && narrow)
       multiply_outputs<TAPS, NARROW ? NARROW : BN>(acc, stage, empty);
@@ -110,16 +110,15 @@ struct Products {
   }
 
   template <int TAPS, int OUTPUTS>
-  __device__ __forceinline__ void multiply_outputs(float (&acc)[STEPS][32],
+  __device__ __forceinline__ void multiply_outputs(float (&acc)[STEPS][SUMS],
                                                    const unsigned char* stage,
                                                    unsigned long long* empty) {
-    constexpr int WIDTH = OUTPUTS == 48 ? 64 : OUTPUTS;  // of an instruction: of 48, over their end
-    constexpr int ROW = OUTPUTS * PARTS * KC * 2;        // bytes of a filter row of a state
+    constexpr int ROW = OUTPUTS * PARTS * KC * 2;  // bytes of a filter row of a state
     const unsigned char* states = stage + group * HELD * PARTS * V_PART;
     const auto of = [states](int now) {  // halves are as far apart for every warp
       return states + now / HALVES * PARTS * V_PART + first_unit(now % HALVES, 0) * 128;
     };
-    float part[WIDTH / 2];
+    float part[OUTPUTS / 2];
     unsigned low[SHARE][4], high[SHARE][4], first[2][4];  // first: of high, in turn
     const auto begin = [&](int now) {
       read<0>(low, of(now) + V_PART);
@@ -137,16 +136,16 @@ struct Products {
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<WIDTH, BF16>(part, low[f], descriptor_offset(u, f * ROW), f > 0);
+        wgmma<OUTPUTS, BF16>(part, low[f], descriptor_offset(u, f * ROW), f > 0);
       wgmma_commit();  // behind them the low parts are free
       read<1>(high, of(now));
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<WIDTH, BF16>(part, high[f], descriptor_offset(u, f * ROW + ROW / 2), true);
+        wgmma<OUTPUTS, BF16>(part, high[f], descriptor_offset(u, f * ROW + ROW / 2), true);
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<WIDTH, BF16>(part, high[f], descriptor_offset(u, f * ROW), true);
+        wgmma<OUTPUTS, BF16>(part, high[f], descriptor_offset(u, f * ROW), true);
       wgmma_commit();
       if (now + 1 < STEPS) {
         wgmma_wait<1>();

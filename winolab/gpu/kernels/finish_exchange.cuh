@@ -68,7 +68,7 @@ __device__ __forceinline__ void attend(const Params& p, Staging& staging) {
 
 // To the other warpgroup, what it needs of a chunk.
 template <int GROUP>
-__device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS][32], int i) {
+__device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS][SUMS], int i) {
 #pragma unroll
   for (int s = 0; s < HELD; ++s)
     staging.box[i % EXCHANGES][1 - GROUP][s][threadIdx.x % 128] = chunk_of(acc, s, 1 - GROUP, i);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS]
 // A warpgroup's half of an item.
 template <int GROUP>
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
-                                        const float (&acc)[STEPS][32], const Delivered& pipe) {
+                                        const float (&acc)[STEPS][SUMS], const Delivered& pipe) {
   give<GROUP>(staging, acc, 0);
   if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
   consumers_sync<CONSUMERS>();  // chunk 0 has been given
@@ -108,7 +108,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
 
 // By consumers, with an item's accumulators.
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
-                                        const float (&acc)[STEPS][32], int group, int index,
+                                        const float (&acc)[STEPS][SUMS], int group, int index,
                                         Delivered& pipe) {
   if constexpr (LOADERS == 0) {
     places<CONSUMERS>(p, staging, index, threadIdx.x);

@@ -2,11 +2,11 @@
 // filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
 // inverse transform.
 //
-// A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles; the SPLIT blocks of a cluster
-// share a summation. One warpgroup of producers fetches input tiles (fetch_*.cuh), applies BT, splits
-// into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half of the
-// states each and multiply: U is wgmma's A and V its B (filters_registers.cuh), or the other way round
-// (filters_shared.cuh). Parts of a product: high·low, low·high, high·high, summed over 16 channels
+// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT blocks
+// of a cluster share a summation. One warpgroup of producers fetches input tiles (fetch_*.cuh), applies
+// BT, splits into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half
+// of the states each and multiply: U is wgmma's A and V its B (filters_registers.cuh), or the other way
+// round (filters_shared.cuh). Parts of a product: high·low, low·high, high·high, summed over 16 channels
 // and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage
 // holds the ROWS + SHARE − 1 input rows that SHARE filter rows need; of a filter's last stage REST of
 // these are multiplied. Blocks are persistent: producers run ahead into the next item, then finish the
@@ -114,9 +114,9 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   Products products(p, steps, shared.filters, group);
   for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
     products.item(p, index);
-    float acc[STEPS][32];
+    float acc[STEPS][SUMS];
 #pragma unroll
-    for (int j = 0; j < 32; ++j)
+    for (int j = 0; j < SUMS; ++j)
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) acc[i][j] = 0.0f;
 #pragma unroll 1

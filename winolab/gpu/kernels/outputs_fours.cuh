@@ -1,13 +1,24 @@
 // What a consumer thread of gamma_tensor.cuh finishes where tiles are wgmma's rows (filters_shared.cuh):
-// chunks of eight tiles a warp and 16 channels, of which it has four channels of one.
+// chunks of eight tiles a warp and 16 channels, of which it has four channels of one. A warpgroup has
+// half of the channels or, where 16s of them are odd in number, of the tiles.
 
-constexpr int CHUNKS = BT / 16;  // of a warpgroup
-constexpr int THREAD_TILES = 2 * HALVES;
+constexpr int SIXTEENS = BN / 16;
+constexpr bool TILES_HALVED = SIXTEENS % 2 == 1;
+constexpr int CHUNKS = SIXTEENS * HALVES;  // of a warpgroup
+constexpr int THREAD_TILES = TILES_HALVED ? HALVES : 2 * HALVES;  // of the same channels
 
-// A state's sums of chunk i of a half of the channels.
-__device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][32], int s, int half, int i) {
-  const int tile = i % THREAD_TILES, sixteen = half * 2 + i / THREAD_TILES;
-  const float* its = &acc[s * HALVES + tile / 2][sixteen * 8 + tile % 2 * 2];
+// Of chunk i of a half: which of the thread's tiles, and which 16 channels.
+__device__ __forceinline__ constexpr int tile_in(int half, int i) {
+  return i % THREAD_TILES + (TILES_HALVED ? half * THREAD_TILES : 0);
+}
+__device__ __forceinline__ constexpr int sixteen_in(int half, int i) {
+  return i / THREAD_TILES + (TILES_HALVED ? 0 : half * (SIXTEENS / 2));
+}
+
+// A state's sums of a chunk.
+__device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][SUMS], int s, int half, int i) {
+  const int tile = tile_in(half, i);
+  const float* its = &acc[s * HALVES + tile / 2][sixteen_in(half, i) * 8 + tile % 2 * 2];
   return make_float4(its[0], its[1], its[4], its[5]);
 }
 
@@ -19,7 +30,9 @@ struct Outputs {
   int channel, left;
   Watched<4, true> watched;
 
-  static __device__ __forceinline__ int own() { return GROUP * 32 + threadIdx.x % 4 * 4; }
+  static __device__ __forceinline__ int own() {
+    return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
+  }
 
   __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
@@ -27,13 +40,14 @@ struct Outputs {
         left(WHOLE ? 4 : p.out_channels - this->channel), watched(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
-    if (i == THREAD_TILES) {  // the other 16 channels from here on
+    if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       watched.template channels<4>();
       channel += 16;
       if (!WHOLE) left -= 16;
-      watched = Watched<4, true>(p.header, factors + 16);
+      watched = Watched<4, true>(p.header, factors += 16);
     }
-    const int tile = tile_of(i % THREAD_TILES / 2, i % 2, threadIdx.x % 128);
+    const int own = tile_in(GROUP, i);
+    const int tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
     float y[4][N];
 #pragma unroll
     for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);

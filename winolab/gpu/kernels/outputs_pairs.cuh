@@ -5,7 +5,7 @@
 constexpr int CHUNKS = BT / 16;  // of a warpgroup
 
 // A state's sums of chunk i of a half of the tiles.
-__device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][32], int s, int half, int i) {
+__device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][SUMS], int s, int half, int i) {
   const int j = half * CHUNKS + i;
   const float* its = &acc[s * HALVES + j / 8][j % 8 * 4];
   return make_float4(its[0], its[1], its[2], its[3]);

@@ -1,0 +1,65 @@
+"""Γ with ten states: taken where FP32's sums lose as much, in blocks of 48 output channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from winolab.device import H100
+from winolab.gpu.plan import LOSES_LESS, Request, candidates, plan
+from winolab.layers import parse_layer
+from winolab.nouns import Problem, gamma
+from winolab.ref.errors import error_ratio
+
+
+def _request(layer: str, precision: str = "fp32", **more) -> Request:
+    return Request(parse_layer(layer).problem, "forward", H100, precision=precision, **more)
+
+
+@pytest.mark.parametrize("layer", ["32x16x16x512:512x7x7", "64x14x14x448:448x6x6"])
+@pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
+def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
+    found = plan(_request(layer, precision))
+    assert found.tile.alpha == 10
+    c, taps = found.problem.in_channels, found.problem.w_shape[1]
+    assert error_ratio(found.tile, found.points, found.simulated, c * taps) <= LOSES_LESS
+
+
+@pytest.mark.parametrize("layer", ["32x53x53x96:96x7x7", "64x38x38x160:160x6x6"])
+def test_they_are_not_where_sums_are_short(layer: str) -> None:
+    """Though they would be the fastest."""
+    choice = candidates(_request(layer))
+    assert choice.plans[0].tile.alpha <= 8
+    fastest = min(choice.plans, key=lambda p: p.predicted)
+    assert fastest.tile.alpha == 10
+    named = replace(_request(layer), algorithm=gamma(10, fastest.tile.n, fastest.tile.r))
+    assert plan(named).tile.alpha == 10
+
+
+def test_blocks_have_48_output_channels() -> None:
+    problem = Problem.of((1, 8, 8, 32), (112, 7, 7, 32), padding=3)
+    found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
+    assert (found.split.blocks_m, found.split.variant.narrow, found.split.outputs) == (3, 16, 112)
+    assert "48 channels" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "algorithm", "precision", "message"),
+    [
+        (
+            (64, 1, 7, 32),
+            gamma(10, 4, 7),
+            "fp32_split",
+            "gamma:10:4:7 does not fit a filter 1 high",
+        ),
+        ((63, 7, 7, 32), gamma(10, 4, 7), "fp32_split", "63 output channels"),
+        ((64, 5, 5, 32), gamma(10, 6, 5), "fp32_split", "10 with 6 to 7 taps"),
+        ((64, 7, 7, 32), gamma(10, 4, 7), "fp16", "fp16 has alpha 4 with 2 to 3 taps"),
+        ((64, 7, 7, 32), gamma(10, 4, 7), "fp32_ffma", "gamma:10:4:7"),
+    ],
+)
+def test_what_they_do_not_serve_is_refused(filter_, algorithm, precision, message) -> None:
+    problem = Problem.of((1, 9, 9, 32), filter_, padding=3)
+    with pytest.raises(ValueError, match=message):
+        plan(Request(problem, "forward", H100, algorithm, precision))
