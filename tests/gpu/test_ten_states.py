@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from winolab.device import H100
+from winolab.gpu.guard import GuardedGamma
 from winolab.gpu.plan import LOSES_LESS, Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma
@@ -21,6 +22,7 @@ def _request(layer: str, precision: str = "fp32", **more) -> Request:
 @pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
 def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
     found = plan(_request(layer, precision))
+    assert isinstance(found, GuardedGamma)
     assert found.tile.alpha == 10
     c, taps = found.problem.in_channels, found.problem.w_shape[1]
     assert error_ratio(found.tile, found.points, found.simulated, c * taps) <= LOSES_LESS
@@ -40,6 +42,7 @@ def test_they_are_not_where_sums_are_short(layer: str) -> None:
 def test_blocks_have_48_output_channels() -> None:
     problem = Problem.of((1, 8, 8, 32), (112, 7, 7, 32), padding=3)
     found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
+    assert isinstance(found, GuardedGamma)
     assert (found.split.blocks_m, found.split.variant.narrow, found.split.outputs) == (3, 16, 112)
     assert "48 channels" in str(found)
 
