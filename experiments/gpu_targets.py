@@ -202,6 +202,7 @@ TARGETS = Table(
 SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
     (gpu_bounds.BOUNDS, ("throughput",)),
+    (gpu_bounds.GRADIENTS, ("throughput",)),
     (gpu_losses.LOSSES, ("throughput",)),
     (gpu_frontier.FRONTIER, ("throughput",)),
     (counters_tables.COUNTERS, ("counters",)),

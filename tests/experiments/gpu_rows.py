@@ -15,7 +15,6 @@ MACHINE = {
     "device": "a GPU", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0", "sgemm_tflops": 50.0,
     "sm_mhz": 1980, "commit": "abc",
 }  # fmt: skip
-GRADIENT_KERNELS = {2: "Ω8(7,2)", 3: "Ω8(6,3)", 8: "Ω16(9,8)", 9: "Ω16(8,9)"}
 LIBRARY = {
     "backward_filter": (("ALGO_0", True, 20), ("ALGO_1", True, 30), ("ALGO_3", True, 31),
                         ("FFT", False, 40), ("WINOGRAD_NONFUSED", False, 60)),
@@ -62,8 +61,8 @@ def throughput() -> list[dict]:
 def _who(case, gradient: bool) -> Iterator[tuple]:
     half = case.group != "fp32"
     taps = case.layer.taps
-    ours = GRADIENT_KERNELS.get(taps, f"Ω8({9 - taps},{taps})") if gradient else None
-    mine = ours or kernel_name(case.layer)
+    alpha = 16 if taps > 7 else 8
+    mine = f"Ω{alpha}({taps},{alpha + 1 - taps})" if gradient else kernel_name(case.layer)
     unit = 1e-3 if half else 1e-6
     if half:
         yield "winolab", mine, case.group, None, 300, unit

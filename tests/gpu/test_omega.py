@@ -16,10 +16,18 @@ from winolab.device import H100
 from winolab.gpu import launch, oracle
 from winolab.gpu.correlation import three
 from winolab.gpu.emit import kernel
-from winolab.gpu.omega import VARIANTS, OmegaPlan, Variant, instructions, plans, source
-from winolab.gpu.omega_plan import ADMITTED, PARAMS, REDUCE_PARAMS, Gradient, Timing, choose
+from winolab.gpu.omega import VARIANTS, OmegaPlan, Variant, instructions, plans, source, spent
+from winolab.gpu.omega_plan import (
+    ADMITTED,
+    LAUNCH_SECONDS,
+    PARAMS,
+    REDUCE_PARAMS,
+    Gradient,
+    Timing,
+    choose,
+)
 from winolab.gpu.plan import Request
-from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, winrs
+from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, parse_algorithm, winrs
 from winolab.nouns import omega as named
 from winolab.ref.errors import ADMISSIBLE, error_ratio, noise_gain
 from winolab.ref.transforms import transforms
@@ -125,6 +133,18 @@ def test_few_blocks_are_filled_up_by_segments() -> None:
     for batch, size, channels in ((1, 224, 64), (2, 56, 64), (32, 224, 64), (1, 28, 256)):
         problem = Problem.of((batch, size, size, channels), (channels, 3, 3, channels), padding=1)
         assert best(problem).grid >= 0.7 * H100.multiprocessors
+
+
+@pytest.mark.parametrize("segments", ["", ";segments=3"])
+def test_where_time_goes(segments) -> None:
+    """All of it is in the parts; what is left is the launches' and, of segments, their sum's."""
+    problem = Problem.of((32, 28, 28, 128), (128, 3, 3, 128), padding=1)
+    asked = parse_algorithm(f"omega:8:3:6{segments}")
+    for plan in plans(Request(problem, "backward_filter", H100, asked, "fp32_ffma")):
+        parts = spent(plan)
+        assert sum(parts.values()) == pytest.approx(plan.predicted)
+        assert min(parts.values()) >= 0
+        assert (parts["launch and sums"] > 1.5 * LAUNCH_SECONDS) == (plan.segments > 1)
 
 
 def test_a_limit_bounds_the_workspace_and_none_below_zero_is_met() -> None:

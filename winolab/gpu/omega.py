@@ -287,7 +287,7 @@ def ends(g: Gradient, tile: Tile, pitch: int) -> float:
     return 1 - (1 - share) ** 2
 
 
-def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> float:
+def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> dict[str, float]:
     """What a unit takes a block, averaged over the taps' rows and over a row's units."""
     held = tile.alpha // v.parts
     products = held * v.bi * v.bo
@@ -295,27 +295,46 @@ def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> 
     filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
     loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
     produced = v.bo * filter_ + v.bi * input_ + loads
-    cycles = FFMA * products / lanes + OPERAND * operands / 128 + PRODUCED * produced / 128
-    return g.met * (cycles + EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128)
+    return {
+        "products": g.met * FFMA * products / lanes,
+        "operands": g.met * OPERAND * operands / 128,
+        "transforms": g.met * PRODUCED * produced / 128,
+        "row ends": g.met * EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128,
+    }
+
+
+def spent(plan: OmegaPlan) -> dict[str, float]:
+    """Seconds of a call, by what its longest block spends them on; they add up to all.
+
+    "products" are FFMAs of all units and channels of its blocks, also of those that do not exist.
+    """
+    g, v, device = plan.gradient, plan.variant, plan.device
+    timing = _timing(device, g, plan.tile, v, plan.pitch)
+    items, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
+    cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
+    found = {name: items * length * each / device.clock for name, each in cycles.items()}
+    found["outputs"] = items * (timing.item + outputs * timing.output)
+    return {**found, "launch and sums": plan.predicted - sum(found.values())}
+
+
+def _timing(device: Device, g: Gradient, tile: Tile, v: Variant, pitch: int) -> Timing:
+    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
+    stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
+    return Timing(
+        g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
+        device.multiprocessors // v.parts,
+        sum(unit_cycles(g, tile, v, pitch, device.lanes).values()) / device.clock,
+        ITEM / device.clock,
+        v.kc,
+        FOLDS[tile.alpha][narrow_rows(tile, g.output[2])],
+        stored / device.clock,
+    )
 
 
 def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> OmegaPlan:
     device, limit = request.device, request.workspace_limit
     count = request.algorithm.segments if request.algorithm else None
-    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
-    blocks = g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps
-    slots = device.multiprocessors // v.parts
-    fold = FOLDS[tile.alpha][narrow_rows(tile, g.output[2])]
-    stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
-    timing = Timing(
-        blocks,
-        slots,
-        unit_cycles(g, tile, v, pitch, device.lanes) / device.clock,
-        ITEM / device.clock,
-        v.kc,
-        fold,
-        stored / device.clock,
-    )
+    timing = _timing(device, g, tile, v, pitch)
     segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
     return OmegaPlan(
         request.problem,
@@ -326,9 +345,9 @@ def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> 
         device,
         pitch,
         segments.count,
-        blocks,
-        v.parts * min(slots, blocks * segments.count),
-        fold,
+        timing.blocks,
+        v.parts * min(timing.slots, timing.blocks * segments.count),
+        timing.fold,
         segments.workspace,
         segments.seconds,
     )

@@ -145,14 +145,16 @@ class Timing:
     fold: int = POSITIONS  # units after which a sum is transformed
     output: float = 0.0  # of such a transform
 
+    def work(self, units: int, segments: int) -> tuple[int, int, int]:
+        """Of the block that has most: how many items, units of each, and transforms of its sum."""
+        length = -(-units // (segments * self.step)) * self.step
+        return -(-self.blocks * segments // self.slots), length, -(-length // self.fold)
+
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
-        steps = -(-units // (segments * self.step))
-        waves = -(-self.blocks * segments // self.slots)
-        length = steps * self.step
-        outputs = -(-length // self.fold)
+        items, length, outputs = self.work(units, segments)
         block = length * self.unit + self.item + outputs * self.output
-        return waves * block + LAUNCH_SECONDS
+        return items * block + LAUNCH_SECONDS
 
 
 @dataclass(frozen=True)
