@@ -122,6 +122,7 @@ def test_the_kernels_plan_as_json(direction: str) -> None:
     [
         (("128x96x96x64", "64x3x3"), "errs no more than sums in FP32; what is faster, 1.13 times"),
         (("128x111x111x64", "64x2x2"), "the fewest states within 1% of the fastest"),
+        (("64x64x64x96", "96x6x6"), "what is faster errs 1.17 times as much as sums in FP32, more"),
         (("128x48x48x128", "128x3x3"), ""),
     ],
 )

@@ -239,10 +239,12 @@ def kernels(request: Request) -> Kernels:
     fastest: dict[tuple[str, str], GpuPlan] = {}
     for found in choice.plans:
         fastest.setdefault((found.kernel, found.precision), found)
+    first, *others = fastest.values()
+    others.sort(key=lambda found: found.predicted)
     return Kernels(
         request,
         (chosen, _error(chosen)),
-        tuple((found, _error(found)) for found in fastest.values()),
+        tuple((found, _error(found)) for found in (first, *others)),
         choice.reasons,
         choice.why if choice.plans[0] == chosen else "",
     )

@@ -237,14 +237,18 @@ def candidates(request: Request) -> Choice:
 
 
 def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
-    """The fastest first, of more than MOST_STATES what LOSES_LESS; but of correlations that are
-    as CLOSE to it that of the fewest states, or, if its split products lose more than FP32's sums,
-    what does not for AS_EXACT times the time; and which of these it is."""
-    plans = sorted(plans, key=lambda p: (_doubtful(p) and _loss(p) > LOSES_LESS, p.predicted))
+    """The fastest first, of more than MOST_STATES what LOSES_LESS, others last; but of correlations
+    that are as CLOSE to it that of the fewest states, or, if its split products lose more than
+    FP32's sums, what does not for AS_EXACT times the time; and which of these it is."""
+    plans = sorted(plans, key=lambda p: p.predicted)
     if not plans or plans[0].direction not in CORRELATIONS:
         return plans, ""
-    fastest = plans[0]
-    alike = [p for p in plans if p.precision == fastest.precision]
+    lossy = [p for p in plans if _doubtful(p) and _loss(p) > LOSES_LESS]
+    kept = [p for p in plans if p not in lossy]
+    if not kept:
+        return plans, ""
+    fastest = kept[0]
+    alike = [p for p in kept if p.precision == fastest.precision]
     close, dear = (
         [p for p in alike if p.predicted <= times * fastest.predicted]
         for times in (CLOSE, AS_EXACT)
@@ -256,7 +260,10 @@ def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
         if exact:
             why = f"errs no more than sums in FP32; what is faster, {loss:.2f} times as much"
             first = exact
-    return [first, *(p for p in plans if p is not first)], why
+    if not why and lossy and lossy[0].predicted < first.predicted:
+        loss, most = _loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
+        why = f"what is faster errs {loss:.2f} times as much as sums in FP32, {most}"
+    return [first, *(p for p in kept if p is not first), *lossy], why
 
 
 def _doubtful(p: Any) -> bool:
