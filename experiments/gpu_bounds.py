@@ -52,9 +52,9 @@ class Kind:
 
     def bounds(self, rows: Sequence[Row]) -> list[Bound]:
         """The layers, the furthest below first."""
-        mine = self.chosen(cases(rows))
-        shares = limits(mine, ffma)
-        parts = {c.name: self._parts(c, row) for c in mine if (row := ffma(c))}
+        mine = [(c, row) for c in self.chosen(cases(rows)) if (row := ffma(c))]
+        shares = limits([c for c, _ in mine], ffma)
+        parts = {c.name: self._parts(c, row) for c, row in mine}
         reached = [parts[name] for name, share in shares.items() if share >= self.aim]
         names = next(iter(parts.values()), {})
         usual = {p: sum(each[p] for each in reached) / max(1, len(reached)) for p in names}
@@ -67,8 +67,7 @@ class Kind:
 
         found = [
             Bound(f"{row['kernel']} {c.name}", shares[c.name], parts[c.name], reason(c.name))
-            for c in mine
-            if (row := ffma(c))
+            for c, row in mine
         ]
         return sorted(found, key=lambda b: b.share)
 

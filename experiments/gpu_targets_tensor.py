@@ -26,6 +26,7 @@ from experiments.gpu_aims import (
     tf32,
     transformed,
 )
+from experiments.gpu_bounds import GRADIENT_AIM
 from experiments.gpu_rows import Measured, Row, kernel, paper_alpha
 from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
@@ -157,7 +158,7 @@ def gradients(pick: Cases) -> Iterator[Cell]:
     part = Part("Gradient", f"{SPEED} --lists winrs")
     full = pick(FILTER, "fp32", "winrs")
     yield from part.over("FFMA over cuDNN's GEMM class", speeds(full, ffma, frugal), 3.0, 1.3)
-    yield part.smallest("FFMA, share of Φ·SGEMM", 0.8, limits(full, ffma))
+    yield part.smallest("FFMA, share of Φ·SGEMM", GRADIENT_AIM, limits(full, ffma))
     yield from part.over("FFMA, share of Φ·SGEMM", limits(full, ffma), None, None)
     yield from part.over("FP32 over cuDNN's GEMM class", speeds(full, ours, frugal), 6.0, None)
     ahead = speeds(full, ours, anyone)

@@ -12,13 +12,12 @@ from tests.gpu import hosted
 from tests.gpu.test_gamma_tensor import BOUND, has
 from winolab.device import H100
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
+from winolab.gpu.gamma_tensor_tiles import TEN
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request
-from winolab.nouns import Problem, gamma, parse_algorithm
+from winolab.nouns import Problem, parse_algorithm
+from winolab.plans import _error
 from winolab.ref import convolution
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.errors import NORMAL
-from winolab.ref.predict import predict
 
 CASES = [
     # direction, x, w, padding, tile; columns of blocks odd and even, filter rows of uneven stages
@@ -29,15 +28,8 @@ CASES = [
     ("forward", (1, 3, 9, 20, 8), (8, 2, 4, 4, 8), (0, 1, 1), "gamma:6:3:4"),
     ("forward", (2, 9, 12, 8), (8, 3, 3, 8), 1, "gamma:4:2:3"),
     ("forward", (2, 9, 16, 20), (68, 7, 7, 20), 3, "gamma:10:4:7"),
-    ("backward_data", (4, 5, 20, 48), (20, 3, 6, 48), 1, "gamma:10:5:6"),
+    ("backward_data", (4, 6, 20, 48), (20, 4, 6, 48), 1, "gamma:10:5:6"),
 ]
-
-
-def predicted(plan: GammaTensorPlan) -> float:
-    """Relative RMS on normal data."""
-    algorithm, run = gamma(plan.tile.alpha, plan.tile.n, plan.tile.r), arithmetic(plan.simulated)
-    found = predict(NORMAL, NORMAL, plan.problem, algorithm, run, direction=plan.direction)
-    return found.relative_rms
 
 
 def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]:
@@ -63,7 +55,7 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
         if not v.u_ring and not v.u_ahead and v.share not in left:
             left[v.share] = relative_rms(hosted.execute(plan, a, b), exact)
     turned = [p for p in found if p.variant.u_ring]
-    assert len(turned) >= 2
+    assert len(turned) >= 3
     first, seen = {}, set()
     for plan in turned:
         v = plan.variant
@@ -72,10 +64,11 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
         seen.add((v.share, v.rest, v.twins, v.exchanges))
         result = hosted.execute(plan, a, b)
         assert np.array_equal(result, first.setdefault(v.share, result)), str(v)
-        # Of two rows only products with a low part change places: these are 2^-11 of the sum. Ten
-        # states have no other form, and are held to what is predicted of them.
-        most = left.get(v.share, 0) * (1 + (v.share == 2) * 2**-11)
-        most = most or 1.2 * predicted(plan)
+        if plan.tile.alpha == TEN:  # they have no other form
+            assert relative_rms(result, exact) <= 1.2 * (_error(plan) or 0), str(v)
+            continue
+        # Of two rows only products with a low part change places: these are 2^-11 of the sum.
+        most = left[v.share] * (1 + (v.share == 2) * 2**-11)
         assert relative_rms(result, exact) <= most, str(v)
 
 

@@ -363,11 +363,11 @@ def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
     """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
-    blocks = variant.blocks(PARTS[precision])
+    split, parts = precision == "fp32_split", PARTS[precision]
+    blocks = variant.blocks(parts)
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BN": block_outputs(tile.alpha)}
-    split, parts = precision == "fp32_split", PARTS[precision]
     constants |= gamma_tensor_filter.constants(parts)
     constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}

@@ -240,10 +240,10 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         yield [{"ring": ring}]
         return
     boxed = variant.run and variant.split == 1
-    # Two rows of ten states are never the fastest.
-    if boxed and share in TURNED[tile.alpha == TEN :] and variant.yvec > 1:
+    few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
+    if boxed and share in TURNED and variant.yvec > 1 and not few:
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
-        few = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
+        paired = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
         rings = U_RINGS
         if tile.alpha == 8 and share < 4:
@@ -257,7 +257,7 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         if tile.alpha == TEN:
             rings = U_RINGS[1:]
             turned |= {"consumer_registers": 192, "producer_registers": 104}
-        for twins in (1, 2) if few else (1,):
+        for twins in (1, 2) if paired else (1,):
             yield [{**turned, "u_ring": n, "twins": twins} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
         return

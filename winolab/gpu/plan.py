@@ -243,8 +243,10 @@ def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
     plans = sorted(plans, key=lambda p: p.predicted)
     if not plans or plans[0].direction not in CORRELATIONS:
         return plans, ""
-    lossy = [p for p in plans if _doubtful(p) and _loss(p) > LOSES_LESS]
-    kept = [p for p in plans if p not in lossy]
+    kept, lossy = [], []
+    for p in plans:
+        many = p.precision == "fp32_split" and p.tile.alpha > MOST_STATES
+        (lossy if many and _loss(p) > LOSES_LESS else kept).append(p)
     if not kept:
         return plans, ""
     fastest = kept[0]
@@ -264,13 +266,6 @@ def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
         loss, most = _loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
         why = f"what is faster errs {loss:.2f} times as much as sums in FP32, {most}"
     return [first, *(p for p in kept if p is not first), *lossy], why
-
-
-def _doubtful(p: Any) -> bool:
-    """Whether a plan may err much more than sums in FP32: of few products ten states do."""
-    return (
-        p.precision == "fp32_split" and p.direction in CORRELATIONS and p.tile.alpha > MOST_STATES
-    )
 
 
 def _loss(p: Any) -> float:

@@ -98,7 +98,7 @@ def parameters(
     """Of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
-    ``known``: the first of the function of that name.
+    ``known``: the first of the function of that name; ``block`` as for ``padded``.
     """
     vector = 4 if wide else 1
     *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
