@@ -203,11 +203,17 @@ class Requests:
 
 def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests]]:
     """Shared-memory requests of a plan's kernels, by kernel, summed over blocks."""
-    kernels = load(plan.source(), plan.shared(), flags=COUNT)
-    names = [*shared_members(plan.source()), "static"]
-    found = {}
+    kernels, found = counting(plan)
+    execute(plan, a, b, kernels=kernels)
+    return found
 
-    def counting(kernel: Kernel):
+
+def counting(plan: Any) -> tuple[dict[str, Any], dict[str, list[Requests]]]:
+    """A plan's kernels, and what they ask of shared memory once they have run, by kernel."""
+    names = [*shared_members(plan.source()), "static"]
+    found: dict[str, list[Requests]] = {}
+
+    def counted(kernel: Kernel):
         def call(*arguments: Any) -> None:
             kernel(*arguments)
             raw = np.zeros((4096, 5), "int64")
@@ -221,8 +227,8 @@ def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests
 
         return call
 
-    execute(plan, a, b, kernels={name: counting(k) for name, k in kernels.items()})
-    return found
+    kernels = load(plan.source(), plan.shared(), flags=COUNT)
+    return {name: counted(kernel) for name, kernel in kernels.items()}, found
 
 
 def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:

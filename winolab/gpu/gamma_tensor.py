@@ -252,7 +252,8 @@ class GammaTensorPlan:
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
         copies = {"winolab_fill": 0} if self.filled else {}
-        return copies | scales | {"winolab_filter": 0, "winolab_gamma": gamma}
+        filters = gamma_tensor_filter.shape(self).shared
+        return copies | scales | {"winolab_filter": filters, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -261,7 +262,7 @@ class GammaTensorPlan:
         prepared = workspace + self.header + self.filled
         self._fill(kernels, a, workspace + self.header)
         self._transform(kernels, b, prepared, self.filled > 0)
-        self._scale(kernels, a, workspace, prepared, follows=True)
+        self._scale(kernels, a, workspace, prepared, beside_filter=True)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
@@ -273,32 +274,30 @@ class GammaTensorPlan:
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._fill(kernels, a, workspace + self.header)
-        self._scale(kernels, a, workspace, prepared, self.filled > 0)
-        self._correlate(kernels, a, prepared, out, workspace, self._preceded)
+        self._scale(kernels, a, workspace, prepared, beside_filter=False)
+        scaled_or_filled = self.parts == 2 or self.filled > 0
+        self._correlate(kernels, a, prepared, out, workspace, follows=scaled_or_filled)
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.filled:
             fill(kernels, self.correlation, self.device, x, to, self.size)
 
-    def _scale(self, kernels: Kernels, x: View, header: int, rows: int, follows: bool) -> None:
+    def _scale(
+        self, kernels: Kernels, x: View, header: int, rows: int, beside_filter: bool
+    ) -> None:
         if self.parts == 2:
-            scale.scale(kernels, self.scale_params(x, header, rows), self.early(follows))
+            params = self.scale_params(x, header, rows, late=beside_filter)
+            scale.scale(kernels, params, self.early(beside_filter or self.filled > 0))
 
-    def scale_params(self, x: View, header: int, rows: int) -> Params:
+    def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
-        wide = self.variant.xvec == 4
-        known, c = self._known[0], self.correlation
-        return scale.parameters(c, header, rows, x, wide, known, self.block)
+        wide, known, c = self.variant.xvec == 4, self._known[0], self.correlation
+        return scale.parameters(c, header, rows, x, wide, known, self.block, late)
 
     @property
     def _known(self) -> tuple[int, float]:
         """What the caller's scales say (scale.known)."""
         return scale.known(self.given, transforms(self.tile.n, self.tile.r, self.points, SCALING))
-
-    @property
-    def _preceded(self) -> bool:
-        """Whether launches about x precede those of a prepared filter: its scale, its copy."""
-        return self.parts == 2 or self.filled > 0
 
     def early(self, follows: bool) -> bool:
         """Whether a launch that follows one of this plan's own may begin before that ends."""

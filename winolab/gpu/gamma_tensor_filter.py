@@ -6,12 +6,16 @@ import math
 from typing import Any, NamedTuple
 
 from winolab.gpu import geometry, scale
-from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
 # Of split products: output channels of a block; its threads, many where there are more than
 # LONG_WORK stages of filter rows for them, though few are there sooner.
 ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
+# Two by PAIRED threads where four, of so many, would leave multiprocessors idle.
+PAIR, PAIRED, IDLE = 2, 384, (128, 400)
+STATIC = 2048  # bytes of a block's shared memory that are not rows of the filter
+SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
 
 # The kernels' parameter struct, field for field.
 PARAMS = Layout(
@@ -21,6 +25,8 @@ PARAMS = Layout(
     ("row_size step sharers", INT),
     ("known", FLOAT),
 )
+# Of split products, behind these.
+IMAGED = Layout(("rows image image_first image_c image_depth image_row image_width", INT))
 
 
 def constants(parts: int) -> dict[str, int]:
@@ -34,19 +40,39 @@ class Shape(NamedTuple):
     grid: tuple[int, int, int]
     threads: int
     sharers: int = 1  # blocks that transform the same rows
+    rows: int = ROWS  # of a block
+    image: int = 0  # floats of shared memory of each, or 0 where it keeps none
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory."""
+        return 4 * self.rows * self.image
 
 
-def shape(plan: Any) -> Shape:
-    """The blocks that serve a filter best."""
-    rows, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
+def shape(plan: Any, dense: bool = True) -> Shape:
+    """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
+    outputs, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
     if plan.parts == 1:
-        return Shape((rows // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
-    blocks = rows // ROWS
+        return Shape((outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
+    scattered, image = plan.correlation.rotated, _image(plan)
+    room = (plan.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
+    pairs = IDLE[0] < outputs < IDLE[1] if room >= ROWS else room >= PAIR and not scattered
+    rows = PAIR if pairs else ROWS
+    blocks = outputs // rows
     # As many as fill the device with the one that describes the rows, and have something to do.
-    room = plan.device.multiprocessors // blocks - 1
-    sharers = max(1, min(room, -(-units // (FEW // 32))))
+    idle = plan.device.multiprocessors // blocks - 1
+    sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = MANY if units > LONG_WORK * sharers else FEW
-    return Shape((blocks * (sharers + (sharers > 1)), 1, 1), threads, sharers)
+    if pairs and room >= ROWS:
+        threads = PAIRED
+    grid = blocks * (sharers + (sharers > 1)), 1, 1
+    return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
+
+
+def _image(plan: Any) -> int:
+    """Floats from a row's image in shared memory to the next's, in other banks."""
+    size = plan.correlation.channels * math.prod(plan.correlation.filter)
+    return (size + size // 64 * 4) // 32 * 32 + 48
 
 
 def transform(
@@ -56,10 +82,11 @@ def transform(
 
     ``known``: the scale of all rows, or 0; ``follows``: launches of the call come before.
     """
-    c, its = plan.correlation, shape(plan)
+    c = plan.correlation
     for group in range(c.groups):
         address, *strides = geometry.filter_map(c, w, group, plan.size)
         lowest, step = scale.dense(c, strides[1:])
+        its = shape(plan, step > 0)
         params = PARAMS.pack(
             address,
             prepared + plan.rows + group * plan.transformed,
@@ -78,5 +105,8 @@ def transform(
             its.sharers,
             known,
         )
+        if plan.parts == 2:
+            places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
+            params = Params.of(params, IMAGED.pack(its.rows, its.image, *places))
         early = plan.early(follows or group > 0)
         kernels["winolab_filter"](its.grid, its.threads, params, early)

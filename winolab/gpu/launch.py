@@ -308,8 +308,9 @@ def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Ker
     kernels = {}
     for name, shared in names:
         function = module.get_function(name)
-        if shared:
-            function.max_dynamic_shared_size_bytes = shared
+        if shared:  # the most of all plans: CuPy loads a file once
+            most = max(shared, function.max_dynamic_shared_size_bytes)
+            function.max_dynamic_shared_size_bytes = most
         kernels[name] = Kernel(name, function.kernel.ptr, shared, module)
     return kernels
 

@@ -28,7 +28,7 @@ SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
 PARAMS = Layout(
     ("x header rows", POINTER),
     ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
-    ("depth height width run wide all_rows known", INT),
+    ("depth height width run wide all_rows known late", INT),
 )
 
 
@@ -94,16 +94,18 @@ def parameters(
     wide: bool,
     known: int = 0,
     block: int = ROWS,
+    late: bool = False,
 ) -> Params:
     """Of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
-    ``known``: the first of the function of that name; ``block`` as for ``padded``.
+    ``known``: the first of the function of that name; ``block`` as for ``padded``; ``late``:
+    whether the launch behind ``scale`` may begin only when the sample is there.
     """
     vector = 4 if wide else 1
     *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))
     vectors = math.prod(sizes) * run // vector
-    last = run // vector, wide, c.groups * padded(c, block), known
+    last = run // vector, wide, c.groups * padded(c, block), known, late
     return PARAMS.pack(x.address, header, rows, *x.strides, 1, vectors, *sizes[1:], *last)
 
 
@@ -124,7 +126,7 @@ def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
 
 def scale(kernels: Kernels, params: Params, early: bool) -> None:
     """Before the main kernel: the scale of x, no flag set. ``early``: it follows others."""
-    known = params.values[-1]  # then one block clears the flags
+    known = params.values[-2]  # then one block clears the flags
     kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params, early)
 
 
