@@ -40,12 +40,15 @@ FORWARD, FILTER = "forward", "backward_filter"
 
 @dataclass(frozen=True)
 class Case:
-    """The plan of these products that is predicted to be the fastest for a layer."""
+    """The plan of these products that is predicted to be the fastest for a layer, or that of this
+    kernel.
+    """
 
     layer: str
     direction: str
     products: str
     algorithm: str | None = None
+    kernel: str | None = None
 
     @property
     def group(self) -> str:
@@ -57,7 +60,8 @@ class Case:
         problem = parse_layer(self.layer).problem
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
         found = candidates(self.direction, problem, self.group, asked)
-        return next((plan for plan in found if plan.precision == self.products), None)
+        mine = (plan for plan in found if plan.precision == self.products)
+        return next((plan for plan in mine if self.kernel in (None, plan.kernel)), None)
 
 
 # The profiler takes about 3 s a case: what is cut off by a run's end stands last.
@@ -79,6 +83,10 @@ CASES = (
     Case("32x64x64x128:128x9x9", FILTER, "fp16"),
     Case("64x64x64x128:128x5x5", FORWARD, "fp32", "gamma:8:4:5"),
     Case("32x64x64x128:128x9x9", FILTER, "fp32"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32", kernel="Ω16(9,8)"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32_split", kernel="Ω16(9,8)"),
+    Case("32x64x64x128:128x8x8", FILTER, "fp32", kernel="Ω16(8,9)"),
+    Case("32x32x32x256:256x7x7", FORWARD, "fp32_split", "gamma:10:4:7"),
     Case("128x56x56x128:128x2x2", FORWARD, "fp32", "gamma:8:7:2"),
     Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
 )

@@ -126,7 +126,8 @@ def plans(rows: Sequence[Row]) -> list[Counted]:
     """The rows by plan."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
-        found.setdefault((row["layer"], row["direction"], row["products"]), []).append(row)
+        plan = row["layer"], row["direction"], row["products"], row["kernel"]
+        found.setdefault(plan, []).append(row)
     return [Counted(tuple(mine)) for mine in found.values()]
 
 

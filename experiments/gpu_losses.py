@@ -181,12 +181,13 @@ def _range(values: Sequence[float], form: str) -> str:
 def _counters(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
     """What counters say of the losses that were profiled."""
     plans = {
-        (plan.main["layer"], plan.main["direction"], plan.main["products"]): plan
+        tuple(plan.main[k] for k in ("layer", "direction", "products", "kernel")): plan
         for plan in counters_tables.plans(counted)
     }
     found = []
     for one in slower(cases(rows)):
-        plan = plans.get((one.case.name, one.case.direction, one.mine["products"]))
+        mine = one.mine["products"], one.mine["kernel"]
+        plan = plans.get((one.case.name, one.case.direction, *mine))
         if plan:
             found.append(f"{one.ratio:.2f} of the fastest. {counters_tables.held(plan)}")
     return found
