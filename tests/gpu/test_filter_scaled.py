@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +20,13 @@ from winolab.nouns import Problem, parse_algorithm
 FOUR, IDLE, LONG, NONE = (70, 3, 3, 36), (140, 2, 3, 20), (4, 7, 7, 320), (4, 9, 9, 448)
 
 
-def _plan(problem: Problem, direction: str, algorithm: str | None):
+def _plan(problem: Problem, direction: str, algorithm: str | None) -> Any:
     asked = parse_algorithm(algorithm) if algorithm else None
-    return plan(Request(problem, direction, H100, asked, "fp32_split")).split
+    guarded: Any = plan(Request(problem, direction, H100, asked, "fp32_split"))
+    return guarded.split
 
 
-def _transformed(its, w: np.ndarray, kernels=None) -> np.ndarray:
+def _transformed(its: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:
     """Rows and U, as words, of poisoned memory."""
     prepared = hosted.Guarded((its.prepared // 4,), "uint32")
     view = View(w.ctypes.data, hosted._strides(w, 5))
