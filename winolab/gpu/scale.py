@@ -30,6 +30,7 @@ PARAMS = Layout(
     ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
     ("depth height width run wide all_rows known late", INT),
 )
+KNOWN = [name for name, _ in PARAMS.fields].index("known")
 
 
 def constants(tile: Tile, made: Transforms) -> dict[str, int]:
@@ -126,7 +127,7 @@ def dense(c: Correlation, strides: Sequence[int]) -> tuple[int, int]:
 
 def scale(kernels: Kernels, params: Params, early: bool) -> None:
     """Before the main kernel: the scale of x, no flag set. ``early``: it follows others."""
-    known = params.values[-2]  # then one block clears the flags
+    known = params.values[KNOWN]  # then one block clears the flags
     kernels["winolab_scale"]((1 if known else SAMPLERS, 1, 1), THREADS, params, early)
 
 
