@@ -20,6 +20,7 @@ SECTOR = 32  # bytes of L2
 TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
 LANES = 128  # FFMAs a cycle and multiprocessor
 PRODUCTS = {"fp32_split": 3}  # of parts, for one of FP32
+PLAN = ("layer", "direction", "products", "kernel")  # fields that rows of a plan share
 OPS = ("wgmma_fp16", "wgmma_bf16", "mma_fp16", "mma_bf16")
 
 
@@ -126,8 +127,7 @@ def plans(rows: Sequence[Row]) -> list[Counted]:
     """The rows by plan."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
-        plan = row["layer"], row["direction"], row["products"], row["kernel"]
-        found.setdefault(plan, []).append(row)
+        found.setdefault(tuple(row[field] for field in PLAN), []).append(row)
     return [Counted(tuple(mine)) for mine in found.values()]
 
 

@@ -181,7 +181,7 @@ def _range(values: Sequence[float], form: str) -> str:
 def _counters(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
     """What counters say of the losses that were profiled."""
     plans = {
-        tuple(plan.main[k] for k in ("layer", "direction", "products", "kernel")): plan
+        tuple(plan.main[field] for field in counters_tables.PLAN): plan
         for plan in counters_tables.plans(counted)
     }
     found = []

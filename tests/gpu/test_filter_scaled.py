@@ -11,7 +11,6 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu import gamma_tensor_filter
-from winolab.gpu.launch import View
 from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, parse_algorithm
 
@@ -24,16 +23,6 @@ def _plan(problem: Problem, direction: str, algorithm: str | None) -> Any:
     asked = parse_algorithm(algorithm) if algorithm else None
     guarded: Any = plan(Request(problem, direction, H100, asked, "fp32_split"))
     return guarded.split
-
-
-def _transformed(its: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:
-    """Rows and U, as words, of poisoned memory."""
-    prepared = hosted.Guarded((its.prepared // 4,), "uint32")
-    view = View(w.ctypes.data, hosted._strides(w, 5))
-    kernels = kernels or hosted.load(its.source(), its.shared())
-    its.prepare(kernels, view, prepared.array.ctypes.data, 0)
-    prepared.check("the transformed filter")
-    return prepared.array
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
@@ -59,11 +48,11 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     assert form.rows == (rows if form.image else 4)
     rng = np.random.default_rng(0)
     w = rng.standard_normal(problem.w_shape).astype("float32")
-    first = _transformed(its, w)
+    first = hosted.prepared(its, w)
     assert np.isfinite(first[: its.rows // 4].view("float32")).all()
     spread = np.concatenate([w, w], axis=3)[..., :channels]  # from which no image is made
     assert gamma_tensor_filter.shape(its, dense=False).image == 0
-    other = _transformed(its, spread)
+    other = hosted.prepared(its, spread)
     np.testing.assert_array_equal(other[its.rows // 4 :], first[its.rows // 4 :])
     # Rows' sums of squares are added in other orders, by no fewer threads than four rows have.
     found, expected = (r[: its.rows // 4].view("float32").reshape(-1, 4) for r in (other, first))
@@ -84,7 +73,7 @@ def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
         w = np.ascontiguousarray(w.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
     lost: Counter[bool] = Counter()
     kernels, asked = hosted.counting(its)
-    _transformed(its, w, kernels)
+    hosted.prepared(its, w, kernels)
     for q in asked["winolab_filter"]:
         lost[q.write] += q.wavefronts - 2 * q.phases
     assert lost.keys() == {False, True}

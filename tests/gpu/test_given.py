@@ -81,7 +81,7 @@ def test_a_plan_is_found_again_by_its_variant(case) -> None:
     problem, algorithm = Problem.of(x_shape, w_shape, padding=1), parse_algorithm(text)
     request = Request(problem, direction, H100, algorithm, "fp32_split")
     found = {p.variant for p in gamma_tensor.plans(request)}
-    assert len(found) >= 3
+    assert len(found) > (2 if text.startswith("gamma:10") else 5)
     assert {plan(replace(request, variant=variant)).variant for variant in found} == found
 
 

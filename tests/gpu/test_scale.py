@@ -21,14 +21,11 @@ def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     plan = next(iter(gamma_tensor.plans(Request(problem, direction, H100, None, "fp32_split"))))
     c = plan.correlation
     header = np.full(scale.HEADER // 4, np.nan, "float32")
-    prepared = np.full(plan.prepared // 4, np.nan, "float32")
-    of_x, of_w = (
-        View(array.ctypes.data, hosted._strides(array, kept)) for array, kept in ((x, 4), (w, 5))
-    )
     kernels = hosted.load(plan.source(), plan.shared())
+    prepared = hosted.prepared(plan, w, kernels).view("float32")
+    of_x = View(x.ctypes.data, hosted._strides(x, 4))
     where = header.ctypes.data, prepared.ctypes.data
     scale.scale(kernels, scale.parameters(c, *where, of_x, x.shape[-1] % 4 == 0), early=False)
-    plan.prepare(kernels, of_w, prepared.ctypes.data, 0)
     assert not header[:3].view("int32").any()
     rows = prepared[: scale.size(c) // 4].reshape(c.groups, -1, 4)
     return header[8 : 8 + scale.SAMPLERS].max(), rows, plan

@@ -56,15 +56,14 @@ def shape(plan: Any, dense: bool = True) -> Shape:
         return Shape((outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
     scattered, image = plan.correlation.rotated, _image(plan)
     room = (plan.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
-    pairs = IDLE[0] < outputs < IDLE[1] if room >= ROWS else room >= PAIR and not scattered
-    rows = PAIR if pairs else ROWS
+    spread = room >= ROWS and IDLE[0] < outputs < IDLE[1]
+    squeezed = PAIR <= room < ROWS and not scattered
+    rows = PAIR if spread or squeezed else ROWS
     blocks = outputs // rows
     # As many as fill the device with the one that describes the rows, and have something to do.
     idle = plan.device.multiprocessors // blocks - 1
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
-    threads = MANY if units > LONG_WORK * sharers else FEW
-    if pairs and room >= ROWS:
-        threads = PAIRED
+    threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
     grid = blocks * (sharers + (sharers > 1)), 1, 1
     return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
 
@@ -83,10 +82,11 @@ def transform(
     ``known``: the scale of all rows, or 0; ``follows``: launches of the call come before.
     """
     c = plan.correlation
+    _, *strides = geometry.filter_map(c, w, 0, plan.size)
+    lowest, step = scale.dense(c, strides[1:])
+    its = shape(plan, step > 0)
     for group in range(c.groups):
-        address, *strides = geometry.filter_map(c, w, group, plan.size)
-        lowest, step = scale.dense(c, strides[1:])
-        its = shape(plan, step > 0)
+        address, *_ = geometry.filter_map(c, w, group, plan.size)
         params = PARAMS.pack(
             address,
             prepared + plan.rows + group * plan.transformed,
