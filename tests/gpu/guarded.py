@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from winolab.device import Device, datasheet
+from winolab.device import H100, Device, datasheet
 from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
@@ -43,6 +43,8 @@ UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding
 # Times the predicted deviation: of the outputs of a tile that have the largest, and of all. Errors
 # of long sums have an exponential tail (10 deviations in 2e5 simulated sums of 954 products).
 MOST, MEAN = 20.0, 3.0
+# A device on which blocks of a filter's rows are paired, however few and short these are.
+ROOMLESS = replace(H100, multiprocessors=1, shared_memory=0, l2=0)
 CALLS = 10  # with one problem, whose bits must be the same
 # Every so many problems one is large: its blocks refill their stages from one item to the next.
 OFTEN, LARGE = 14, 6e6  # elements of an operand or the result

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.guarded import ROOMLESS
 from winolab.device import H100
-from winolab.gpu import gamma_tensor_filter
+from winolab.gpu import gamma_tensor_filter, launch
+from winolab.gpu.places import Place
 from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, parse_algorithm
 
@@ -53,12 +57,70 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     spread = np.concatenate([w, w], axis=3)[..., :channels]  # from which no image is made
     assert gamma_tensor_filter.shape(its, dense=False).image == 0
     other = hosted.prepared(its, spread)
-    np.testing.assert_array_equal(other[its.rows // 4 :], first[its.rows // 4 :])
-    # Rows' sums of squares are added in other orders, by no fewer threads than four rows have.
-    found, expected = (r[: its.rows // 4].view("float32").reshape(-1, 4) for r in (other, first))
-    np.testing.assert_array_equal(found[:, [0, 1, 3]], expected[:, [0, 1, 3]])
-    most = channels * height * width / (gamma_tensor_filter.FEW // 4) + 8
-    np.testing.assert_allclose(found[:, 2], expected[:, 2], rtol=2 * most * 2**-24)
+    assert not _differ(other, first, its)
+
+
+def _differ(found: np.ndarray, expected: np.ndarray, its: Any) -> bool:
+    """Whether more than sums of squares differ, which are added in another order."""
+    rows, others = (r[: its.rows // 4].view("float32").reshape(-1, 4) for r in (found, expected))
+    c = its.correlation
+    most = c.channels * math.prod(c.filter) / (gamma_tensor_filter.FEW // 4) + 8
+    np.testing.assert_allclose(rows[:, 2], others[:, 2], rtol=2 * most * 2**-24)
+    same = np.array_equal(rows[:, [0, 1, 3]], others[:, [0, 1, 3]])
+    return not same or not np.array_equal(found[its.rows // 4 :], expected[its.rows // 4 :])
+
+
+PAIRED = [  # images, output channels, filter and channels, algorithm, whether filters are wgmma's B
+    (1, (12, 4, 7, 65), "gamma:8:2:7", False),
+    (128, (72, 4, 7, 68), "gamma:8:2:7", True),
+    (128, (40, 3, 3, 37), "gamma:6:4:3", True),
+    (128, (200, 7, 7, 48), "gamma:10:4:7", True),
+]
+
+
+def _paired(direction: str, shape: Any, algorithm: str, images: int) -> tuple[Any, Any, Any]:
+    """A plan, the same of a device where blocks are paired, and a filter that loses elements."""
+    outputs, height, width, channels = shape
+    if direction == "backward_data":
+        outputs, channels = channels, outputs
+    problem = Problem.of((images, 40, 40, channels), (outputs, height, width, channels), padding=1)
+    alone = _plan(problem, direction, algorithm)
+    paired = replace(alone, device=ROOMLESS)
+    forms = [gamma_tensor_filter.shape(its) for its in (alone, paired)]
+    assert [form.kernel for form in forms] == ["winolab_filter", "winolab_filter_cluster"]
+    w = np.random.default_rng(0).standard_normal(problem.w_shape).astype("float32")
+    w[..., 0] *= np.float32(2.0**-20)
+    return alone, paired, w
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(("images", "shape", "algorithm", "turned"), PAIRED)
+@pytest.mark.parametrize("dense", [True, False])
+def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, turned, dense) -> None:
+    alone, paired, w = _paired(direction, shape, algorithm, images)
+    assert (alone.variant.u_ring > 0) == turned
+    if not dense:
+        w = np.concatenate([w, w], axis=3)[..., : w.shape[3]]
+    first, other = (hosted.prepared(its, w) for its in (alone, paired))
+    assert not _differ(other, first, alone)
+    other[alone.rows // 4 + 7] ^= 1
+    assert _differ(other, first, alone)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+def test_two_blocks_find_it_on_the_device(direction) -> None:
+    cp = launch.cupy()
+    for images, shape, algorithm, _ in PAIRED:
+        alone, paired, values = _paired(direction, shape, algorithm, images)
+        w, found = cp.asarray(values), []
+        kernels = launch.load(alone.source(), "a filter's", alone.shared(), 0)
+        for its in (alone, paired):
+            to = cp.full(alone.prepared, 255, "uint8")
+            its.prepare(kernels, Place.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0)
+            found.append(to.get().view("uint32"))
+        assert np.isfinite(found[0][: alone.rows // 4].view("float32")).all()
+        assert not _differ(found[1], found[0], alone)
 
 
 @pytest.mark.parametrize("order", ["NHWC", "NCHW"])

@@ -286,10 +286,12 @@ def test_parameters_are_the_sources() -> None:
     for name, struct, layout in (
         ("scale", "ScaleParams", scale.PARAMS),
         ("filter_tensor", "FilterParams", gamma_tensor_filter.PARAMS),
+        ("filter_scaled", "ScaledParams", gamma_tensor_filter.SCALED),
         ("block_tensor", "Params", PARAMS),
         ("fill", "FillParams", FILL_PARAMS),
     ):
         text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel(name))
+        text = text.replace("  FilterParams filter;\n", "")  # before the others
         assert c_fields(struct, text) == layout.fields
 
 
@@ -308,7 +310,8 @@ def test_compiles_without_spills() -> None:
     plan = _plan(Problem.of((128, 24, 24, 256), (256, 3, 3, 256), padding=1), "forward")
     assert (plan.variant.run, plan.variant.split) == (4, 1)
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
-    assert set(resources) == {f"winolab_{name}" for name in ("scale", "filter", "gamma", "scan")}
+    names = ("scale", "filter", "filter_cluster", "gamma", "scan")
+    assert set(resources) == {f"winolab_{name}" for name in names}
     assert not any(used.spills for used in resources.values()), resources
 
 

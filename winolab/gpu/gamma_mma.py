@@ -48,6 +48,7 @@ class Variant:
     split = twins = 1  # blocks of a cluster that share a summation, or filters
     narrow = 0  # output channels of the last block's filters, where they are fewer
     filled = 0  # whether x is copied with channels filled up
+    clusters = False  # whether the device has them
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""

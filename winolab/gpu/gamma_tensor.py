@@ -253,7 +253,8 @@ class GammaTensorPlan:
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
         copies = {"winolab_fill": 0} if self.filled else {}
         filters = gamma_tensor_filter.shape(self).shared
-        return copies | scales | {"winolab_filter": filters, "winolab_gamma": gamma}
+        apart = {"winolab_filter_cluster": 0} if self.parts == 2 and self.variant.clusters else {}
+        return copies | scales | {"winolab_filter": filters, **apart, "winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -381,7 +382,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
     copies = ("fill",) if variant.filled else ()
     scales = ("guard", "scale") if split else ("fixed_scale",)
-    filters = ("filter_tensor", "filter_scaled" if split else "filter_fixed")
+    filters = ("filter_tensor", *gamma_tensor_filter.blocks(parts, variant.clusters))
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,

@@ -74,6 +74,8 @@ class Variant:
     producer_registers: int = 72
     loader_registers: int = 24
 
+    clusters = True  # whether the device has them
+
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
         asked += (self.threads - CONSUMERS - PRODUCERS) * self.loader_registers
@@ -94,6 +96,7 @@ class Variant:
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name, for elements of ``size`` bytes."""
         mine = {name.upper(): value for name, value in asdict(self).items()}
+        mine |= {"BT": block_tiles(tile.alpha)}
         return mine | (self.boxes(tile, size).constants() if self.run else {})
 
     def columns(self, tile: Tile) -> int:

@@ -17,7 +17,6 @@ constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
 constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
 constexpr int BRINGERS = U_RING ? 64 : 0;             // of the loaders, behind the warp of the boxes
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
-constexpr int BT = ALPHA > 8 ? 64 : 512 / ALPHA / 64 * 64;  // tiles
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
 constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BN
 constexpr int SUMS = BN / 2;                          // of a thread in each

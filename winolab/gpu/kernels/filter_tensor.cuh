@@ -14,14 +14,9 @@ struct FilterParams {
   unsigned* u;
   Row* rows;  // scale.cuh
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
-  long long lowest;  // of a row's elements in memory, from the one that w is
   int out_channels, channels, height, width;  // of the filter, in taps; what lies beyond is 0
   int taps, taps_height, taps_width, chunks;
   int outputs;  // that U has
-  // Of split products (filter_scaled.cuh):
-  int row_size, step;  // elements of a row of w; from one to the next in memory, or 0 where it differs
-  int sharers;         // blocks that transform the same rows
-  float known;         // the scale of all rows, where the caller knows it, or 0
 };
 
 // What a thread has of a chunk of FILTER_M outputs, as 128 threads share it: two neighbouring channels
@@ -71,20 +66,37 @@ struct FilterUnit {
   }
 };
 
-// A pair's elements in a unit.
+// From a row's element to its neighbours', in w or in what was copied of it.
+template <class T>
+struct Strides {
+  T c, depth, row, width;
+};
+
+// A pair's elements in a unit, loaded from where they are; ``at``: where the first unit's first is.
+template <class At, class Stride, class Load>
 __device__ __forceinline__ void read_taps(const FilterParams& p, const FilterPair& pair,
-                                          const FilterUnit& unit, Element (&raw)[2][R]) {
+                                          const FilterUnit& unit, At at,
+                                          const Strides<Stride>& stride, Load load,
+                                          Element (&raw)[2][R]) {
   const int first = unit.chunk * KC + pair.channel;
-  const Element* w = pair.w + unit.chunk * (KC * p.c_stride) + unit.depth * p.depth_stride +
-                     unit.height * p.row_stride + unit.width * (R * p.width_stride);
+  at += unit.chunk * (KC * stride.c) + unit.depth * stride.depth + unit.height * stride.row +
+        unit.width * (R * stride.width);
   const bool inside = pair.m < p.out_channels & unit.height < p.height;
 #pragma unroll
-  for (int j = 0; j < R; ++j, w += p.width_stride)
+  for (int j = 0; j < R; ++j, at += stride.width)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const bool is = inside & first + e < p.channels & unit.width * R + j < p.width;  // no branch
-      raw[e][j] = is ? w[e * p.c_stride] : Element(0);  // no __ldg
+      raw[e][j] = is ? load(at + e * stride.c) : Element(0);
     }
+}
+
+// From w itself.
+__device__ __forceinline__ void read_taps(const FilterParams& p, const FilterPair& pair,
+                                          const FilterUnit& unit, Element (&raw)[2][R]) {
+  const Strides<long long> stride = {p.c_stride, p.depth_stride, p.row_stride, p.width_stride};
+  const auto load = [](const Element* w) { return *w; };  // no __ldg
+  read_taps(p, pair, unit, pair.w, stride, load, raw);
 }
 
 // Those of a pair, times a scale.
