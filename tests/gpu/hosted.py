@@ -272,11 +272,15 @@ def execute(
     return out.array
 
 
+def filter_view(w: np.ndarray) -> View:
+    """A filter, as plans take it."""
+    return View(w.ctypes.data, _strides(w, 5))
+
+
 def prepared(plan: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:
     """What a plan makes of a filter alone, as words, from memory of NaN between zones of NaN."""
     words = Guarded((plan.prepared // 4,), "uint32")
-    view = View(w.ctypes.data, _strides(w, 5))
-    plan.prepare(kernels or loaded(plan), view, words.array.ctypes.data, 0)
+    plan.prepare(kernels or loaded(plan), filter_view(w), words.array.ctypes.data, 0)
     words.check("the transformed filter")
     return words.array
 

@@ -27,6 +27,7 @@ from tests.gpu.test_random import algorithms
 from winolab import environment
 from winolab.gpu import launch
 from winolab.gpu.call import load
+from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, FAMILIES
 from winolab.ref import convolution
@@ -76,11 +77,11 @@ def run(mold: Mold) -> None:
     kernels = load(plan, 0)
     plan.launch(kernels, *views, workspace.data.ptr, 0)
     result = out.get()
-    split = getattr(plan, "split", None)
-    if split and split.variant.clusters:  # a large filter's kernel, on this one
-        prepared = cp.empty(split.prepared, "uint8")
-        paired = replace(split, device=ROOMLESS)
+    if isinstance(plan, GammaTensorPlan) and plan.parts == 2 and plan.variant.clusters:
+        paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
+        prepared = cp.empty(plan.prepared, "uint8")
         paired.prepare(kernels, views[1], prepared.data.ptr, 0)
+        prepared.get()
     if dtype == "bfloat16":
         data = [(d.astype("uint32") << 16).view("float32") for d in data]
     if written == np.uint16:

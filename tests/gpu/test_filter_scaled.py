@@ -14,7 +14,6 @@ from tests.gpu import hosted
 from tests.gpu.guarded import ROOMLESS
 from winolab.device import H100
 from winolab.gpu import gamma_tensor_filter, geometry, launch, scale
-from winolab.gpu.launch import View
 from winolab.gpu.places import Place
 from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, parse_algorithm
@@ -58,17 +57,17 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     spread = np.concatenate([w, w], axis=3)[..., :channels]  # from which no image is made
     assert gamma_tensor_filter.shape(its, dense=False).image == 0
     other = hosted.prepared(its, spread)
-    assert not _differ(other, first, its)
+    _check_same(other, first, its)
 
 
-def _differ(found: np.ndarray, expected: np.ndarray, its: Any) -> bool:
-    """Whether more than sums of squares differ, which are added in another order."""
+def _check_same(found: np.ndarray, expected: np.ndarray, its: Any) -> None:
+    np.testing.assert_array_equal(found[its.rows // 4 :], expected[its.rows // 4 :])
+    # Rows' sums of squares are added in other orders, by no fewer threads than four rows have.
     rows, others = (r[: its.rows // 4].view("float32").reshape(-1, 4) for r in (found, expected))
+    np.testing.assert_array_equal(rows[:, [0, 1, 3]], others[:, [0, 1, 3]])
     c = its.correlation
     most = c.channels * math.prod(c.filter) / (gamma_tensor_filter.FEW // 4) + 8
     np.testing.assert_allclose(rows[:, 2], others[:, 2], rtol=2 * most * 2**-24)
-    same = np.array_equal(rows[:, [0, 1, 3]], others[:, [0, 1, 3]])
-    return not same or not np.array_equal(found[its.rows // 4 :], expected[its.rows // 4 :])
 
 
 PAIRED = [  # images, output channels, filter and channels, algorithm, whether filters are wgmma's B
@@ -103,9 +102,10 @@ def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, tur
     if not dense:
         w = np.concatenate([w, w], axis=3)[..., : w.shape[3]]
     first, other = (hosted.prepared(its, w) for its in (alone, paired))
-    assert not _differ(other, first, alone)
+    _check_same(other, first, alone)
     other[alone.rows // 4 + 7] ^= 1
-    assert _differ(other, first, alone)
+    with pytest.raises(AssertionError):
+        _check_same(other, first, alone)
 
 
 @pytest.mark.gpu
@@ -121,7 +121,7 @@ def test_two_blocks_find_it_on_the_device(direction) -> None:
             its.prepare(kernels, Place.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0)
             found.append(to.get().view("uint32"))
         assert np.isfinite(found[0][: alone.rows // 4].view("float32")).all()
-        assert not _differ(found[1], found[0], alone)
+        _check_same(found[1], found[0], alone)
 
 
 @pytest.mark.parametrize("order", ["NHWC", "NCHW"])
@@ -135,8 +135,7 @@ def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
     if order == "NCHW":  # taps side by side, and a row's in one piece
         axes = (0, 3, 1, 2) if direction == "forward" else (3, 0, 1, 2)
         w = np.ascontiguousarray(w.transpose(axes)).transpose(np.argsort(axes))
-    view = View(w.ctypes.data, tuple(s // 4 for s in (w.strides[0], 0, *w.strides[1:])))
-    _, *strides = geometry.filter_map(its.correlation, view, 0, its.size)
+    _, *strides = geometry.filter_map(its.correlation, hosted.filter_view(w), 0, its.size)
     assert scale.dense(its.correlation, strides[1:])[1]  # so that there are images
     lost: Counter[bool] = Counter()
     kernels, asked = hosted.counting(its)

@@ -252,9 +252,8 @@ class GammaTensorPlan:
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
         copies = {"winolab_fill": 0} if self.filled else {}
-        filters = gamma_tensor_filter.shape(self).shared
-        apart = {"winolab_filter_cluster": 0} if self.parts == 2 and self.variant.clusters else {}
-        return copies | scales | {"winolab_filter": filters, **apart, "winolab_gamma": gamma}
+        filters = gamma_tensor_filter.shared(self)
+        return copies | scales | filters | {"winolab_gamma": gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

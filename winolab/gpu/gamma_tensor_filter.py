@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from winolab.gpu import geometry, scale
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.launch import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
@@ -64,7 +65,7 @@ class Shape(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of dynamic shared memory."""
+        """Bytes of dynamic shared memory, of winolab_filter; the other keeps none."""
         return 4 * self.rows * self.image
 
 
@@ -83,17 +84,28 @@ def shape(plan: Any, dense: bool = True) -> Shape:
     idle = plan.device.multiprocessors // blocks - 1
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
-    size = 4 * outputs * plan.correlation.channels * math.prod(plan.correlation.filter)
-    large = rows > room and size > KEPT * plan.device.l2
+    large = rows > room and 4 * outputs * _row(plan.correlation) > KEPT * plan.device.l2
     if plan.variant.clusters and sharers == 1 and large:
         return Shape((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS)
     grid = blocks * (sharers + (sharers > 1)), 1, 1
     return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
 
 
+def shared(plan: Any) -> dict[str, int]:
+    """Bytes of dynamic shared memory of every kernel that may transform the filter."""
+    clustered = plan.parts == 2 and plan.variant.clusters
+    kept = {"winolab_filter": shape(plan).shared}
+    return kept | ({"winolab_filter_cluster": 0} if clustered else {})
+
+
+def _row(c: Correlation) -> int:
+    """Elements of a row of w."""
+    return c.channels * math.prod(c.filter)
+
+
 def _image(plan: Any) -> int:
     """Floats from a row's image in shared memory to the next's, in other banks."""
-    size = plan.correlation.channels * math.prod(plan.correlation.filter)
+    size = _row(plan.correlation)
     return (size + size // 64 * 4) // 32 * 32 + 48
 
 
@@ -124,7 +136,7 @@ def transform(
             plan.outputs,
         )
         if plan.parts == 2:
-            row = lowest, c.channels * math.prod(c.filter), step, known
+            row = lowest, _row(c), step, known
             places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
             its_own = SCALED.pack(*row, its.sharers, its.rows, its.image, *places)
             params = Params.of(params, its_own)
