@@ -176,12 +176,13 @@ def test_hopper_s_bits() -> None:
     """Of a row a stage, where no order of products is a matter of registers."""
     problem = Problem.of((1, 6, 13, 36), (68, 3, 3, 36), padding=1)
     a, b = _arrays(problem, "forward", "fp32_split")
-    (hopper,) = gamma_tensor.plans(
+    hopper, filled_up = gamma_tensor.plans(
         Request(
             problem, "forward", H100, parse_algorithm("gamma:8:6:3"), "fp32_split",
             variant=gamma_tensor.Variant(4),
         )
     )  # fmt: skip
+    assert (hopper.tiles_width, filled_up.tiles_width) == (3, 4)
     own = _plan(problem, "forward", "gamma:8:6:3", variant=Variant(256, 4))
     expected = hosted.execute(hopper, a, b)
     np.testing.assert_array_equal(hosted.execute(own, a, b, seed=1), expected)

@@ -57,7 +57,7 @@ def test_blocks_have_48_output_channels() -> None:
             "gamma:10:4:7 does not fit a filter 1 high",
         ),
         ((63, 7, 7, 32), gamma(10, 4, 7), "fp32_split", "63 output channels"),
-        ((64, 5, 5, 32), gamma(10, 6, 5), "fp32_split", "10 with 6 to 7 taps"),
+        ((64, 4, 4, 32), gamma(10, 7, 4), "fp32_split", "10 with 5 to 7 taps"),
         ((64, 7, 7, 32), gamma(10, 4, 7), "fp16", "fp16 has alpha 4 with 2 to 3 taps"),
         ((64, 7, 7, 32), gamma(10, 4, 7), "fp32_ffma", "gamma:10:4:7"),
     ],

@@ -47,7 +47,7 @@ class Variant:
 
     split = twins = 1  # blocks of a cluster that share a summation, or filters
     narrow = 0  # output channels of the last block's filters, where they are fewer
-    filled = 0  # whether x is copied with channels filled up
+    run = filled = 0  # of tiles that a bulk copy of x brings; whether its channels are filled up
     clusters = False  # whether the device has them
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:

@@ -128,8 +128,9 @@ class GammaTensorPlan:
 
     @property
     def tiles_width(self) -> int:
-        """Tiles of a row of outputs."""
-        return -(-self.correlation.output[2] // self.tile.n)
+        """Tiles of a row of outputs, with what fills up its last box."""
+        run = max(1, self.variant.run)
+        return -(-self.correlation.output[2] // (self.tile.n * run)) * run
 
     @property
     def columns(self) -> int:

@@ -192,12 +192,12 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
-        box = _box(correlation, tile, columns)
-        fetched = [{**box, "filled": 0}]
+        boxes = list(_boxes(correlation, tile, columns))
+        fetched = [{**box, "filled": 0} for box in boxes]
         if not request.aligned or correlation.channels * size % VECTOR:
             fetched = [{"run": 0, "images": 1, "filled": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
-                fetched.append({**box, "filled": 1})
+                fetched += [{**box, "filled": 1} for box in boxes]
         splits = (shape.split,) if variant else SPLITS
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
@@ -305,7 +305,7 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
     depth, height, width = c.output
     columns = c.batch * depth * (width // tile.n)
     left = (
-        width % tile.n,
+        width % (tile.n * max(1, variant.run)),
         height % variant.rows,
         c.out_channels % block_outputs(tile.alpha),
         columns % (variant.columns(tile) * variant.twins),
@@ -361,14 +361,15 @@ def offered(
     return found
 
 
-def _box(correlation: Correlation, tile: Tile, columns: int) -> dict[str, int]:
+def _boxes(correlation: Correlation, tile: Tile, columns: int) -> Iterator[dict[str, int]]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
-    and the batch.
+    and the batch; of an odd row's also with one tile more, of which nothing is stored.
     """
     width = -(-correlation.output[2] // tile.n)
-    run = next(tiles for tiles in RUNS if width % tiles == 0 and tiles <= columns)
-    images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
-    return {"run": run, "images": next(images, 1)}
+    for row in (width, width + 1) if width % 2 and width > 1 else (width,):
+        run = next(n for n in RUNS if row % n == 0 and n <= columns)
+        images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
+        yield {"run": run, "images": next(images, 1)}
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:

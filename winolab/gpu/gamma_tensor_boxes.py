@@ -9,8 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.optimize import linear_sum_assignment
 
 from winolab.nouns import Tile
 
@@ -109,9 +108,9 @@ class Boxes:
             shares = Counter(self._residue(at) for at in left)
             places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
             found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
-            edges = [[(column, r) in found for r in places] for column in range(UNIT)]
-            matched = maximum_bipartite_matching(csr_array(np.array(edges)), perm_type="column")
-            if min(matched) >= 0:
+            absent = [[(column, r) not in found for r in places] for column in range(UNIT)]
+            columns, matched = linear_sum_assignment(np.array(absent))
+            if not any(absent[c][i] for c, i in zip(columns, matched, strict=True)):
                 unit = [found[column, places[i]] for column, i in enumerate(matched)]
             else:  # uneven residues, of other rows than units can mix
                 unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]

@@ -11,9 +11,9 @@ from winolab.ref.errors import ADMISSIBLE, error_ratio
 
 Widths = Mapping[int, range]
 WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
-# States, and r, of split products alone: of 16 bits they lose too much, and with five taps or fewer
+# States, and r, of split products alone: of 16 bits they lose too much, and with four taps or fewer
 # they are no faster than eight (0 to 40 % slower, six layers).
-TEN, TEN_WIDTHS = 10, range(6, 8)
+TEN, TEN_WIDTHS = 10, range(5, 8)
 WGMMA_TILES = 64  # of a product of a state
 TILE_STATES = 512  # of a block, tiles × states of BN channels at most: they fill the registers
 BN, FEW = 64, 48  # output channels of a block; of ten states

@@ -96,7 +96,8 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
       const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
       const Place column(p, at);
-      const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height;
+      const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height &&
+                          column.first < p.out_width;
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
       watched.tile(y, columns);
       Output* to = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
