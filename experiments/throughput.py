@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from itertools import repeat
@@ -63,14 +63,12 @@ def main(
     before = latest(stored(output))
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
-    workers = cores() if changed or compile_only else 1
-    todo = (
+    todo = [
         (case, plans, digests)
-        for case, plans, digests in planned(wanted, workers, H100 if changed else None)
+        for case, plans, digests in planned(wanted, cores(), H100 if changed else None)
         if case.key not in done or not digests <= done[case.key]
-    )
+    ]
     if changed or compile_only:
-        todo = list(todo)
         print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
     if changed:
         return
@@ -136,22 +134,14 @@ def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> lis
 
 def planned(
     todo: Iterable[Case], workers: int, device: Device | None = None
-) -> Iterator[tuple[Case, dict[Plan, bool], set[str]]]:
-    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources.
-
-    Planned by as many processes, all before the first one is yielded, or by one as they are needed.
+) -> list[tuple[Case, dict[Plan, bool], set[str]]]:
+    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources,
+    by as many processes: one by one, as they ran, each kept a GPU waiting for 0.2 s.
     """
     every = list(todo)
-    if workers == 1:
-        for case in every:
-            yield case, *_planned(case, device)
-        return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from zip(
-            every,
-            *zip(*pool.map(_planned, every, repeat(device), chunksize=4), strict=True),
-            strict=True,
-        )
+        found = pool.map(_planned, every, repeat(device), chunksize=4)
+        return [(case, *each) for case, each in zip(every, found, strict=True)]
 
 
 def _planned(case: Case, device: Device | None) -> tuple[dict[Plan, bool], set[str]]:

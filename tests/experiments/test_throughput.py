@@ -60,12 +60,15 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
                       "")  # fmt: skip
         return [{"method": "winolab", "tflops": 1.0, "source": source}]
 
+    def planned(todo, workers, device):
+        return [(case, {}, digests[case]) for case in todo]
+
     monkeypatch.setattr(throughput, "compare", compare)
     monkeypatch.setattr(throughput, "free", lambda: None)
     monkeypatch.setattr(throughput.bench, "ready", lambda: None)
     monkeypatch.setattr(throughput.bench, "context", dict)
     monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
-    monkeypatch.setattr(throughput, "_planned", lambda case, device: ({}, digests[case]))
+    monkeypatch.setattr(throughput, "planned", planned)
     monkeypatch.setattr(throughput, "cases", lambda lists: iter(digests))
     rows_file = tmp_path / "rows.jsonl"
     options = {
