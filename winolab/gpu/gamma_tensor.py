@@ -228,7 +228,7 @@ class GammaTensorPlan:
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {self.block} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
-                f"{KC} channels a stage",
+                f"{KC} channels a stage; {self.tiles_width} tiles a row of outputs",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {self.threads} threads, {self.items} items",
                 f"memory     {shared} B shared, {self.workspace} B workspace",

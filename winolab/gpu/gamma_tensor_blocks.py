@@ -192,12 +192,12 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
-        boxes = list(_boxes(correlation, tile, columns))
-        fetched = [{**box, "filled": 0} for box in boxes]
+        ways = list(_boxes(correlation, tile, columns))
+        fetched = [{**box, "filled": 0} for box in ways]
         if not request.aligned or correlation.channels * size % VECTOR:
             fetched = [{"run": 0, "images": 1, "filled": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
-                fetched += [{**box, "filled": 1} for box in boxes]
+                fetched += [{**box, "filled": 1} for box in ways]
         splits = (shape.split,) if variant else SPLITS
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
