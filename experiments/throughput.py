@@ -65,7 +65,7 @@ def main(
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
     todo = [
         (case, plans, digests)
-        for case, plans, digests in planned(wanted, cores(), H100 if changed else None)
+        for case, plans, digests in planned(wanted, H100 if changed else None)
         if case.key not in done or not digests <= done[case.key]
     ]
     if changed or compile_only:
@@ -133,15 +133,15 @@ def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> lis
 
 
 def planned(
-    todo: Iterable[Case], workers: int, device: Device | None = None
+    todo: Sequence[Case], device: Device | None = None
 ) -> list[tuple[Case, dict[Plan, bool], set[str]]]:
-    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources,
-    by as many processes: one by one, as they ran, each kept a GPU waiting for 0.2 s.
+    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources.
+
+    By all cores, before the first case is measured: one by one, each kept a GPU waiting for 0.2 s.
     """
-    every = list(todo)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        found = pool.map(_planned, every, repeat(device), chunksize=4)
-        return [(case, *each) for case, each in zip(every, found, strict=True)]
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+        found = pool.map(_planned, todo, repeat(device), chunksize=4)
+        return [(case, *each) for case, each in zip(todo, found, strict=True)]
 
 
 def _planned(case: Case, device: Device | None) -> tuple[dict[Plan, bool], set[str]]:

@@ -60,7 +60,7 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
                       "")  # fmt: skip
         return [{"method": "winolab", "tflops": 1.0, "source": source}]
 
-    def planned(todo, workers, device):
+    def planned(todo, device):
         return [(case, {}, digests[case]) for case in todo]
 
     monkeypatch.setattr(throughput, "compare", compare)
@@ -98,7 +98,7 @@ def test_what_has_changed_since_it_was_measured_is_told_without_a_gpu(tmp_path, 
     throughput.main(**how, compile_only=False)
     assert capsys.readouterr().out.endswith(f"1 cases, about {GUESS:.0f} s\n")
     (case,) = (c for c in cases("odd") if "63:65" in c.key[0] and c.key[1:] == ("forward", "fp32"))
-    ((_, plans, digests),) = throughput.planned([case], 1, H100)
+    ((_, plans, digests),) = throughput.planned([case], H100)
     assert {contenders.digest(plan) for plan in plans} == digests
     for known, left in ((digests, 0), (digests - {min(digests)}, 1)):
         rows_file.write_text(json.dumps(row(case, "2026-01-01", sources=sorted(known))) + "\n")

@@ -26,9 +26,11 @@ TABLE = Path(__file__).with_name("kernels.csv")
 COMMAND = "python -m tests.gpu.kernels"
 HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86, sm_89
 PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
-# With fewer filters in the last block; with rows filled up by a tile; ten states of five taps.
-OTHERS = ("128x64x64x96:96x3x3", "32x85x85x96:96x7x7", "32x26x26x320:320x7x7")
-OTHERS += ("32x51x51x160:160x7x7", "32x85x85x96:96x9x9")
+OTHERS = (
+    *("128x64x64x96:96x3x3", "32x85x85x96:96x7x7"),  # with fewer filters in the last block
+    *("32x26x26x320:320x7x7", "32x51x51x160:160x7x7"),  # ten states, rows filled up by a tile
+    "32x85x85x96:96x9x9",  # ten states of five taps
+)
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",

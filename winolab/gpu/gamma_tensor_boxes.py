@@ -108,9 +108,9 @@ class Boxes:
             shares = Counter(self._residue(at) for at in left)
             places = [r for r, share in sorted(shares.items()) for _ in range(-(-share // count))]
             found = {(at % UNIT, self._residue(at)): at for at in sorted(left, reverse=True)}
-            absent = [[(column, r) not in found for r in places] for column in range(UNIT)]
-            columns, matched = linear_sum_assignment(np.array(absent))
-            if not any(absent[c][i] for c, i in zip(columns, matched, strict=True)):
+            edges = np.array([[(column, r) in found for r in places] for column in range(UNIT)])
+            columns, matched = linear_sum_assignment(edges, maximize=True)
+            if edges[columns, matched].all():
                 unit = [found[column, places[i]] for column, i in enumerate(matched)]
             else:  # uneven residues, of other rows than units can mix
                 unit = [next(at for at in sorted(left) if at % UNIT == c) for c in range(UNIT)]

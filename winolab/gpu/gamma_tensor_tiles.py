@@ -11,8 +11,8 @@ from winolab.ref.errors import ADMISSIBLE, error_ratio
 
 Widths = Mapping[int, range]
 WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by alpha
-# States, and r, of split products alone: of 16 bits they lose too much, and with four taps or fewer
-# they are no faster than eight (0 to 40 % slower, six layers).
+# States, and r, of split products alone: of 16 bits they lose too much. With five taps or fewer
+# they were 0 to 40 % slower than eight on six layers; nine taps as five and five gain on two.
 TEN, TEN_WIDTHS = 10, range(5, 8)
 WGMMA_TILES = 64  # of a product of a state
 TILE_STATES = 512  # of a block, tiles × states of BN channels at most: they fill the registers
