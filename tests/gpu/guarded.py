@@ -83,9 +83,12 @@ class Mold:
             dtype = rng.choice(["float32", DTYPES[self.precision]])
             found = self._plans(self._draw(rng, height, steps), aligned, dtype)
             if found:
-                # Plans with tiles as wgmma's rows are few, but kernels of their own.
-                few = [p for p in found if getattr(p.variant, "u_ring", 0)]
-                found = rng.choice([few, found]) if few else found
+                # Plans with tiles as wgmma's rows, or with stacked images, are few.
+                few = [
+                    [p for p in found if getattr(p.variant, way, 0)]
+                    for way in ("u_ring", "stacked")
+                ]
+                found = rng.choice([*filter(None, few), found])
                 return height, steps, aligned, dtype, rng.choice(found).variant
         raise AssertionError(f"{self}: no problem has a plan")
 
@@ -149,7 +152,7 @@ class Mold:
             for r, (lo, hi), size in zip(taps, padding, most, strict=True)
         ]
         problem = Problem.of(
-            (rng.randint(1, 3), *sizes, channels * groups),
+            (rng.choice([1, 2, 3, 9]), *sizes, channels * groups),
             (out_channels * groups, *taps, channels),
             padding=padding,
             groups=groups,

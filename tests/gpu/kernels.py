@@ -28,8 +28,9 @@ HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86
 PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
 OTHERS = (
     *("128x64x64x96:96x3x3", "32x85x85x96:96x7x7"),  # with fewer filters in the last block
-    *("32x26x26x320:320x7x7", "32x51x51x160:160x7x7"),  # ten states, rows filled up by a tile
+    "32x51x51x160:160x7x7",  # ten states, rows filled up by a tile
     "32x85x85x96:96x9x9",  # ten states of five taps
+    *("128x13x13x384:384x4x4", "64x18x18x448:448x5x5"),  # images stacked
 )
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {

@@ -28,7 +28,7 @@ BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in t
 def test_blocks_walk_over_items(precision, height, channels, out_channels, whole, seed) -> None:
     """What loaders describe ahead, in any order of threads; ``whole`` blocks ask for no output."""
     problem = Problem.of((4, height, 24, channels), (out_channels, 3, 3, channels), padding=1)
-    few = replace(H100, multiprocessors=3)
+    few = replace(H100, multiprocessors=2)
     asked = Variant(8, 3, whole=1)  # taken where it holds
     request = Request(
         problem, "forward", few, parse_algorithm("gamma:8:6:3"), precision,

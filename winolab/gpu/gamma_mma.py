@@ -48,6 +48,7 @@ class Variant:
     split = twins = 1  # blocks of a cluster that share a summation, or filters
     narrow = 0  # output channels of the last block's filters, where they are fewer
     run = filled = 0  # of tiles that a bulk copy of x brings; whether its channels are filled up
+    stacked = 0  # rows of such a copy, where rows run on from image to image
     clusters = False  # whether the device has them
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
@@ -99,7 +100,7 @@ class GammaMmaPlan(GammaTensorPlan):
     params = PARAMS
 
     @property
-    def _turn(self) -> tuple[int, ...]:
+    def _places(self) -> tuple[()]:
         return ()
 
     @property

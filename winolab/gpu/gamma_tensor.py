@@ -11,19 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 from winolab.device import Device
 from winolab.gpu import gamma_tensor_filter, gamma_tensor_times, geometry, scale
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_blocks import (
-    EXCHANGED,
     KC,
     PARTS,
-    TILES_LEFT,
     Variant,
     offered,
     variants,
@@ -35,23 +30,27 @@ from winolab.gpu.gamma_tensor_input import (
     filled_view,
     tensor_map,
 )
+from winolab.gpu.gamma_tensor_rows import Stack, stack
+from winolab.gpu.gamma_tensor_source import SCALING, source
 from winolab.gpu.gamma_tensor_tiles import block_outputs
 from winolab.gpu.launch import INT, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Problem, Tile
-from winolab.ref.program import Program
 from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
-SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in bytes a second
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
 # The main kernel's parameter struct, field for field.
-PARAMS = Layout(("x_map", MAP), ("x u y header rows", POINTER), *geometry.FIELDS, ("turn", INT))
+PARAMS = Layout(
+    ("x_map", MAP),
+    ("x u y header rows", POINTER),
+    *geometry.FIELDS,
+    ("turn batch abreast pitch", INT),
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,8 @@ class GammaTensorPlan:
     @property
     def blocks_row(self) -> int:
         """Blocks of output rows."""
-        return -(-self.correlation.output[1] // self.variant.rows)
+        rows = self.stack.rows if self.stack else self.correlation.output[1]
+        return -(-rows // self.variant.rows)
 
     @property
     def tiles_width(self) -> int:
@@ -134,8 +134,21 @@ class GammaTensorPlan:
 
     @property
     def columns(self) -> int:
-        """Tile columns: of all images and depths, one for every n outputs of the width."""
-        return self.correlation.batch * self.correlation.output[0] * self.tiles_width
+        """Tile columns: of all depths and images, or of those abreast, one for every n outputs of
+        the width.
+        """
+        c = self.correlation
+        images = self.stack.abreast if self.stack else c.batch
+        return images * c.output[0] * self.tiles_width
+
+    @property
+    def stack(self) -> Stack | None:
+        """How images lie under one another, where blocks' rows run on from one to the next."""
+        c, v = self.correlation, self.variant
+        if not v.stacked:
+            return None
+        columns = v.columns(self.tile) * v.twins
+        return stack(c, self.kept[1], self.tiles_width, columns, v.images, v.stacked)
 
     @property
     def items(self) -> int:
@@ -167,12 +180,18 @@ class GammaTensorPlan:
         return (self.blocks_m - 1) * self.block + (self.variant.narrow or self.block)
 
     @property
-    def _turn(self) -> tuple[int, ...]:
+    def _turn(self) -> int:
         """Items that run at once, where a block would meet the same channels again and again: after
         so many it turns to the next ones. Else more than there are.
         """
         at_once = self.grid // self.variant.twins
-        return (at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1,)
+        return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        """What the main kernel is told besides of where its items lie."""
+        s = self.stack
+        return self._turn, self.correlation.batch, s.abreast if s else 0, s.pitch if s else 0
 
     @property
     def transformed(self) -> int:
@@ -229,6 +248,7 @@ class GammaTensorPlan:
                 f"kernel     {self.kernel} {self.precision}, points {self.points}",
                 f"block      {self.block} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
                 f"{KC} channels a stage; {self.tiles_width} tiles a row of outputs",
+                *([f"rows       {self.stack}"] if self.stack else []),
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {self.threads} threads, {self.items} items",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
@@ -345,51 +365,9 @@ class GammaTensorPlan:
             header,
             scale.row(c, prepared, group, self.block),
             *geometry.values(self, x, y),
-            *self._turn,
+            *self._places,
         )
         kernels["winolab_gamma"]((self.grid, 1, 1), self.threads, params, self.early(follows))
-
-
-@lru_cache(maxsize=256)
-def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
-    """BT with the scale of FP16's input, AT with what takes that and the filter's back."""
-    made = transforms(tile.n, tile.r, points, SCALING)
-    steps = scale.constants(tile, made)
-    halvings, both = steps["SCALE_INPUT"], steps["SCALE_INPUT"] + steps["SCALE_FILTER"]
-    programs = made.programs
-    return programs.BT.scaled(Fraction(1, 2**halvings)), programs.AT.scaled(Fraction(2**both))
-
-
-@lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
-    """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
-    split, parts = precision == "fp32_split", PARTS[precision]
-    blocks = variant.blocks(parts)
-    made = transforms(tile.n, tile.r, points, SCALING)
-    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
-    constants |= {"BN": block_outputs(tile.alpha)}
-    constants |= gamma_tensor_filter.constants(parts)
-    constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
-    constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
-    constants |= scale.constants(tile, made) | (scale.BLOCKS if split else {})
-    size = ITEMSIZE[DTYPES[precision]]
-    constants |= variant.constants(tile, size)
-    constants |= {"SHARED": variant.shared_memory(tile, parts, size)}
-    constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
-    programs = made.programs
-    constants |= {"BARE": programs.G.bare}
-    # The range of FP16 is narrow; what is split is scaled by what it holds.
-    bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    copies = ("fill",) if variant.filled else ()
-    scales = ("guard", "scale") if split else ("fixed_scale",)
-    filters = ("filter_tensor", *gamma_tensor_filter.blocks(parts, variant.clusters))
-    return unit(
-        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
-        constants,
-        {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
-        ("tensor", "parts", "pipeline", *copies, *scales, *filters, *blocks),
-        WIDE if split else (),
-    )
 
 
 def plans(request: Request) -> Iterator[GammaTensorPlan]:

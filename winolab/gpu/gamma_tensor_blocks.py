@@ -10,6 +10,7 @@ from typing import Any
 
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor_boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
+from winolab.gpu.gamma_tensor_rows import stacked
 from winolab.gpu.gamma_tensor_tiles import (
     TEN,
     WGMMA_TILES,
@@ -67,6 +68,7 @@ class Variant:
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
     images: int = 1  # of such a copy; they vary first along a block's columns
+    stacked: int = 0  # rows of such a copy at most, where blocks' rows run on from image to image
     filled: int = 0  # whether it is of a copy of x, its channels filled up to whole vectors
     yvec: int = 4  # elements of a store of y
     whole: int = 0  # whether all outputs of every block are there, so that none is asked for
@@ -129,7 +131,8 @@ class Variant:
     def boxes(self, tile: Tile, size: int) -> Boxes:
         """Bulk tensor copies of x."""
         first = self.stage_tiles(tile) % SLOT
-        return boxes(tile, self.columns(tile), self.run, self.images, first, size)
+        most = self.stacked or SLOT
+        return boxes(tile, self.columns(tile), self.run, self.images, first, size, most)
 
     def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
         """What such a copy brings: channels, pixels along the width, rows, depths, images."""
@@ -170,7 +173,7 @@ class Variant:
 
     def __str__(self) -> str:
         names = ("rest", "split", "u_ahead", "u_ring", "twins", "narrow", "fold", "exchanges")
-        names += ("run", "images", "filled", "yvec", "whole")
+        names += ("run", "images", "stacked", "filled", "yvec", "whole")
         usual = Variant(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
@@ -192,10 +195,10 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
-        ways = list(_boxes(correlation, tile, columns))
+        ways = list(_boxes(correlation, tile, shape))
         fetched = [{**box, "filled": 0} for box in ways]
         if not request.aligned or correlation.channels * size % VECTOR:
-            fetched = [{"run": 0, "images": 1, "filled": 0}]
+            fetched = [{"run": 0, "images": 1, "stacked": 0, "filled": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched += [{**box, "filled": 1} for box in ways]
         splits = (shape.split,) if variant else SPLITS
@@ -310,7 +313,8 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
         c.out_channels % block_outputs(tile.alpha),
         columns % (variant.columns(tile) * variant.twins),
     )
-    return int(variant.finish(parts) == EXCHANGED and not any(left))
+    own = variant.finish(parts) == EXCHANGED and not variant.stacked
+    return int(own and not any(left))
 
 
 def _narrow(tile: Tile, variant: Variant, c: Correlation) -> int:
@@ -361,15 +365,19 @@ def offered(
     return found
 
 
-def _boxes(correlation: Correlation, tile: Tile, columns: int) -> Iterator[dict[str, int]]:
+def _boxes(correlation: Correlation, tile: Tile, shape: Variant) -> Iterator[dict[str, int]]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
-    and the batch; of an odd row's also with one tile more, of which nothing is stored.
+    and the batch; of an odd row's also with one tile more, of which nothing is stored. Either also
+    with images stacked, where that takes fewer blocks.
     """
-    width = -(-correlation.output[2] // tile.n)
+    columns, width = shape.columns(tile), -(-correlation.output[2] // tile.n)
     for row in (width, width + 1) if width % 2 and width > 1 else (width,):
         run = next(n for n in RUNS if row % n == 0 and n <= columns)
-        images = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
-        yield {"run": run, "images": next(images, 1)}
+        counts = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
+        images = next(counts, 1)
+        yield {"run": run, "images": images, "stacked": 0}
+        if most := stacked(correlation, row, columns, shape.rows, images):
+            yield {"run": run, "images": images, "stacked": most}
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:

@@ -37,6 +37,7 @@ class Boxes:
     first: int = 0  # tiles of a stage's last slot, where they do not fill it
     extra: int = 0  # pixels of a row that nobody reads
     padding: int = 0  # lines between boxes
+    most: int = SLOT  # rows of tiles of a box
 
     @property
     def rows(self) -> int:
@@ -56,7 +57,8 @@ class Boxes:
     @property
     def box_rows(self) -> int:
         """Rows of tiles in a box. Not one: twice as many requests cost what is saved."""
-        return self.rows // 2 if self.first == SLOT // 2 and self.rows > 2 else self.rows
+        halved = self.first == SLOT // 2 and self.rows > 2
+        return min(self.rows // 2 if halved else self.rows, self.most)
 
     @property
     def count(self) -> int:
@@ -132,16 +134,19 @@ class Boxes:
 
 
 @lru_cache(maxsize=1024)
-def boxes(tile: Tile, columns: int, run: int, images: int, first: int, size: int) -> Boxes:
+def boxes(
+    tile: Tile, columns: int, run: int, images: int, first: int, size: int, most: int
+) -> Boxes:
     """Boxes whose tiles are spread well over the banks, with as little padding as that takes.
 
-    ``columns``: of a block; ``size``: of an element. In 16 bits requests bind sooner than shared
-    memory: pixels that nobody reads are worth the end of fourfold conflicts there, not of twofold.
+    ``columns``: of a block; ``size``: of an element; ``most``: rows of a box. In 16 bits requests
+    bind sooner than shared memory: pixels that nobody reads are worth the end of fourfold conflicts
+    there, not of twofold.
     """
     enough = 0 if size == 4 else SLOT // UNIT
     found = []
     for extra, padding in product(range(2), range(4)):
-        made = Boxes(tile, min(SLOT, columns), run, images, first, extra, padding)
+        made = Boxes(tile, min(SLOT, columns), run, images, first, extra, padding, most)
         found.append((max(enough, made.conflicts), extra, made.conflicts, made.slot, made))
         if made.conflicts == 0:
             break

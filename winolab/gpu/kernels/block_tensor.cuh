@@ -11,6 +11,8 @@ struct Params {
   const Row* rows;
   // emit.fields: geometry
   int turn;  // items after which blocks' output channels move on by one
+  int batch;
+  int abreast, pitch;  // where STACKED: images side by side; rows from one to that below
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;

@@ -13,6 +13,7 @@ constexpr int LAST_ROWS = (V_TILES % 32 ? V_TILES % 32 : 32) / SLOT_COLUMNS;
 constexpr int LAST_BOXES = (LAST_ROWS + BOX_ROWS - 1) / BOX_ROWS * ACROSS;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
 static_assert(BOXES <= 32, "a lane a box");
+static_assert(STACKED == 0 || COLUMNS <= 32, "the same columns in every slot");
 
 struct Raw {
   // [half][box][image][row][pixel][channel], swizzled: from 1024 bytes on
@@ -68,9 +69,10 @@ struct Loader {
     fw = group % p.taps_width;
     fh = taps % (p.taps_height / SHARE) * SHARE;
     c = steps.begin % p.chunks * KC;
-    const Place first(p, column(p, 0));
+    Place first(p, column(p, 0));
+    const int row = first.down(p, item_at(p, index).row);
     w = first.first + fw * R - p.pad_width;
-    h = item_at(p, index).row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
+    h = row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
     d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
     n = column(p, 0) < p.columns ? first.batch : OUTSIDE;
   }
@@ -108,9 +110,13 @@ struct Loader {
       right = here.first - first.first, behind = here.depth - first.depth;
       batch = at < p.columns ? here.batch : OUTSIDE;
     }
+    int row = h + g * 32 / COLUMNS;
+    if constexpr (STACKED > 0) {  // of an image below: zeros between images serve both
+      for (; row + BOX_ROWS > p.pitch; row -= p.pitch) batch += p.abreast;
+    }
     if (lane < boxes)
       box_copy(raw.slot[g] + lane * BOX_PITCH, p.x_map, c / BOX_CHANNELS * BOX_CHANNELS, w + right,
-               h + g * 32 / COLUMNS, d + behind, batch, &raw.full[g]);
+               row, d + behind, batch, &raw.full[g]);
   }
 };
 

@@ -33,11 +33,10 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
     asm volatile("" : "+r"(tile));  // nothing of it is kept for the next round, in 24 registers
     if (BT % COUNT > 0 && tile >= BT) break;
     const Item item = item_at(p, index);
-    const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
-    const Place column(p, at);
-    const bool inside = at < p.columns && row < p.out_height &&
-                          column.first < p.out_width;
-    staging.columns[tile] = inside ? min(N, p.out_width - column.first) : 0;
+    const int at = item.column + tile % COLUMNS;
+    Place column(p, at);
+    const int row = column.down(p, item.row + tile / COLUMNS);
+    staging.columns[tile] = column.outputs(p, at, row);
     staging.first[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                           (long long)column.first * p.y_pixel;
   }

@@ -94,11 +94,10 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
       gather(state, &staging.out[pipe.stage][0][local][m]);
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
-      const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
-      const Place column(p, at);
-      const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height &&
-                          column.first < p.out_width;
-      const int columns = inside ? min(N, p.out_width - column.first) : 0;
+      const int at = item.column + tile % COLUMNS;
+      Place column(p, at);
+      const int row = column.down(p, item.row + tile / COLUMNS);
+      const int columns = channel < p.out_channels ? column.outputs(p, at, row) : 0;
       watched.tile(y, columns);
       Output* to = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                    (long long)column.first * p.y_pixel + channel;

@@ -4,6 +4,20 @@ struct Place : Column {
   __device__ __forceinline__ Place(const Params& p, int index) : Column(p, index / IMAGES) {
     batch = batch * IMAGES + index % IMAGES;
   }
+
+  // Goes down from the images abreast to those that have a row of the stack; their own row.
+  __device__ __forceinline__ int down(const Params& p, int row) {
+    if constexpr (STACKED == 0) return row;
+    const int under = row / p.pitch;
+    batch += under * p.abreast;
+    return row - under * p.pitch;
+  }
+
+  // Outputs along the width in a row, of the tile column of that index: none outside y.
+  __device__ __forceinline__ int outputs(const Params& p, int index, int row) const {
+    const bool there = index < p.columns && (STACKED == 0 || batch < p.batch);
+    return there && row < p.out_height ? max(0, min(N, p.out_width - first)) : 0;
+  }
 };
 
 // Of a block: TWINS neighbouring ones have the same output channels and rows, and neighbouring columns.
