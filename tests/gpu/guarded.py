@@ -35,6 +35,7 @@ from winolab.ref.roundings import Cost
 from winolab.ref.tiles import gains
 from winolab.ref.winograd import programs_of
 
+BATCHES = 1, 2, 3, 9  # images; stacked ones ask for many
 GUARD = 4096  # elements on each side of an array
 PATTERN = {4: 0x7FC5_1DEA, 2: 0x7FDA}  # NaN in every format of that size
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # of U[-1, 1)
@@ -81,7 +82,7 @@ class Mold:
             steps = rng.choice([1, 2, 4, 4, 4]), rng.choice([1, 2, 4, 4, 4])
             aligned = rng.random() < 0.7
             dtype = rng.choice(["float32", DTYPES[self.precision]])
-            found = self._plans(self._draw(rng, height, steps), aligned, dtype)
+            found = self._plans(self._draw(rng, height, steps, BATCHES), aligned, dtype)
             if found:
                 # Plans with tiles as wgmma's rows, or with stacked images, are few.
                 few = [
@@ -96,8 +97,10 @@ class Mold:
         """A plan, whether its arrays are aligned, and what draws their data."""
         rng = Random(f"{self} {number}")
         height, steps, aligned, dtype, variant = self.shape
-        for _ in range(1000):
-            case = self._draw(rng, height, steps, large=number % OFTEN == OFTEN - 1)
+        batches = BATCHES[-1:] if getattr(variant, "stacked", 0) else BATCHES
+        for _ in range(4000):
+            large = number % OFTEN == OFTEN - 1
+            case = self._draw(rng, height, steps, batches, large=large)
             found = self._plans(case, aligned, dtype, variant)
             found = [plan for plan in found if plan.variant == variant]
             if found:
@@ -122,7 +125,13 @@ class Mold:
             return []
 
     def _draw(
-        self, rng: Random, height: int, steps: Sequence[int], *, large: bool = False
+        self,
+        rng: Random,
+        height: int,
+        steps: Sequence[int],
+        batches: Sequence[int],
+        *,
+        large: bool = False,
     ) -> tuple[Problem, str, str]:
         algorithm = self.algorithm
         tiles = parse_algorithm(algorithm).tiles
@@ -152,7 +161,7 @@ class Mold:
             for r, (lo, hi), size in zip(taps, padding, most, strict=True)
         ]
         problem = Problem.of(
-            (rng.choice([1, 2, 3, 9]), *sizes, channels * groups),
+            (rng.choice(batches), *sizes, channels * groups),
             (out_channels * groups, *taps, channels),
             padding=padding,
             groups=groups,
