@@ -45,9 +45,13 @@ def stack(
 
 
 def stacked(c: Correlation, tiles_width: int, columns: int, rows: int, images: int) -> int:
-    """Rows of a box for blocks of ``columns`` × ``rows``; 0 where stacking takes no fewer."""
+    """Rows of a box for blocks of ``columns`` × ``rows``; 0 where stacking takes no fewer.
+
+    Two at least, a row of zeros more where there is none: with boxes of one, two layers of 2 × 2
+    took 12 and 13 % longer than without.
+    """
     taps = c.filter[1]
-    most = 1 << min(2, (gap(c, taps) + 1).bit_length() - 1)
+    most = 4 if gap(c, taps) > 2 else 2
     made, row = stack(c, taps, tiles_width, columns, images, most), c.output[0] * tiles_width
 
     def blocks(height: int, abreast: int) -> int:
