@@ -2,9 +2,10 @@
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
-last rows measured the source that the planner chooses now does not run again; older rows of a case
-that ran again are dropped at the end. WINOLAB_COMMIT names the commit. What a row says,
-``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a GPU, how many cases would run.
+last rows measured the sources that the planner chooses now, and no others, does not run again;
+older rows of a case that ran again are dropped at the end. WINOLAB_COMMIT names the commit. What a
+row says, ``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a GPU, how many cases
+would run.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main(
     todo = [
         (case, plans, digests)
         for case, plans, digests in planned(wanted, H100 if changed else None)
-        if case.key not in done or not digests <= done[case.key]
+        if digests != done.get(case.key)
     ]
     if changed or compile_only:
         print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
