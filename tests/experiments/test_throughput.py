@@ -100,7 +100,7 @@ def test_what_has_changed_since_it_was_measured_is_told_without_a_gpu(tmp_path, 
     (case,) = (c for c in cases("odd") if "63:65" in c.key[0] and c.key[1:] == ("forward", "fp32"))
     ((_, plans, digests),) = throughput.planned([case], H100)
     assert {contenders.digest(plan) for plan in plans} == digests
-    for known, left in ((digests, 0), (digests - {min(digests)}, 1)):
+    for known, left in ((digests, 0), (digests - {min(digests)}, 1), (digests | {"other"}, 1)):
         rows_file.write_text(json.dumps(row(case, "2026-01-01", sources=sorted(known))) + "\n")
         throughput.main(**how, compile_only=False)
         assert capsys.readouterr().out.splitlines()[-1].startswith(f"{left} cases")

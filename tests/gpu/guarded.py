@@ -98,8 +98,8 @@ class Mold:
         rng = Random(f"{self} {number}")
         height, steps, aligned, dtype, variant = self.shape
         batches = BATCHES[-1:] if getattr(variant, "stacked", 0) else BATCHES
+        large = number % OFTEN == OFTEN - 1
         for _ in range(4000):
-            large = number % OFTEN == OFTEN - 1
             case = self._draw(rng, height, steps, batches, large=large)
             found = self._plans(case, aligned, dtype, variant)
             found = [plan for plan in found if plan.variant == variant]

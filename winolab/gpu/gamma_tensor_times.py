@@ -233,8 +233,10 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if plan.parts == 2 and v.stacked:
         stage *= STACKED.get(v.share, 1.0)
     if plan.parts == 2 and v.share == 2:
-        stage *= LONG_BOXES if tile.alpha == 6 and v.run >= LONG else 1.0
-        stage *= EIGHT_ROWS if v.rows == 8 and (tile.alpha == 6 or v.stacked) else 1.0
+        if tile.alpha == 6 and v.run >= LONG:
+            stage *= LONG_BOXES
+        if v.rows == 8 and (tile.alpha == 6 or v.stacked):
+            stage *= EIGHT_ROWS
     if v.u_ring and v.twins == 1 and v.images == BOX_TILES:
         stage *= ten.scattered if ten else t.scattered
     if plan.parts == 2 and v.share > 4 and not v.u_ahead:
