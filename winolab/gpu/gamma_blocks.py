@@ -42,12 +42,21 @@ class Variant:
         return {name.upper(): value for name, value in asdict(self).items()}
 
     @property
+    def v_tiles(self) -> int:
+        """Tiles of a stage of V."""
+        return (self.rows + self.share - 1) * (self.bt // self.rows)
+
+    @property
+    def producer_tiles(self) -> int:
+        """Tiles of a stage of V that a producer makes."""
+        return -(-self.v_tiles * (self.kc // self.cpt) // self.producers)
+
+    @property
     def v_stride(self) -> int:
         """Floats between the channels of V: see kernels/gamma.cuh."""
-        tiles = (self.rows + self.share - 1) * (self.bt // self.rows)
         lanes, step = self.kc // self.cpt, 4 * self.cpt
         apart = -(-(32 // lanes) // step) * step % 32
-        stride = -(-tiles // 4) * 4
+        stride = -(-self.v_tiles // 4) * 4
         while self.cpt * stride % 32 != apart:
             stride += 4
         return stride

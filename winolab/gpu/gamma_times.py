@@ -18,6 +18,17 @@ ITEM_CYCLES, FINISHED_CYCLES, CLUSTER_CYCLES, LAUNCH_CYCLES = 10_300, 7_900, 11_
 SIX_STATES = 1.7  # times CLUSTER_CYCLES, of six states: three layers took 3 to 6 µs longer
 FILTER_RATE = 2.5e12  # bytes a second of U, as the filter transform writes it
 EARLIER_STEPS = 1.15, 1.5  # times that, below and at alpha 16: blocks for 8.x, run on an H100
+# What consumers wait for besides, by 1,646 plans of 219 cases side by side on an H100 (in
+# experiments/results/throughput_variants.jsonl; what is picked takes 0.4 % more than the fastest on
+# average, 1.1 % before): a stage of V takes a producer's tile from load to store, in clusters more;
+# producers that left registers to finishers take longer where each has several tiles; a ring of
+# fewer than four stages of U runs empty.
+LOAD_CYCLES, CLUSTER_LOAD_CYCLES = 2_400, 2_690
+FINISHED_WAITS = (100, 2_000)  # cycles of a stage, of two tiles a producer and of more
+RING, RING_SHARE = 4, 0.033  # of a stage, for each that the ring has less
+# At alpha 16, shares of a stage: always; where a producer has one tile, and where it has more in
+# clusters; in clusters of eight; for each further tile where a lane's outputs are no fours.
+SIXTEEN, ONE_TILE, IN_CLUSTERS, OF_EIGHT, BY_ONES = 0.077, 0.06, 0.05, 0.05, 0.045
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
 
@@ -35,7 +46,7 @@ def spent(plan: Any) -> dict[str, float]:
     ffmas = v.kc * alpha * v.bn * v.bt  # of a stage
     lane_m, lane_tiles = v.lane(alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
-    tiles = (v.rows + v.share - 1) * (v.bt // v.rows) / v.share  # transformed for a filter row
+    tiles = v.v_tiles / v.share  # transformed for a filter row
     slots = TRANSFORM_SLOTS if v.xvec > 1 else SCALAR_SLOTS
     slower = 1 if v.bulk else EARLIER_STEPS[alpha == 16]
 
@@ -48,13 +59,35 @@ def spent(plan: Any) -> dict[str, float]:
         sums = -(-stages(v, plan.tile, plan.correlation) // v.partial)
     around = FINISHED_CYCLES if v.finishers else ITEM_CYCLES
     in_cluster = CLUSTER_CYCLES * (SIX_STATES if alpha == 6 else 1)
+    stage = {
+        "products": ffmas / device.lanes,
+        "operands": ffmas * overhead / 128,
+        "transforms": v.kc * tiles * slots * alpha / 128,
+    }
+    stage["waits"] = _waits(v, alpha, v.share * sum(stage.values())) / v.share
     cycles = {
-        "products": steps * ffmas / device.lanes,
-        "operands": steps * ffmas * overhead / 128,
-        "transforms": steps * v.kc * tiles * slots * alpha / 128,
+        **{name: steps * each for name, each in stage.items()},
         "outputs": rounds * sums * around + shared * -(-sums // v.split) * in_cluster,
         "launch": LAUNCH_CYCLES * v.accumulators(alpha) / 128,
     }
     groups = plan.correlation.groups
     found = {name: groups * each / device.clock for name, each in cycles.items()}
     return {**found, "filter": plan.workspace / FILTER_RATE}
+
+
+def _waits(v: Variant, alpha: int, stage: float) -> float:
+    """Cycles that consumers wait in a stage of V, of so many cycles otherwise."""
+    if not v.bulk or alpha == 1:  # not measured
+        return 0.0
+    if alpha == 16:
+        lane, _ = v.lane(alpha)
+        tiles = v.producer_tiles if v.xvec > 1 else 2  # of scalars more are loaded at once
+        share = SIXTEEN + BY_ONES * (tiles - 1) * (lane > 4 and lane % 4 > 0)
+        share += ONE_TILE if tiles == 1 else IN_CLUSTERS * (v.split > 1)
+        return stage * (share + OF_EIGHT * (v.split == 8))
+    waits = stage * RING_SHARE * (RING - v.u_stages)
+    if v.xvec > 1:
+        waits = max(waits, (CLUSTER_LOAD_CYCLES if v.split > 1 else LOAD_CYCLES) - stage)
+    if v.finishers and v.producer_tiles > 1:
+        waits += FINISHED_WAITS[min(v.producer_tiles, 3) - 2]
+    return waits

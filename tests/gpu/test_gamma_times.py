@@ -1,0 +1,71 @@
+"""Predicted times of Γ on FFMA units."""
+
+from __future__ import annotations
+
+import pytest
+
+from winolab.device import H100, datasheet
+from winolab.gpu.gamma import GammaPlan, plans
+from winolab.gpu.gamma_times import spent
+from winolab.gpu.plan import Request
+from winolab.layers import parse_layer
+from winolab.nouns import parse_algorithm
+
+# Block shapes of a layer and kernel, and by how much the first was faster than each other one side
+# by side on an H100: experiments/results/throughput_variants.jsonl.
+FASTER = [
+    (
+        ("64x26x26x320:320x5x5", "gamma:8:4:5"),
+        "64x64x8 stages=4+2 passes=2 rows=2 share=5",
+        {"64x64x8 stages=4+2 passes=2 rows=2 share=5 finishers=128": 1.14},
+    ),
+    (
+        ("128x37x37x192:192x2x2", "gamma:8:7:2"),
+        "96x32x8 stages=4+2 passes=2 rows=2 share=2",
+        {"96x32x8 stages=4+2 passes=2 split=2": 1.30},
+    ),
+    (
+        ("64x12x12x512:512x6x6", "gamma:8:3:6"),
+        "128x32x8 stages=3+2 passes=2 rows=4 share=6",
+        {"128x32x8 stages=3+2 passes=2 rows=4 share=6 finishers=128": 1.05},
+    ),
+    (
+        ("32x20x20x256:256x7x7", "gamma:16:10:7"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24",
+        {"64x32x8 stages=2+2 passes=2 rows=4 share=7 split=8 xvec=2 partial=24": 1.06},
+    ),
+    (
+        ("32x43x43x192:192x9x9", "gamma:16:8:9"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2 partial=18",
+        {"48x32x8 stages=2+2 passes=2 rows=4 share=9 xvec=2 partial=18": 1.09},
+    ),
+]
+
+
+def found(layer: str, name: str, device=H100) -> dict[str, GammaPlan]:
+    problem = parse_layer(layer).problem
+    asked = Request(problem, "forward", device, parse_algorithm(name), "fp32_ffma")
+    return {str(plan.variant): plan for plan in plans(asked)}
+
+
+@pytest.mark.parametrize(("case", "shape", "others"), FASTER, ids=[case[0][0] for case in FASTER])
+def test_faster_block_shapes_are_predicted_to_be(case, shape, others) -> None:
+    """Within the model's rms, 4 %, of either."""
+    of = found(*case)
+    for other, ratio in others.items():
+        predicted = of[other].predicted / of[shape].predicted
+        assert predicted > 1
+        assert predicted == pytest.approx(ratio, rel=0.08)
+
+
+def test_parts_add_up_and_nothing_is_negative() -> None:
+    for plan in found("128x19x19x320:320x3x3", "gamma:8:6:3").values():
+        parts = spent(plan)
+        assert min(parts.values()) >= 0
+        assert sum(parts.values()) == pytest.approx(plan.predicted)
+
+
+def test_waits_are_of_blocks_that_were_measured() -> None:
+    """Of Hopper's, not of those for compute capability 8.x."""
+    for plan in found("128x19x19x320:320x3x3", "gamma:8:6:3", datasheet("a100")).values():
+        assert spent(plan)["waits"] == 0
