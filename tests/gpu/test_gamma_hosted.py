@@ -73,6 +73,9 @@ def test_every_kernel(alpha, n, r, direction) -> None:
         ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
         ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
         ({"split": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
+        ({"courier": True, "rows": 4, "share": 3}, 24, 40),
+        ({"courier": True, "rows": 2, "share": 3, "split": 2, "partial": 1}, 36, 70),
+        ({"courier": True, "finishers": 128, "producer_registers": 72}, 12, 70),
     ],
 )
 @pytest.mark.parametrize("alpha", VARIANTS)

@@ -27,9 +27,14 @@ SHAPES = {
 @pytest.mark.parametrize(("rows", "shared"), [(1, False), (8, True)])
 @pytest.mark.parametrize("split", [1, 2, 4])
 @pytest.mark.parametrize(
-    ("text", "finishers"), [*((text, 0) for text in SHAPES), ("gamma:8:6:3", 128)]
+    ("text", "change"),
+    [
+        *((text, {}) for text in SHAPES),
+        ("gamma:8:6:3", {"finishers": 128, "producer_registers": 72}),
+        ("gamma:16:8:9", {"courier": True, "partial": 18}),
+    ],
 )
-def test_the_same_bits_every_time(text, finishers, split, rows, shared) -> None:
+def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
     direction = "forward" if split == 2 or shared else "backward_data"
     from winolab.gpu import conv, launch, oracle
 
@@ -37,9 +42,7 @@ def test_the_same_bits_every_time(text, finishers, split, rows, shared) -> None:
     x, w, padding = SHAPES[text]
     problem, algorithm = Problem.of(x, w, padding=padding), parse_algorithm(text)
     shape = VARIANTS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]
-    variant = replace(shape, rows=rows, share=w[1] if shared else 1, split=split)
-    if finishers:
-        variant = replace(variant, finishers=finishers, producer_registers=72)
+    variant = replace(shape, rows=rows, share=w[1] if shared else 1, split=split, **change)
     first, last = (x, problem.y_shape) if direction == "forward" else (problem.y_shape, x)
     rng = cp.random.default_rng(split)
     a, b = (rng.random(s, dtype="float32") * 2 - 1 for s in (first, w))

@@ -22,24 +22,31 @@ def unit(
 ) -> str:
     """One translation unit: what ``kernels``, names of files in kernels/, need stands before them.
 
-    ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
-    has that name.
+    Constants that are True become macros, those that are False nothing. ``programs`` become device
+    functions of the names that they are given, in FP64 where ``wide`` has that name.
     """
     parts = [
         f"// {title}",
-        "\n".join(f"constexpr {_type(v)} {name} = {v};" for name, v in constants.items()),
+        "\n".join(_constant(name, v) for name, v in constants.items() if v is not False),
         *(program.cuda(name, name in wide) for name, program in programs.items()),
         *map(kernel, kernels),
     ]
     return "\n\n".join(parts)
 
 
-def _type(value: int) -> str:
-    return "int" if abs(value) < 1 << 31 else "long long"
+def _constant(name: str, value: int) -> str:
+    if value is True:
+        return f"#define {name}"
+    return f"constexpr {'int' if abs(value) < 1 << 31 else 'long long'} {name} = {value};"
 
 
 def fingerprint(source: str) -> str:
-    """Of a translation unit: equal ones are the same code. Comments and line ends do not count."""
+    """Of a translation unit: equal ones are the same code. Comments, line ends and what ``#ifdef``
+    drops do not count.
+    """
+    macros = set(re.findall(r"^#define (\w+)$", source, re.M))
+    branches = r"^#ifdef (\w+).*\n((?:(?!#e).*\n)*)(?:#else.*\n((?:(?!#e).*\n)*))?#endif.*$"
+    source = re.sub(branches, lambda m: m[2 if m[1] in macros else 3] or "", source, flags=re.M)
     return sha256(" ".join(re.sub(r"//.*", "", source).split()).encode()).hexdigest()
 
 

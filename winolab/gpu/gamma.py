@@ -220,7 +220,9 @@ def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str
             "transform_output": made.AT,
         },
         (
-            *("pipeline", "filter", "block", "items", "produce", "finish", "gamma"),
+            *("pipeline", "filter", "block", "items", "produce", "finish"),
+            *(("courier",) if variant.courier else ()),
+            "gamma",
             "gamma_entry" if alone else "tail",
         ),
     )

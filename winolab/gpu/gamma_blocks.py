@@ -34,8 +34,9 @@ class Variant:
     fold: int = 0  # stages of KC products that are summed apart, and their sums then; 0: one sum
     partial: int = 0  # stages of V whose sums are transformed and added to y; 0: all
     consumers: int = 256  # threads that multiply: warps of a state, or two states of a warp
-    producers: int = 128  # threads that make V
+    producers: int = 128  # threads that make V and copy U
     finishers: int = 0  # threads that finish outputs; without, the consumers do
+    courier: bool = False  # whether a producers' warp copies U and makes no V
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
@@ -49,7 +50,7 @@ class Variant:
     @property
     def producer_tiles(self) -> int:
         """Tiles of a stage of V that a producer makes."""
-        return -(-self.v_tiles * (self.kc // self.cpt) // self.producers)
+        return -(-self.v_tiles * (self.kc // self.cpt) // (self.producers - 32 * self.courier))
 
     @property
     def v_stride(self) -> int:
@@ -85,6 +86,11 @@ class Variant:
             return True
         return self.xvec > 1 and self.share >= 3 and (self.split == 1 or self.bn * self.bt <= 2048)
 
+    def couriers(self, alpha: int) -> bool:
+        """Whether a courier may pay: where a stage of V takes its producers long, of rows enough to
+        be rarely made, as loads of scalars are not (5 % more time on an H100, at 61 channels)."""
+        return alpha == 16 and bool(self.bulk) and self.share >= 7 and self.xvec > 1
+
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's struct Shared."""
         floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
@@ -104,9 +110,10 @@ class Variant:
             "fold",
             "partial",
             "xvec",
+            "courier",
         )
         changed = [
-            f"{f.name}={getattr(self, f.name)}"
+            f"{f.name}={int(getattr(self, f.name))}"
             for f in fields(self)
             if f.name in names and getattr(self, f.name) != f.default
         ]
@@ -164,11 +171,15 @@ def stages(shape: Variant, tile: Tile, correlation: Correlation) -> int:
     return taps // shape.share * -(-correlation.channels // shape.kc)
 
 
+def longest(shape: Variant) -> int:
+    """Stages of V of the longest sum at alpha 16."""
+    return max(1, PRODUCTS // (shape.kc * shape.share))
+
+
 def summed(shape: Variant, tile: Tile, correlation: Correlation) -> Variant:
     """The block shape, and, at alpha 16, its summation cut where it is long."""
-    most = max(1, PRODUCTS // (shape.kc * shape.share))
-    cut = tile.alpha == 16 and stages(shape, tile, correlation) > most
-    return replace(shape, partial=most) if cut else shape
+    cut = tile.alpha == 16 and stages(shape, tile, correlation) > longest(shape)
+    return replace(shape, partial=longest(shape)) if cut else shape
 
 
 def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
@@ -223,4 +234,10 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                 if not fold:
                     s = summed(s, tile, correlation)
                 offered = (replace(s, split=n) for n in splits)
-                yield from (v for v in offered if v.served(tile.alpha))
+                for v in offered:
+                    if v.served(tile.alpha):
+                        yield v
+                        if not fold and v.couriers(tile.alpha):
+                            # sums of parts that are never reached: other registers, 7 % less time
+                            parts = v.partial if v.bt == 64 else longest(v)
+                            yield replace(v, courier=True, partial=parts)

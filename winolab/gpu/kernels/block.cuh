@@ -20,7 +20,11 @@ constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;              // of a V stage
 constexpr int ISSUER = PRODUCERS - 32;                             // the producer that copies U
 constexpr int LPT = KC / CPT;                                      // producer lanes of a tile
+#ifdef COURIER  // the issuer's warp makes no V: courier.cuh
+constexpr int SLOTS = ISSUER / LPT;
+#else
 constexpr int SLOTS = PRODUCERS / LPT;                             // tiles that producers hold
+#endif
 constexpr int GROUPS = (V_TILES + SLOTS - 1) / SLOTS;              // tiles of a producer thread
 
 // Tiles of a producer whose loads are in flight together: scalars wait for memory as rarely as their

@@ -131,7 +131,11 @@ __device__ __forceinline__ void gamma(const Params& p) {
       barrier_init(&shared.u_empty[s], CONSUMERS);
     }
     for (int s = 0; s < V_STAGES; ++s) {
+#ifdef COURIER
+      barrier_init(&shared.v_full[s], ISSUER);
+#else
       barrier_init(&shared.v_full[s], PRODUCERS);
+#endif
       barrier_init(&shared.v_empty[s], CONSUMERS);
     }
     barrier_init(&shared.out_full, CONSUMERS);
@@ -145,6 +149,11 @@ __device__ __forceinline__ void gamma(const Params& p) {
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
+#ifdef COURIER
+  } else if (threadIdx.x / 32 == (CONSUMERS + ISSUER) / 32) {
+    registers_shrink<PRODUCER_REGISTERS>();
+    courier(p, shared);
+#endif
   } else if (FINISHERS == 0 || threadIdx.x < CONSUMERS + PRODUCERS) {
     registers_shrink<PRODUCER_REGISTERS>();
     produce(p, shared);
