@@ -149,9 +149,9 @@ GAMMA = Kind(AIM, regular, _forward)
 OMEGA = Kind(GRADIENT_AIM, _gradients, _gradient)
 MODEL = (
     "The planner's timing model, which predicts what the longest block does: FFMAs, the issue "
-    "slots of operands and of transforms, what is around an item's sum, launches. Useful products "
-    "are those that the algorithm needs, at the peak of all multiprocessors; the others are of "
-    "tiles and channels that do not exist, or stand for multiprocessors that have fewer items than "
+    "slots of operands and of transforms, waits, what is around an item's sum, launches. Useful "
+    "products are those that the algorithm needs, at the peak of all multiprocessors; others are "
+    "of tiles and channels that do not exist, or stand for multiprocessors with fewer items than "
     "the longest. Beyond the model is what was measured besides. cuBLAS's SGEMM itself has 0.77 of "
     "the peak: a layer at Φ·SGEMM spends 0.77 of its time on useful products."
 )
@@ -176,8 +176,8 @@ FIGURES = {
 TEXTS = {
     BOUNDS.key: Text(
         "Layers of which n divides the width, with channels that are multiples of 64.",
-        f"{MODEL} With 16 states two stages wait, and issue slots are busy for less of the time "
-        "than with eight (table of counters).",
+        f"{MODEL} With 16 states, too, a warp that only copies the transformed filter keeps issue "
+        "slots busy (table of counters).",
         "ours: the share; parts of the measured time.",
         lambda _: GAMMA.told(),
     ),

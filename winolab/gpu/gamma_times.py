@@ -29,7 +29,7 @@ RING, RING_SHARE = 4, 0.033  # of a stage, for each that the ring has less
 # At alpha 16, shares of a stage: always; where a producer has one tile, and where it has more in
 # clusters; in clusters of eight; for each further tile where a lane's outputs are no fours.
 SIXTEEN, ONE_TILE, IN_CLUSTERS, OF_EIGHT, BY_ONES = 0.077, 0.06, 0.05, 0.05, 0.045
-# The same of blocks with couriers, by 1,497 times of 65 cases (what is picked takes 0.3 % more than
+# The same of blocks with couriers, by 1,497 times of 65 cases (what is picked takes 0.5 % more than
 # the fastest): where a lane has four outputs; for each further tile where its outputs are no fours;
 # in parts, of blocks of 64 tiles alone and in clusters; of wide blocks of 32 tiles in clusters and
 # of four rows; in clusters for seven filter rows; where clusters compute every item.
