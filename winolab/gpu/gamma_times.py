@@ -71,7 +71,7 @@ def spent(plan: Any) -> dict[str, float]:
         "transforms": v.kc * tiles * slots * alpha / 128,
     }
     made = v.share * sum(stage.values())  # of a stage of V
-    waits = made * _courier_waits(v, plan.whole) if v.courier else _waits(v, alpha, made)
+    waits = made * _courier_waits(v, lane_m, plan.whole) if v.courier else _waits(v, alpha, made)
     stage["waits"] = waits / v.share
     cycles = {
         **{name: steps * each for name, each in stage.items()},
@@ -101,9 +101,9 @@ def _waits(v: Variant, alpha: int, stage: float) -> float:
     return waits
 
 
-def _courier_waits(v: Variant, whole: int) -> float:
-    """What share of a stage of V consumers wait where a courier copies U."""
-    lane, _ = v.lane(16)
+def _courier_waits(v: Variant, lane: int, whole: int) -> float:
+    """What share of a stage of V consumers, of ``lane`` outputs, wait where a courier copies U;
+    ``whole``: items that no cluster shares."""
     split = v.split > 1
     share = COURIER_FOUR if lane == 4 else 0.0
     if lane % 4:

@@ -2,8 +2,9 @@
 // transformed input tiles V, summed over (outer tap, channel), then the inverse transform.
 //
 // A block computes BN output channels × (ROWS × COLUMNS) tiles. Its producer warps load input
-// tiles, apply BT and write V to shared memory; bulk copies bring U, or, before compute capability
-// 9.0 (BULK 0), the producers' own asynchronous copies. Its consumer warps run outer
+// tiles, apply BT and write V to shared memory; bulk copies bring U, ordered by one of them or by a
+// warp of its own (COURIER), or, before compute capability 9.0 (BULK 0), the producers' own
+// asynchronous copies. Its consumer warps run outer
 // products out of shared memory, each warp one part of the states, and apply AT at the end. A V
 // stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need: it is transformed once
 // and serves SHARE U stages. Blocks are persistent: producers run ahead into the next item while
