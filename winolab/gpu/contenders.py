@@ -119,6 +119,25 @@ class Contender:
         return lambda: self.run(arrays, workspace)
 
 
+def unnamed(direction: str, problem: Problem, group: str, device: Device | None = None) -> Request:
+    """For contiguous channels-last arrays, of any algorithm; ``device``: by default GPU 0."""
+    aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
+                  for shape in shapes(direction, problem))  # fmt: skip
+    device = device or launch.device(0)
+    return Request(problem, direction, device, None, group, aligned=aligned)
+
+
+def requests(request: Request, named: Algorithm | None) -> Iterator[Request]:
+    """It in each precision of its group: as ``named``, as the planner likes, and filter gradients
+    by every Ω16 too, whose error the planner does not admit."""
+    asked, width = [*dict.fromkeys((named, None))], request.problem.filter[-1]
+    if request.direction == "backward_filter":
+        asked += [omega(16, n, 17 - n) for n in range(5, 10) if width % n == 0]
+    for algorithm in asked:
+        for unit in GROUPS[request.precision]:
+            yield replace(request, algorithm=algorithm, precision=unit)
+
+
 def candidates(
     direction: str,
     problem: Problem,
@@ -126,31 +145,21 @@ def candidates(
     algorithm: Algorithm | None,
     device: Device | None = None,
 ) -> dict[Plan, bool]:
-    """The fastest predicted plan of each precision: as named, as the planner likes, and for filter
-    gradients that of every Ω16 too, whose error the planner does not admit, on Tensor Cores of
-    each family, and of a workspace of FRUGAL.
-
-    True stands at the plan that ``conv_*`` itself would run. ``device``: by default GPU 0.
+    """The fastest predicted plan of each of ``requests``, of gradients on Tensor Cores of each
+    family and of a workspace of FRUGAL. True stands at what ``conv_*`` itself would run.
     """
-    device = device or launch.device(0)
-    aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
-                  for shape in shapes(direction, problem))  # fmt: skip
-    request = Request(problem, direction, device, None, group, aligned=aligned)
-    asked: list[Algorithm | None] = [algorithm, None] if algorithm else [None]
-    if direction == "backward_filter":
-        asked += [omega(16, n, 17 - n) for n in range(5, 10) if problem.filter[-1] % n == 0]
+    request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
-    for wanted in asked:
-        for unit in GROUPS[group]:
-            with suppress(ValueError):  # no kernel runs this problem
-                plans = choices(replace(request, algorithm=wanted, precision=unit)).plans
-                same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
-                families: dict[type | None, Plan] = {}
-                for p in same:
-                    kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
-                    family = kind if (direction, unit) in APART else None
-                    families.setdefault(family, p)
-                found |= dict.fromkeys(families.values(), False)
+    for asked in requests(request, algorithm):
+        with suppress(ValueError):  # no kernel runs this problem
+            plans = choices(asked).plans
+            same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
+            families: dict[type | None, Plan] = {}
+            for p in same:
+                kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
+                family = kind if (direction, asked.precision) in APART else None
+                families.setdefault(family, p)
+            found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)
         with suppress(ValueError):
