@@ -27,9 +27,8 @@ from winolab.device import Device
 from winolab.environment import cores
 from winolab.gpu import launch, timing
 from winolab.gpu.compare import free
-from winolab.gpu.contenders import Arrays, ours, requests, unnamed
+from winolab.gpu.contenders import Arrays, offered, ours, unnamed
 from winolab.gpu.plan import Plan
-from winolab.gpu.plan import candidates as choices
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
 ROUNDS = 7
@@ -72,20 +71,16 @@ def main(
 def rivals(case: Case, device: Device, kernel: str, near: float, most: int) -> list[list[Plan]]:
     """Plans of the case side by side, the picked one first, as often as there are two or more."""
     request = unnamed(case.direction, case.layer.problem, case.group, device)
-    named = None if case.direction == "backward_filter" else case.layer.algorithm
     found: dict[tuple[str, ...], list[Plan]] = {}
-    for asked in requests(request, named):
-        try:
-            plans = choices(asked).plans
-        except ValueError:  # no kernel runs this problem
-            continue
-        plans = [p for p in plans if getattr(p, "out_dtype", asked.written) == asked.written]
-        alike = {name(p): p for p in reversed(plans) if re.search(kernel, name(p))}
-        first = next((p for p in plans if name(p) in alike), None)  # not always the fastest
-        if first:
-            mine = sorted(alike.values(), key=lambda p: p.predicted)
-            close = [p for p in mine if p != alike[name(first)]]
-            kept = [first, *(p for p in close if p.predicted <= near * first.predicted)][:most]
+    for _, plans in offered(request, case.layer.named(case.direction)):
+        alike: dict[str, Plan] = {}
+        for p in plans:
+            if re.search(kernel, name(p)):
+                alike.setdefault(name(p), p)
+        if alike:
+            first, *others = alike.values()  # the first is not always the fastest
+            close = [p for p in others if p.predicted <= near * first.predicted]
+            kept = [first, *sorted(close, key=lambda p: p.predicted)][:most]
             found.setdefault(tuple(map(name, kept)), kept)
     return [plans for plans in found.values() if len(plans) > 1]
 
@@ -99,14 +94,14 @@ def timed(case: Case, plans: Sequence[Plan]) -> list[float]:
     """Seconds of each plan's call, medians of interleaved rounds with a cold L2 cache."""
     arrays = Arrays(case.direction, case.layer.problem, case.group)
     arrays.fill(-1, 1)
-    contenders = [next(ours({p: False})) for p in plans]
+    contenders = list(ours(dict.fromkeys(plans, False)))
     size = max(c.workspace or 0 for c in contenders)
     workspace = launch.cupy().empty(max(1, size), "uint8")
-    calls = {str(i): c.call(arrays, workspace.data.ptr) for i, c in enumerate(contenders)}
+    calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
     times = timing.interleave(calls, rounds=ROUNDS, flush=timing.FLUSH, warmup=1)
     del arrays, calls, workspace
     free()
-    return [times[str(i)].median for i in range(len(plans))]
+    return [times[c.name].median for c in contenders]
 
 
 def row(case: Case, p: Plan, seconds: float) -> bench.Row:

@@ -146,7 +146,7 @@ def planned(
 
 
 def _planned(case: Case, device: Device | None) -> tuple[dict[Plan, bool], set[str]]:
-    algorithm = None if case.direction == "backward_filter" else case.layer.algorithm
+    algorithm = case.layer.named(case.direction)
     plans = candidates(case.direction, case.layer.problem, case.group, algorithm, device)
     return plans, {digest(plan) for plan in plans}
 

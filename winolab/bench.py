@@ -132,7 +132,7 @@ def measured(cases: Sequence[Case], effort: Effort, seconds: float = 1e9) -> Ite
         if time.monotonic() > end:
             return
         started = time.monotonic()
-        algorithm = None if direction == "backward_filter" else layer.algorithm
+        algorithm = layer.named(direction)
         rows = compare.compare(direction, layer.problem, group, algorithm, effort)
         compare.free()
         took = round(time.monotonic() - started, 2)

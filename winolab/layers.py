@@ -36,6 +36,10 @@ class Layer:
         """Γ of the layer's kernel."""
         return gamma(*self.kernel) if self.kernel else None
 
+    def named(self, direction: str) -> Algorithm | None:
+        """The layer's ``algorithm``, where it computes that direction: no filter gradient."""
+        return None if direction == "backward_filter" else self.algorithm
+
     def __str__(self) -> str:
         height, width = self.output
         shape = f"{self.batch}x{height}x{width}x{self.channels}"

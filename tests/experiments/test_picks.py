@@ -9,8 +9,7 @@ import pytest
 from experiments import picks, variants_tables
 from experiments.throughput_cases import cases
 from winolab.device import H100
-from winolab.gpu.contenders import requests, unnamed
-from winolab.gpu.plan import candidates
+from winolab.gpu.contenders import offered, unnamed
 
 
 def case(layer: str, direction: str, group: str = "fp32"):
@@ -28,11 +27,10 @@ def case(layer: str, direction: str, group: str = "fp32"):
 def test_the_planners_choice_is_first_and_others_are_near(layer, direction, kernel) -> None:
     mine = case(layer, direction)
     found = picks.rivals(mine, H100, kernel, 1.2, 5)
-    named = None if direction == "backward_filter" else mine.layer.algorithm
     request = unnamed(direction, mine.layer.problem, "fp32", H100)
-    offered = [candidates(asked).plans for asked in requests(request, named)]
+    every = [plans for _, plans in offered(request, mine.layer.named(direction))]
     if not kernel:
-        firsts = {picks.name(plans[0]) for plans in offered if plans}
+        firsts = {picks.name(plans[0]) for plans in every if plans}
         assert {picks.name(plans[0]) for plans in found} <= firsts
     assert found
     for plans in found:

@@ -19,7 +19,7 @@ from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import DTYPES, Plan, Request, plan
+from winolab.gpu.plan import Plan, Request, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -123,19 +123,24 @@ def unnamed(direction: str, problem: Problem, group: str, device: Device | None 
     """For contiguous channels-last arrays, of any algorithm; ``device``: by default GPU 0."""
     aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
                   for shape in shapes(direction, problem))  # fmt: skip
-    device = device or launch.device(0)
-    return Request(problem, direction, device, None, group, aligned=aligned)
+    return Request(problem, direction, device or launch.device(0), None, group, aligned=aligned)
 
 
-def requests(request: Request, named: Algorithm | None) -> Iterator[Request]:
-    """It in each precision of its group: as ``named``, as the planner likes, and filter gradients
-    by every Ω16 too, whose error the planner does not admit."""
+def offered(request: Request, named: Algorithm | None) -> Iterator[tuple[str, list[Plan]]]:
+    """Plans in each precision of its group: as ``named``, as the planner likes, and of gradients by
+    every Ω16 too, whose error the planner does not admit."""
     asked, width = [*dict.fromkeys((named, None))], request.problem.filter[-1]
     if request.direction == "backward_filter":
         asked += [omega(16, n, 17 - n) for n in range(5, 10) if width % n == 0]
     for algorithm in asked:
         for unit in GROUPS[request.precision]:
-            yield replace(request, algorithm=algorithm, precision=unit)
+            with suppress(ValueError):  # no kernel runs this problem
+                plans = choices(replace(request, algorithm=algorithm, precision=unit)).plans
+                yield unit, [p for p in plans if _writes(p, request.dtype)]
+
+
+def _writes(p: Plan, dtype: str) -> bool:
+    return getattr(p, "out_dtype", dtype) == dtype
 
 
 def candidates(
@@ -145,28 +150,23 @@ def candidates(
     algorithm: Algorithm | None,
     device: Device | None = None,
 ) -> dict[Plan, bool]:
-    """The fastest predicted plan of each of ``requests``, of gradients on Tensor Cores of each
+    """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
     family and of a workspace of FRUGAL. True stands at what ``conv_*`` itself would run.
     """
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
-    for asked in requests(request, algorithm):
-        with suppress(ValueError):  # no kernel runs this problem
-            plans = choices(asked).plans
-            same = [p for p in plans if getattr(p, "out_dtype", DTYPES[group]) == DTYPES[group]]
-            families: dict[type | None, Plan] = {}
-            for p in same:
-                kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
-                family = kind if (direction, asked.precision) in APART else None
-                families.setdefault(family, p)
-            found |= dict.fromkeys(families.values(), False)
+    for unit, plans in offered(request, algorithm):
+        families: dict[type | None, Plan] = {}
+        for p in plans:
+            kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
+            families.setdefault(kind if (direction, unit) in APART else None, p)
+        found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)
         with suppress(ValueError):
             found.setdefault(plan(replace(request, workspace_limit=limit)), False)
     with suppress(ValueError):
-        preferred = plan(request)
-        if getattr(preferred, "out_dtype", DTYPES[group]) == DTYPES[group]:
+        if _writes(preferred := plan(request), request.dtype):
             found[preferred] = True
     # Of plans that differ in what would compute them again, the one that is picked, or the first.
     shown: dict[str, Plan] = {}

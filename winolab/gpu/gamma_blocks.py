@@ -182,6 +182,12 @@ def summed(shape: Variant, tile: Tile, correlation: Correlation) -> Variant:
     return replace(shape, partial=longest(shape)) if cut else shape
 
 
+def couriered(shape: Variant) -> Variant:
+    """The block shape with a courier, and but for blocks of 64 tiles its sums cut even where they
+    never reach a part's length: with other registers an H100 takes 7 % less time."""
+    return replace(shape, courier=True, partial=shape.partial if shape.bt == 64 else longest(shape))
+
+
 def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
     """The block shape, and where it has all accumulators, narrower ones: as many blocks as it takes
     for so many output channels, or one more, as narrow as they can be."""
@@ -234,10 +240,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                 if not fold:
                     s = summed(s, tile, correlation)
                 offered = (replace(s, split=n) for n in splits)
-                for v in offered:
-                    if v.served(tile.alpha):
-                        yield v
-                        if not fold and v.couriers(tile.alpha):
-                            # sums of parts that are never reached: other registers, 7 % less time
-                            parts = v.partial if v.bt == 64 else longest(v)
-                            yield replace(v, courier=True, partial=parts)
+                for v in (v for v in offered if v.served(tile.alpha)):
+                    yield v
+                    if not fold and v.couriers(tile.alpha):
+                        yield couriered(v)

@@ -71,8 +71,7 @@ def spent(plan: Any) -> dict[str, float]:
         "transforms": v.kc * tiles * slots * alpha / 128,
     }
     made = v.share * sum(stage.values())  # of a stage of V
-    waits = made * _courier_waits(v, lane_m, plan.whole) if v.courier else _waits(v, alpha, made)
-    stage["waits"] = waits / v.share
+    stage["waits"] = _waits(plan, made) / v.share
     cycles = {
         **{name: steps * each for name, each in stage.items()},
         "outputs": rounds * sums * around + shared * -(-sums // v.split) * in_cluster,
@@ -83,12 +82,15 @@ def spent(plan: Any) -> dict[str, float]:
     return {**found, "filter": plan.workspace / FILTER_RATE}
 
 
-def _waits(v: Variant, alpha: int, stage: float) -> float:
+def _waits(plan: Any, stage: float) -> float:
     """Cycles that consumers wait in a stage of V, of so many cycles otherwise."""
+    v, alpha = plan.variant, plan.tile.alpha
+    lane, _ = v.lane(alpha)
+    if v.courier:
+        return stage * _courier_share(v, lane, plan.whole)
     if not v.bulk or alpha == 1:  # not measured
         return 0.0
     if alpha == 16:
-        lane, _ = v.lane(alpha)
         tiles = v.producer_tiles if v.xvec > 1 else 2  # of scalars more are loaded at once
         share = SIXTEEN + BY_ONES * (tiles - 1) * (lane > 4 and lane % 4 > 0)
         share += ONE_TILE if tiles == 1 else IN_CLUSTERS * (v.split > 1)
@@ -101,7 +103,7 @@ def _waits(v: Variant, alpha: int, stage: float) -> float:
     return waits
 
 
-def _courier_waits(v: Variant, lane: int, whole: int) -> float:
+def _courier_share(v: Variant, lane: int, whole: int) -> float:
     """What share of a stage of V consumers, of ``lane`` outputs, wait where a courier copies U;
     ``whole``: items that no cluster shares."""
     split = v.split > 1
