@@ -55,7 +55,7 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
     if direction == "backward_data":
         taps = taps.transpose(0, 3, 2, 1)
     made = transforms(plan.tile.n, plan.tile.r, "best", "filter")
-    growth = scale.constants(plan.tile, made)
+    growth = scale.constants((plan.tile, made))
     for group, values in zip(rows, taps, strict=True):
         count = len(values)
         peaks = np.abs(values).max(axis=(1, 2))
@@ -105,5 +105,5 @@ def test_thresholds_follow_the_errors_of_both_kinds() -> None:
     grown = math.sqrt((at**2 @ (g**2).sum(1)).mean())
     least = 2**-25 / math.sqrt(3) * grown / (1.3 * 0.30 * 2**-24 * math.sqrt(3))
     least *= math.sqrt(2 / math.pi)  # RMS to mean
-    found = scale.constants(Tile(6, 3), made)["LEAST_INPUT"] / 1024
+    found = scale.constants((Tile(6, 3), made))["LEAST_INPUT"] / 1024
     assert found == pytest.approx(least, rel=2e-3)

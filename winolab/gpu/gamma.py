@@ -69,6 +69,11 @@ class GammaPlan:
         return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
 
     @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return Algorithm("gamma", (self.tile,), self.points)
+
+    @property
     def outer(self) -> tuple[int, int, int]:
         """Taps that are summed directly, per dimension."""
         depth, height, width = self.correlation.filter

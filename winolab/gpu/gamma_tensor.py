@@ -36,7 +36,7 @@ from winolab.gpu.gamma_tensor_tiles import block_outputs
 from winolab.gpu.launch import INT, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.gpu.tensor_map import TensorMap
-from winolab.nouns import Problem, Tile
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 from winolab.ref.transforms import transforms
 
@@ -76,6 +76,11 @@ class GammaTensorPlan:
     def kernel(self) -> str:
         """The paper's name of the kernel."""
         return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return Algorithm("gamma", (self.tile,), self.points)
 
     @property
     def parts(self) -> int:

@@ -23,7 +23,7 @@ SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents
 def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
     """BT with the scale of FP16's input, AT with what takes that and the filter's back."""
     made = transforms(tile.n, tile.r, points, SCALING)
-    steps = scale.constants(tile, made)
+    steps = scale.constants((tile, made))
     halvings, both = steps["SCALE_INPUT"], steps["SCALE_INPUT"] + steps["SCALE_FILTER"]
     programs = made.programs
     return programs.BT.scaled(Fraction(1, 2**halvings)), programs.AT.scaled(Fraction(2**both))
@@ -40,7 +40,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= gamma_tensor_filter.constants(parts)
     constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
-    constants |= scale.constants(tile, made) | (scale.BLOCKS if split else {})
+    constants |= scale.constants((tile, made)) | (scale.BLOCKS if split else {})
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
     constants |= {"SHARED": variant.shared_memory(tile, parts, size)}

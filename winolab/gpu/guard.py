@@ -16,7 +16,7 @@ from typing import Any
 
 from winolab.device import Device
 from winolab.gpu.launch import INT, Kernels, Layout, Params, View
-from winolab.nouns import Problem, Tile
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
@@ -90,6 +90,11 @@ class GuardedPlan(ABC):
     @property
     def tile(self) -> Tile:
         return self.split.tile
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls the algorithm of the split products."""
+        return self.split.algorithm
 
     @property
     def variant(self) -> Any:

@@ -201,10 +201,11 @@ def encode(map: TensorMap, to: int, address: int) -> None:
     sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
     box, steps = (ctypes.c_uint32 * 5)(*map.box), (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
     kind = {2: 1, 4: 2}[map.size]  # CU_TENSOR_MAP_DATA_TYPE_UINT16, _UINT32
-    plain, swizzle_64, l2_256, zeros = 0, 2, 3, 0
+    swizzle = {64: 2, 128: 3}[map.size * map.box[0]]  # CU_TENSOR_MAP_SWIZZLE_64B, _128B
+    plain, l2_256, zeros = 0, 3, 0
     error = _driver().cuTensorMapEncodeTiled(
         *(ctypes.c_void_p(to), kind, 5, ctypes.c_void_p(address), sizes, strides, box, steps),
-        *(plain, swizzle_64, l2_256, zeros),
+        *(plain, swizzle, l2_256, zeros),
     )
     if error:
         raise cupy().cuda.driver.CUDADriverError(error)

@@ -146,7 +146,7 @@ def source(variant: Variant) -> str:
         f"Ω2(1,1) fp32_split, {variant}",
         {
             **constants(variant, **types, **CONSTANTS),
-            **scale.constants(TILE, transforms(TILE.n, TILE.r)),
+            **scale.constants((TILE, transforms(TILE.n, TILE.r))),
             **scale.BLOCKS,
         },
         {},

@@ -6,6 +6,7 @@ time; the chooser takes the fastest, or one that is nearly as fast and more accu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -64,7 +65,7 @@ class Plan(Protocol):
 
     @property
     def kernel(self) -> str:
-        """The paper's name of the kernel: "Γ8(6,3)"."""
+        """The paper's name of the kernel: "Γ8(6,3)", "F(4×4,3×3)"."""
         ...
 
     @property
@@ -143,6 +144,11 @@ class Request:
         return ITEMSIZE[self.dtype] * data_size(self.problem) // ITEMSIZE["float32"]
 
     @property
+    def named(self) -> bool:
+        """Whether the caller says how, or how much workspace there is."""
+        return bool(self.algorithm or self.variant) or self.workspace_limit is not None
+
+    @property
     def written(self) -> str:
         """The result's dtype."""
         return self.out_dtype or self.dtype
@@ -188,13 +194,15 @@ class Family:
 # 0.16, the paper's being 0.18.
 USUAL_SHARE, USUAL_LEAST, SLOWER = 0.45, 16 << 20, 2.5
 # Within it transforms of parts of the batch are worth their error and workspace where they take at
-# most so much of the time of products without transforms.
+# most so much of the time of products without transforms. Of a correlation, a workspace larger than
+# its data is worth it where it takes at most so much of the time without one.
 WORTH = 0.9
 
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
     Family("gamma_tensor", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("gamma_mma", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
+    Family("nested", CORRELATIONS, ("fp32_split",)),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
     Family("omega_columns", ("backward_filter",), ("fp16", "bf16")),
@@ -232,48 +240,84 @@ def candidates(request: Request) -> Choice:
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    plans, why = _sorted([p for p in found if p.variant == request.variant] or found)
+    plans, why = _sorted([p for p in found if p.variant == request.variant] or found, request)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 
 
-def _sorted(plans: list[Plan]) -> tuple[list[Plan], str]:
+def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
     """The fastest first, of more than MOST_STATES what LOSES_LESS, others last; but of correlations
     that are as CLOSE to it that of the fewest states, or, if its split products lose more than
-    FP32's sums, what does not for AS_EXACT times the time; and which of these it is."""
+    FP32's sums, what does not for AS_EXACT times the time; and which of these it is. Where nobody
+    says how, a workspace larger than the data has to be WORTH it."""
     plans = sorted(plans, key=lambda p: p.predicted)
     if not plans or plans[0].direction not in CORRELATIONS:
         return plans, ""
     kept, lossy = [], []
     for p in plans:
-        many = p.precision == "fp32_split" and p.tile.alpha > MOST_STATES
-        (lossy if many and _loss(p) > LOSES_LESS else kept).append(p)
+        many = p.precision == "fp32_split" and _states(p) > MOST_STATES
+        (lossy if many and loss(p) > LOSES_LESS else kept).append(p)
     if not kept:
         return plans, ""
+    costly: list[Plan] = []  # in workspace, for too little
+    if not request.named:
+        kept, costly = _worth(kept, request.data_size)
     fastest = kept[0]
     alike = [p for p in kept if p.precision == fastest.precision]
     close, dear = (
         [p for p in alike if p.predicted <= times * fastest.predicted]
         for times in (CLOSE, AS_EXACT)
     )
-    first = min(close, key=lambda p: p.tile.alpha)
+    first = min(close, key=_states)
     why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
-    if first.precision == "fp32_split" and (loss := _loss(first)) > 1:
-        exact = next((p for p in dear if _loss(p) <= 1), None)
+    if first.precision == "fp32_split" and (lost := loss(first)) > 1:
+        exact = next((p for p in dear if loss(p) <= 1), None)
         if exact:
-            why = f"errs no more than sums in FP32; what is faster, {loss:.2f} times as much"
+            why = f"errs no more than sums in FP32; what is faster, {lost:.2f} times as much"
             first = exact
+    if not why and costly and costly[0].predicted < first.predicted:
+        why = f"what is faster by less than {1 - WORTH:.0%} takes {costly[0].workspace >> 20} MiB"
     if not why and lossy and lossy[0].predicted < first.predicted:
-        loss, most = _loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
-        why = f"what is faster errs {loss:.2f} times as much as sums in FP32, {most}"
-    return [first, *(p for p in kept if p is not first), *lossy], why
+        lost, most = loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
+        why = f"what is faster errs {lost:.2f} times as much as sums in FP32, {most}"
+    return [first, *(p for p in kept if p is not first), *costly, *lossy], why
 
 
-def _loss(p: Any) -> float:
-    """Predicted error of a correlation over that of direct sums in FP32."""
-    c = Correlation.of(p.problem, p.direction)
-    depth, height, width = c.filter
-    sums = c.channels * depth * height * -(-width // p.tile.r)
-    return error_ratio(p.tile, p.points, p.simulated, max(1, sums))
+def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
+    """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
+    and the others."""
+    large = [_beside(p) > data for p in plans]
+    lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
+    most = WORTH * min(lean, default=math.inf)
+    worth: list[Plan] = []
+    costly: list[Plan] = []
+    for p, is_large in zip(plans, large, strict=True):
+        (costly if is_large and p.predicted > most else worth).append(p)
+    return worth, costly
+
+
+def loss(p: Any) -> float:
+    """Predicted error of a correlation over that of direct sums in FP32.
+
+    Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
+    """
+    c, tiles = Correlation.of(p.problem, p.direction), p.algorithm.tiles
+    alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
+    filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
+    sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
+    taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
+    nested = tiles if len(tiles) > 1 else tiles[0]
+    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums))
+    return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
+
+
+def _beside(p: Any) -> int:
+    """Bytes of a correlation's workspace beside its transformed filter."""
+    return getattr(p, "beside", p.workspace - getattr(p, "prepared", 0))
+
+
+def _states(p: Any) -> int:
+    """Of all dimensions of a correlation's algorithm."""
+    return math.prod(t.alpha for t in p.algorithm.tiles)
 
 
 def _offered(request: Request) -> tuple[list[Plan], list[str]]:
@@ -324,8 +368,7 @@ def plan(request: Request, prepared: bool = False) -> Plan:
         )
         raise ValueError("; ".join(choice.reasons) or nothing)
     limit = request.workspace_limit
-    named = limit is not None or request.algorithm or request.variant
-    if request.direction == "backward_filter" and not named:
+    if request.direction == "backward_filter" and not request.named:
         return _frugal(request, found[0])
     for p in found:
         if limit is None or p.workspace <= limit:

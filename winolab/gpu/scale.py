@@ -33,20 +33,21 @@ PARAMS = Layout(
 KNOWN = [name for name, _ in PARAMS.fields].index("known")
 
 
-def constants(tile: Tile, made: Transforms) -> dict[str, int]:
-    """What scale.cuh and fixed_scale.cuh need to know of the transforms."""
-    at, g = _squares(made.AT), [sum(row) for row in _squares(made.G)]
-    inputs, filters = (
-        math.sqrt(sum(sum(a * b for a, b in zip(row, side, strict=True)) for row in at) / tile.n)
-        for side in (g, [1.0] * tile.alpha)
-    )
-    unit = 1024 * SHARE / math.sqrt(tile.r)
+def constants(*sides: tuple[Tile, Transforms]) -> dict[str, int]:
+    """What scale.cuh and fixed_scale.cuh need to know of the transforms along each dimension."""
+    inputs = filters = taps = 1.0
+    for tile, made in sides:
+        at, g = _squares(made.AT), [sum(row) for row in _squares(made.G)]
+        inputs *= sum(sum(a * b for a, b in zip(row, g, strict=True)) for row in at) / tile.n
+        filters *= sum(map(sum, at)) / tile.n
+        taps *= tile.r
+    unit = 1024 * SHARE / math.sqrt(taps)
     return {
         "HEADROOM": HEADROOM,
-        "SCALE_INPUT": _growth(made.BT),
-        "SCALE_FILTER": _growth(made.G),
-        "LEAST_INPUT": math.ceil(unit * inputs),
-        "LEAST_FILTER": math.ceil(unit * filters),
+        "SCALE_INPUT": _growth(*(made.BT for _, made in sides)),
+        "SCALE_FILTER": _growth(*(made.G for _, made in sides)),
+        "LEAST_INPUT": math.ceil(unit * math.sqrt(inputs)),
+        "LEAST_FILTER": math.ceil(unit * math.sqrt(filters)),
     }
 
 
@@ -54,7 +55,7 @@ def _squares(matrix: Matrix) -> list[list[float]]:
     return [[float(e) ** 2 for e in row] for row in matrix]
 
 
-def known(scale: Scale | None, made: Transforms) -> tuple[int, float]:
+def known(scale: Scale | None, *sides: Transforms) -> tuple[int, float]:
     """What the kernel finds by itself where it is 0: a sample's largest element, as its bits, and
     the scale of the filter, whose rows have their own where only its largest element is known.
     """
@@ -62,14 +63,17 @@ def known(scale: Scale | None, made: Transforms) -> tuple[int, float]:
         return 0, 0.0
     bits, value = 0, scale.a.value
     if scale.a.rule != "absmax":
-        largest = value if scale.a.rule == "peaks" else CEILING - 1 - _growth(made.BT) - value
+        growth = _growth(*(made.BT for made in sides))
+        largest = value if scale.a.rule == "peaks" else CEILING - 1 - growth - value
         bits = min(254, max(1, largest - HEADROOM + 127)) << 23
     return bits, 2.0**scale.b.value if scale.b.rule == "given" else 0.0
 
 
-def _growth(matrix: Matrix) -> int:
-    """Exponent of the power of two that no element of matrix · v exceeds where |v| ≤ 1."""
-    return ceil_log2(max(sum(map(abs, row), Fraction()) for row in matrix))
+def _growth(*sides: Matrix) -> int:
+    """Exponent of the power of two that no element of matrix · v exceeds where |v| ≤ 1, of
+    matrices nested."""
+    gains = (max(sum(map(abs, row), Fraction()) for row in matrix) for matrix in sides)
+    return ceil_log2(math.prod(gains, start=Fraction(1)))
 
 
 def padded(c: Correlation, block: int = ROWS) -> int:

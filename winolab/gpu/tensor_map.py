@@ -11,8 +11,9 @@ class TensorMap:
     """An array of five dimensions, that of neighbours first, and the box that a copy brings of it.
 
     ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
-    16; ``box``: elements, 64 bytes along the first dimension. Where a copy puts them, ``swizzled``
-    in kernels/tensor_map.cuh says. CUDA driver API, cuTensorMapEncodeTiled.
+    16; ``box``: elements, 64 or 128 bytes along the first dimension. Where a copy puts 64,
+    ``swizzled`` in kernels/tensor_map.cuh says; 128 lie as wgmma's 128-byte swizzle has them. CUDA
+    driver API, cuTensorMapEncodeTiled.
     """
 
     address: int

@@ -161,18 +161,27 @@ CHANNELS, NORMAL = 64, Moments(0.0, 1.0)
 
 @lru_cache(maxsize=1024)
 def error_ratio(
-    tile: Tile, points: str = "best", precision: str = "fp32", channels: int = CHANNELS
+    tiles: Tile | tuple[Tile, ...],
+    points: str = "best",
+    precision: str = "fp32",
+    channels: int = CHANNELS,
 ) -> float:
     """Predicted relative RMS error on zero-mean data over that of direct convolution in FP32.
 
-    In fp32 it is √(noise gain), whatever the depth; in another precision, a text as `arithmetic`
-    reads it, that of sums over ``channels`` × r products against FP32's of as many. At most
-    ADMISSIBLE means FP32's accuracy. Constants: computed once.
+    ``tiles``: one along the last dimension, or nested ones. In fp32 it is √(noise gain), whatever
+    the depth; in another precision, a text as `arithmetic` reads it, that of sums over
+    ``channels`` × r products against FP32's of as many. At most ADMISSIBLE means FP32's accuracy.
+    Constants: computed once.
     """
+    nested = tiles if isinstance(tiles, tuple) else (tiles,)
+    kind = "gamma" if len(nested) == 1 else "winograd"
+    chosen = Algorithm(kind, nested, points)
     if precision == "fp32":
-        return noise_gain(Algorithm("gamma", (tile,), points)) ** 0.5
-    problem = Problem.of((1, 4 * tile.n + tile.r - 1, channels), (1, tile.r, channels))
-    chosen = Algorithm("direct") if tile.alpha == 1 else Algorithm("gamma", (tile,), points)
+        return noise_gain(chosen) ** 0.5
+    outputs, taps = [4 * t.n + t.r - 1 for t in nested], [t.r for t in nested]
+    problem = Problem.of((1, *outputs, channels), (1, *taps, channels))
+    if all(t.alpha == 1 for t in nested):
+        chosen = Algorithm("direct")
     own, direct = (
         predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms
         for algorithm, run in ((chosen, precision), (Algorithm("direct"), "fp32"))

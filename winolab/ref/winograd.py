@@ -53,7 +53,7 @@ def regions(
         cuts.append(cover(problem.output[-1], algorithm.tiles[0]))
     elif algorithm.kind == "winograd":
         _one_tile_a_dimension(problem, algorithm)
-        for d, tile in enumerate(algorithm.tiles):
+        for d, tile in enumerate(algorithm.tiles if order is None else ()):
             _fits(problem.filter[d], tile, d, algorithm)
         cuts = [masked(s, t) for s, t in zip(problem.output, algorithm.tiles, strict=True)]
     else:

@@ -1,0 +1,107 @@
+"""Nested Winograd F(n×n, r×r) on Tensor Cores: which tiles, blocks and parts of the batch run.
+
+Forward and backward data in two dimensions, in split FP32, of unit stride.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from winolab.gpu import nested_times
+from winolab.gpu.correlation import Correlation
+from winolab.gpu.nested_launch import ROW_BYTES, NestedPlan, Variant
+from winolab.gpu.nested_tiles import (
+    MOST_STATES,
+    Pair,
+    block_outputs,
+    multiplications,
+    pairs,
+    serving,
+)
+from winolab.gpu.plan import LOSES_LESS, Request, loss
+from winolab.nouns import Algorithm
+
+ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
+MOST_STAGES = 8
+OFFERED = 3  # plans whose error is admitted
+PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
+SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
+
+
+def plans(request: Request) -> Iterator[NestedPlan]:
+    """The fastest predicted plans, down to the OFFERED-th that loses no more than sums in FP32; of
+    a named algorithm all. Raises ValueError where none can run, and says why.
+    """
+    device, algorithm = request.device, request.algorithm
+    if device.compute_capability != ARCHITECTURE:
+        raise request.unfit("nested Winograd by wgmma needs {}.{}".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "winograd":
+        raise ValueError(f"the kernels of nested Winograd are winograd's, not those of {algorithm}")
+    c = Correlation.of(request.problem, request.direction)
+    if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
+        raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
+    shapes = [v for v in _variants(request, c) if request.variant in (None, v)]
+    every = (_plan(request, c, *of) for of in product(_tiles(c, algorithm), shapes))
+    found = sorted((p for p in every if p), key=lambda p: p.predicted)
+    if not found:
+        limit = request.workspace_limit
+        raise ValueError(f"nested Winograd does not stay within a workspace of {limit} B")
+    accurate = 0
+    for p in found:
+        yield p
+        accurate += not algorithm and loss(p) <= LOSES_LESS
+        if accurate == OFFERED:
+            return
+
+
+def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:
+    """What is named, or what multiplies little enough to be considered."""
+    filters = c.filter[1], c.filter[2]
+    every = list(pairs(filters))
+    if algorithm is None:
+        most = PROMISING * multiplications(every[0], filters)
+        square = filters[0] == filters[1] and c.output[1] == c.output[2]
+        for at, (first, second) in enumerate(every):
+            mirrored = square and (second, first) in every[:at]
+            if not mirrored and multiplications((first, second), filters) <= most:
+                yield first, second
+        return
+    if len(algorithm.tiles) != 2:
+        raise ValueError(f"{algorithm}: the CUDA kernels of winograd have two dimensions")
+    for tile, taps in zip(algorithm.tiles, filters, strict=True):
+        if tile not in serving(taps):
+            known = ", ".join(map(str, serving(taps)))
+            raise ValueError(f"{algorithm}: no CUDA kernel has {tile} for {taps} taps, but {known}")
+    first, second = algorithm.tiles
+    if (first, second) not in every:
+        raise ValueError(f"{algorithm}: the CUDA kernels have up to {MOST_STATES} states")
+    yield first, second
+
+
+def _variants(request: Request, c: Correlation) -> Iterator[Variant]:
+    """Block shapes, with as many stages as have room."""
+    vectors = {"xvec": c.channels, "yvec": c.out_channels}
+    aligned = {k: 2 if request.aligned and n % 2 == 0 else 1 for k, n in vectors.items()}
+    for sums in block_outputs(c.out_channels):
+        stage = Variant(*sums, 1).shared_memory
+        yield Variant(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)
+
+
+def _plan(request: Request, c: Correlation, tiles: Pair, variant: Variant) -> NestedPlan | None:
+    """The fewest parts of the batch that stay within the limit; None where not one image does."""
+    limit = request.workspace_limit
+    most = request.device.memory // SHARE if limit is None else limit
+    images = c.batch
+    while True:
+        found = NestedPlan(
+            request.direction, request.problem, c, tiles, request.points, variant, request.device,
+            images,
+        )  # fmt: skip
+        fits = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
+        if fits and found.workspace <= most:
+            return replace(found, predicted=nested_times.seconds(found))
+        if images == 1:
+            return None
+        images = -(-images // 2)
