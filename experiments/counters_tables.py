@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
-from experiments.gpu_rows import Row, kernel, stored
+from experiments.gpu_rows import Row, stored, tiles
 from experiments.tables import Cell, Table
 from experiments.texts import Text
 from winolab.layers import parse_layer
@@ -60,9 +61,9 @@ class Counted:
     def useful(self) -> float:
         """FLOP of the products that the algorithm needs."""
         row = self.rows[0]
-        alpha, n, r = kernel(row["kernel"])
+        saved = math.prod(t.n * t.r / t.alpha for t in tiles(row["kernel"]))
         macs = parse_layer(row["layer"]).problem.macs
-        return 2 * macs * alpha / (n * r) * PRODUCTS.get(row["products"], 1)
+        return 2 * macs / saved * PRODUCTS.get(row["products"], 1)
 
     @cached_property
     def spent(self) -> float:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments import counters_tables
 from experiments.figures import INK, _panels
 from experiments.gpu_frontier import KINDS
-from experiments.gpu_rows import Measured, Row, cases, kernel, mean, ratio, stored
+from experiments.gpu_rows import Measured, Row, cases, mean, ratio, stored, tiles
 from experiments.tables import Cell, Table
 from experiments.texts import Text
 from winolab.device import H100
@@ -55,11 +55,13 @@ class Compared:
     @property
     def saved(self) -> float:
         """Multiplications of direct convolution over those of what is picked, on whole tiles."""
-        alpha, n, r = kernel(self.mine["kernel"])
-        taps = self.case.layer.taps
-        if self.case.direction == "backward_filter":
-            n, r = r, n  # Ω's outputs are the taps
-        return n * taps / (alpha * -(-taps // r))
+        taps, product = self.case.layer.taps, 1.0
+        for tile in tiles(self.mine["kernel"]):
+            n, r = tile.n, tile.r
+            if self.case.direction == "backward_filter":
+                n, r = r, n  # Ω's outputs are the taps
+            product *= n * taps / (tile.alpha * -(-taps // r))
+        return product
 
     @property
     def used(self) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 from experiments import throughput_cases
 from experiments.tables import RESULTS
 from winolab.layers import Layer, parse_layer
+from winolab.nouns import Tile
 
 Row = dict[str, Any]
 # A result whose relative RMS on U[-1, 1) is above this is wrong, whoever's it is: no algorithm here
@@ -74,6 +75,17 @@ class Measured:
     def split(self) -> Row | None:
         """Ours with products of split parts on Tensor Cores."""
         return self.of_products("fp32_split")
+
+    @cached_property
+    def fused(self) -> Row | None:
+        """Ours with such products whose transforms are all within one kernel, Γ."""
+        return self.fastest(
+            lambda r: (
+                (r["method"], r["products"]) == ("winolab", "fp32_split")
+                and r["kernel"].startswith("Γ")
+                and not r.get("prepared")
+            )
+        )
 
     @cached_property
     def ours(self) -> Row | None:
@@ -138,6 +150,15 @@ def kernel(name: str) -> tuple[int, int, int]:
     alpha, rest = name[1:].split("(")
     n, r = map(int, rest.rstrip(")").split(","))
     return (int(alpha), n, r) if n * r > 1 else (1, 1, 1)
+
+
+def tiles(name: str) -> list[Tile]:
+    """The tiles of "F(4×4,3×3)", one a dimension, of "Γ8(6,3)" or "Ω8(3,6)"; none of others."""
+    if name.startswith("F("):
+        n, r = (map(int, side.split("×")) for side in name[2:].rstrip(")").split(","))
+        return [Tile(*pair) for pair in zip(n, r, strict=True)]
+    _, n, r = kernel(name)
+    return [Tile(n, r)] if n * r > 1 else []
 
 
 def paper_alpha(name: str) -> int:

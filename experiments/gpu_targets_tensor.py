@@ -27,12 +27,12 @@ from experiments.gpu_aims import (
     transformed,
 )
 from experiments.gpu_bounds import GRADIENT_AIM
-from experiments.gpu_rows import Measured, Row, kernel, paper_alpha
+from experiments.gpu_rows import Measured, Row, paper_alpha, tiles
 from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
 from winolab.gpu.contenders import FRUGAL
 from winolab.layers import parse_layer
-from winolab.nouns import Problem, gamma
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.predict import Moments, predict
 from winolab.ref.winrs_plan import data_size
@@ -112,9 +112,26 @@ def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
     used = {
         c.name: row["workspace"] / (transformed(c, row) + SCALES)
         for c in pick(FORWARD, "fp32")
-        if (row := c.split)
+        if (row := c.fused)
     }
-    yield part.largest("workspace over the transformed filter and scales", 1.0, used)
+    what = "workspace over the transformed filter and scales, transforms in one kernel"
+    yield part.largest(what, 1.0, used)
+    # What transforms apart takes more, and gains.
+    nested = [c for c in pick(FORWARD, "fp32") if c.ours and c.ours["kernel"].startswith("F(")]
+    part = Part("Picked", SPEED)
+    for word, below in (("data", _data), ("cuDNN's fastest of any workspace", _theirs)):
+        found = {c.name: c.ours["workspace"] / below(c) for c in nested if c.ours and below(c)}
+        yield from part.over(f"nested, workspace over {word}", found, None, None)
+    gained = speeds(nested, ours, lambda c: c.fused)
+    yield from part.over("nested, over transforms in one kernel", gained, None, None)
+
+
+def _data(c: Measured) -> int:
+    return data_size(c.layer.problem)
+
+
+def _theirs(c: Measured) -> int:
+    return (c.any or {}).get("workspace") or 0
 
 
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # U[-1, 1)
@@ -124,15 +141,16 @@ UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # U[-1, 1)
 def predicted(layer: str, kernel_: str, points: str, simulated: str, direction: str) -> float:
     """Relative RMS on U[-1, 1) that the reference expects of a kernel; a filter that runs in pieces
     of r taps is as exact as one of r taps and as many times the channels."""
-    alpha, n, r = kernel(kernel_)
-    shape = parse_layer(layer)
-    channels = shape.channels * (shape.taps // r)
+    shape, made = parse_layer(layer), tuple(tiles(kernel_)) or (Tile(1, 1),)
+    taps = [shape.taps] * (2 - len(made)) + [t.r for t in made]
+    channels = shape.channels * math.prod(shape.taps // r for r in taps)
     problem = Problem.of(
         (shape.batch, *shape.output, channels),
-        (shape.out_channels, shape.taps, r, channels),
-        padding=(shape.taps // 2, r // 2),
+        (shape.out_channels, *taps, channels),
+        padding=tuple(r // 2 for r in taps),
     )
-    algorithm, run = gamma(alpha, n, r, points=points), arithmetic(simulated)
+    kind = "gamma" if len(made) == 1 else "winograd"
+    algorithm, run = Algorithm(kind, made, points), arithmetic(simulated)
     return predict(UNIFORM, UNIFORM, problem, algorithm, run, direction=direction).relative_rms
 
 
@@ -142,7 +160,7 @@ def _predictions(pick: Cases) -> Iterator[Cell]:
         off = {}
         for direction in (FORWARD, DATA):
             for c in pick(direction, "fp32", "dragon", "resnet"):
-                if (row := of(c)) and c.layer.taps % kernel(row["kernel"])[2] == 0:
+                if (row := of(c)) and all(c.layer.taps % t.r == 0 for t in tiles(row["kernel"])):
                     run = row.get("simulated", row["products"])
                     key = (c.name, row["kernel"], row["points"], run, direction)
                     off[f"{c.name} {direction}"] = row["relative_rms_u11"] / predicted(*key)

@@ -17,7 +17,7 @@ from winolab.gpu.plan import PRECISIONS, Request, candidates
 from winolab.gpu.plan import Plan as GpuPlan
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
-from winolab.nouns import Algorithm, direct, parse_algorithm
+from winolab.nouns import direct, parse_algorithm
 from winolab.problem import Problem
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import NORMAL, predict
@@ -275,13 +275,18 @@ def _error(plan: Any) -> float | None:
     problem, direction = plan.problem, plan.direction
     if direction == "backward_filter":
         return None
-    tile, taps = plan.tile, problem.filter
-    algorithm = direct() if tile.alpha == 1 else Algorithm("gamma", (tile,), plan.points)
+    algorithm, taps = plan.algorithm, problem.filter
+    tiles = algorithm.tiles
+    alone = taps[: len(taps) - len(tiles)]  # dimensions that are summed directly
     channels = problem.in_channels if direction == "forward" else problem.out_channels
-    channels = channels // problem.groups * -(-taps[-1] // tile.r)
-    shape = (*taps[:-1], tile.r, channels)
-    outputs = [size + 1 for size in taps[:-1]] + [tile.r + 4 * tile.n]
+    channels //= problem.groups
+    for size, tile in zip(taps[len(alone) :], tiles, strict=True):
+        channels *= -(-size // tile.r)
+    shape = (*alone, *(tile.r for tile in tiles), channels)
+    outputs = [size + 1 for size in alone] + [tile.r + 4 * tile.n for tile in tiles]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
+    if all(tile.alpha == 1 for tile in tiles):
+        algorithm = direct()
     run = arithmetic(getattr(plan, "simulated", plan.precision))
     return predict(NORMAL, NORMAL, summed, algorithm, run).relative_rms
 

@@ -140,14 +140,7 @@ class Mold:
             direction = rng.choice(["forward", "backward_data"])
         elif tiles:
             algorithm += rng.choice(["", "", ";segments=1", ";segments=3"])
-        width = rng.randint(1, 9)
-        if tiles:
-            width = rng.choice([1, 1, 1, 2]) * (tiles[0].n if self.gradient else tiles[0].r)
-        taps = [height, width]
-        if height == 1 and rng.random() < 0.5:
-            taps = [width]
-        elif rng.random() < 0.25:
-            taps = [rng.randint(1, 3), height, width]
+        taps = self._taps(rng, height)
         groups = rng.choice([1, 1, 1, 2, 3])
         channels, out_channels = (
             _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
@@ -171,11 +164,28 @@ class Mold:
             problem = replace(problem, batch=max(problem.batch, int(images)))
         return problem, direction, algorithm
 
+    def _taps(self, rng: Random, height: int) -> list[int]:
+        """Of the filter, along each dimension."""
+        tiles = parse_algorithm(self.algorithm).tiles
+        if self.family == "nested":
+            return [t.r + (t.r % t.n == 0) * rng.randint(0, t.r) for t in tiles]
+        width = rng.randint(1, 9)
+        if tiles:
+            width = rng.choice([1, 1, 1, 2]) * (tiles[0].n if self.gradient else tiles[0].r)
+        if height == 1 and rng.random() < 0.5:
+            return [width]
+        if rng.random() < 0.25:
+            return [rng.randint(1, 3), height, width]
+        return [height, width]
+
     def _cut(self, plan: Any, rng: Random) -> Any:
         """The plan, where it is one in chunks, with others half of the time."""
         if not hasattr(plan, "images") or rng.random() < 0.5:
             return plan
-        images, rows = rng.randint(1, plan.problem.batch), rng.randint(1, plan.rows)
+        images = rng.randint(1, plan.problem.batch)
+        if not self.gradient:
+            return replace(plan, images=images)
+        rows = rng.randint(1, plan.rows)
         return replace(plan, images=images, rows=rows, segments=rng.randint(1, 3))
 
 
@@ -312,39 +322,54 @@ def limits(plan: Any, precision: str) -> tuple[float, float, float]:
     Of data in [-1, 1), whatever the order of the sums: of K products, each is rounded K times at
     most. The magnitude is M = P_AT Σ (P_G |w|) ∘ (P_BT |x|).
     """
-    p, tile = plan.problem, plan.tile
+    p = plan.problem
     if plan.direction == "backward_filter":
-        depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // tile.r) + 1)
+        tiles = (plan.tile,)
+        depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // plan.tile.r) + 1)
     else:
-        c = Correlation.of(p, plan.direction)
-        depth = math.prod(c.filter[:2]) * -(-c.filter[2] // tile.r) * c.channels
+        tiles, c = plan.algorithm.tiles, Correlation.of(p, plan.direction)
+        ends = [1] * (3 - len(tiles)) + [t.r for t in tiles]
+        pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
+        depth = math.prod(pieces) * c.channels
     depth = 1 << max(0, depth - 1).bit_length()
     return _limits(
-        tile, plan.points, getattr(plan, "simulated", RUNS.get(precision, precision)), depth
+        tiles, plan.points, getattr(plan, "simulated", RUNS.get(precision, precision)), depth
     )
 
 
 @lru_cache(maxsize=4096)
-def _limits(tile: Tile, points: str, run: str, depth: int) -> tuple[float, float, float]:
-    """``limits`` of sums of ``depth`` pieces in the arithmetic ``run``."""
-    algorithm = Algorithm("gamma", (tile,), points) if tile.alpha > 1 else Algorithm("direct")
+def _limits(
+    tiles: tuple[Tile, ...], points: str, run: str, depth: int
+) -> tuple[float, float, float]:
+    """``limits`` of sums of ``depth`` pieces in the arithmetic ``run``; what nested tiles have is
+    the product of what each has."""
+    kind = "gamma" if len(tiles) == 1 else "winograd"
+    direct = all(t.alpha == 1 for t in tiles)
+    algorithm = Algorithm("direct") if direct else Algorithm(kind, tiles, points)
     simulated = arithmetic(run).of_data(np.ones(1), np.ones(1))
-    programs = programs_of(algorithm)(tile)
-    g, bt = ([float(sum(row)) for row in m.path_weights()[0]] for m in (programs.G, programs.BT))
-    weights = programs.AT.path_weights()[0]
-    states = [sum(float(w) * u * v for w, u, v in zip(row, g, bt, strict=True)) for row in weights]
-    cost = Cost.of((tile,), depth, algorithm, simulated, None)
-    scale = simulated.exponents(gains([programs]))
-    x, w = (math.ldexp(max(v), e) for v, e in zip((bt, g), scale, strict=True))
+    programs = [programs_of(algorithm)(t) for t in tiles]
+    largest, of_w, of_x, uneven = 1.0, 1.0, 1.0, 1.0
+    for its in programs:
+        g, bt = ([float(sum(row)) for row in m.path_weights()[0]] for m in (its.G, its.BT))
+        weights = its.AT.path_weights()[0]
+        largest *= max(
+            sum(float(w) * u * v for w, u, v in zip(row, g, bt, strict=True)) for row in weights
+        )
+        of_w, of_x = of_w * max(g), of_x * max(bt)
+        at, g, bt = (np.array(m.exact(), float) for m in (its.AT, its.G, its.BT))
+        gain = at**2 @ ((g**2).sum(axis=1) * (bt**2).sum(axis=1))  # errors.noise_gain, by outputs
+        uneven *= gain.max() / gain.mean()
+    cost = Cost.of(tiles, depth, algorithm, simulated, None)
+    scale = simulated.exponents(gains(programs))
+    x, w = (math.ldexp(v, e) for v, e in zip((of_x, of_w), scale, strict=True))
     floor = math.ldexp(cost.underflow((x, w), stored=True), -sum(scale))
-    proven = math.expm1(cost.growth) * depth * max(states) + math.exp(cost.growth) * floor
-    layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
+    proven = math.expm1(cost.growth) * depth * largest + math.exp(cost.growth) * floor
+    outputs, taps = [4 * t.n + t.r - 1 for t in tiles], [t.r for t in tiles]
+    layer = Problem.of((1, *outputs, depth), (1, *taps, depth))
     relative = predict(UNIFORM, UNIFORM, layer, algorithm, simulated).relative_rms
     relative += FORMATS["fp32"].unit_roundoff  # of the result, or of the last sum of parts
-    deviation = relative * math.sqrt(depth * tile.r / 9)
-    at, g, bt = (np.array(m.exact(), float) for m in (programs.AT, programs.G, programs.BT))
-    gain = at**2 @ ((g**2).sum(axis=1) * (bt**2).sum(axis=1))  # errors.noise_gain, by outputs
-    return proven, deviation, deviation * math.sqrt(gain.max() / gain.mean())
+    deviation = relative * math.sqrt(depth * math.prod(taps) / 9)
+    return proven, deviation, deviation * math.sqrt(uneven)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.gpu.adversaries import DATA, made
 from tests.gpu.structs import c_fields
 from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 from winolab.device import H100
-from winolab.gpu import gamma, gamma_tensor, launch, nvrtc, omega, omega_tensor
+from winolab.gpu import gamma, gamma_tensor, launch, nested, nvrtc, omega, omega_tensor
 from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, TAIL, GuardedGamma, GuardedPlan, verify
 from winolab.gpu.launch import INT
@@ -29,11 +29,16 @@ PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
 FLOOR = 10 * 2**-24  # relative RMS: what products of 22 bits have
 
 
-def _guarded(problem: Problem, direction: str) -> GuardedPlan:
+def _guarded(problem: Problem, direction: str, text: str | None = None) -> GuardedPlan:
     modules = (omega_tensor, omega) if direction == "backward_filter" else (gamma_tensor, gamma)
+    named = parse_algorithm(text) if text else None
+    if text:
+        modules = nested, gamma
     split, ffma = (
         min(
-            module.plans(Request(problem, direction, H100, None, precision)),
+            module.plans(
+                Request(problem, direction, H100, named if module is nested else None, precision)
+            ),
             key=lambda plan: (not getattr(plan, "watched", True), plan.predicted),
         )
         for module, precision in zip(modules, ("fp32_split", "fp32"), strict=True)
@@ -51,17 +56,24 @@ def _errors(got: np.ndarray, exact: np.ndarray | int, axis: int) -> np.ndarray:
     return np.sqrt(np.mean((got - exact) ** 2, axis=other))
 
 
+NESTED = "winograd:4x4:3x3"
+
+
 @pytest.mark.parametrize(
-    ("name", "direction"),
-    [(name, "forward") for name in DATA]
-    + [(name, "backward_data") for name in ("wide exponents", "NaN", "a tiny output channel")],
+    ("name", "direction", "text"),
+    [(name, "forward", text) for name in DATA for text in (None, NESTED)]
+    + [
+        (name, "backward_data", text)
+        for name in ("wide exponents", "NaN", "a tiny output channel")
+        for text in (None, NESTED)
+    ],
 )
-def test_no_accuracy_is_lost(name: str, direction: str) -> None:
+def test_no_accuracy_is_lost(name: str, direction: str, text: str | None) -> None:
     """FFMA's very bits where data are too wide; else, of every image and of every channel, at
     most twice the error of direct summation, which is next to none of a single large product."""
     forward = direction == "forward"
     a, b = made(name, PROBLEM.x_shape if forward else PROBLEM.y_shape, PROBLEM.w_shape)
-    plan = _guarded(PROBLEM, direction)
+    plan = _guarded(PROBLEM, direction, text)
     got = hosted.execute(plan, a, b)
     again = hosted.execute(plan.fallback, a, b)
     if DATA[name][1]:
@@ -77,8 +89,9 @@ def test_no_accuracy_is_lost(name: str, direction: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["normal", "NaN"])
-def test_filters_transformed_before_give_the_same_bits(name: str) -> None:
-    plan = _guarded(PROBLEM, "forward")
+@pytest.mark.parametrize("text", [None, NESTED])
+def test_filters_transformed_before_give_the_same_bits(name: str, text: str | None) -> None:
+    plan = _guarded(PROBLEM, "forward", text)
     assert isinstance(plan, GuardedGamma)
     a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
     kernels = hosted.loaded(plan)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from winolab.device import H100
+from tests.gpu.structs import c_fields
+from winolab.device import H100, datasheet
+from winolab.gpu import nested_launch, nvrtc
+from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, scaled
 from winolab.gpu.nested import plans
 from winolab.gpu.nested_launch import KC, SCALING, NestedPlan
+from winolab.gpu.nested_tiles import BM, box
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request, loss
+from winolab.gpu.plan import LOSES_LESS, WORTH, Request, beside_filter, candidates, loss
+from winolab.gpu.plan import plan as choose
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic
@@ -104,3 +111,92 @@ def test_parts_of_the_batch_keep_to_a_limit_and_every_bit() -> None:
     assert plan.workspace <= limit
     a, b = _operands(problem, "forward")
     assert (hosted.execute(plan, a, b) == hosted.execute(whole, a, b)).all()
+
+
+def test_filters_of_neighbouring_rows_are_described_alike() -> None:
+    """Backward data, whose rows lie side by side in memory, against forward on the same taps."""
+    forth = Problem.of((1, 6, 6, 20), (36, 3, 3, 20), padding=1)
+    back = Problem.of((1, 6, 6, 36), (20, 3, 3, 36), padding=1)
+    w = _operands(forth, "forward")[1]
+    rotated = np.ascontiguousarray(w[:, ::-1, ::-1].transpose(3, 1, 2, 0))
+    plans_ = [_plan(forth, "forward", "winograd:2x2:3x3"), _plan(back, BACK, "winograd:2x2:3x3")]
+    made = [hosted.prepared(p, b) for p, b in zip(plans_, (w, rotated), strict=True)]
+    rows = [words[: 4 * plan.outputs].view("float32").reshape(-1, 4)
+            for plan, words in zip(plans_, made, strict=True)]  # fmt: skip
+    u = [words[-plan.sizes["u"] // 4 :] for plan, words in zip(plans_, made, strict=True)]
+    assert (u[0] == u[1]).all()
+    assert (rows[0][:36, (0, 1, 3)] == rows[1][:36, (0, 1, 3)]).all()
+    assert rows[0][:36, 2] == pytest.approx(rows[1][:36, 2], rel=1e-5)  # sums in another order
+
+
+def test_every_struct_is_the_kernels() -> None:
+    layouts = {
+        "FilterParams": ("nested_filter", nested_launch.FILTER_PARAMS),
+        "InputParams": ("nested_input", nested_launch.INPUT_PARAMS),
+        "ProductsParams": ("nested_products", nested_launch.PRODUCTS_PARAMS),
+        "OutputParams": ("nested_output", nested_launch.OUTPUT_PARAMS),
+    }
+    for struct, (name, layout) in layouts.items():
+        text = re.sub(
+            r"(Header|Row|Loss|char)\*", "float*", kernel(name).replace("char*", "float*")
+        )
+        text = re.sub(r"(?s)  FilterParams filter;\n.*?(?=^};)", "", text, flags=re.M)
+        assert c_fields(struct, text) == layout.fields
+
+
+def test_boxes_cover_every_tile_once() -> None:
+    for images, height, width in ((1, 1, 1), (32, 7, 7), (3, 1, 300), (2, 150, 3), (128, 3, 3)):
+        b = box(images, height, width)
+        assert b.tiles <= BM
+        for blocks, size, count in (
+            (b.blocks_width, b.width, width),
+            (b.blocks_height, b.height, height),
+            (b.blocks_images, b.images, images),
+        ):
+            assert (blocks - 1) * size < count <= blocks * size
+    assert box(32, 7, 7).blocks == 14  # 12.25 blocks' worth of tiles
+
+
+def test_a_large_workspace_has_to_be_worth_it() -> None:
+    """7 × 7 at 26² × 320 is 1.7 times as fast with it, 3 × 3 at 48² × 128 slower."""
+    for size, filter_size, chosen in ((26, 7, "F("), (48, 3, "Γ")):
+        channels = 320 if size == 26 else 128
+        problem = Problem.of(
+            (32, size, size, channels), (channels, filter_size, filter_size, channels),
+            padding=filter_size // 2,
+        )  # fmt: skip
+        request = Request(problem, "forward", H100, None, "fp32")
+        found = choose(request)
+        assert found.kernel.startswith(chosen)
+        assert loss(found) <= LOSES_LESS
+        lean = choose(replace(request, workspace_limit=request.data_size))
+        assert lean.workspace <= request.data_size
+        costly = [p for p in candidates(request).plans if beside_filter(p) > request.data_size]
+        assert all(p.predicted <= WORTH * lean.predicted for p in costly[:1]) == (chosen == "F(")
+
+
+def test_refusals_say_what_to_do() -> None:
+    problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
+    for text, message in (
+        ("winograd:4x4:5x5", "no CUDA kernel has .* for 3 taps"),
+        ("winograd:4:3", "two dimensions"),
+        ("winograd:8x8:3x3", "64 states"),
+        ("gamma:8:6:3", "winograd's"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _plan(problem, "forward", text)
+    with pytest.raises(ValueError, match="two dimensions"):
+        _plan(Problem.of((1, 9, 8), (8, 3, 8)), "forward", "winograd:4x4:3x3")
+    with pytest.raises(ValueError, match="workspace of 5 B"):
+        _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=5)
+    request = Request(problem, "forward", datasheet("a100"), None, "fp32_split")
+    with pytest.raises(ValueError, match=r"compute capability 8\.0"):
+        list(plans(request))
+
+
+def test_compiles_without_spills_in_the_products() -> None:
+    plan = _plan(
+        Problem.of((1, 9, 9, 64), (512, 3, 3, 64), padding=1), "forward", "winograd:4x4:3x3"
+    )
+    resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
+    assert {name: used.spills for name, used in resources.items()} == dict.fromkeys(resources, 0)

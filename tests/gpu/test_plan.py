@@ -91,7 +91,7 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
         ({}, gamma(8, 4, 5), "5 taps; the filter is 3 wide"),
         ({}, gamma(12, 10, 3), "have alpha 1, 4, 6, 8, 16"),
         ({}, winograd((4, 4), (5, 5)), "no CUDA kernel has .* for 3 taps"),
-            ({}, winograd((4,), (3,)), "two dimensions"),
+        ({}, winograd((4,), (3,)), "two dimensions"),
     ],
 )
 def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -> None:

@@ -17,6 +17,7 @@ MOLDS = {
     "gamma": 5,
     "gamma_tensor": 4,
     "gamma_mma": 2,
+    "nested": 3,
     "omega": 2,
     "omega_tensor": 2,
     "omega_columns": 4,
@@ -24,6 +25,8 @@ MOLDS = {
     "omega_split": 4,
 }
 PROBLEMS = 17
+# Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
+NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
 OMEGAS = {
     "omega": TILES["fp32"],
     "omega_tensor": (Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4)),
@@ -37,6 +40,8 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
+    if family == "nested":
+        return [f"winograd:{tiles}" for tiles in NESTED]
     own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
     widths = own.get(family) or widths_of(precision)
     return [

@@ -16,10 +16,10 @@ from typing import Any
 
 from winolab.device import Device
 from winolab.gpu import cudnn, launch
-from winolab.gpu.correlation import three
+from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import Plan, Request, plan
+from winolab.gpu.plan import Plan, Request, beside_filter, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -151,15 +151,20 @@ def candidates(
     device: Device | None = None,
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
-    family and of a workspace of FRUGAL. True stands at what ``conv_*`` itself would run.
+    family and of a workspace of FRUGAL, of correlations of a workspace no larger than the data.
+    True stands at what ``conv_*`` itself would run.
     """
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
     for unit, plans in offered(request, algorithm):
-        families: dict[type | None, Plan] = {}
+        families: dict[Any, Plan] = {}
         for p in plans:
             kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
             families.setdefault(kind if (direction, unit) in APART else None, p)
+        # beside what takes several times the data, the fastest that does not
+        if plans and direction in CORRELATIONS and beside_filter(plans[0]) > request.data_size:
+            lean = [p for p in plans if beside_filter(p) <= request.data_size]
+            families |= dict(zip(("lean",), lean, strict=False))
         found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)

@@ -285,7 +285,7 @@ def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
 def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
     """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
     and the others."""
-    large = [_beside(p) > data for p in plans]
+    large = [beside_filter(p) > data for p in plans]
     lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
     most = WORTH * min(lean, default=math.inf)
     worth: list[Plan] = []
@@ -310,7 +310,7 @@ def loss(p: Any) -> float:
     return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
 
 
-def _beside(p: Any) -> int:
+def beside_filter(p: Any) -> int:
     """Bytes of a correlation's workspace beside its transformed filter."""
     return getattr(p, "beside", p.workspace - getattr(p, "prepared", 0))
 
