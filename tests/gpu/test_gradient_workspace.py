@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,8 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     chosen = plan(request)
     assert isinstance(first_tried(chosen), OmegaColumnsPlan)
     assert chosen.workspace <= limit
-    chunks = [p for p in candidates(request).plans if p.tile.alpha > 1]
+    found: tuple[Any, ...] = candidates(request).plans
+    chunks = [p for p in found if p.tile.alpha > 1]
     assert chunks
     assert all(p.predicted > chosen.predicted for p in chunks)
 

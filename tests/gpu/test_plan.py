@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -105,10 +106,10 @@ def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
     found = candidates(Request(problem, "forward", H100, precision="fp32_split")).plans
     fastest = min(p.predicted for p in found)
     close = [p for p in found if p.predicted <= CLOSE * fastest]
-    assert (
-        found[0].tile.alpha == min(p.tile.alpha for p in close) < max(p.tile.alpha for p in close)
-    )
-    assert [p.predicted for p in found[1:]] == sorted(p.predicted for p in found[1:])
+    states = [math.prod(t.alpha for t in p.algorithm.tiles) for p in close]
+    assert math.prod(t.alpha for t in found[0].algorithm.tiles) == min(states) < max(states)
+    others = [p.predicted for p in found[1:] if len(p.algorithm.tiles) == 1]
+    assert others == sorted(others)
     gradients = candidates(Request(problem, "backward_filter", H100)).plans
     assert gradients[0].predicted == min(p.predicted for p in gradients)
 

@@ -32,11 +32,13 @@ def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
 def test_they_are_not_where_sums_are_short(layer: str) -> None:
     """Though they would be the fastest."""
     choice = candidates(_request(layer))
-    assert choice.plans[0].tile.alpha <= 8
+    (tile,) = choice.plans[0].algorithm.tiles
+    assert tile.alpha <= 8
     fastest = min(choice.plans, key=lambda p: p.predicted)
-    assert fastest.tile.alpha == 10
-    named = replace(_request(layer), algorithm=gamma(10, fastest.tile.n, fastest.tile.r))
-    assert plan(named).tile.alpha == 10
+    (tile,) = fastest.algorithm.tiles
+    assert tile.alpha == 10
+    named = replace(_request(layer), algorithm=gamma(10, tile.n, tile.r))
+    assert plan(named).algorithm.tiles == (tile,)
 
 
 def test_blocks_have_48_output_channels() -> None:

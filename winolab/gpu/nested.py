@@ -100,6 +100,7 @@ def _plan(request: Request, c: Correlation, tiles: Pair, variant: Variant) -> Ne
             images,
         )  # fmt: skip
         fits = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
+        fits = fits and found.steps < 1 << 16
         if fits and found.workspace <= most:
             return replace(found, predicted=nested_times.seconds(found))
         if images == 1:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from winolab.device import Device
 from winolab.gpu.correlation import CORRELATIONS, Correlation, check
 from winolab.gpu.guard import guarded
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Algorithm, Problem
 from winolab.ref.errors import error_ratio
 from winolab.ref.winrs_plan import data_size
 
@@ -69,7 +69,10 @@ class Plan(Protocol):
         ...
 
     @property
-    def tile(self) -> Tile: ...
+    def algorithm(self) -> Algorithm:
+        """Of a correlation: what the reference calls it, a tile along each of its last dimensions."""
+        ...
+
     @property
     def points(self) -> str: ...
     @property
