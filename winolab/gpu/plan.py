@@ -70,7 +70,7 @@ class Plan(Protocol):
 
     @property
     def algorithm(self) -> Algorithm:
-        """Of a correlation: what the reference calls it, a tile along each of its last dimensions."""
+        """Of a correlation: what the reference calls it, tiles along the last dimensions."""
         ...
 
     @property
