@@ -76,7 +76,6 @@ CASES = (
     Case("32x112x112x128:128x3x3", FILTER, "fp32"),
     Case("64x64x64x128:128x5x5", FORWARD, "fp32_split", "gamma:8:4:5"),
     Case("32x26x26x320:320x7x7", FORWARD, "fp32_split"),  # nested
-    Case("128x12x12x512:512x3x3", FORWARD, "fp32_split"),
     Case("128x96x96x64:64x3x3", FORWARD, "fp32", "gamma:8:6:3"),
     Case("32x14x14x256:256x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
     Case("32x14x14x256:256x3x3", FORWARD, "fp32", "gamma:8:6:3"),
@@ -92,7 +91,7 @@ CASES = (
     Case("128x56x56x128:128x2x2", FORWARD, "fp32", "gamma:8:7:2"),
     Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
 )
-FIRST = 11  # of CASES: come before the layers that are furthest behind another library
+FIRST = 10  # of CASES: come before the layers that are furthest behind another library
 SLOWEST = 10  # of those, one of each direction, precision and size of filter
 
 
