@@ -181,7 +181,8 @@ def test_refusals_say_what_to_do() -> None:
         ("winograd:4x4:5x5", "no CUDA kernel has .* for 3 taps"),
         ("winograd:4:3", "two dimensions"),
         ("winograd:8x8:3x3", "64 states"),
-        ("gamma:8:6:3", "winograd's"),
+        ("gamma:8:6:3", "run it without scaling, not gamma:8:6:3"),
+        ("winograd:4x4:3x3;scaling=l1", "without scaling"),
     ):
         with pytest.raises(ValueError, match=message):
             _plan(problem, "forward", text)

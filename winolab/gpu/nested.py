@@ -37,8 +37,8 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     device, algorithm = request.device, request.algorithm
     if device.compute_capability != ARCHITECTURE:
         raise request.unfit("nested Winograd by wgmma needs {}.{}".format(*ARCHITECTURE))
-    if algorithm and algorithm.kind != "winograd":
-        raise ValueError(f"the kernels of nested Winograd are winograd's, not those of {algorithm}")
+    if algorithm and (algorithm.kind != "winograd" or algorithm.scaling):
+        raise ValueError(f"the kernels of nested Winograd run it without scaling, not {algorithm}")
     c = Correlation.of(request.problem, request.direction)
     if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
