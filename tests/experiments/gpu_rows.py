@@ -69,6 +69,8 @@ def _who(case, gradient: bool) -> Iterator[tuple]:
     else:
         yield "winolab", mine, "fp32", None, 100, unit
         yield "winolab", mine, "fp32_split", None, 250, unit / 2
+        if taps == 7 and not gradient:
+            yield "winolab", "F(4×4,4×4)", "fp32_split", None, 350, unit / 2
     for kernel, frugal, speed in LIBRARY[case.direction]:
         yield "cudnn", kernel, case.group, frugal, speed * (5 if half else 1), unit
     yield "torch", "conv2d", case.group, None, 35 * (5 if half else 1), unit

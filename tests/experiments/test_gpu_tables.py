@@ -16,9 +16,10 @@ from experiments import (
     report,
     variants_tables,
 )
-from experiments.gpu_rows import cases, kernel, ratio
+from experiments.gpu_rows import cases, kernel, ratio, tiles
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
 from tests.experiments import gpu_rows
+from winolab.nouns import Tile
 
 THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
@@ -72,6 +73,25 @@ def test_the_last_run_of_a_case_counts_once() -> None:
                                                 ("Ω2(1,1)", (1, 1, 1))])  # fmt: skip
 def test_kernel_names(name: str, expected: tuple) -> None:
     assert kernel(name) == expected
+
+
+def test_tiles_of_kernels() -> None:
+    assert tiles("F(3×4,7×5)") == [Tile(3, 7), Tile(4, 5)]
+    assert tiles("Γ8(6,3)") == [Tile(6, 3)]
+    assert tiles("Ω2(1,1)") == tiles("conv2d") == []
+
+
+def test_nested_kernels_stand_beside_those_that_transform_within() -> None:
+    seven = [c for c in cases(THROUGHPUT) if c.layer.taps == 7 and c.group == "fp32"
+             and c.direction == "forward"]  # fmt: skip
+    for case in seven:
+        assert case.ours is not None
+        assert case.fused is not None
+        assert (case.ours["kernel"], case.fused["kernel"][0]) == ("F(4×4,4×4)", "Γ")
+    found = {c.where: c for c in gpu_targets.cells(THROUGHPUT)}
+    assert found["Picked: nested, over transforms in one kernel"].ours == pytest.approx(350 / 250)
+    within = "Split: workspace over the transformed filter and scales, transforms in one kernel"
+    assert within in found
 
 
 def test_winrs_sample_is_the_same_every_time() -> None:
@@ -137,6 +157,8 @@ def test_every_loss_is_told_with_its_reason() -> None:
                                                 if row["kernel"] == "FFT_TILING"))  # fmt: skip
     loss.mine["kernel"] = "Γ8(4,5)"  # two pieces, ten taps of which nine are the filter's
     assert loss.saved == pytest.approx(4 * 9 / 16)
+    loss.mine["kernel"] = "F(3×4,5×3)"
+    assert loss.saved == pytest.approx(3 * 9 / (7 * 2) * 4 * 9 / (6 * 3))
     counted, told = gpu_losses.told(slow, [])
     assert "faster than every algorithm of cuDNN and PyTorch in 0 of 1 cases" in counted
     assert "it multiplies less often" in told

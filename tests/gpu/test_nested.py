@@ -12,11 +12,12 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.structs import c_fields
 from winolab.device import H100, datasheet
-from winolab.gpu import nested_launch, nvrtc
+from winolab.gpu import nested_params, nvrtc
 from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, scaled
 from winolab.gpu.nested import plans
-from winolab.gpu.nested_launch import KC, SCALING, NestedPlan
+from winolab.gpu.nested_launch import KC, NestedPlan
+from winolab.gpu.nested_source import SCALING
 from winolab.gpu.nested_tiles import BM, box
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import LOSES_LESS, WORTH, Request, beside_filter, candidates, loss
@@ -131,10 +132,10 @@ def test_filters_of_neighbouring_rows_are_described_alike() -> None:
 
 def test_every_struct_is_the_kernels() -> None:
     layouts = {
-        "FilterParams": ("nested_filter", nested_launch.FILTER_PARAMS),
-        "InputParams": ("nested_input", nested_launch.INPUT_PARAMS),
-        "ProductsParams": ("nested_products", nested_launch.PRODUCTS_PARAMS),
-        "OutputParams": ("nested_output", nested_launch.OUTPUT_PARAMS),
+        "FilterParams": ("nested_filter", nested_params.FILTER_PARAMS),
+        "InputParams": ("nested_input", nested_params.INPUT_PARAMS),
+        "ProductsParams": ("nested_products", nested_params.PRODUCTS_PARAMS),
+        "OutputParams": ("nested_output", nested_params.OUTPUT_PARAMS),
     }
     for struct, (name, layout) in layouts.items():
         text = re.sub(

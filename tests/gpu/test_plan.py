@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,8 @@ def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -
 
 def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
     problem = parse_layer("128x112x112x64:64x2x2").problem
-    found = candidates(Request(problem, "forward", H100, precision="fp32_split")).plans
+    request = Request(problem, "forward", H100, precision="fp32_split")
+    found: tuple[Any, ...] = candidates(request).plans
     fastest = min(p.predicted for p in found)
     close = [p for p in found if p.predicted <= CLOSE * fastest]
     states = [math.prod(t.alpha for t in p.algorithm.tiles) for p in close]

@@ -151,8 +151,8 @@ def candidates(
     device: Device | None = None,
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
-    family and of a workspace of FRUGAL, of correlations of a workspace no larger than the data.
-    True stands at what ``conv_*`` itself would run.
+    family and of a workspace of FRUGAL, of correlations beside what takes more than the data the
+    fastest that does not. True stands at what ``conv_*`` itself would run.
     """
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
@@ -161,10 +161,8 @@ def candidates(
         for p in plans:
             kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
             families.setdefault(kind if (direction, unit) in APART else None, p)
-        # beside what takes several times the data, the fastest that does not
-        if plans and direction in CORRELATIONS and beside_filter(plans[0]) > request.data_size:
-            lean = [p for p in plans if beside_filter(p) <= request.data_size]
-            families |= dict(zip(("lean",), lean, strict=False))
+            if direction in CORRELATIONS and beside_filter(p) <= request.data_size:
+                families.setdefault("lean", p)
         found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)
@@ -174,11 +172,9 @@ def candidates(
         if _writes(preferred := plan(request), request.dtype):
             found[preferred] = True
     # Of plans that differ in what would compute them again, the one that is picked, or the first.
-    shown: dict[str, Plan] = {}
-    for p, chosen in found.items():
-        if chosen or _name(p) not in shown:
-            shown[_name(p)] = p
-    return {p: found[p] for p in shown.values()}
+    shown = {_name(p): p for p in reversed(found)}
+    shown |= {_name(p): p for p, chosen in found.items() if chosen}
+    return {p: chosen for p, chosen in found.items() if shown[_name(p)] is p}
 
 
 def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:

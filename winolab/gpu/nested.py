@@ -11,10 +11,12 @@ from itertools import product
 
 from winolab.gpu import nested_times
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.nested_launch import ROW_BYTES, NestedPlan, Variant
+from winolab.gpu.nested_launch import NestedPlan
 from winolab.gpu.nested_tiles import (
     MOST_STATES,
+    ROW_BYTES,
     Pair,
+    Variant,
     block_outputs,
     multiplications,
     pairs,

@@ -8,83 +8,34 @@ results. Pieces of a longer filter share the transformed input.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from winolab.device import Device
 from winolab.gpu import geometry, scale
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.emit import unit
-from winolab.gpu.launch import FLOAT, INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
-from winolab.gpu.nested_tiles import BM, Box, Pair, box, grid, pieces
+from winolab.gpu.launch import Kernels, Params, View
+from winolab.gpu.nested_params import (
+    DESCRIBERS,
+    FILTER_PARAMS,
+    INPUT_PARAMS,
+    OUTPUT_PARAMS,
+    PRODUCTS_PARAMS,
+)
+from winolab.gpu.nested_source import made_of, name, source
+from winolab.gpu.nested_tiles import BM, ROW_BYTES, Box, Pair, Variant, box, grid, pieces
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Algorithm, Problem
 from winolab.ref.split import Scale
-from winolab.ref.transforms import Transforms, transforms
 
-SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
-KC, ROW_BYTES = 32, 128  # channels of a stage; bytes of these of a tile, in two parts
+KC = 32  # channels of a stage
 ALIGNED = 1024  # bytes: where the parts of a workspace begin
 THREADS, PRODUCTS_THREADS = 128, 384  # of a block that transforms, that multiplies
 FILTER_ROWS, DESCRIBED = 8, 4  # of a block that transforms a filter, that adds up what rows lose
 # Neighbouring rows that a block looks at; elements of a slice of them, and the most slices.
 ASIDE, SLICE, MOST_SLICES = 32, 256, 32
-LOSS, BARRIERS = 12, 16  # bytes of scale.cuh's struct, of a stage's barriers
-
-# The kernels' parameter structs, field for field.
-FILTER_PARAMS = Layout(
-    ("w u rows maxima losses", POINTER),
-    ("m_stride c_stride row_stride width_stride lowest", LONG),
-    ("step out_channels channels height width", INT),
-    ("pieces_height pieces_width chunks outputs slices", INT),
-    ("known", FLOAT),
-)
-INPUT_PARAMS = Layout(
-    ("x v header", POINTER),
-    ("batch_stride row_stride", LONG),
-    ("pixel_stride height width channels pad_height pad_width", INT),
-    ("tiles_height tiles_width chunks units", INT),
-)
-DESCRIBERS = Layout(("describers", INT))  # behind these and the filter's
-PRODUCTS_PARAMS = Layout(
-    ("v_map", MAP),
-    ("u m", POINTER),
-    ("box_width box_height box_images box_bytes", INT),
-    ("blocks_width blocks_height blocks_m blocks_n items", INT),
-    ("pieces_height pieces_width chunks", INT),
-)
-OUTPUT_PARAMS = Layout(
-    ("m y header rows", POINTER),
-    ("batch_stride row_stride state_stride", LONG),
-    ("pixel_stride height width channels pitch", INT),
-    ("tiles_height tiles_width pairs units", INT),
-    ("box_width box_height box_images blocks_width blocks_height", INT),
-)
-
-
-@dataclass(frozen=True)
-class Variant:
-    """The compile-time shape of the kernels: policies of nested_*.cuh, by their names."""
-
-    width_0: int  # output channels of a block, in two partial sums
-    width_1: int
-    stages: int
-    xvec: int = 2  # elements of a load of x, of a store of y; 1 where they are not aligned
-    yvec: int = 2
-
-    @property
-    def bn(self) -> int:
-        """Output channels of a block."""
-        return self.width_0 + self.width_1
-
-    @property
-    def shared_memory(self) -> int:
-        """Bytes of nested_products.cuh's struct Shared."""
-        return self.stages * ((BM + self.bn) * ROW_BYTES + BARRIERS)
-
-    def __str__(self) -> str:
-        return f"{BM}x{self.bn} stages={self.stages} xvec={self.xvec} yvec={self.yvec}"
+LOSS = 12  # bytes of scale.cuh's struct
 
 
 @dataclass(frozen=True)
@@ -108,7 +59,7 @@ class NestedPlan:
     @property
     def kernel(self) -> str:
         """Lavin & Gray's name of the algorithm."""
-        return _name(self.tiles)
+        return name(self.tiles)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -273,7 +224,7 @@ class NestedPlan:
     @property
     def _known(self) -> tuple[int, float]:
         """What the caller's scales say (scale.known)."""
-        return scale.known(self.given, *_made(self.tiles, self.points))
+        return scale.known(self.given, *made_of(self.tiles, self.points))
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -447,40 +398,3 @@ class NestedPlan:
         )
         blocks, early = -(-units // THREADS), self.device.early_launches
         kernels["winolab_nested_output"]((blocks, 1, 1), THREADS, params, early)
-
-
-def _name(tiles: Pair) -> str:
-    n, r = ("×".join(str(getattr(t, side)) for t in tiles) for side in "nr")
-    return f"F({n},{r})"
-
-
-@lru_cache(maxsize=256)
-def _made(tiles: Pair, points: str) -> tuple[Transforms, Transforms]:
-    first, second = (transforms(t.n, t.r, points, SCALING) for t in tiles)
-    return first, second
-
-
-@lru_cache(maxsize=256)
-def source(tiles: Pair, points: str, variant: Variant) -> str:
-    """The translation unit of one variant: the transforms and the products."""
-    made = _made(tiles, points)
-    constants = {"N": math.prod(t.n for t in tiles), "PARTS": 2, "BF16": 0, "WIDE": 1}
-    for side, tile in zip("HW", tiles, strict=True):
-        constants |= {f"N{side}": tile.n, f"R{side}": tile.r, f"A{side}": tile.alpha}
-        constants |= {f"SHIFT_{side}": tile.r // tile.n}  # tiles from a piece to the next
-    constants |= {name.upper(): value for name, value in asdict(variant).items()}
-    constants |= {"BN": variant.bn, "SHARED": variant.shared_memory}
-    constants |= scale.constants(*zip(tiles, made, strict=True)) | scale.BLOCKS
-    programs = {}
-    for along, its in zip(("rows", "columns"), (m.programs for m in made), strict=True):
-        programs |= {f"filter_{along}": its.G, f"input_{along}": its.BT, f"output_{along}": its.AT}
-    return unit(
-        f"{_name(tiles)} fp32_split, points {points}, {variant}",
-        constants,
-        programs,
-        (
-            *("tensor", "parts", "pipeline", "tensor_map", "guard", "scale"),
-            *("nested_filter", "nested_input", "nested_products", "nested_output"),
-        ),
-        ("filter_rows", "filter_columns"),
-    )

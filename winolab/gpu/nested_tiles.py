@@ -18,7 +18,32 @@ MOST_STATES = 64  # of both: two channels of 8 × 8 pixels fill a thread's regis
 MOST_WIDTH = 256  # output channels of a block, whose sums fill the registers
 WIDTHS = (32, 48, 64, 96, 128)  # of a partial sum: products that emit.wgmma offers
 UNIT = 16  # output channels that blocks are filled up to
+ROW_BYTES, BARRIERS = 128, 16  # of a tile in a stage of 32 channels; of a stage's barriers
 MORE = 4  # times as many blocks of output channels as there must be, at most
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernels: policies of nested_*.cuh, by their names."""
+
+    width_0: int  # output channels of a block, in two partial sums
+    width_1: int
+    stages: int
+    xvec: int = 2  # elements of a load of x, of a store of y; 1 where they are not aligned
+    yvec: int = 2
+
+    @property
+    def bn(self) -> int:
+        """Output channels of a block."""
+        return self.width_0 + self.width_1
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of nested_products.cuh's struct Shared."""
+        return self.stages * ((BM + self.bn) * ROW_BYTES + BARRIERS)
+
+    def __str__(self) -> str:
+        return f"{BM}x{self.bn} stages={self.stages} xvec={self.xvec} yvec={self.yvec}"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ class Plan(Protocol):
     """Everything about one call: what is computed, by which kernels, at what cost. A frozen value.
 
     The arrays ``a``, ``b`` and ``out`` are x, w, y forward; dy, w, dx for backward data; x, dy, dw
-    for backward filter; all channels-last.
+    for backward filter; all channels-last. Plans of the first two have an ``algorithm``, too: what
+    the reference calls it, with tiles along the last dimensions.
     """
 
     @property
@@ -66,11 +67,6 @@ class Plan(Protocol):
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel: "Γ8(6,3)", "F(4×4,3×3)"."""
-        ...
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """Of a correlation: what the reference calls it, tiles along the last dimensions."""
         ...
 
     @property
