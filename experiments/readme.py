@@ -88,7 +88,8 @@ def _kernels() -> list[str]:
         "counted, medians of interleaved rounds in one run. cuDNN without TF32: the fastest "
         "implicit GEMM, and the fastest algorithm of any workspace; TF32: the fastest implicit "
         f"GEMM, cuDNN's or PyTorch's. Φ·SGEMM: {chosen[0].sgemm:.1f} TFLOPS, the best SGEMM of all "
-        "runs, times the multiplications saved (`python -m experiments.throughput`):",
+        "runs, times the multiplications saved. Split products: the faster of Γ and nested "
+        "Winograd (`python -m experiments.throughput`):",
         "",
         "| kernel | output : filter | FFMA | of Φ·SGEMM | split products | cuDNN GEMM | cuDNN any "
         "| TF32 | error FFMA, split, GEMM, TF32 |",

@@ -152,8 +152,7 @@ def candidates(
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
     family and of a workspace of FRUGAL, of correlations beside what takes more than the data the
-    fastest that does not. True stands at what ``conv_*`` itself would run.
-    """
+    fastest that does not. True stands at what ``conv_*`` itself would run."""
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
     for unit, plans in offered(request, algorithm):

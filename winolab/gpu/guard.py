@@ -146,7 +146,7 @@ class GuardedGradient(GuardedPlan):
 
 @dataclass(frozen=True)
 class GuardedGamma(GuardedPlan):
-    """Of Γ: all that follows the split products is one launch, which takes the scan's place."""
+    """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
     @property
     def predicted(self) -> float:
