@@ -10,9 +10,10 @@ import csv
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from tests.gpu.picked import of_gamma
 from winolab.device import datasheet
 from winolab.gpu import nvrtc
 from winolab.gpu.correlation import CORRELATIONS
@@ -63,13 +64,14 @@ SPILLS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A question to the planner; "" leaves the algorithm to it."""
+    """A question to the planner; "" leaves the algorithm, or its family, to it."""
 
     device: str
     direction: str
     layer: str
     precision: str
     algorithm: str = ""
+    family: str = ""  # "gamma": where others are faster
 
     def plan(self) -> Plan:
         """What the planner picks. Raises ValueError where it has no kernel."""
@@ -77,9 +79,10 @@ class Case:
         algorithm = parse_algorithm(self.algorithm) if self.algorithm else None
         aligned = problem.in_channels % 4 == 0 and problem.out_channels % 4 == 0
         device = datasheet(self.device)
-        return plan(
-            Request(problem, self.direction, device, algorithm, self.precision, aligned=aligned)
+        request = Request(
+            problem, self.direction, device, algorithm, self.precision, aligned=aligned
         )
+        return of_gamma(request) if self.family else plan(request)
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,12 @@ class Row:
     layer: str
     precision: str
     algorithm: str
+    family: str
 
     @property
     def case(self) -> Case:
         """The question whose answer the unit is."""
-        return Case(self.device, self.direction, self.layer, self.precision, self.algorithm)
+        return Case(*(getattr(self, field.name) for field in fields(Case)))
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,7 @@ def cases(device: str) -> Iterator[Case]:
     split = (*(str(layer) for name in ("dragon", "table3") for layer in LAYERS[name]), *OTHERS)
     for text in split if device == HOPPER else ():  # by wgmma
         yield Case(device, "forward", text, "fp32_split")
+        yield Case(device, "forward", text, "fp32_split", family="gamma")
     for layer in LAYERS["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
         for direction in (*CORRELATIONS, "backward_filter"):

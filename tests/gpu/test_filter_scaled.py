@@ -12,10 +12,11 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.guarded import ROOMLESS
+from tests.gpu.picked import of_gamma
 from winolab.device import H100
 from winolab.gpu import gamma_tensor_filter, geometry, launch, scale
 from winolab.gpu.places import Place
-from winolab.gpu.plan import Request, plan
+from winolab.gpu.plan import Request
 from winolab.nouns import Problem, parse_algorithm
 
 # Output channels, filter height and width, channels: blocks of four rows that have room; of two,
@@ -25,8 +26,7 @@ FOUR, IDLE, LONG, NONE = (70, 3, 3, 36), (140, 2, 3, 20), (4, 7, 7, 320), (4, 9,
 
 def _plan(problem: Problem, direction: str, algorithm: str | None) -> Any:
     asked = parse_algorithm(algorithm) if algorithm else None
-    guarded: Any = plan(Request(problem, direction, H100, asked, "fp32_split"))
-    return guarded.split
+    return of_gamma(Request(problem, direction, H100, asked, "fp32_split")).split
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.picked import of_gamma
 from tests.gpu.test_gamma_tensor import BOUND
 from winolab.device import H100
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
 from winolab.gpu.gamma_tensor_tiles import TEN
 from winolab.gpu.guard import GuardedGamma
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import DTYPES, Request, plan
+from winolab.gpu.plan import DTYPES, Request
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 from winolab.plans import _error
@@ -94,7 +95,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
 @pytest.mark.parametrize("layer", ["32x51x51x160:160x7x7", "32x43x43x192:192x7x7"])
 def test_ten_states_are_taken_with_a_tile_more(layer: str) -> None:
     """Boxes of single tiles leave no room for four filter rows: Γ6 took 5 to 7 % longer."""
-    found = plan(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
+    found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
     assert (found.kernel, found.variant.share) == ("Γ10(4,7)", 4)
     assert found.split.tiles_width == _exact_tiles(found.split) + 1

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.gpu import hosted
+from tests.gpu.picked import of_gamma
 from tests.gpu.test_gamma_tensor import BOUND
 from winolab.device import H100
 from winolab.gpu import launch
@@ -19,7 +20,7 @@ from winolab.gpu.gamma_tensor_rows import stack
 from winolab.gpu.gamma_tensor_tiles import TEN
 from winolab.gpu.guard import GuardedGamma
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import DTYPES, Request, plan
+from winolab.gpu.plan import DTYPES, Request
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 from winolab.plans import _error
@@ -143,7 +144,7 @@ def test_they_are_offered_where_they_take_fewer_blocks() -> None:
 @pytest.mark.parametrize("layer", ["128x13x13x384:384x4x4", "64x18x18x448:448x5x5"])
 def test_they_are_taken(layer: str) -> None:
     """They took 22 and 15 % less time than the fastest other plan."""
-    found = plan(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
+    found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
     assert found.variant.stacked
     assert " abreast" in str(found)

@@ -1,0 +1,13 @@
+"""What is picked of one family, where another's kernels are faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from winolab.gpu.plan import Request, candidates
+
+
+def of_gamma(request: Request) -> Any:
+    """The first plan whose transforms are within one kernel."""
+    every: tuple[Any, ...] = candidates(request).plans
+    return next(p for p in every if p.algorithm.kind == "gamma")
