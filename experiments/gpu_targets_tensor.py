@@ -32,7 +32,7 @@ from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
 from winolab.gpu.contenders import FRUGAL
 from winolab.layers import parse_layer
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Problem, Tile, tiled
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.predict import Moments, predict
 from winolab.ref.winrs_plan import data_size
@@ -149,8 +149,7 @@ def predicted(layer: str, kernel_: str, points: str, simulated: str, direction: 
         (shape.out_channels, *taps, channels),
         padding=tuple(r // 2 for r in taps),
     )
-    kind = "gamma" if len(made) == 1 else "winograd"
-    algorithm, run = Algorithm(kind, made, points), arithmetic(simulated)
+    algorithm, run = tiled(made, points), arithmetic(simulated)
     return predict(UNIFORM, UNIFORM, problem, algorithm, run, direction=direction).relative_rms
 
 

@@ -13,7 +13,7 @@ PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by o
 
 __all__ = [
     "FORMS", "MAX_ALPHA", "Algorithm", "Problem", "Tile", "direct", "dwm", "fft", "gamma", "omega",
-    "parse_algorithm", "winograd", "winrs",
+    "parse_algorithm", "tiled", "winograd", "winrs",
 ]  # fmt: skip
 
 MAX_ALPHA = 32
@@ -112,6 +112,13 @@ class Algorithm:
 def direct() -> Algorithm:
     """Direct convolution, the oracle's algorithm."""
     return Algorithm("direct")
+
+
+def tiled(tiles: tuple[Tile, ...], points: PointsLike = "best") -> Algorithm:
+    """Of one tile Γ, of one a dimension nested Winograd; direct where none transforms anything."""
+    if all(tile.alpha == 1 for tile in tiles):
+        return direct()
+    return Algorithm("gamma" if len(tiles) == 1 else "winograd", tiles, points)
 
 
 def winograd(

@@ -17,7 +17,7 @@ from winolab.gpu.plan import PRECISIONS, Request, candidates
 from winolab.gpu.plan import Plan as GpuPlan
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
-from winolab.nouns import direct, parse_algorithm
+from winolab.nouns import parse_algorithm, tiled
 from winolab.problem import Problem
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import NORMAL, predict
@@ -275,8 +275,7 @@ def _error(plan: Any) -> float | None:
     problem, direction = plan.problem, plan.direction
     if direction == "backward_filter":
         return None
-    algorithm, taps = plan.algorithm, problem.filter
-    tiles = algorithm.tiles
+    tiles, taps = plan.algorithm.tiles, problem.filter
     alone = taps[: len(taps) - len(tiles)]  # dimensions that are summed directly
     channels = problem.in_channels if direction == "forward" else problem.out_channels
     channels //= problem.groups
@@ -285,10 +284,8 @@ def _error(plan: Any) -> float | None:
     shape = (*alone, *(tile.r for tile in tiles), channels)
     outputs = [size + 1 for size in alone] + [tile.r + 4 * tile.n for tile in tiles]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
-    if all(tile.alpha == 1 for tile in tiles):
-        algorithm = direct()
     run = arithmetic(getattr(plan, "simulated", plan.precision))
-    return predict(NORMAL, NORMAL, summed, algorithm, run).relative_rms
+    return predict(NORMAL, NORMAL, summed, tiled(tiles, plan.points), run).relative_rms
 
 
 def _draw(plans: list[Plan], path: Path) -> None:

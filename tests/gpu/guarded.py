@@ -27,7 +27,7 @@ from winolab.gpu.call import load
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
-from winolab.nouns import Algorithm, Problem, Tile, parse_algorithm
+from winolab.nouns import Problem, Tile, parse_algorithm, tiled
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import Moments, predict
 from winolab.ref.formats import FORMATS
@@ -343,9 +343,7 @@ def _limits(
 ) -> tuple[float, float, float]:
     """``limits`` of sums of ``depth`` pieces in the arithmetic ``run``; what nested tiles have is
     the product of what each has."""
-    kind = "gamma" if len(tiles) == 1 else "winograd"
-    direct = all(t.alpha == 1 for t in tiles)
-    algorithm = Algorithm("direct") if direct else Algorithm(kind, tiles, points)
+    algorithm = tiled(tiles, points)
     simulated = arithmetic(run).of_data(np.ones(1), np.ones(1))
     programs = [programs_of(algorithm)(t) for t in tiles]
     largest, of_w, of_x, uneven = 1.0, 1.0, 1.0, 1.0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.nouns import Algorithm, Problem, Tile
+from winolab.nouns import Algorithm, Problem, Tile, tiled
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.bounds import bound
 from winolab.ref.predict import Moments, Prediction, predict
@@ -174,14 +174,11 @@ def error_ratio(
     Constants: computed once.
     """
     nested = tiles if isinstance(tiles, tuple) else (tiles,)
-    kind = "gamma" if len(nested) == 1 else "winograd"
-    chosen = Algorithm(kind, nested, points)
+    chosen = tiled(nested, points)
     if precision == "fp32":
         return noise_gain(chosen) ** 0.5
     outputs, taps = [4 * t.n + t.r - 1 for t in nested], [t.r for t in nested]
     problem = Problem.of((1, *outputs, channels), (1, *taps, channels))
-    if all(t.alpha == 1 for t in nested):
-        chosen = Algorithm("direct")
     own, direct = (
         predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms
         for algorithm, run in ((chosen, precision), (Algorithm("direct"), "fp32"))
