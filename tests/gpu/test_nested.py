@@ -16,9 +16,10 @@ from winolab.gpu import nested_params, nvrtc
 from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, scaled
 from winolab.gpu.nested import plans
-from winolab.gpu.nested_launch import KC, NestedPlan
+from winolab.gpu.nested_cut import KC
+from winolab.gpu.nested_launch import NestedPlan
 from winolab.gpu.nested_source import SCALING
-from winolab.gpu.nested_tiles import BM, box
+from winolab.gpu.nested_tiles import BM, box, multiplications
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import LOSES_LESS, WORTH, Request, beside_filter, candidates, loss
 from winolab.gpu.plan import plan as choose
@@ -112,6 +113,23 @@ def test_parts_of_the_batch_keep_to_a_limit_and_every_bit() -> None:
     assert plan.workspace <= limit
     a, b = _operands(problem, "forward")
     assert (hosted.execute(plan, a, b) == hosted.execute(whole, a, b)).all()
+
+
+def test_pieces_without_their_last_tap_have_no_state_at_infinity() -> None:
+    """7 taps by F(4,4): 4 + 3, of which the second piece is an F(4,3)."""
+    problem = Problem.of((1, 8, 8, 4), (16, 7, 7, 4), padding=3)
+    plan = _plan(problem, "forward", "winograd:4x4:4x4")
+    assert plan.short == (True, True)
+    assert multiplications(plan.tiles, (7, 7)) == (7 + 6) ** 2 / 16
+    assert plan.mean_steps == pytest.approx((7 + 6) ** 2 / 49)
+    words = hosted.prepared(plan, _operands(problem, "forward")[1])
+    u = words[-plan.transformed // 4 :].reshape(7, 7, 2, 2, -1)  # states, pieces, words
+    unwritten = (u == 0xFFFFFFFF).all(-1)
+    expected = np.zeros_like(unwritten)
+    expected[6, :, 1], expected[:, 6, :, 1] = True, True
+    assert (unwritten == expected).all()
+    whole = Problem.of((1, 8, 8, 4), (16, 8, 4, 4), padding=3)
+    assert _plan(whole, "forward", "winograd:4x4:4x4").short == (False, False)
 
 
 def test_filters_of_neighbouring_rows_are_described_alike() -> None:

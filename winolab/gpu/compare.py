@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.gpu import launch, oracle
-from winolab.gpu.contenders import Arrays, Contender, candidates, frameworks, judges, ours
+from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours
+from winolab.gpu.frameworks import frameworks
 from winolab.gpu.plan import Plan
 from winolab.gpu.timing import FLUSH, Times, interleave
 from winolab.nouns import Algorithm, Problem

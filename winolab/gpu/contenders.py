@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: this package's kernels, cuDNN's algorithms, PyTorch's conv2d.
+"""Who takes part in a comparison: this package's kernels, cuDNN's algorithms.
 
 All compute the same problem from the same data. A group of precisions shares its arrays' type:
 "fp32" (FFMA and split products, TF32 beside them), "fp16" and "bf16".
@@ -6,12 +6,10 @@ All compute the same problem from the same data. A group of precisions shares it
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 from winolab.device import Device
@@ -19,7 +17,7 @@ from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import Plan, Request, beside_filter, plan
+from winolab.gpu.plan import Plan, Request, beside_filter, loses, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -151,8 +149,8 @@ def candidates(
     device: Device | None = None,
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
-    family and of a workspace of FRUGAL, of correlations beside what takes more than the data the
-    fastest that does not. True stands at what ``conv_*`` itself would run."""
+    family and of a workspace of FRUGAL, of correlations both the fastest whose workspace is at most
+    the data and what is faster by more. True stands at what ``conv_*`` itself would run."""
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
     for unit, plans in offered(request, algorithm):
@@ -160,8 +158,12 @@ def candidates(
         for p in plans:
             kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
             families.setdefault(kind if (direction, unit) in APART else None, p)
-            if direction in CORRELATIONS and beside_filter(p) <= request.data_size:
+            if direction not in CORRELATIONS:
+                continue
+            if beside_filter(p) <= request.data_size:
                 families.setdefault("lean", p)
+            elif p.predicted < families.get("lean", p).predicted and not loses(p):
+                families.setdefault("large", p)
         found |= dict.fromkeys(families.values(), False)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)
@@ -323,65 +325,6 @@ def _forced(call: cudnn.Call) -> Callable[[Arrays, int], None]:
         call(a.data.ptr, b.data.ptr, arrays.results[order].data.ptr, workspace)
 
     return run
-
-
-def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contender]:
-    """PyTorch's convolution in benchmark mode, channels last and first; in FP32 without and with
-    TF32. Nothing without torch or for problems that it pads differently."""
-    even = all(low == high for low, high in problem.padding)
-    if find_spec("torch") is None or problem.ndim != 2 or not even:
-        return
-    for tf32 in (False, True) if group == "fp32" else (False,):
-        for order in ORDERS:
-            products = "tf32" if tf32 else group
-            labels = {"method": "torch", "kernel": "conv2d", "products": products}
-            name = f"torch conv2d {order} {products}"
-            run = _framework(direction, problem, group, order, tf32)
-            yield Contender(name, order, None, labels, run)
-
-
-def _framework(direction, problem, group, order, tf32) -> Callable[[Arrays, int], Any]:
-    torch = importlib.import_module("torch")
-    options = [list(v) for v in (problem.stride, [low for low, _ in problem.padding])]
-    options += [list(problem.dilation), False, [0] * problem.ndim, problem.groups]
-    backward = torch.ops.aten.convolution_backward
-    views: dict[int, list] = {}
-
-    def run(arrays: Arrays, workspace: int) -> Any:
-        if id(arrays) not in views:
-            views[id(arrays)] = [_tensor(torch, a, order, group) for a in arrays.operands[order]]
-        a, b = views[id(arrays)]
-        with _mode(torch, tf32):
-            if direction == "forward":
-                return torch.ops.aten.convolution(a, b, None, *options)
-            like = torch.empty(1, device=a.device, dtype=a.dtype)
-            if direction == "backward_data":
-                x = like.expand(problem.batch, problem.in_channels, *problem.input)
-                mask = [True, False, False]
-                return backward(a, x, b, None, *options, mask)[0]
-            taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
-            return backward(b, a, like.expand(taps), None, *options, [False, True, False])[1]
-
-    return run
-
-
-@contextmanager
-def _mode(torch: Any, tf32: bool) -> Iterator[None]:
-    backend = torch.backends.cudnn
-    before = backend.allow_tf32, backend.benchmark
-    backend.allow_tf32, backend.benchmark = tf32, True
-    try:
-        yield
-    finally:
-        backend.allow_tf32, backend.benchmark = before
-
-
-def _tensor(torch: Any, array: Any, order: str, group: str) -> Any:
-    """The array as torch's NCHW tensor; channels-last memory for NHWC."""
-    tensor = torch.from_dlpack(array)
-    if group == "bf16":
-        tensor = tensor.view(torch.bfloat16)
-    return tensor.movedim(-1, 1) if order == "NHWC" else tensor
 
 
 def _ordered(shape: tuple[int, ...], order: str) -> tuple[int, ...]:

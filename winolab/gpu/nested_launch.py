@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
-from winolab.device import Device
 from winolab.gpu import geometry, scale
-from winolab.gpu.correlation import Correlation
 from winolab.gpu.launch import Kernels, Params, View
+from winolab.gpu.nested_cut import KC, Cut
 from winolab.gpu.nested_params import (
     DESCRIBERS,
     FILTER_PARAMS,
@@ -23,33 +21,19 @@ from winolab.gpu.nested_params import (
     OUTPUT_PARAMS,
     PRODUCTS_PARAMS,
 )
-from winolab.gpu.nested_source import made_of, name, source
-from winolab.gpu.nested_tiles import BM, ROW_BYTES, Box, Pair, Variant, box, grid, pieces
+from winolab.gpu.nested_source import made_of, source
+from winolab.gpu.nested_tiles import BM, ROW_BYTES, Box
 from winolab.gpu.tensor_map import TensorMap
-from winolab.nouns import Algorithm, Problem
 from winolab.ref.split import Scale
 
-KC = 32  # channels of a stage
-ALIGNED = 1024  # bytes: where the parts of a workspace begin
 THREADS, PRODUCTS_THREADS = 128, 384  # of a block that transforms, that multiplies
 FILTER_ROWS, DESCRIBED = 8, 4  # of a block that transforms a filter, that adds up what rows lose
-# Neighbouring rows that a block looks at; elements of a slice of them, and the most slices.
-ASIDE, SLICE, MOST_SLICES = 32, 256, 32
-LOSS = 12  # bytes of scale.cuh's struct
 
 
 @dataclass(frozen=True)
-class NestedPlan:
+class NestedPlan(Cut):
     """One call: what is computed, by which kernels, in which parts of the batch, at what cost."""
 
-    direction: str
-    problem: Problem
-    correlation: Correlation
-    tiles: Pair  # along the height, along the width
-    points: str
-    variant: Variant
-    device: Device
-    images: int  # of a part of the batch
     predicted: float = 0.0  # seconds, all launches
     given: Scale | None = None  # by the caller
 
@@ -57,133 +41,11 @@ class NestedPlan:
     watched = True  # the workspace begins with flags about the results (kernels/guard.cuh)
 
     @property
-    def kernel(self) -> str:
-        """Lavin & Gray's name of the algorithm."""
-        return name(self.tiles)
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return Algorithm("winograd", self.tiles, self.points)
-
-    @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
         text = f"fp32_split,accumulation=tensor_core:16:2:truncate:{3 * KC}"
         text += f",ahead={KC // 16},filters=fp64"
         return text + (f",scale={self.given}" if self.given else "")
-
-    @property
-    def states(self) -> int:
-        """Of both dimensions."""
-        return math.prod(t.alpha for t in self.tiles)
-
-    @property
-    def pieces(self) -> tuple[int, int]:
-        """Of the filter, along both dimensions."""
-        _, height, width = self.correlation.filter
-        return pieces(self.tiles[0], height), pieces(self.tiles[1], width)
-
-    @property
-    def grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Along both dimensions, tiles of the outputs and of the input."""
-        (_, height, width), (_, high, wide) = self.correlation.filter, self.correlation.output
-        return grid(self.tiles[0], height, high), grid(self.tiles[1], width, wide)
-
-    @property
-    def chunks(self) -> int:
-        """Stages of KC channels."""
-        return -(-self.correlation.channels // KC)
-
-    @property
-    def steps(self) -> int:
-        """Stages of a sum."""
-        return math.prod(self.pieces) * self.chunks
-
-    @property
-    def blocks_n(self) -> int:
-        """Blocks of output channels."""
-        return -(-self.correlation.out_channels // self.variant.bn)
-
-    @property
-    def outputs(self) -> int:
-        """Output channels of U and M, in whole blocks."""
-        return self.blocks_n * self.variant.bn
-
-    def box(self, images: int) -> Box:
-        """Of the blocks of so many images."""
-        (high, _), (wide, _) = self.grids
-        return box(images, high, wide)
-
-    def items(self, images: int) -> int:
-        """Blocks' worth of products of so many images."""
-        return self.states * self.box(images).blocks * self.blocks_n
-
-    @property
-    def rows_stage(self) -> int:
-        """Rows of U and V that a stage brings."""
-        return BM + self.variant.bn
-
-    def moved(self, images: int) -> tuple[int, int]:
-        """Bytes of V and M of so many images."""
-        (high, more_high), (wide, more_wide) = self.grids
-        tiles = self.states * images
-        v = tiles * more_high * more_wide * self.chunks * ROW_BYTES
-        return v, tiles * high * wide * self.outputs * 4
-
-    @property
-    def parts(self) -> tuple[range, ...]:
-        """Images of each part of the batch."""
-        batch = range(self.correlation.batch)
-        return tuple(batch[i : i + self.images] for i in batch[:: self.images])
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the parts of the workspace, in their order."""
-        c = self.correlation
-        most = max((self.box(len(part)).blocks for part in self.parts), default=0)
-        sizes = {
-            "header": scale.HEADER,
-            "v": self.moved(self.images)[0],
-            "m": self.states * most * BM * self.outputs * 4,
-            "rows": scale.size(c, self.variant.bn),
-            "found": c.groups * sum(self._found),
-            "u": c.groups * self.transformed,
-        }
-        return {name: -(-size // ALIGNED) * ALIGNED for name, size in sizes.items()}
-
-    @property
-    def _slices(self) -> int:
-        """Slices of the filter's rows, where these are nearer in memory than their elements."""
-        c = self.correlation
-        slices = -(-c.channels * math.prod(c.filter) // SLICE)
-        return min(MOST_SLICES, slices) if c.rotated else 0
-
-    @property
-    def _describers(self) -> int:
-        """Blocks that describe the filter's rows, or look at neighbouring ones."""
-        return -(-self.outputs // ASIDE) * self._slices or self.outputs
-
-    @property
-    def _found(self) -> tuple[int, int]:
-        """Bytes of what is found about a group's neighbouring rows: largest elements, losses."""
-        slices, losses = self._slices, LOSS * self.steps if self._slices else 0
-        return 4 * slices * self.outputs, losses * self.outputs
-
-    @property
-    def transformed(self) -> int:
-        """Bytes of the transformed filter of a group."""
-        return self.states * self.steps * self.outputs * ROW_BYTES
-
-    @property
-    def prepared(self) -> int:
-        """Bytes of what depends on the filter alone, of all groups."""
-        return sum(self.sizes[name] for name in ("rows", "found", "u"))
-
-    @property
-    def workspace(self) -> int:
-        """Bytes."""
-        return sum(self.sizes.values())
 
     def __str__(self) -> str:
         p, b = self.problem, self.box(self.images)
@@ -197,7 +59,7 @@ class NestedPlan:
                 f"{b.width} tiles, {KC} channels a stage",
                 f"policies   {self.variant}",
                 f"parts      {len(self.parts)} of {self.images} images, "
-                f"{self.items(self.images)} items of {self.steps} stages",
+                f"{self.items(self.images)} items of {self.mean_steps:.4g} stages",
                 f"memory     {self.variant.shared_memory} B shared, {self.workspace} B workspace: "
                 f"{transformed}",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -237,7 +99,7 @@ class NestedPlan:
         """Transform the filter."""
         for group in range(self.correlation.groups):
             params = self._filter_params(b, prepared, group)
-            kernels["winolab_nested_rows"]((self._describers, 1, 1), THREADS, params)
+            kernels["winolab_nested_rows"]((self.describers, 1, 1), THREADS, params)
             self._transform(kernels, params, early=False)
 
     def run(
@@ -266,20 +128,20 @@ class NestedPlan:
     def _transform(self, kernels: Kernels, params: Params, early: bool) -> None:
         grid = (self.outputs // FILTER_ROWS, self.steps, 1)
         kernels["winolab_nested_filter"](grid, THREADS, params, early)
-        if self._slices:
+        if self.slices:
             blocks = self.outputs // DESCRIBED
             kernels["winolab_nested_losses"]((blocks, 1, 1), THREADS, params, early)
 
     def _filter_params(self, w: View, prepared: int, group: int) -> Params:
         c = self.correlation
         address, m, channel, _, row, column = geometry.filter_map(c, w, group, 4)
-        found = prepared + self.sizes["rows"] + group * sum(self._found)
+        found = prepared + self.sizes["rows"] + group * sum(self.found)
         return FILTER_PARAMS.pack(
             address,
             self._u(prepared, group),
             scale.row(c, prepared, group, self.variant.bn),
             found,
-            found + self._found[0],
+            found + self.found[0],
             m,
             channel,
             row,
@@ -291,7 +153,7 @@ class NestedPlan:
             *self.pieces,
             self.chunks,
             self.outputs,
-            self._slices,
+            self.slices,
             self._known[1],
         )
 
@@ -330,7 +192,7 @@ class NestedPlan:
             self.chunks,
             units,
         )
-        describers = self._describers if describes else 0
+        describers = self.describers if describes else 0
         params = Params.of(params, filters, DESCRIBERS.pack(describers))
         blocks = describers + -(-units * 16 // THREADS)
         early = self.device.early_launches
@@ -355,6 +217,7 @@ class NestedPlan:
             items,
             *self.pieces,
             self.chunks,
+            *self.short,
         )
         blocks, early = min(items, self.device.multiprocessors), self.device.early_launches
         kernels["winolab_nested_products"]((blocks, 1, 1), PRODUCTS_THREADS, params, early)

@@ -24,6 +24,7 @@ PRODUCTS_PARAMS = Layout(
     ("box_width box_height box_images box_bytes", INT),
     ("blocks_width blocks_height blocks_m blocks_n items", INT),
     ("pieces_height pieces_width chunks", INT),
+    ("short_height short_width", INT),
 )
 OUTPUT_PARAMS = Layout(
     ("m y header rows", POINTER),

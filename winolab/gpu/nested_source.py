@@ -27,13 +27,19 @@ def made_of(tiles: Pair, points: str) -> tuple[Transforms, Transforms]:
     return first, second
 
 
+def infinite(made: Transforms) -> int:
+    """The state that is of the last tap alone, the point being at infinity; -1: there is none."""
+    return next((i for i, row in enumerate(made.G) if not any(row[:-1])), -1)
+
+
 @lru_cache(maxsize=256)
 def source(tiles: Pair, points: str, variant: Variant) -> str:
     """The translation unit of one variant: the transforms and the products."""
     made = made_of(tiles, points)
     constants = {"N": math.prod(t.n for t in tiles), "PARTS": 2, "BF16": 0, "WIDE": 1}
-    for side, tile in zip("HW", tiles, strict=True):
+    for side, tile, its in zip("HW", tiles, made, strict=True):
         constants |= {f"N{side}": tile.n, f"R{side}": tile.r, f"A{side}": tile.alpha}
+        constants |= {f"INFINITE_{side}": infinite(its)}
         constants |= {f"SHIFT_{side}": tile.r // tile.n}  # tiles from a piece to the next
     constants |= {name.upper(): value for name, value in asdict(variant).items()}
     constants |= {"BN": variant.bn, "SHARED": variant.shared_memory}

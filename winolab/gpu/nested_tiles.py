@@ -123,9 +123,11 @@ def _sums() -> tuple[tuple[int, int], ...]:
 
 
 def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
-    """Of an output and an input channel, where tiles divide the outputs."""
+    """Of an output and an input channel, where tiles divide the outputs; a piece without its last
+    tap has none at infinity."""
     return math.prod(
-        t.alpha * pieces(t, taps) / t.n for t, taps in zip(tiles, filters, strict=True)
+        (t.alpha * pieces(t, taps) - (taps % t.r > 0)) / t.n
+        for t, taps in zip(tiles, filters, strict=True)
     )
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from winolab.device import H100
-
-if TYPE_CHECKING:
-    from winolab.gpu.nested_launch import NestedPlan
+from winolab.gpu.nested_cut import Cut
 
 # Of an H100, fitted to 707 calls of 118 cases (rms 3.4 %; throughput_variants.jsonl): seconds of a
 # call's launches, of each part's after the first, of one about neighbouring rows of the filter, and
@@ -24,7 +21,7 @@ KEPT = 25e6
 STAGE, COLUMN, ROW = 148e-9, 3.15e-9, 1.89e-9
 
 
-def seconds(plan: NestedPlan) -> float:
+def seconds(plan: Cut) -> float:
     """Of all launches, of data that split products serve."""
     c, device = plan.correlation, plan.device
     memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
@@ -41,7 +38,7 @@ def seconds(plan: NestedPlan) -> float:
         rounds = -(-plan.items(len(part)) // device.multiprocessors)
         total += _moved(x + v + described, INPUT * memory) + _moved(m + y, INPUT * memory)
         read = (v + plan.transformed + m) / (PRODUCTS * memory)
-        total += max(rounds * plan.steps * stage, read)
+        total += max(rounds * plan.mean_steps * stage, read)
     return c.groups * total
 
 

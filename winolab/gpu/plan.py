@@ -253,8 +253,7 @@ def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
         return plans, ""
     kept, lossy = [], []
     for p in plans:
-        many = p.precision == "fp32_split" and _states(p) > MOST_STATES
-        (lossy if many and loss(p) > LOSES_LESS else kept).append(p)
+        (lossy if loses(p) else kept).append(p)
     if not kept:
         return plans, ""
     costly: list[Plan] = []  # in workspace, for too little
@@ -307,6 +306,12 @@ def loss(p: Any) -> float:
     nested = tiles if len(tiles) > 1 else tiles[0]
     ratio = error_ratio(nested, p.points, p.simulated, max(1, sums))
     return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
+
+
+def loses(p: Any) -> bool:
+    """Whether split products of that many states err too much for the planner to pick them."""
+    many = p.precision == "fp32_split" and _states(p) > MOST_STATES
+    return many and loss(p) > LOSES_LESS
 
 
 def beside_filter(p: Any) -> int:

@@ -219,9 +219,11 @@ __device__ __forceinline__ void read_taps(const FilterParams& p, const float* w,
       }
 }
 
-// Transforms them, splits the states and stores them, in row ``row`` of a block.
-__device__ __forceinline__ void write_states(const float (&taps)[2][RW][RH], float scale, int row,
-                                             unsigned* u, long long state_stride) {
+// Transforms them, splits the states and stores them, in row ``row`` of a block; but those of a piece
+// without its last tap that are of this tap alone: nobody reads these zeros.
+__device__ __forceinline__ void write_states(const float (&taps)[2][RW][RH], float scale,
+                                             bool last_row, bool last_tap, int row, unsigned* u,
+                                             long long state_stride) {
   double half[2][AH][RW];  // transformed along the height
 #pragma unroll
   for (int e = 0; e < 2; ++e)
@@ -244,6 +246,7 @@ __device__ __forceinline__ void write_states(const float (&taps)[2][RW][RH], flo
     filter_columns(half[1][i], states[1]);
 #pragma unroll
     for (int j = 0; j < AW; ++j, u += state_stride) {
+      if ((i == INFINITE_H && !last_row) || (j == INFINITE_W && !last_tap)) continue;
       unsigned parts[PARTS];
       split(states[0][j], states[1][j], parts);
       u[high] = parts[0], u[low] = parts[1];
@@ -291,5 +294,8 @@ extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
   }
   const long long state_stride = (long long)p.outputs * units * ROW_WORDS;
   unsigned* u = p.u + (((long long)(m / BN) * units + unit) * BN + m % BN) * ROW_WORDS;
-  write_states(taps, scale, m % BN, u, state_stride);
+  const int piece = unit / p.chunks;
+  const bool last_row = (piece / p.pieces_width + 1) * RH <= p.height;  // whether the piece has it
+  const bool last_tap = (piece % p.pieces_width + 1) * RW <= p.width;
+  write_states(taps, scale, last_row, last_tap, m % BN, u, state_stride);
 }

@@ -11,6 +11,7 @@ struct ProductsParams {
   int box_width, box_height, box_images, box_bytes;  // of V
   int blocks_width, blocks_height, blocks_m, blocks_n, items;
   int pieces_height, pieces_width, chunks;
+  int short_height, short_width;  // whether the last piece lacks its last tap
 };
 
 constexpr int BM = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
@@ -40,19 +41,29 @@ struct Item {
   }
 };
 
+// Pieces of the filter that a state has products of: at infinity, where G has the last tap alone, not of
+// one that lacks it.
+struct Pieces {
+  int height, width;
+  __device__ __forceinline__ Pieces(const ProductsParams& p, int state)
+      : height(p.pieces_height - (p.short_height && state / AW == INFINITE_H)),
+        width(p.pieces_width - (p.short_width && state % AW == INFINITE_W)) {}
+};
+
 __device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared) {
   Pipe pipe;
-  const int steps = p.pieces_height * p.pieces_width * p.chunks;
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
     const Item item(p, index);
+    const Pieces pieces(p, item.state);
     const int width = item.block_m % p.blocks_width * p.box_width;
     const int rest = item.block_m / p.blocks_width;
     const int height = rest % p.blocks_height * p.box_height;
     const int image = rest / p.blocks_height * p.box_images;
-    const unsigned char* u =
-        p.u + ((long long)item.state * p.blocks_n + item.block_n) * steps * (BN * ROW_BYTES);
-    for (int h = 0; h < p.pieces_height; ++h)
-      for (int w = 0; w < p.pieces_width; ++w)
+    const long long first = ((long long)item.state * p.blocks_n + item.block_n) * p.pieces_height;
+    for (int h = 0; h < pieces.height; ++h)
+      for (int w = 0; w < pieces.width; ++w) {
+        const unsigned char* u =
+            p.u + ((first + h) * p.pieces_width + w) * p.chunks * (BN * ROW_BYTES);
         for (int c = 0; c < p.chunks; ++c) {
           unsigned long long* full = &shared.full[pipe.stage];
           barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
@@ -64,6 +75,7 @@ __device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared)
           u += BN * ROW_BYTES;
           pipe.advance();
         }
+      }
   }
 }
 
@@ -98,9 +110,12 @@ __device__ __forceinline__ void multiply(float (&acc)[BN / 2], const unsigned ch
 __device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const int steps = p.pieces_height * p.pieces_width * p.chunks, pitch = p.blocks_n * BN;
+  const int pitch = p.blocks_n * BN;
   Pipe pipe;
   for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    const Item item(p, index);
+    const Pieces pieces(p, item.state);
+    const int steps = pieces.height * pieces.width * p.chunks;
     float acc[BN / 2];
 #pragma unroll
     for (int i = 0; i < BN / 2; ++i) acc[i] = 0.0f;
@@ -114,7 +129,6 @@ __device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared)
       barrier_arrive(&shared.empty[pipe.stage]);
       pipe.advance();
     }
-    const Item item(p, index);
     const long long row = ((long long)item.state * p.blocks_m + item.block_m) * BM + group * 64 +
                           warp * 16 + lane / 4;
     float* m = p.m + row * pitch + item.block_n * BN + lane % 4 * 2;
