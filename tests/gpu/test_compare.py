@@ -13,7 +13,7 @@ from tests.stand_in import CuPy
 from winolab.device import H100
 from winolab.gpu import compare, contenders, cudnn, launch, oracle, timing
 from winolab.gpu.contenders import Arrays, Contender
-from winolab.gpu.plan import Request, plan
+from winolab.gpu.plan import Request, loses, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 
@@ -127,6 +127,19 @@ def test_plans_with_other_fallbacks_take_part_once(monkeypatch) -> None:
     assert len(set(names)) == len(names)
     (picked,) = (p for p, chosen in found.items() if chosen)
     assert picked == plan(Request(problem, "backward_filter", H100, None, "fp32"))
+
+
+def test_what_is_faster_but_not_worth_its_workspace_takes_part() -> None:
+    """Of 3 × 3 at 12² × 512, nested Winograd beside Γ that is picked; at 48² × 128 it is slower."""
+    shown = {}
+    for text in ("128x12x12x512:512x3x3", "128x48x48x128:128x3x3"):
+        found = contenders.candidates("forward", parse_layer(text).problem, "fp32", None, H100)
+        (picked,) = (p for p, chosen in found.items() if chosen)
+        assert picked.kernel.startswith("Γ")
+        shown[text] = [p for p in found if p.kernel.startswith("F(")]
+        assert all(p.predicted < picked.predicted for p in shown[text])
+        assert not any(map(loses, shown[text]))
+    assert [len(plans) for plans in shown.values()] == [1, 0]
 
 
 @pytest.mark.parametrize("group", ["fp16", "bf16"])
