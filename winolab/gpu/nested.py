@@ -22,7 +22,7 @@ from winolab.gpu.nested_tiles import (
     pairs,
     serving,
 )
-from winolab.gpu.plan import LOSES_LESS, Request, loss
+from winolab.gpu.plan import Request, loses
 from winolab.nouns import Algorithm
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
@@ -53,7 +53,7 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     accurate = 0
     for p in found:
         yield p
-        accurate += not algorithm and loss(p) <= LOSES_LESS
+        accurate += not algorithm and not loses(p)
         if accurate == OFFERED:
             return
 

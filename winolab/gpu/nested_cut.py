@@ -10,7 +10,7 @@ from winolab.device import Device
 from winolab.gpu import scale
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.nested_source import infinite, made_of, name
-from winolab.gpu.nested_tiles import BM, ROW_BYTES, Box, Pair, Variant, box, grid, pieces
+from winolab.gpu.nested_tiles import BM, ROW_BYTES, Box, Pair, Variant, box, grid, pieces, short
 from winolab.nouns import Algorithm, Problem
 
 KC = 32  # channels of a stage
@@ -57,11 +57,12 @@ class Cut:
     @property
     def short(self) -> tuple[bool, bool]:
         """Whether the last piece lacks its last tap, of which states at infinity are alone."""
-        _, *taps = self.correlation.filter
-        known = (infinite(made) >= 0 for made in made_of(self.tiles, self.points))
-        every = zip(self.tiles, self.pieces, taps, known, strict=True)
-        first, second = (is_known and t.r * n > r for t, n, r, is_known in every)
-        return first, second
+        _, height, width = self.correlation.filter
+        first, second = made_of(self.tiles, self.points)
+        return (
+            infinite(first) >= 0 and short(self.tiles[0], height),
+            infinite(second) >= 0 and short(self.tiles[1], width),
+        )
 
     @property
     def grids(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -87,6 +87,11 @@ def pieces(tile: Tile, taps: int) -> int:
     return -(-taps // tile.r)
 
 
+def short(tile: Tile, taps: int) -> bool:
+    """Whether the last of these pieces lacks its last tap."""
+    return taps % tile.r > 0
+
+
 def grid(tile: Tile, taps: int, outputs: int) -> tuple[int, int]:
     """Tiles of the outputs along one dimension, and of the input, which all pieces share."""
     tiles = -(-outputs // tile.n)
@@ -126,7 +131,7 @@ def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
     """Of an output and an input channel, where tiles divide the outputs; a piece without its last
     tap has none at infinity."""
     return math.prod(
-        (t.alpha * pieces(t, taps) - (taps % t.r > 0)) / t.n
+        (t.alpha * pieces(t, taps) - short(t, taps)) / t.n
         for t, taps in zip(tiles, filters, strict=True)
     )
 
