@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from winolab.nouns import parse_algorithm, tiled
 from winolab.problem import Problem
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import NORMAL, predict
+from winolab.ref.formats import FORMATS
+from winolab.ref.predict import CONSTANT
 from winolab.ref.transforms import transforms
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
@@ -271,7 +274,8 @@ def _facts(plan: GpuPlan, error: float | None) -> dict[str, Any]:
 
 
 def _error(plan: Any) -> float | None:
-    """Predicted relative RMS error on zero-mean data; wide filters run in pieces of r taps."""
+    """Predicted relative RMS error on zero-mean data, the result's rounding to its type included;
+    wide filters run in pieces of r taps."""
     problem, direction = plan.problem, plan.direction
     if direction == "backward_filter":
         return None
@@ -285,7 +289,9 @@ def _error(plan: Any) -> float | None:
     outputs = [size + 1 for size in alone] + [tile.r + 4 * tile.n for tile in tiles]
     summed = Problem.of((1, *outputs, channels), (1, *shape))
     run = arithmetic(getattr(plan, "simulated", plan.precision))
-    return predict(NORMAL, NORMAL, summed, tiled(tiles, plan.points), run).relative_rms
+    computed = predict(NORMAL, NORMAL, summed, tiled(tiles, plan.points), run).relative_rms
+    stored = FORMATS[plan.precision.partition("_")[0]].unit_roundoff
+    return math.hypot(computed, math.sqrt(CONSTANT) * stored)
 
 
 def _draw(plans: list[Plan], path: Path) -> None:

@@ -271,7 +271,8 @@ def run(mold: Mold, number: int) -> float:
         "backward_filter": (p.x_shape, p.y_shape, p.w_shape),
     }[plan.direction]
     a = Zone(shapes[0], dtype, rng, aligned=aligned)
-    b = Zone(shapes[1], dtype, rng, aligned=aligned and mold.gradient, free=not mold.gradient)
+    read = mold.gradient or hasattr(plan, "reads_filters_in_place")  # b, as a is
+    b = Zone(shapes[1], dtype, rng, aligned=aligned and read, free=not read)
     out = Zone(shapes[2], wanted, rng, aligned=aligned)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
@@ -327,7 +328,7 @@ def limits(plan: Any, precision: str) -> tuple[float, float, float]:
         tiles = (plan.tile,)
         depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // plan.tile.r) + 1)
     else:
-        tiles, c = plan.algorithm.tiles, Correlation.of(p, plan.direction)
+        tiles, c = plan.algorithm.tiles or (plan.tile,), Correlation.of(p, plan.direction)
         ends = [1] * (3 - len(tiles)) + [t.r for t in tiles]
         pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
         depth = math.prod(pieces) * c.channels

@@ -49,6 +49,7 @@ ASKED = {
     "winolab_omega_direct": DIRECT,
     "winolab_omega_split": DIRECT,
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
+    "winolab_direct": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_nested_products": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tests.gpu import hosted
 from winolab.gpu.arrays import Described
+from winolab.gpu.tensor_map import TensorMap
 
 
 class Array:
@@ -88,6 +90,12 @@ class Library:
 
     def channels_first(self, array: Array) -> Array:
         return Array(np.moveaxis(array.values, -1, 1), array.index)
+
+
+def host_encode(map: TensorMap, to: int, address: int) -> None:
+    """Write a tensor map as kernels on the CPU read it."""
+    described = replace(map, address=address).described()
+    ctypes.memmove(to, described, len(described))
 
 
 def host_launch(handle: hosted.Kernel, *arguments: int) -> None:

@@ -56,6 +56,7 @@ def test_every_kernel_that_hands_registers_over_is_known() -> None:
         "omega_columns",
         "omega_direct",
         "omega_split",
+        "direct_tensor",
     ):
         text = kernel(name)
         entries = re.findall(r"(winolab_\w+)\(const __grid_constant__", text)

@@ -18,6 +18,7 @@ MOLDS = {
     "gamma_tensor": 4,
     "gamma_mma": 2,
     "nested": 3,
+    "direct_tensor": 6,
     "omega": 2,
     "omega_tensor": 2,
     "omega_columns": 4,
@@ -40,6 +41,8 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
+    if family == "direct_tensor":
+        return ["direct"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
     own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}

@@ -205,6 +205,11 @@ def prepare_call(
     if detour:
         place_out = fresh
 
+    if place_b and getattr(chosen, "reads_filters_in_place", False) and not copies_b:
+        copies_b = not (place_b.direct and place_b.aligned(size))
+        if copies_b:
+            place_b = Place.fresh(place_b.shape)
+
     recording, overlap, workspace, verified = None, None, 0, False
     if wishes.on_range == "raise" and isinstance(chosen, GuardedPlan):
         chosen, verified = chosen.split, not empty

@@ -59,8 +59,4 @@ def tensor_map(
 ) -> TensorMap:
     """The tensor map of a group's channels of x, ``channels`` of each group lying there."""
     sizes = (channels, *c.input[::-1], c.batch)
-    strides: list[int] = []
-    for i, stride in enumerate(x.strides[::-1]):  # of a dimension of one element: any
-        dense = sizes[i] * (strides[-1] if i else size)
-        strides.append(stride * size if sizes[i + 1] > 1 else dense)
-    return TensorMap(x.address + size * group * channels, size, sizes, tuple(strides), box)
+    return TensorMap.of(x.address + size * group * channels, size, sizes, x.strides[::-1], box)

@@ -69,14 +69,15 @@ class Box:
 
 
 @lru_cache(maxsize=4096)
-def box(images: int, height: int, width: int) -> Box:
-    """The box that takes the fewest blocks of BM tiles; of these the longest rows."""
+def box(images: int, height: int, width: int, most: int = BM, more: int = 0) -> Box:
+    """The box that takes the fewest blocks of ``most`` tiles, ``more`` a row than it has; of these
+    the longest rows."""
     found = []
     for wide in dict.fromkeys(-(-width // k) for k in range(1, width + 1)):
-        if wide > BM:
+        if wide + more > most:
             continue
         for high in dict.fromkeys(-(-height // k) for k in range(1, height + 1)):
-            if (together := min(BM // (wide * high), images)) > 0:
+            if (together := min(most // ((wide + more) * high), images)) > 0:
                 counts = -(-width // wide), -(-height // high), -(-images // together)
                 found.append(Box(wide, high, together, *counts))
     return min(found, key=lambda b: (b.blocks, -b.width, -b.height))

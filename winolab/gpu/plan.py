@@ -202,6 +202,7 @@ FAMILIES = (
     Family("gamma_tensor", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("gamma_mma", CORRELATIONS, ("fp32_split", "fp16", "bf16")),
     Family("nested", CORRELATIONS, ("fp32_split",)),
+    Family("direct_tensor", CORRELATIONS, ("fp16", "bf16")),
     Family("omega", ("backward_filter",), ("fp32",)),
     Family("omega_tensor", ("backward_filter",), ("fp32_split", "fp16", "bf16")),
     Family("omega_columns", ("backward_filter",), ("fp16", "bf16")),

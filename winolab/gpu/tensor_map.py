@@ -22,6 +22,24 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
 
+    @classmethod
+    def of(
+        cls,
+        address: int,
+        size: int,
+        sizes: tuple[int, ...],
+        steps: tuple[int, ...],
+        box: tuple[int, ...],
+    ) -> TensorMap:
+        """With strides in elements, ``steps`` of all dimensions but the first; of one whose size is
+        1 the step may be anything.
+        """
+        strides: list[int] = []
+        for i, step in enumerate(steps):
+            dense = sizes[i] * (strides[-1] if i else size)
+            strides.append(step * size if sizes[i + 1] > 1 else dense)
+        return cls(address, size, sizes, tuple(strides), box)
+
     _STRUCT = Struct("@Q4q5i5ii")
 
     def described(self) -> bytes:

@@ -1,0 +1,323 @@
+"""Direct forward and backward data on wgmma, FP16 and BF16: nothing is transformed, no workspace.
+
+Where images or filters are few, Γ's transforms take longer than the products that they save; and
+products of 16-bit data are exact in FP32, so that little but the result's rounding is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+
+from winolab.device import H100, Device
+from winolab.gpu.correlation import Correlation
+from winolab.gpu.emit import unit
+from winolab.gpu.gamma_tensor_input import tensor_map
+from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.nested_tiles import Box, box
+from winolab.gpu.plan import Request
+from winolab.gpu.tensor_map import TensorMap
+from winolab.nouns import Algorithm, Problem, Tile, direct
+
+ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
+SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step
+ROW_BYTES = SIZE * KC
+MOST_TAPS = 9  # of a row that a copy of x serves
+THREADS, BARRIERS = 384, 16  # of a block; bytes of a stage's barriers
+SPLITS = (2, 4, 8)
+PARAMS = Layout(
+    ("x_map w_map", MAP),
+    ("y", POINTER),
+    ("y_batch y_depth y_row", LONG),
+    ("y_pixel box_width box_height box_images box_bytes", INT),
+    ("blocks_width blocks_height blocks_images blocks_n items", INT),
+    ("batch out_depth out_height out_width out_channels", INT),
+    ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
+)
+
+# Of an H100, fitted to 938 times of 58 cases (rms 6 % of what is picked, which takes 0.4 % more
+# than the fastest): seconds of a launch, around the sum of an item of SUMS, and of a cluster's
+# exchange; of a step at least, and its products over their least time; bytes a second that L2 gives
+# all blocks, and that share of filters, which many ask for at once; how much more pixels cost that
+# do not begin at a line's beginning; bytes a second of arrays that are read and written once.
+SUMS = 128 * 256
+LAUNCH, ITEM, TOGETHER = 6.2e-6, 2.56e-6, 3.0e-6
+STEP, PRODUCTS = 0.19e-6, 1.01
+COPIES, SHARED, ASKEW, ARRAYS = 8.4e12, 0.55, 1.36, 3.3e12
+# Clusters that run at once, of a device's multiprocessors.
+CLUSTERED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/direct_tensor.cuh, by its names."""
+
+    bm: int  # output positions of a block
+    bn: int  # output channels of a block
+    x_stages: int
+    w_stages: int
+    along: int = 0  # whether a copy of x serves all taps of a filter row
+    split: int = 1  # blocks of a cluster that share a sum
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        pixels = self.bm + MOST_TAPS - 1 if self.along else self.bm
+        size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
+        return size + (self.x_stages + self.w_stages) * BARRIERS
+
+    def __str__(self) -> str:
+        names = ("along", "split")
+        changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Variant, n)]
+        stages = f"{self.x_stages}+{self.w_stages}"
+        return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
+
+
+# Blocks whose sums fill the registers, as far as they have channels.
+BLOCKS = (
+    Variant(128, 256, 4, 4),
+    Variant(256, 128, 4, 4),
+    Variant(128, 128, 6, 6),
+    Variant(256, 64, 5, 5),
+    Variant(128, 64, 8, 8),
+    Variant(128, 256, 3, 5, 1),
+    Variant(256, 128, 3, 7, 1),
+    Variant(128, 128, 4, 8, 1),
+    Variant(256, 64, 4, 9, 1),
+    Variant(128, 64, 5, 12, 1),
+)
+
+
+@dataclass(frozen=True)
+class DirectPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation
+    precision: str
+    variant: Variant
+    device: Device
+    predicted: float = 0.0  # seconds
+
+    points = "best"  # as of all plans; there is nothing to interpolate
+    tile = Tile(1, 1)
+    workspace = 0
+    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
+
+    @property
+    def kernel(self) -> str:
+        """Named as the papers' kernels."""
+        return "Γ1(1,1)"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
+    def more(self) -> int:
+        """Pixels of a row of a copy of x that other taps than the first read."""
+        return self.correlation.filter[2] - 1 if self.variant.along else 0
+
+    @property
+    def box(self) -> Box:
+        """Output positions of a block: neighbours of a row, rows, images."""
+        return _box(self.correlation, self.variant)
+
+    @property
+    def blocks_n(self) -> int:
+        """Blocks of output channels."""
+        return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def items(self) -> int:
+        """Blocks' worth of work of a group."""
+        return self.blocks_n * self.box.blocks * self.correlation.output[0]
+
+    @property
+    def chunks(self) -> int:
+        """Steps of a tap."""
+        return -(-self.correlation.channels // KC)
+
+    @property
+    def steps(self) -> int:
+        """Of a sum."""
+        return math.prod(self.correlation.filter) * self.chunks
+
+    @property
+    def grid(self) -> int:
+        """Blocks: persistent ones, or a cluster an item."""
+        v = self.variant
+        return self.items * v.split if v.split > 1 else min(self.items, self.device.multiprocessors)
+
+    def __str__(self) -> str:
+        p, v, b = self.problem, self.variant, self.box
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bn} channels × {b.images} images × {b.height} × {b.width} outputs, "
+                f"{KC} channels a step",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items of "
+                f"{self.steps} steps",
+                f"memory     {v.shared_memory} B shared, no workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_direct``."""
+        return source(self.precision, self.variant, self.correlation.rotated)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_direct": self.variant.shared_memory}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        for group in range(self.correlation.groups):
+            kernels["winolab_direct"]((self.grid, 1, 1), THREADS, self.params(group, a, b, out))
+
+    def params(self, group: int, x: View, w: View, y: View) -> Params:
+        """Of a group's convolution."""
+        c, b = self.correlation, self.box
+        pitch = b.width + self.more
+        shape = (KC, pitch, b.height, 1, b.images)
+        return PARAMS.pack(
+            tensor_map(c, x, c.channels, group, SIZE, shape),
+            self._filters(group, w),
+            y.address + SIZE * group * c.out_channels,
+            *y.strides[:4],
+            b.width,
+            b.height,
+            b.images,
+            pitch * b.height * b.images * ROW_BYTES,
+            b.blocks_width,
+            b.blocks_height,
+            b.blocks_images,
+            self.blocks_n,
+            self.items,
+            c.batch,
+            *c.output,
+            c.out_channels,
+            *c.padding,
+            *c.filter,
+            self.chunks,
+            pitch,
+        )
+
+    def _filters(self, group: int, w: View) -> TensorMap:
+        """The tensor map of a group's filter: neighbouring channels, taps, the other channels."""
+        c = self.correlation
+        inner, outer = c.channels, c.out_channels
+        if c.rotated:
+            inner, outer = outer, inner
+        sizes = (inner, *c.filter[::-1], outer)
+        shape = (KC, 1, 1, 1, KC if c.rotated else self.variant.bn)
+        address = w.address + SIZE * group * outer * w.strides[0]
+        return TensorMap.of(address, SIZE, sizes, w.strides[3::-1], shape)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, variant: Variant, rotated: bool) -> str:
+    """The translation unit of one variant."""
+    constants = {name.upper(): value for name, value in asdict(variant).items()}
+    constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated)}
+    constants |= {"SHARED": variant.shared_memory}
+    return unit(
+        f"Γ1(1,1) {precision}, {variant}",
+        constants,
+        {},
+        ("tensor", "pipeline", "tensor_map", "direct_tensor"),
+    )
+
+
+def plans(request: Request) -> Iterator[DirectPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    device, algorithm = request.device, request.algorithm
+    if device.compute_capability != ARCHITECTURE:
+        raise request.unfit("direct products by wgmma need {}.{}".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"direct products do not compute {algorithm}")
+    c = Correlation.of(request.problem, request.direction)
+    if not request.aligned or c.channels % VECTOR or c.out_channels % VECTOR:
+        raise ValueError(
+            f"direct products on Tensor Cores need pixels that lie 16-byte aligned and groups of "
+            f"multiples of {VECTOR} channels, not {c.channels} and {c.out_channels}"
+        )
+    if c.empty or not c.channels:
+        raise ValueError("direct products on Tensor Cores need something to sum")
+    for shape in (request.variant,) if request.variant else variants(c, device):
+        yield _plan(request, c, shape)
+
+
+def variants(c: Correlation, device: Device) -> Iterator[Variant]:
+    """Block shapes that the output channels do not leave half empty; clusters share sums where
+    blocks are few."""
+    width = c.filter[2]
+    for shape in BLOCKS:
+        if (shape.bn > 64 and c.out_channels <= shape.bn // 2) or (
+            shape.along and not 1 < width <= MOST_TAPS
+        ):
+            continue
+        copies = math.prod(c.filter) // (width if shape.along else 1) * -(-c.channels // KC)
+        blocks = _box(c, shape).blocks * c.output[0] * -(-c.out_channels // shape.bn)
+        yield shape
+        for split in SPLITS:
+            if split <= copies and blocks * split <= 2 * device.multiprocessors:
+                yield replace(shape, split=split)
+
+
+def _box(c: Correlation, variant: Variant) -> Box:
+    """Output positions of a block."""
+    more = c.filter[2] - 1 if variant.along else 0
+    return box(c.batch, *c.output[1:], variant.bm, more)
+
+
+def _plan(request: Request, c: Correlation, variant: Variant) -> DirectPlan:
+    found = DirectPlan(
+        request.direction, request.problem, c, request.precision, variant, request.device
+    )
+    return replace(found, predicted=seconds(found))
+
+
+def seconds(plan: DirectPlan) -> float:
+    """Predicted time: a step's products, copies and least time overlap, and so do all steps and
+    what arrays take."""
+    c, v, device = plan.correlation, plan.variant, plan.device
+    cycles = device.clock / H100.clock
+    memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
+    slots = int(device.multiprocessors * CLUSTERED[v.split] / v.split)
+    rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
+    inner = c.out_channels if c.rotated else c.channels
+    pixels = v.bm / (c.filter[2] if v.along else 1)
+    copied = _lines(c.channels) * pixels + SHARED * _lines(inner) * v.bn
+    products = PRODUCTS * v.bm * v.bn * KC / (H100.matrix * H100.clock)
+    step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
+    item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split > 1)
+    summed = rounds * (-(-plan.steps // v.split) * step + item)
+    size = c.batch * (
+        math.prod(c.input) * c.channels + math.prod(c.output) * c.out_channels
+    ) + c.channels * c.out_channels * math.prod(c.filter)
+    return c.groups * (LAUNCH + _overlapped(3, summed, SIZE * size / (ARRAYS * memory)))
+
+
+def _lines(channels: int) -> float:
+    """Times a row of KC channels that L2 is asked for, where pixels have so many."""
+    return 1 + ASKEW * (SIZE * channels % ROW_BYTES > 0)
+
+
+def _overlapped(power: int, *seconds: float) -> float:
+    """Of what goes on at once, and is rarely as fast as the slowest alone."""
+    return sum(s**power for s in seconds) ** (1 / power)
