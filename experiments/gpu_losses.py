@@ -26,6 +26,7 @@ NAMES = {
     "grid": "grid",
     "resnet": "ResNet, N = 32",
     "resnet1": "ResNet, N = 1",
+    "pointwise": "1×1 of ResNet-50",
     "odd": "odd channels",
     "winrs": "WinRS's grid",
 }

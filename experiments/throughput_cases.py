@@ -65,6 +65,8 @@ PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("dragon", ("forward",), ("bf16",), FEW),
     ("winrs", GRADIENT, ("bf16",), Effort(rounds=3)),
     ("resnet", ("forward", "backward_data"), ("fp16",), FEW),
+    ("resnet1", ("forward", "backward_data"), ("fp16", "bf16"), FEW),
+    ("pointwise", ("forward", "backward_data"), ("fp16", "bf16"), FEW),
     ("resnet", ("backward_data",), ("fp32",), BRIEF),
     ("dragon", ("backward_data",), ("bf16",), FEW),
     ("resnet", ("forward", "backward_data"), ("bf16",), FEW),

@@ -75,9 +75,11 @@ def test_outputs_and_symmetric_padding(name: str) -> None:
         problem = layer.problem
         assert problem.output == layer.output
         assert all(low == high == layer.taps // 2 for low, high in problem.padding)
-        alpha, n, r = layer.kernel or (0, 0, 0)
-        assert layer.algorithm == gamma(alpha, n, r)
-        assert r == layer.taps
+        if layer.kernel:
+            assert layer.algorithm == gamma(*layer.kernel)
+            assert layer.kernel[2] == layer.taps
+        else:
+            assert layer.algorithm is None
 
 
 def test_the_grid_has_ten_shapes_a_kernel_at_equal_work() -> None:

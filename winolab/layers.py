@@ -104,6 +104,13 @@ LAYERS: dict[str, list[Layer]] = {
     ],
     "resnet": squares((8, 6, 3), 32, RESNET),
     "resnet1": squares((8, 6, 3), 1, RESNET),
+    # of ResNet-50's bottlenecks, one a stage
+    "pointwise": [
+        Layer(32, (56, 56), 64, 256, 1),
+        Layer(32, (28, 28), 512, 128, 1),
+        Layer(32, (14, 14), 256, 1024, 1),
+        Layer(32, (7, 7), 2048, 512, 1),
+    ],
     "odd": [
         Layer(32, (48, 48), 63, 65, 3, (8, 6, 3)),
         Layer(32, (47, 47), 127, 129, 3, (8, 6, 3)),

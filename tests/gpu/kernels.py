@@ -210,6 +210,8 @@ def cases(device: str) -> Iterator[Case]:
     for text in split if device == HOPPER else ():  # by wgmma
         yield Case(device, "forward", text, "fp32_split")
         yield Case(device, "forward", text, "fp32_split", family="gamma")
+    for layer in LAYERS["dragon"] if device == HOPPER else ():
+        yield Case(device, "forward", str(layer), "fp16")
     for layer in LAYERS["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
         for direction in (*CORRELATIONS, "backward_filter"):
