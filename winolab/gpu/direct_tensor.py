@@ -17,7 +17,7 @@ from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_input import tensor_map
 from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.nested_tiles import Box, box
-from winolab.gpu.plan import Request
+from winolab.gpu.plan import ITEMSIZE, Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Algorithm, Problem, Tile, direct
 
@@ -44,7 +44,7 @@ PARAMS = Layout(
 # do not begin at a line's beginning; bytes a second of arrays that are read and written once.
 SUMS = 128 * 256
 LAUNCH, ITEM, TOGETHER = 6.2e-6, 2.56e-6, 3.0e-6
-STEP, PRODUCTS = 0.19e-6, 1.01
+STEP, PRODUCTS = 0.19e-6, 1.14
 COPIES, SHARED, ASKEW, ARRAYS = 8.4e12, 0.55, 1.36, 3.3e12
 # Clusters that run at once, of a device's multiprocessors.
 CLUSTERED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
@@ -98,6 +98,7 @@ class DirectPlan:
     problem: Problem
     correlation: Correlation
     precision: str
+    out_dtype: str  # "float32", or the operands'
     variant: Variant
     device: Device
     predicted: float = 0.0  # seconds
@@ -176,7 +177,8 @@ class DirectPlan:
 
     def source(self) -> str:
         """The translation unit of ``winolab_direct``."""
-        return source(self.precision, self.variant, self.correlation.rotated)
+        wide = self.out_dtype == "float32"
+        return source(self.precision, wide, self.variant, self.correlation.rotated)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -197,7 +199,7 @@ class DirectPlan:
         return PARAMS.pack(
             tensor_map(c, x, c.channels, group, SIZE, shape),
             self._filters(group, w),
-            y.address + SIZE * group * c.out_channels,
+            y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
             *y.strides[:4],
             b.width,
             b.height,
@@ -230,11 +232,11 @@ class DirectPlan:
 
 
 @lru_cache(maxsize=64)
-def source(precision: str, variant: Variant, rotated: bool) -> str:
-    """The translation unit of one variant."""
+def source(precision: str, wide: bool, variant: Variant, rotated: bool) -> str:
+    """The translation unit of one variant; ``wide``: results in FP32."""
     constants = {name.upper(): value for name, value in asdict(variant).items()}
     constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated)}
-    constants |= {"SHARED": variant.shared_memory}
+    constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": wide}
     return unit(
         f"Γ1(1,1) {precision}, {variant}",
         constants,
@@ -286,8 +288,9 @@ def _box(c: Correlation, variant: Variant) -> Box:
 
 
 def _plan(request: Request, c: Correlation, variant: Variant) -> DirectPlan:
+    written = "float32" if request.written == "float32" else request.dtype
     found = DirectPlan(
-        request.direction, request.problem, c, request.precision, variant, request.device
+        request.direction, request.problem, c, request.precision, written, variant, request.device
     )
     return replace(found, predicted=seconds(found))
 
@@ -307,10 +310,10 @@ def seconds(plan: DirectPlan) -> float:
     step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
     item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split > 1)
     summed = rounds * (-(-plan.steps // v.split) * step + item)
-    size = c.batch * (
-        math.prod(c.input) * c.channels + math.prod(c.output) * c.out_channels
-    ) + c.channels * c.out_channels * math.prod(c.filter)
-    return c.groups * (LAUNCH + _overlapped(3, summed, SIZE * size / (ARRAYS * memory)))
+    y = c.batch * math.prod(c.output) * c.out_channels
+    read = c.channels * (c.batch * math.prod(c.input) + c.out_channels * math.prod(c.filter))
+    size = SIZE * read + ITEMSIZE[plan.out_dtype] * y
+    return c.groups * (LAUNCH + _overlapped(3, summed, size / (ARRAYS * memory)))
 
 
 def _lines(channels: int) -> float:

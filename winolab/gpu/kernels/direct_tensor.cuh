@@ -13,7 +13,11 @@
 
 struct DirectParams {
   TensorMap x_map, w_map;
+#ifdef WIDE_OUT  // results in FP32
+  float* y;
+#else
   unsigned short* y;
+#endif
   long long y_batch, y_depth, y_row;  // strides in elements
   int y_pixel;
   int box_width, box_height, box_images, box_bytes;  // of x
@@ -114,7 +118,12 @@ __device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
 }
 
 // A position of a box in y, by its number; null where there is none.
-__device__ __forceinline__ unsigned short* position(const DirectParams& p, const Item& item, int at) {
+#ifdef WIDE_OUT
+__device__ __forceinline__ float*
+#else
+__device__ __forceinline__ unsigned short*
+#endif
+position(const DirectParams& p, const Item& item, int at) {
   const int column = at % p.pitch, row = at / p.pitch, box_image = row / p.box_height;
   const int w = item.width + column, h = item.height + row % p.box_height;
   const int n = item.image + box_image;
@@ -125,6 +134,24 @@ __device__ __forceinline__ unsigned short* position(const DirectParams& p, const
          item.channel;
 }
 
+#ifdef WIDE_OUT
+// Sums of COUNT times eight channels, from the FIRST on.
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void store(const DirectParams& p, const Item& item,
+                                      const float (&acc)[HELD][BN / 2], int first, int lane) {
+#pragma unroll
+  for (int i = 0; i < HELD; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
+#pragma unroll
+      for (int j = FIRST; j < FIRST + COUNT; ++j)
+        if (y && item.channel + j * 8 < p.out_channels)
+          *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
+              make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
+    }
+}
+#else
 // Four lanes have two channels each of four times eight: lane q gets all eight of the q-th.
 __device__ __forceinline__ uint4 exchanged(unsigned (&v)[4], int lane) {
   const auto swap = [&](unsigned& low, unsigned& high, int by) {
@@ -166,6 +193,7 @@ __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
       }
     }
 }
+#endif
 
 // A cluster's blocks each finish a part of the channels: what others finish a block leaves in the
 // stages' memory, each thread for the one of its number there.
