@@ -62,7 +62,9 @@ def _who(case, gradient: bool) -> Iterator[tuple]:
     half = case.group != "fp32"
     taps = case.layer.taps
     alpha = 16 if taps > 7 else 8
-    mine = f"Ω{alpha}({taps},{alpha + 1 - taps})" if gradient else kernel_name(case.layer)
+    mine = (
+        f"Ω{alpha}({taps},{alpha + 1 - taps})" if gradient else kernel_name(case.layer) or "Γ1(1,1)"
+    )
     unit = 1e-3 if half else 1e-6
     if half:
         yield "winolab", mine, case.group, None, 300, unit
