@@ -15,6 +15,7 @@ from winolab.device import H100, Device
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_tensor_input import tensor_map
+from winolab.gpu.gamma_times import clusters
 from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.nested_tiles import Box, box
 from winolab.gpu.plan import ITEMSIZE, Request
@@ -46,8 +47,6 @@ SUMS = 128 * 256
 LAUNCH, ITEM, TOGETHER = 6.2e-6, 2.56e-6, 3.0e-6
 STEP, PRODUCTS = 0.19e-6, 1.14
 COPIES, SHARED, ASKEW, ARRAYS = 8.4e12, 0.55, 1.36, 3.3e12
-# Clusters that run at once, of a device's multiprocessors.
-CLUSTERED = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.91}
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ def seconds(plan: DirectPlan) -> float:
     c, v, device = plan.correlation, plan.variant, plan.device
     cycles = device.clock / H100.clock
     memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
-    slots = int(device.multiprocessors * CLUSTERED[v.split] / v.split)
+    slots = clusters(device, v.split)
     rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bm / (c.filter[2] if v.along else 1)

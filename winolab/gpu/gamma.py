@@ -281,7 +281,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     blocks_row = -(-height // variant.rows)
     columns = variant.bt // variant.rows
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
-    slots = clusters(device, variant)
+    slots = clusters(device, variant.split)
     blocks = slots * variant.split
     whole = items if variant.split == 1 else items // blocks * blocks
     grid = min(whole, blocks) or variant.split * min(items, slots)

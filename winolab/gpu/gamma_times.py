@@ -38,9 +38,10 @@ COURIER_ROWS, COURIER_SEVEN, COURIER_SHARED = 0.075, 0.05, 0.096
 CLUSTER_SHARE = {1: 1.0, 2: 1.0, 3: 0.887, 4: 0.91, 8: 0.91}  # of an H100: 39, 30, 15 clusters
 
 
-def clusters(device: Device, variant: Variant) -> int:
-    """Clusters that run at once: a GPC's multiprocessors that make up no other one stay idle."""
-    return max(1, int(device.multiprocessors * CLUSTER_SHARE[variant.split] / variant.split))
+def clusters(device: Device, size: int) -> int:
+    """Clusters of so many blocks that run at once, a block a multiprocessor: those of a GPC that
+    make up no other one stay idle."""
+    return max(1, int(device.multiprocessors * CLUSTER_SHARE[size] / size))
 
 
 def spent(plan: Any) -> dict[str, float]:
@@ -57,7 +58,7 @@ def spent(plan: Any) -> dict[str, float]:
     slower = 1 if v.bulk else EARLIER_STEPS[alpha == 16]
 
     rounds = -(-plan.whole // plan.grid)
-    shared = -(-(plan.items - plan.whole) // clusters(device, v))  # rounds by clusters
+    shared = -(-(plan.items - plan.whole) // clusters(device, v.split))  # rounds by clusters
     of_item = math.prod(plan.outer) * plan.chunks
     steps = slower * (rounds * of_item + shared * -(-of_item // v.split))
     sums = 1
