@@ -19,9 +19,10 @@ WAYS = {"forward": "forward", "backward_data": "backward data", "backward_filter
 
 
 def layer(row: Row) -> str:
-    """batch x output x channels, filter; square, as many channels in as out."""
+    """batch x output x channels, filter; square; output channels where they are others."""
     size, taps = row["output"], row["filter"]
-    return f"{row.get('batch') or '?'}x{size}x{size}x{row['channels']} {taps}×{taps}"
+    others = f":{row['out_channels']}" if "out_channels" in row else ""
+    return f"{row.get('batch') or '?'}x{size}x{size}x{row['channels']}{others} {taps}×{taps}"
 
 
 def predicted(row: Row) -> float | None:

@@ -38,11 +38,12 @@ PARAMS = Layout(
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
 )
 
-# Of an H100, fitted to 938 times of 58 cases (rms 6 % of what is picked, which takes 0.4 % more
-# than the fastest): seconds of a launch, around the sum of an item of SUMS, and of a cluster's
-# exchange; of a step at least, and its products over their least time; bytes a second that L2 gives
-# all blocks, and that share of filters, which many ask for at once; how much more pixels cost that
-# do not begin at a line's beginning; bytes a second of arrays that are read and written once.
+# Of an H100, fitted to 938 times of 58 cases in throughput_variants.jsonl (rms 6 % of what is
+# picked, which takes 0.4 % more than the fastest): seconds of a launch, around the sum of an item
+# of SUMS, and of a cluster's exchange; of a step at least, and its products over their least time;
+# bytes a second that L2 gives all blocks, and that share of filters, which many ask for at once;
+# how much more pixels cost that do not begin at a line's beginning; bytes a second of arrays that
+# are read and written once.
 SUMS = 128 * 256
 LAUNCH, ITEM, TOGETHER = 6.2e-6, 2.56e-6, 3.0e-6
 STEP, PRODUCTS = 0.19e-6, 1.14
