@@ -134,24 +134,6 @@ position(const DirectParams& p, const Item& item, int at) {
          item.channel;
 }
 
-#ifdef WIDE_OUT
-// Sums of COUNT times eight channels, from the FIRST on.
-template <int FIRST, int COUNT>
-__device__ __forceinline__ void store(const DirectParams& p, const Item& item,
-                                      const float (&acc)[HELD][BN / 2], int first, int lane) {
-#pragma unroll
-  for (int i = 0; i < HELD; ++i)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
-#pragma unroll
-      for (int j = FIRST; j < FIRST + COUNT; ++j)
-        if (y && item.channel + j * 8 < p.out_channels)
-          *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
-              make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
-    }
-}
-#else
 // Four lanes have two channels each of four times eight: lane q gets all eight of the q-th.
 __device__ __forceinline__ uint4 exchanged(unsigned (&v)[4], int lane) {
   const auto swap = [&](unsigned& low, unsigned& high, int by) {
@@ -164,8 +146,8 @@ __device__ __forceinline__ uint4 exchanged(unsigned (&v)[4], int lane) {
   return make_uint4(v[0], v[1], v[2], v[3]);
 }
 
-// Sums of COUNT times eight channels, from the FIRST on, rounded: as vectors of eight channels where
-// there are four times eight, else as pairs.
+// Sums of COUNT times eight channels, from the FIRST on, as pairs; or rounded, and as vectors of eight
+// where there are four times eight.
 template <int FIRST, int COUNT>
 __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
                                       const float (&acc)[HELD][BN / 2], int first, int lane) {
@@ -173,6 +155,14 @@ __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
   for (int i = 0; i < HELD; ++i)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+#ifdef WIDE_OUT
+      float* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
+#pragma unroll
+      for (int j = FIRST; j < FIRST + COUNT; ++j)
+        if (y && item.channel + j * 8 < p.out_channels)
+          *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
+              make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
+#else
       unsigned short* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
       const auto rounded = [&](int j) {
         return pack<BF16>(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
@@ -191,9 +181,9 @@ __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
         for (int j = FIRST; j < FIRST + COUNT; ++j)
           if (there(j * 8)) *reinterpret_cast<unsigned*>(y + j * 8 + lane % 4 * 2) = rounded(j);
       }
+#endif
     }
 }
-#endif
 
 // A cluster's blocks each finish a part of the channels: what others finish a block leaves in the
 // stages' memory, each thread for the one of its number there.
