@@ -126,7 +126,7 @@ class DirectPlan:
     @property
     def more(self) -> int:
         """Pixels of a row of a copy of x that other taps than the first read."""
-        return self.correlation.filter[2] - 1 if self.variant.along else 0
+        return _more(self.correlation, self.variant)
 
     @property
     def box(self) -> Box:
@@ -281,10 +281,14 @@ def variants(c: Correlation, device: Device) -> Iterator[Variant]:
                 yield replace(shape, split=split)
 
 
+def _more(c: Correlation, variant: Variant) -> int:
+    """DirectPlan.more."""
+    return c.filter[2] - 1 if variant.along else 0
+
+
 def _box(c: Correlation, variant: Variant) -> Box:
-    """Output positions of a block."""
-    more = c.filter[2] - 1 if variant.along else 0
-    return box(c.batch, *c.output[1:], variant.bm, more)
+    """DirectPlan.box."""
+    return box(c.batch, *c.output[1:], variant.bm, _more(c, variant))
 
 
 def _plan(request: Request, c: Correlation, variant: Variant) -> DirectPlan:
