@@ -181,7 +181,7 @@ def test_an_interrupt_says_how_to_go_on(
         (["transforms", "0", "3"], "at least one output"),
         (["accuracy", *SMALL], "--algorithm"),
         (["accuracy", "--algorithm", "gama:8:6:3", *SMALL], "did you mean 'gamma:8:6:3"),
-        (["accuracy", "--algorithm", "gamma:8:4:5", *SMALL], "serves 5 taps"),
+        (["accuracy", "--algorithm", "gamma:8:4:5", *SMALL], "serves 5 taps or more"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--seed", "one"], "seed 'one'"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--data", "u12,"], "unknown data ''"),
         (["accuracy", "--algorithm", "direct", *SMALL, "--workers", "0"], "workers"),

@@ -65,10 +65,12 @@ def cases(draw):
     algorithm = parse_algorithm(draw(st.sampled_from(ALGORITHMS[ndim])))
     directions = [d for d in SIMULATED if algorithm.kind != "gamma" or d != "backward_filter"]
     direction = draw(st.sampled_from(directions))
+    more = st.integers(0, 2 if ndim < 3 else 0)  # taps than a tile's
     if algorithm.kind == "gamma":
-        taps = [draw(st.integers(1, 3)) for _ in range(ndim - 1)] + [algorithm.tiles[0].r]
+        taps = [draw(st.integers(1, 3)) for _ in range(ndim - 1)]
+        taps.append(algorithm.tiles[0].r + draw(more))
     elif algorithm.kind == "winograd" and direction != "backward_filter":
-        taps = [tile.r for tile in algorithm.tiles]
+        taps = [tile.r + draw(more) for tile in algorithm.tiles]
     else:
         taps = [draw(st.integers(1, 4)) for _ in range(ndim)]
     largest = {1: 20, 2: 9, 3: 5}[ndim]

@@ -161,6 +161,16 @@ def test_gradients_within_15_percent(direction):
         assert 0.85 <= rms <= 1.15
 
 
+@pytest.mark.parametrize("text", ["gamma:8:6:3", "winograd:2x2:3x3", "winograd:4x4:4x4"])
+@pytest.mark.parametrize("data", ["u11", "u12"])
+def test_filters_in_pieces(text, data):
+    """Within 15 %; pieces with taps of zeros are taken as whole: down to 0.7."""
+    r = parse_algorithm(text).tiles[-1].r
+    for taps, least in ((2 * r, 0.85), (2 * r - 1, 0.7), (r + 1, 0.7)):
+        shapes = ((1, 16 + taps, 18 + taps, 32), (16, taps, taps, 32))
+        assert least <= ratios(text, "fp32", data, shapes=shapes)[0] <= 1.15
+
+
 def test_padding_shortens_direct_sums():
     shapes = ((4, 8, 40, 64), (32, 3, 3, 64))
     assert 0.85 <= ratios("direct", "fp32", "u12", shapes=shapes, padding=1)[0] <= 1.15

@@ -15,8 +15,9 @@ Constants that the transform format cannot hold make a fixed error of the biline
 exactly from the rounded constants.
 
 Left out: roundings that happen to be exact (differences of numbers of one binade, few-bit data),
-correlation of errors that share inputs, padding inside of a tile. tests/ref/test_predict.py holds
-predictions against simulation, and states how far off they are.
+correlation of errors that share inputs, padding inside of a tile, zeros that fill up the last piece
+of a filter. tests/ref/test_predict.py holds predictions against simulation, and states how far off
+they are.
 """
 
 from __future__ import annotations

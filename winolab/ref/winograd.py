@@ -4,9 +4,9 @@ One engine runs every bilinear algorithm of the package. Along each spatial dime
 F(n, r); a dimension that is summed directly has the tile F(1, 1), whose transforms are identities.
 So direct convolution is F(1, 1) everywhere, Im2col-Winograd's Γ is F(n, r) along the last dimension
 and F(1, 1) elsewhere, and nested Winograd has its own tile in each. A filter longer than r is cut
-into pieces of r taps. Pieces and input channels form the summation of α independent matrix products
-(Lavin & Gray, Algorithm 1), in the order pieces first, then channels, as the fused kernels have it
-(Im2col-Winograd, Algorithms 1 and 2).
+into pieces of r taps, the last filled up with zeros. Pieces and input channels form the summation
+of α independent matrix products (Lavin & Gray, Algorithm 1), in the order pieces first, then
+channels, as the fused kernels have it (Im2col-Winograd, Algorithms 1 and 2).
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def regions(
     if algorithm.kind == "direct":
         cuts = [masked(size, DIRECT) for size in problem.output]
     elif algorithm.kind == "gamma":
-        if order is None or problem.filter[-1] % algorithm.tiles[0].r:
-            _fits(problem.filter[-1], algorithm.tiles[0], problem.ndim - 1, algorithm)
+        _fits(problem.filter[-1], algorithm.tiles[0], problem.ndim - 1, algorithm)
         cuts = [masked(size, DIRECT) for size in problem.output[:-1]]
         cover = segments if order is None else masked
         cuts.append(cover(problem.output[-1], algorithm.tiles[0]))
@@ -70,10 +69,10 @@ def _one_tile_a_dimension(problem: Problem, algorithm: Algorithm) -> None:
 
 
 def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
-    if taps != tile.r:
+    if taps < tile.r:
         raise ValueError(
-            f"{algorithm} serves {tile.r} taps in spatial dimension {dimension}; the filter has "
-            f"{taps}: choose a tile F(n, {taps}) or use direct"
+            f"{algorithm} serves {tile.r} taps or more in spatial dimension {dimension}; the "
+            f"filter has {taps}: choose a tile F(n, {taps}) or use direct"
         )
 
 
@@ -100,8 +99,7 @@ def forward(
 ) -> np.ndarray:
     """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers.
 
-    With a kernel's ``order`` every bit is the kernel's, by its programs and in its arithmetic;
-    filters wider than the tile's r then run in pieces.
+    With a kernel's ``order`` every bit is the kernel's, by its programs and in its arithmetic.
     """
     boxes = regions(problem, algorithm, order)
     return compute(x, w, problem, boxes, programs or programs_of(algorithm), arithmetic, order)
