@@ -16,6 +16,7 @@ from tests.gpu.pretended import Array
 from winolab.device import H100, datasheet
 from winolab.gpu import direct_tensor
 from winolab.gpu.direct_tensor import BLOCKS, SPLITS, DirectPlan, Variant
+from winolab.gpu.launch import View
 from winolab.gpu.plan import Request, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem
@@ -93,6 +94,38 @@ def test_every_block_of_every_cluster(shape, split) -> None:
     a, b = operands(problem, FORTH, "fp16")
     p = planned(problem, FORTH, replace(shape, split=split), "fp16")
     assert too_far(p, a, b, hosted.execute(p, a, b, dtype="float16")) <= 1
+
+
+@pytest.mark.parametrize("direction", [FORTH, BACK])
+def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
+    """Its blocks run on from image to image; of arrays with gaps they do not. The same bits."""
+    problem = Problem.of((5, 7, 7, 144), (80, 1, 1, 72), groups=2)
+    a, b = operands(problem, direction, "fp16")
+    p = planned(problem, direction, Variant(128, 64, 3, 4, split=2), "fp16")
+    assert p.flat
+    assert "dense arrays as one row" in str(p)
+    assert (p.box.width, p.box.blocks) == (123, 2)  # 245 positions
+    y = hosted.execute(p, a, b, dtype="float16")
+    assert too_far(p, a, b, y) <= 1
+    rows = replace(p, flat=False)
+    assert rows.box.blocks == 3
+    zeros = {name: np.zeros((5, 7, 8, v.shape[-1]), "float16") for name, v in (("a", a), ("y", y))}
+    zeros["a"][:, :, :7] = a
+    ran = []
+    kernels = {
+        name: lambda grid, *rest, run=run: ran.append(grid[0]) or run(grid, *rest)
+        for name, run in hosted.loaded(p).items()
+    }
+    ends, out = (
+        View(v.ctypes.data, (56 * v.shape[-1], 0, 8 * v.shape[-1], v.shape[-1]))
+        for v in zeros.values()
+    )
+    p.launch(kernels, ends, hosted.filter_view(b), out, 0, 0)
+    assert ran == [rows.grid, rows.grid]
+    assert (zeros["y"][:, :, :7] == y).all()
+    assert (zeros["y"][:, :, 7] == 0).all()
+    padded = Problem.of((5, 7, 7, 8), (8, 1, 1, 8), padding=1)
+    assert not planned(padded, direction, Variant(128, 64, 3, 4), "fp16").flat
 
 
 def test_blocks_walk_over_items() -> None:

@@ -101,6 +101,7 @@ class DirectPlan:
     out_dtype: str  # "float32", or the operands'
     variant: Variant
     device: Device
+    flat: bool = False  # whether all positions are one row
     predicted: float = 0.0  # seconds
 
     points = "best"  # as of all plans; there is nothing to interpolate
@@ -131,7 +132,12 @@ class DirectPlan:
     @property
     def box(self) -> Box:
         """Output positions of a block: neighbours of a row, rows, images."""
-        return _box(self.correlation, self.variant)
+        return _box(self.run, self.variant)
+
+    @property
+    def run(self) -> Correlation:
+        """What blocks are of: where all positions are one row, an image of that row."""
+        return _row(self.correlation) if self.flat else self.correlation
 
     @property
     def blocks_n(self) -> int:
@@ -141,7 +147,7 @@ class DirectPlan:
     @property
     def items(self) -> int:
         """Blocks' worth of work of a group."""
-        return self.blocks_n * self.box.blocks * self.correlation.output[0]
+        return self.blocks_n * self.box.blocks * self.run.output[0]
 
     @property
     def chunks(self) -> int:
@@ -161,12 +167,13 @@ class DirectPlan:
 
     def __str__(self) -> str:
         p, v, b = self.problem, self.variant, self.box
+        row = ", all positions of dense arrays as one row" if self.flat else ""
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.bn} channels × {b.images} images × {b.height} × {b.width} outputs, "
-                f"{KC} channels a step",
+                f"{KC} channels a step{row}",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items of "
                 f"{self.steps} steps",
@@ -188,12 +195,15 @@ class DirectPlan:
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        for group in range(self.correlation.groups):
-            kernels["winolab_direct"]((self.grid, 1, 1), THREADS, self.params(group, a, b, out))
+        c = self.correlation
+        gaps = not (_dense(a, c.batch, c.input) and _dense(out, c.batch, c.output))
+        plan = replace(self, flat=False) if self.flat and gaps else self
+        for group in range(c.groups):
+            kernels["winolab_direct"]((plan.grid, 1, 1), THREADS, plan.params(group, a, b, out))
 
     def params(self, group: int, x: View, w: View, y: View) -> Params:
         """Of a group's convolution."""
-        c, b = self.correlation, self.box
+        c, b = self.run, self.box
         pitch = b.width + self.more
         shape = (KC, pitch, b.height, 1, b.images)
         return PARAMS.pack(
@@ -260,8 +270,10 @@ def plans(request: Request) -> Iterator[DirectPlan]:
         )
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
-    for shape in (request.variant,) if request.variant else variants(c, device):
-        yield _plan(request, c, shape)
+    flat = {*c.filter} == {1} and not any(c.padding) and c.input == c.output
+    offered = variants(_row(c) if flat else c, device)
+    for shape in (request.variant,) if request.variant else offered:
+        yield _plan(request, c, shape, flat)
 
 
 def variants(c: Correlation, device: Device) -> Iterator[Variant]:
@@ -291,10 +303,28 @@ def _box(c: Correlation, variant: Variant) -> Box:
     return box(c.batch, *c.output[1:], variant.bm, _more(c, variant))
 
 
-def _plan(request: Request, c: Correlation, variant: Variant) -> DirectPlan:
-    written = "float32" if request.written == "float32" else request.dtype
+def _row(c: Correlation) -> Correlation:
+    """The same of all positions as one row: single taps do not ask where rows end."""
+    return replace(
+        c,
+        batch=1,
+        input=(1, 1, c.batch * math.prod(c.input)),
+        output=(1, 1, c.batch * math.prod(c.output)),
+    )
+
+
+def _dense(view: View, batch: int, sizes: tuple[int, ...]) -> bool:
+    """Whether pixels lie at equal distances, from row to row and image to image too."""
+    step, counts = view.strides[3], (batch, *sizes)
+    return all(
+        counts[i] == 1 or view.strides[i] == step * math.prod(counts[i + 1 :]) for i in range(3)
+    )
+
+
+def _plan(request: Request, c: Correlation, variant: Variant, flat: bool) -> DirectPlan:
+    written, device = "float32" if request.written == "float32" else request.dtype, request.device
     found = DirectPlan(
-        request.direction, request.problem, c, request.precision, written, variant, request.device
+        request.direction, request.problem, c, request.precision, written, variant, device, flat
     )
     return replace(found, predicted=seconds(found))
 

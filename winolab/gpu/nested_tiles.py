@@ -73,14 +73,17 @@ def box(images: int, height: int, width: int, most: int = BM, more: int = 0) -> 
     """The box that takes the fewest blocks of ``most`` tiles, ``more`` a row than it has; of these
     the longest rows."""
     found = []
-    for wide in dict.fromkeys(-(-width // k) for k in range(1, width + 1)):
-        if wide + more > most:
-            continue
-        for high in dict.fromkeys(-(-height // k) for k in range(1, height + 1)):
+    for wide in _parts(width, most - more):
+        for high in _parts(height, most):
             if (together := min(most // ((wide + more) * high), images)) > 0:
                 counts = -(-width // wide), -(-height // high), -(-images // together)
                 found.append(Box(wide, high, together, *counts))
     return min(found, key=lambda b: (b.blocks, -b.width, -b.height))
+
+
+def _parts(size: int, most: int) -> list[int]:
+    """Lengths up to ``most`` of the longest of some number of parts, as equal as they can be."""
+    return [n for n in range(min(size, most), 0, -1) if -(-size // -(-size // n)) == n]
 
 
 def pieces(tile: Tile, taps: int) -> int:
