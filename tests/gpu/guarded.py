@@ -145,6 +145,8 @@ class Mold:
         channels, out_channels = (
             _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
+        if self.family == "gamma" and rng.random() < 0.4:  # whole blocks
+            out_channels = rng.choice([64, 64, 128])
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
         padding = [(rng.randint(0, r), rng.randint(0, r)) for r in taps]

@@ -7,10 +7,20 @@ from winolab.gpu.launch import FLOAT, INT, LONG, MAP, POINTER
 ARRAY = "s"
 
 
-def c_fields(struct: str, source: str) -> tuple[tuple[str, str], ...]:
-    """Names and kinds of the fields of a C struct, in order, as a Layout has them; or ARRAY."""
+def c_fields(struct: str, source: str, *macros: str) -> tuple[tuple[str, str], ...]:
+    """Names and kinds of the fields of a C struct, in order, as a Layout has them; or ARRAY. These
+    ``macros`` are defined."""
     body = source.split(f"struct {struct} {{")[1].split("};")[0]
-    lines = [line.split("//")[0].strip() for line in body.splitlines()]
+    lines, kept = [], True
+    for line in body.splitlines():
+        if line.startswith("#ifdef"):
+            kept = line.split()[1] in macros
+        elif line.startswith("#else"):
+            kept = not kept
+        elif line.startswith("#endif"):
+            kept = True
+        elif kept:
+            lines.append(line.split("//")[0].strip())
     fields: list[tuple[str, str]] = []
     for statement in " ".join(lines).split(";"):
         words = statement.replace("*", " * ").split()

@@ -12,9 +12,19 @@ from tests.gpu.structs import c_fields
 from winolab.device import H100
 from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.emit import kernel
-from winolab.gpu.gamma import FILTER_PARAMS, MEAN_LAST, PARAMS, GammaPlan, plans, programs, source
+from winolab.gpu.gamma import (
+    COMPACT_PARAMS,
+    FILTER_PARAMS,
+    MEAN_LAST,
+    PARAMS,
+    GammaPlan,
+    plans,
+    programs,
+    source,
+)
 from winolab.gpu.gamma_blocks import ROWS, VARIANTS, Variant, fitted
 from winolab.gpu.plan import Request
+from winolab.layers import parse_layer
 from winolab.nouns import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.ref.transforms import transforms
 
@@ -111,6 +121,16 @@ def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
     assert [v.bn for v in fitted(VARIANTS[8][2], 8, 40)] == [64]  # has half the accumulators
 
 
+def test_no_more_filters_are_kept_than_there_are() -> None:
+    """Of 320 channels in blocks of 112, but for channels that are loaded one by one."""
+    p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
+    assert (p.variant.bn, p.variant.compact, p.pitch) == (112, True, 320)
+    assert p.workspace == 4 * 8 * 2 * 320 * 320
+    assert "compact=1" in str(p)
+    p = best(parse_layer("32x48x48x63:65x3x3").problem, aligned=False, algorithm=gamma(8, 6, 3))
+    assert (p.variant.bn, p.variant.compact, p.pitch) == (72, False, 72)
+
+
 def test_long_sums_at_alpha_16_are_cut() -> None:
     for channels, sums in ((64, 1), (128, 1), (256, 2), (512, 4)):
         problem = Problem.of((4, 32, 32, channels), (64, 9, 9, channels), padding=4)
@@ -122,11 +142,15 @@ def test_long_sums_at_alpha_16_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("struct", "file", "layout"),
-    [("Params", "block", PARAMS), ("FilterParams", "filter", FILTER_PARAMS)],
+    ("struct", "file", "layout", "macros"),
+    [
+        ("Params", "block", PARAMS, ()),
+        ("Params", "block", COMPACT_PARAMS, ("COMPACT",)),
+        ("FilterParams", "filter", FILTER_PARAMS, ()),
+    ],
 )
-def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
-    assert c_fields(struct, kernel(file)) == layout.fields
+def test_parameters_lie_as_the_kernels_read_them(struct, file, layout, macros) -> None:
+    assert c_fields(struct, kernel(file), *macros) == layout.fields
 
 
 @pytest.mark.parametrize("tile", [Tile(6, 3), *MEAN_LAST])

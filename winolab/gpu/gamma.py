@@ -17,8 +17,9 @@ from winolab.gpu.correlation import Correlation
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.gamma_times import clusters, spent
-from winolab.gpu.launch import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Request
+from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.transforms import Programs, transforms
@@ -40,6 +41,7 @@ PARAMS = Layout(
     ("x u y", POINTER),
     *geometry.FIELDS,
 )
+COMPACT_PARAMS = Layout(("u_map", MAP), *PARAMS.fields)
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
 
 
@@ -88,6 +90,11 @@ class GammaPlan:
     def blocks_m(self) -> int:
         """Blocks of BN output channels."""
         return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def pitch(self) -> int:
+        """Output channels of the transformed filter."""
+        return _pitch(self.correlation, self.variant)
 
     @property
     def columns(self) -> int:
@@ -166,7 +173,7 @@ class GammaPlan:
         """Blocks that transform a group's filter."""
         v = self.variant
         return (
-            -(-self.blocks_m * v.bn // FILTER_BLOCK),
+            -(-self.pitch // FILTER_BLOCK),
             -(-self.chunks * v.kc // FILTER_BLOCK),
             math.prod(self.outer),
         )
@@ -194,12 +201,23 @@ class GammaPlan:
     def params(self, group: int, x: View, prepared: int, y: View) -> Params:
         """Of a group's convolution, the transformed filters at address ``prepared``."""
         c = self.correlation
-        return PARAMS.pack(
+        values = (
             x.address + 4 * group * c.channels,
             self._filter(group, prepared),
             y.address + 4 * group * c.out_channels,
             *geometry.values(self, x, y),
         )
+        if not self.variant.compact:
+            return PARAMS.pack(*values)
+        return COMPACT_PARAMS.pack(self._filters(group, prepared), *values)
+
+    def _filters(self, group: int, prepared: int) -> TensorMap:
+        """The tensor map of a group's transformed filter: outputs, then all else."""
+        rows = self.tile.alpha * self.variant.kc  # a copy's
+        address = self._filter(group, prepared)
+        sizes = (self.pitch, self.workspace // (4 * self.pitch * self.correlation.groups), 1, 1, 1)
+        box = (self.variant.bn, rows, 1, 1, 1)
+        return TensorMap.of(address, 4, sizes, (self.pitch, 0, 0, 0), box, plain=True)
 
     def _filter(self, group: int, prepared: int) -> int:
         """The address of a group's transformed filter."""
@@ -225,7 +243,9 @@ def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str
             "transform_output": made.AT,
         },
         (
-            *("pipeline", "filter", "block", "items", "produce", "finish"),
+            "pipeline",
+            *(("tensor_map",) if variant.compact else ()),
+            *("filter", "block", "items", "produce", "finish"),
             *(("courier",) if variant.courier else ()),
             "gamma",
             "gamma_entry" if alone else "tail",
@@ -273,6 +293,12 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     return (tile,)
 
 
+def _pitch(correlation: Correlation, variant: Variant) -> int:
+    """GammaPlan.pitch: tensor copies take fours."""
+    step = 4 if variant.compact else variant.bn
+    return -(-correlation.out_channels // step) * step
+
+
 def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:
     device = request.device
     depth, height, width = correlation.output
@@ -286,7 +312,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Varia
     whole = items if variant.split == 1 else items // blocks * blocks
     grid = min(whole, blocks) or variant.split * min(items, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // variant.kc)
-    transformed = 4 * blocks_m * stages * tile.alpha * variant.kc * variant.bn
+    transformed = 4 * stages * tile.alpha * variant.kc * _pitch(correlation, variant)
     plan = GammaPlan(
         request.direction,
         request.problem,

@@ -63,13 +63,18 @@ class Params:
 
     @classmethod
     def of(cls, *structs: Params) -> Params:
-        """The struct of these structs, none of which has tensor maps."""
-        at = [sum(len(s.data) for s in structs[:i]) for i in range(len(structs))]
+        """The struct of these structs."""
+        at, data = [], b""
+        for s in structs:
+            alignment = ALIGNMENT if MAP in s.kinds else 8  # of the struct, and of its size
+            data += bytes(-len(data) % alignment)
+            at.append(len(data))
+            data += s.data + bytes(-len(s.data) % alignment)
         return cls(
             tuple(first + o for first, s in zip(at, structs, strict=True) for o in s.offsets),
             tuple(kind for s in structs for kind in s.kinds),
             tuple(value for s in structs for value in s.values),
-            b"".join(s.data for s in structs),
+            data,
         )
 
     def buffer(self) -> Any:
@@ -201,7 +206,8 @@ def encode(map: TensorMap, to: int, address: int) -> None:
     sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
     box, steps = (ctypes.c_uint32 * 5)(*map.box), (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
     kind = {2: 1, 4: 2}[map.size]  # CU_TENSOR_MAP_DATA_TYPE_UINT16, _UINT32
-    swizzle = {64: 2, 128: 3}[map.size * map.box[0]]  # CU_TENSOR_MAP_SWIZZLE_64B, _128B
+    # CU_TENSOR_MAP_SWIZZLE_NONE, _64B, _128B
+    swizzle = 0 if map.plain else {64: 2, 128: 3}[map.size * map.box[0]]
     plain, l2_256, zeros = 0, 3, 0
     error = _driver().cuTensorMapEncodeTiled(
         *(ctypes.c_void_p(to), kind, 5, ctypes.c_void_p(address), sizes, strides, box, steps),

@@ -11,9 +11,9 @@ class TensorMap:
     """An array of five dimensions, that of neighbours first, and the box that a copy brings of it.
 
     ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
-    16; ``box``: elements, 64 or 128 bytes along the first dimension. Where a copy puts 64,
-    ``swizzled`` in kernels/tensor_map.cuh says; 128 lie as wgmma's 128-byte swizzle has them. CUDA
-    driver API, cuTensorMapEncodeTiled.
+    16; ``box``: elements. It lies as the array does where it is ``plain``; else it has 64 or 128
+    bytes along the first dimension: where a copy puts 64, ``swizzled`` in kernels/tensor_map.cuh
+    says, 128 lie as wgmma's 128-byte swizzle has them. CUDA driver API, cuTensorMapEncodeTiled.
     """
 
     address: int
@@ -21,6 +21,7 @@ class TensorMap:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    plain: bool = False
 
     @classmethod
     def of(
@@ -30,6 +31,7 @@ class TensorMap:
         sizes: tuple[int, ...],
         steps: tuple[int, ...],
         box: tuple[int, ...],
+        plain: bool = False,
     ) -> TensorMap:
         """With strides in elements, ``steps`` of all dimensions but the first; of one whose size is
         1 the step may be anything.
@@ -38,10 +40,12 @@ class TensorMap:
         for i, step in enumerate(steps):
             dense = sizes[i] * (strides[-1] if i else size)
             strides.append(step * size if sizes[i + 1] > 1 else dense)
-        return cls(address, size, sizes, tuple(strides), box)
+        return cls(address, size, sizes, tuple(strides), box, plain)
 
-    _STRUCT = Struct("@Q4q5i5ii")
+    _STRUCT = Struct("@Q4q5i5iii")
 
     def described(self) -> bytes:
         """As tests/gpu/host/tensor_map.hpp reads it."""
-        return self._STRUCT.pack(self.address, *self.strides, *self.sizes, *self.box, self.size)
+        return self._STRUCT.pack(
+            self.address, *self.strides, *self.sizes, *self.box, self.size, self.plain
+        )

@@ -6,8 +6,8 @@
 struct alignas(64) TensorMap {
   const char* address;
   long long strides[4];
-  int sizes[5], box[5], size;
-  char unused[128 - 8 - 32 - 44];
+  int sizes[5], box[5], size, plain;
+  char unused[128 - 8 - 32 - 48];
 };
 static_assert(sizeof(TensorMap) == 128, "the driver's");
 inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & 3) << 4; }
@@ -22,8 +22,8 @@ inline void box_copy(void* shared, const TensorMap& map, int c, int w, int h, in
   if ((uintptr_t)map.address % 16) host::fail("a tensor map's address that is not aligned");
   for (int i = 0; i < 4; ++i)
     if (map.strides[i] % 16) host::fail("a tensor map's stride that is not a multiple of 16");
-  if (units != 4 && units != 8) host::fail("a box of %d bytes a pixel", units * 16);
-  if (units == 8 && base % 1024) host::fail("a box that does not begin at a multiple of 1024 bytes");
+  if (!map.plain && units != 4 && units != 8) host::fail("a box of %d bytes a pixel", units * 16);
+  if (!map.plain && units == 8 && base % 1024) host::fail("a box that does not begin at a multiple of 1024 bytes");
   char* const block = (char*)shared - base;
   unsigned at = base;
   for (int i4 = 0; i4 < map.box[4]; ++i4)
@@ -41,7 +41,7 @@ inline void box_copy(void* shared, const TensorMap& map, int c, int w, int h, in
             }
             const long long left = (long long)(map.sizes[0] - places[0]) * map.size;
             if (inside && left < 16) host::fail("channels that 16 bytes do not divide");
-            const unsigned to = units == 8 ? at ^ (at >> 7 & 7) << 4 : swizzled(at);
+            const unsigned to = map.plain ? at : units == 8 ? at ^ (at >> 7 & 7) << 4 : swizzled(at);
             host::start_copy(block + to, inside ? from : zeros, 16, barrier);
           }
 }

@@ -1,6 +1,9 @@
 // A block of a Γ kernel: its threads, their shares of it, and its shared memory.
 
 struct Params {
+#ifdef COMPACT
+  TensorMap u_map;
+#endif
   const float* x;
   const float* u;
   float* y;

@@ -1,6 +1,7 @@
 // U = G w for every outer tap, laid out as the main kernel's bulk copies want it:
 // [block of BN outputs][outer tap / SHARE][chunk of KC channels][filter row % SHARE]
-// [state][channel][output], zero-filled.
+// [state][channel][output], zero-filled; COMPACT, for tensor copies, which fill up the last block:
+// [outer tap / SHARE][chunk of KC channels][filter row % SHARE][state][channel][output, in fours].
 // The operand map is in the strides: backward data swaps m and c and walks the taps backwards.
 
 struct FilterParams {
@@ -46,7 +47,12 @@ __device__ __forceinline__ void transform_taps(const FilterParams& p, StagedTaps
   if (warp >= FILTER_ROWS) return;
   // Filter rows that share a stage of V follow one another; widths come between their groups.
   const int group = row / SHARE * p.taps_width + fw, m = m0 + lane;
+#ifdef COMPACT
+  const int pitch = (p.out_channels + 3) / 4 * 4;
+  if (m >= pitch) return;
+#else
   const long long block = (long long)(m / BN) * (p.taps / SHARE) + group;
+#endif
 #pragma unroll
   for (int i = 0; i < 32 / FILTER_ROWS; ++i) {
     const int oc = warp + i * FILTER_ROWS, c = c0 + oc;
@@ -55,10 +61,17 @@ __device__ __forceinline__ void transform_taps(const FilterParams& p, StagedTaps
     for (int j = 0; j < R; ++j) tap[j] = staged[j][oc][lane];
     transform_filter(tap, state);
     if (c >= p.chunks * KC || m >= p.blocks_m * BN) continue;
+#ifdef COMPACT
+    const int stage = (group * p.chunks + c / KC) * SHARE + row % SHARE;
+    float* u = p.u + ((long long)stage * ALPHA * KC + c % KC) * pitch + m;
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * pitch] = state[s];
+#else
     const long long stage = (block * p.chunks + c / KC) * SHARE + row % SHARE;
     float* u = p.u + (stage * ALPHA * KC + c % KC) * BN + m % BN;
 #pragma unroll
     for (int s = 0; s < ALPHA; ++s) u[(long long)s * KC * BN] = state[s];
+#endif
   }
 }
 

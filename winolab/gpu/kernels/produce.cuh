@@ -57,6 +57,9 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
         fd = tap / p.taps_width / (p.taps_height / SHARE);
     const float* u =
         p.u + ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
+#ifdef COMPACT
+    int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead: of the tensor map
+#endif
     const float* x[GROUPS];
     unsigned inside[GROUPS];
     bool new_tap = true;
@@ -136,8 +139,14 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
           barrier_arrive_expect(&shared.u_full[u_pipe.stage], U_SIZE * 4);
+#ifdef COMPACT
+          box_copy(shared.u[u_pipe.stage], p.u_map, item.block_m * BN, u_row, 0, 0, 0,
+                   &shared.u_full[u_pipe.stage]);
+          u_row += ALPHA * KC;
+#else
           bulk_copy(shared.u[u_pipe.stage], u, U_SIZE * 4, &shared.u_full[u_pipe.stage]);
           u += U_SIZE;
+#endif
           u_pipe.advance();
         }
       }
