@@ -44,6 +44,42 @@ def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:
     assert json.loads(call(*VGG16_2, "--points", "paper", "--json").stdout)["cuda"] is None
 
 
+@pytest.mark.parametrize("precision", ["fp32_split", "bf16"])
+def test_precisions_that_winrs_does_not_have_are_planned_alone(precision: str) -> None:
+    text = call(*VGG16_2, "--precision", precision)
+    assert text.exit_code == 0
+    assert text.stdout.startswith("backward_filter x(32, 224, 224, 64)")
+    read = json.loads(call(*VGG16_2, "--precision", precision, "--json").stdout)
+    assert read["plan"]["products"] == precision
+
+
+def test_an_algorithm_fixes_the_cuda_kernels_plan() -> None:
+    named = (*VGG16_2, "--precision", "fp16", "--algorithm")
+    read = json.loads(call(*named, "omega:8:3:6@paper;segments=5", "--json").stdout)
+    assert {(k["kernel"], k["points"]) for k in read["kernels"]} == {("Ω8(3,6)", "paper")}
+    assert "segments   5," in call(*named, "omega:8:3:6;segments=5").stdout
+    read = json.loads(call(*named, "winrs;segments=5", "--json").stdout)
+    assert {"Ω8(3,6)", "Ω9(3,7)"} < {k["kernel"] for k in read["kernels"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--algorithm", "gamma:8:6:3"), "not gamma:8:6:3"),
+        (("--algorithm", "omega:8:3:6;scaling=l1"), "scaling of their own (power_of_two)"),
+        (("--algorithm", "winrs;device=rtx4090"), "name the algorithm without a device"),
+        (("--algorithm", "omega:8:3:6", "--segments", "3"), "'omega:8:3:6@paper;segments=3'"),
+        (("--precision", "bf16", "--all-kernels"), "has the precisions fp32, fp32_ffma, fp16"),
+        (("--precision", "bf16", "--stride", "2"), "need stride 1"),
+        (("--precision", "fp31"), "expected one of fp32, fp32_ffma"),
+    ],
+)
+def test_what_has_no_plan_says_why(arguments: tuple[str, ...], message: str) -> None:
+    done = call(*VGG16_2, *arguments)
+    assert done.exit_code
+    assert message in str(done.exception)
+
+
 def test_a_stride_is_planned_by_its_phases() -> None:
     read = json.loads(call(*VGG16_2, "--stride", "2", "--json").stdout)
     assert len(read) == 4

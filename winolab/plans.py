@@ -37,6 +37,9 @@ app = typer.Typer(
 )
 
 
+OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
+
+
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
@@ -52,7 +55,14 @@ def backward_filter(
     ] = "0",
     stride: Annotated[int, typer.Option(min=1, help="Of every dimension.")] = 1,
     device: Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")] = "h100",
-    precision: Annotated[str, typer.Option(help="fp32, or fp16 on Tensor Cores.")] = "fp32",
+    precision: Annotated[
+        str,
+        typer.Option(help=f"{', '.join(PRECISIONS)}; WinRS's planner has fp32 and fp16."),
+    ] = "fp32",
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="Fixes the CUDA kernels' plan: omega:8:3:6, direct. Without WinRS's."),
+    ] = None,
     points: Annotated[str, typer.Option(help="Interpolation points: best, paper.")] = "best",
     segments: Annotated[
         int | None, typer.Option(min=1, help="Wanted number; by default Algorithm 1's.")
@@ -71,7 +81,8 @@ def backward_filter(
 ) -> None:
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
-    Behind it, in JSON as "cuda", the CUDA kernels' own plan. A stride gives a plan for every phase.
+    Behind it, in JSON as "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no
+    such precision or an algorithm is named. A stride gives a plan for every phase.
 
     For example:
 
@@ -80,11 +91,20 @@ def backward_filter(
     """
     whole = _problem(input, filter, padding)
     whole = Problem.of(whole.x_shape, whole.w_shape, stride=stride, padding=whole.padding)
+    if algorithm or precision not in OF_WINRS:
+        if segments or picture or all_kernels or points != "best":
+            raise ValueError(
+                "--segments, --picture, --all-kernels and --points are WinRS's planner's, which "
+                f"names its algorithm itself and has the precisions {', '.join(OF_WINRS)}; the "
+                "CUDA kernels take them in the algorithm: 'omega:8:3:6@paper;segments=3'"
+            )
+        _show("backward_filter", whole, device, precision, algorithm, workspace_limit, as_json)
+        return
     plans = [
         winrs_plan(
             phase.problem,
             device,
-            precision,
+            OF_WINRS[precision],
             points=points,
             admissible=not all_kernels,
             segments=segments,
@@ -186,7 +206,7 @@ class Kernels:
     """What the CUDA kernels' planner takes, the fastest plan of every kernel, and what has none.
 
     A plan stands with its predicted relative RMS error on normal data; a filter gradient's has
-    None.
+    None. Beside WinRS's there may be none of these kernels.
     """
 
     request: Request
@@ -229,15 +249,12 @@ class Kernels:
 def kernels(request: Request) -> Kernels:
     """The plan for ``request`` and what else was considered.
 
-    Raises ValueError where the algorithm's points make no transforms, and where there is no plan
-    but for a filter gradient, of which WinRS's stands beside.
+    Raises ValueError where the algorithm's points make no transforms, and where there is no plan.
     """
     if wanted := request.algorithm:
         for tile in wanted.tiles:
             transforms(tile.n, tile.r, wanted.points, wanted.scaling)
     choice = candidates(request)
-    if not choice.plans and request.direction == "backward_filter":
-        return Kernels(request, None, left_out=choice.reasons)
     chosen = gpu_plan(request)
     fastest: dict[tuple[str, str], GpuPlan] = {}
     for found in choice.plans:

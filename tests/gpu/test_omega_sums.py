@@ -63,6 +63,21 @@ def test_sums_in_fp16_lose_what_their_simulation_does(text, execute) -> None:
     assert losses[1] * 0.95 <= losses[0] <= losses[1] * 1.25
 
 
+def test_there_are_as_many_segments_as_asked_for() -> None:
+    """More than there are stages, too. Other sums of the same products: a rounding for each sixteen
+    of them, and for each segment, which AT makes as much larger as it does all roundings."""
+    x, dy, exact = data()
+    sums = []
+    for count in (1, 3, 40):
+        plan = planned(PROBLEM, f"omega:8:3:6;segments={count}", "fp16")
+        assert plan.segments == count
+        sums.append(hosted.execute(plan, x, dy))
+    roundings = dy[..., 0].size / 16 + 40
+    bound = 2**-24 * error_ratio(plan.tile) * roundings**0.5 * (exact**2).mean() ** 0.5
+    for other in sums[1:]:
+        assert 0 < ((other - sums[0]) ** 2).mean() ** 0.5 <= bound
+
+
 def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
     for precision in ("bf16", "fp32_split"):
         with pytest.raises(ValueError, match="sums in FP16 are those of fp16 on mma"):

@@ -211,6 +211,15 @@ def _counts(units: int, timing: Timing) -> list[int]:
     return sorted(n for n in {1, *filling, *few} if 1 <= n <= most)
 
 
+def of_this_gpu(algorithm: Algorithm | None) -> None:
+    """Raise ValueError for WinRS as another GPU would run it."""
+    if algorithm and algorithm.device:
+        raise ValueError(
+            f"{algorithm}: the CUDA kernels are planned for the GPU that they run on; name the "
+            "algorithm without a device"
+        )
+
+
 def tiles(
     gradient: Gradient, algorithm: Algorithm | None, kernels: Iterable[Tile]
 ) -> Iterator[Tile]:
@@ -220,6 +229,7 @@ def tiles(
     where the algorithm names the tile, n divides the width. Raises ValueError for algorithms that
     are not filter gradients of these kernels.
     """
+    of_this_gpu(algorithm)
     width = gradient.filter[2]
     if algorithm is None or algorithm.kind == "winrs":
         for tile in kernels:

@@ -11,9 +11,9 @@ from itertools import product
 from winolab.device import H100, Device
 from winolab.gpu.correlation import check, three
 from winolab.gpu.guard import FLAGS
-from winolab.gpu.omega_plan import narrow_rows
+from winolab.gpu.omega_plan import narrow_rows, of_this_gpu
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
-from winolab.gpu.omega_tensor_launch import OmegaTensorPlan, rounded
+from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan, rounded
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import error_ratio
@@ -65,6 +65,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     channels = problem.in_channels, problem.out_channels
     vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)
     limit = device.memory // SHARE if workspace_limit is None else workspace_limit
+    count = request.algorithm.segments if request.algorithm else None
     found = False
     for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
@@ -73,7 +74,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
-            best = _best(base, limit, 1 if workspace_limit is None else ENOUGH)
+            best = _best(base, limit, 1 if workspace_limit is None else ENOUGH, count)
             if best:
                 found = True
                 yield best
@@ -94,16 +95,18 @@ def _shapes(request: Request, parts: int) -> list[Variant]:
 
 
 def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
+    of_this_gpu(algorithm)
     width = problem.filter[-1]
-    if algorithm is None:
+    if algorithm is None or algorithm.kind == "winrs":
         yield Tile(1, 1)
         work = {t: _work(t, width, problem.output[-1]) for t in ADMITTED if t.n <= max(2, width)}
         yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
     elif algorithm.kind == "direct":
         yield Tile(1, 1)
-    elif algorithm.kind != "omega":
+    elif algorithm.kind != "omega" or algorithm.scaling:
         raise ValueError(
-            f"the filter gradients on Tensor Cores are omega or direct, not {algorithm}"
+            "filter gradients on Tensor Cores are omega, winrs or direct, whose transforms hold a "
+            f"scaling of their own ({SCALING}), not {algorithm}"
         )
     else:
         (tile,) = algorithm.tiles
@@ -141,10 +144,12 @@ def _rates(device: Device, parts: int) -> tuple[float, float, float]:
     return bandwidth * memory, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
 
 
-def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | None:
+def _best(
+    base: OmegaTensorPlan, limit: int, enough: int, count: int | None
+) -> OmegaTensorPlan | None:
     """The fastest chunk, number of segments and slice of taps within the limit.
 
-    Once something fits, no more than ``enough`` chunks are tried.
+    Once something fits, no more than ``enough`` chunks are tried. ``count`` fixes the segments.
     """
     v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
     (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
@@ -182,7 +187,8 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):
             items = tiles_m * tiles_n * alpha * slice_
-            segments = max(1, min(max(slots * waves // items, least), 64, steps // 4))
+            filling = max(1, min(max(slots * waves // items, least), 64, steps // 4))
+            segments = count or filling
             sums = segments * sums_tap * slice_
             budget = m * n // 512 * slice_ if base.watched else 0
             if sum(map(rounded, (*sides, sums, budget))) > limit:
@@ -193,9 +199,9 @@ def _best(base: OmegaTensorPlan, limit: int, enough: int) -> OmegaTensorPlan | N
             seconds = max(rounds * -(-steps // segments) * step, memory)
             seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
             seconds += sums * (3 if chunks > 1 else 1) / bandwidth
-            count = -(-taps // slice_)
-            seconds = chunks * (transform + LAUNCH_SECONDS + count * seconds)
-            seconds += count * (sums / bandwidth + LAUNCH_SECONDS)
+            launches = -(-taps // slice_)
+            seconds = chunks * (transform + LAUNCH_SECONDS + launches * seconds)
+            seconds += launches * (sums / bandwidth + LAUNCH_SECONDS)
             if seconds < best:
                 best, chosen = seconds, (images, rows, batch, segments, slice_)
         if chosen and chunks >= enough:
