@@ -26,3 +26,8 @@ def test_only_code_that_is_compiled_counts_for_a_fingerprint() -> None:
     assert fingerprint("#define COURIER\n" + text) == fingerprint(
         "#define COURIER\nint a;\nint b;\nd();\n"
     )
+
+
+def test_a_file_stands_where_another_one_asks_for_it() -> None:
+    assert "uint4 exchanged(" in kernel("direct_tensor")
+    assert "emit.file" not in kernel("direct_tensor")

@@ -323,8 +323,8 @@ def packed(
     )
 
 
-def gather(kernels: Kernels, v: Block, shares: Shares, params: Params) -> None:
+def gather(kernels: Kernels, v: Block, shares: Shares, params: Params, device: Device) -> None:
     """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
-        kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params)
+        kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)

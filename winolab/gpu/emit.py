@@ -59,6 +59,7 @@ def kernel(name: str) -> str:
     parameters that Python lays out.
     """
     text = files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()
+    text = re.sub(r"// emit.file: (\w+)", lambda match: kernel(match[1]), text)
     text = text.replace("  // emit.fields: geometry\n", declared(geometry.FIELDS))
     for a in ("shared", "registers"):
         text = text.replace(f"  // emit.wgmma: {a}\n", wgmma(a))

@@ -199,7 +199,9 @@ class OmegaPlan:
         )
         kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)
         if self.segments > 1:
-            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments - 1, wanted)
+            early = self.device.early_launches
+            count = self.segments - 1
+            reduce(kernels["winolab_reduce"], g, out, workspace, count, early, wanted)
 
 
 def instructions(tile: Tile) -> tuple[int, int]:

@@ -44,9 +44,10 @@ from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, Request
 
 VECTOR = 8  # channels of a copy
-# Of an H100, around a part of a sum: fitted with columns.py's constants to 253 times, rms 7 %. The
-# rates below then to 44 times of items that are computed the longest first.
-PART_CYCLES = 25_500
+# Of an H100, around a part of a sum: fitted to 174 times, rms 7 % (4 % where no sum is shared);
+# columns.py's constants to 253 before sums were stored in vectors, when it was 25,500. The rates
+# below to 44 times of items that are computed the longest first.
+PART_CYCLES = 13_000
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class OmegaColumnsPlan(DirectGradient):
         params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
         grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
         kernels["winolab_omega_columns"](grid, threads, params)
-        gather(kernels, v, self.shares, params)
+        gather(kernels, v, self.shares, params, self.device)
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +131,8 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "halves", "units"),
-            *("columns", "columns_stage", "column_sums", "omega_columns", "omega_gather"),
+            *("columns", "columns_stage", "exchange", "column_sums", "omega_columns"),
+            "omega_gather",
         ),
     )
 

@@ -110,7 +110,8 @@ class OmegaDirectPlan(DirectGradient):
         grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
         kernels["winolab_omega_direct"](grid, threads, params)
         if self.segments > 1:
-            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments)
+            early = self.device.early_launches
+            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments, early)
 
 
 @lru_cache(maxsize=64)

@@ -302,11 +302,17 @@ def parameters(
 
 
 def reduce(
-    kernel: Launcher, gradient: Gradient, dw: View, buckets: int, count: int, wanted: int = 0
+    kernel: Launcher,
+    gradient: Gradient,
+    dw: View,
+    buckets: int,
+    count: int,
+    early: bool,
+    wanted: int = 0,
 ) -> None:
     """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
 
-    ``wanted``: kernels/guard.cuh's flags.
+    ``early``: Kernel's; ``wanted``: kernels/guard.cuh's flags.
     """
     params = REDUCE_PARAMS.pack(
         buckets,
@@ -318,4 +324,4 @@ def reduce(
         count,
         wanted,
     )
-    kernel((-(-gradient.weights // REDUCE_THREADS), 1, 1), REDUCE_THREADS, params)
+    kernel((-(-gradient.weights // REDUCE_THREADS), 1, 1), REDUCE_THREADS, params, early)

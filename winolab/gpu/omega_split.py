@@ -133,9 +133,9 @@ class OmegaSplitPlan(OmegaColumnsPlan):
         )
         threads = CONSUMERS + PRODUCERS
         kernels["winolab_omega_split"]((self.shares.grid, 1, 1), threads, params, early)
-        gather(kernels, v, self.shares, params)
+        gather(kernels, v, self.shares, params, self.device)
         blocks = (2 * self.device.multiprocessors, 1, 1)
-        kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays))
+        kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +152,8 @@ def source(variant: Variant) -> str:
         {},
         (
             *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
-            *("load_shared", "split_stage", "column_sums", "split_produce", "split_watch"),
+            *("load_shared", "split_stage", "exchange", "column_sums"),
+            *("split_produce", "split_watch"),
             *("omega_split", "omega_gather", "split_scan"),
         ),
     )

@@ -248,23 +248,21 @@ class OmegaTensorPlan:
         for group in range(self.problem.groups):
             x = View(a.address + size * group * self.channels, a.strides)
             dy = View(b.address + size * group * self.out_channels, b.strides)
-            dw = View(
-                out.address + out_size * group * self.out_channels * out.strides[0], out.strides
-            )
-            clear = group == 0 and self.watched
+            first_weight = out_size * group * self.out_channels * out.strides[0]
+            dw = View(out.address + first_weight, out.strides)
             for chunk in self.chunks:  # one, where there are several slices
-                self._transform(kernels, x, dy, workspace, chunk, clear)
-                clear = False
+                first = group == 0 and chunk is self.chunks[0]
+                self._transform(kernels, x, dy, workspace, chunk, first)
                 for taps in slices:
                     self._products(kernels, workspace, chunk, taps)
                     if chunk is self.chunks[-1]:
                         self._finish(kernels, dw, workspace, taps)
 
     def _transform(
-        self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk, clear: bool
+        self, kernels: Kernels, x: View, dy: View, workspace: int, chunk: Chunk, first: bool
     ) -> None:
         (depth, _, width), (out_depth, _, out_width), _, (_, _, pad) = self.sizes
-        size = ITEMSIZE[DTYPES[self.precision]]
+        size, early = ITEMSIZE[DTYPES[self.precision]], self.device.early_launches and not first
         u, v, u_scale, v_scale = (
             workspace + self.regions[name] for name in ("u", "v", "u_scale", "v_scale")
         )
@@ -295,22 +293,24 @@ class OmegaTensorPlan:
             self.pitch,
             pad,
             self.pieces,
-            workspace if clear else 0,
+            workspace if first and self.watched else 0,
         )
         block = self.variant.ks if self.parts == 2 else 16
         u_positions, v_positions = self.positions(chunk)
         blocks = u_positions // block * (m // 64) + v_positions // block * (n // 64) * self.pieces
-        kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params)
+        kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params, early)
 
     def _products(self, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
         tiles_m, tiles_n = self.tiles
         params = self._sums(workspace, chunk, taps, "m", self.segments)
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
-        kernels["winolab_omega_products"]((blocks, 1, 1), self.variant.threads, params)
+        early, threads = self.device.early_launches, self.variant.threads
+        kernels["winolab_omega_products"]((blocks, 1, 1), threads, params, early)
         if self.watched:
             m, n = self.padded
             params = self._sums(workspace, chunk, taps, "budget", 1)
-            kernels["winolab_omega_budget"]((m // 64 * (n // 64), len(taps), 1), 256, params)
+            grid = (m // 64 * (n // 64), len(taps), 1)
+            kernels["winolab_omega_budget"](grid, 256, params, early)
 
     def _sums(self, workspace: int, chunk: Chunk, taps: range, to: str, segments: int) -> Params:
         """Parameters of a kernel that sums over a chunk's positions into the region ``to``."""
@@ -359,7 +359,7 @@ class OmegaTensorPlan:
             self.least if self.watched else 0.0,
         )
         grid = (-(-self.channels * self.out_channels // 256), len(taps), 1)
-        kernels["winolab_omega_finish"](grid, 256, params)
+        kernels["winolab_omega_finish"](grid, 256, params, self.device.early_launches)
 
 
 @cache

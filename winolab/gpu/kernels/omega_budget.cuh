@@ -21,6 +21,7 @@ constexpr float DROPPED = 1.0f / (1ull << 54) / (1ull << 54);
 // times largest is at least the sum of their squares. A block of threads has 64 × 64 channels.
 extern "C" __global__ void __launch_bounds__(256, 4)
     winolab_omega_budget(const __grid_constant__ GemmParams p) {
+  launch_before_done();
   if constexpr (PARTS == 2) {
     __shared__ float sums[8];
     __shared__ float largest[8];

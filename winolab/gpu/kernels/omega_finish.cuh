@@ -1,6 +1,7 @@
 // dw = AT of the sums of the segments (omega_sums*.cuh): one channel of one tap's piece a thread.
 extern "C" __global__ void __launch_bounds__(256)
     winolab_omega_finish(const __grid_constant__ FinishParams p) {
+  launch_before_done();
   const int index = blockIdx.x * 256 + threadIdx.x;
   const int out = index / p.channels, channel = index - out * p.channels;
   if (out >= p.out_channels) return;

@@ -2,6 +2,7 @@
 // of the sum (columns.cuh).
 extern "C" __global__ void __launch_bounds__(RESULTS)
     winolab_omega_gather(const __grid_constant__ SumParams p) {
+  launch_before_done();
   const int shared = blockIdx.x / (WIDTH / 2 / RUN), run = blockIdx.x % (WIDTH / 2 / RUN) * RUN;
   const int first = p.ends[2 * shared], last = p.ends[2 * shared + 1];
   if (first == last) return;

@@ -165,6 +165,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_omega_products(const __grid_constant__ GemmParams p) {
+  launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {

@@ -15,6 +15,7 @@ constexpr int REDUCE_THREADS = 256, REDUCE_AHEAD = 8;  // buckets loaded at once
 
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
     winolab_reduce(const __grid_constant__ ReduceParams p) {
+  launch_before_done();
   if (!wanted(p.wanted)) return;
   const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
                          p.channels;
