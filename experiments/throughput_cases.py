@@ -59,7 +59,7 @@ PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("table3", ("forward",), ("fp32",), BRIEF),
     ("grid", ("forward",), ("fp32",), BRIEF),
     ("dragon", ("backward_data",), ("fp32",), BRIEF),
-    ("winrs", GRADIENT, ("fp32",), Effort(rounds=3, torch=False, tf32=False)),
+    ("winrs", GRADIENT, ("fp32",), Effort(rounds=3, tf32=False)),
     ("winrs", GRADIENT, ("fp16",), Effort(rounds=3)),
     ("dragon", ("backward_data",), ("fp16",), FEW),
     ("dragon", ("forward",), ("bf16",), FEW),
@@ -73,8 +73,8 @@ PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("odd", ("backward_data",), ("fp32",), BRIEF),
     ("table3", ("backward_data",), ("fp32",), BRIEF),
     ("grid", ("backward_data",), ("fp32",), BRIEF),
-    ("dragon", GRADIENT, ("fp32", "fp16"), BRIEF),
-    ("resnet", GRADIENT, ("fp32", "fp16"), BRIEF),
+    ("dragon", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
+    ("resnet", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
 ]
 
 

@@ -20,6 +20,7 @@ from winolab.gpu.gamma_tensor_tiles import (
     tiles,
     widths_of,
 )
+from winolab.gpu.guard import unwatched, watchable
 from winolab.gpu.places import VECTOR
 from winolab.gpu.plan import ITEMSIZE, Request
 from winolab.nouns import Tile
@@ -349,6 +350,8 @@ def offered(
     """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
     problem, direction, precision = request.problem, request.direction, request.precision
     c = Correlation.of(problem, direction)
+    if precision == "fp32_split" and not (c.empty or watchable(c.output[2])):
+        raise unwatched(c.output[2:])
     out = "float32" if request.written == "float32" else request.dtype
     every = (
         plan(direction, problem, c, tile, request.points, precision, out, shape, request.device)

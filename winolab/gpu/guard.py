@@ -20,6 +20,7 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
+WATCHED = 4  # ENOUGH of kernels/scale.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
 TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
 
@@ -214,6 +215,19 @@ class GuardedGamma(GuardedPlan):
             )
             early = self.device.early_launches
             kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
+
+
+def watchable(outputs: int) -> bool:
+    """Whether so many outputs of a channel tell what it lost: fewer may be near 0 by chance."""
+    return outputs >= WATCHED
+
+
+def unwatched(sizes: Sequence[int]) -> ValueError:
+    """Of split products whose tiles have fewer outputs in maps of these sizes."""
+    return ValueError(
+        f"split products watch {WATCHED} outputs of a channel or more, and tiles of maps of "
+        f"{'×'.join(map(str, sizes))} have fewer; use precision 'fp32' or 'fp32_ffma'"
+    )
 
 
 def scaled(plan: Any, scale: Scale | None) -> Any:

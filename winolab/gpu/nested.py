@@ -5,12 +5,14 @@ Forward and backward data in two dimensions, in split FP32, of unit stride.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
 from winolab.gpu import nested_times
 from winolab.gpu.correlation import Correlation
+from winolab.gpu.guard import unwatched, watchable
 from winolab.gpu.nested_launch import NestedPlan
 from winolab.gpu.nested_tiles import (
     MOST_STATES,
@@ -45,7 +47,10 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
     shapes = [v for v in _variants(request, c) if request.variant in (None, v)]
-    every = (_plan(request, c, *of) for of in product(_tiles(c, algorithm), shapes))
+    tiles = [t for t in _tiles(c, algorithm) if watchable(_outputs(c, t))]
+    if not tiles:
+        raise unwatched(c.output[1:])
+    every = (_plan(request, c, *of) for of in product(tiles, shapes))
     found = sorted((p for p in every if p), key=lambda p: p.predicted)
     if not found:
         limit = request.workspace_limit
@@ -56,6 +61,11 @@ def plans(request: Request) -> Iterator[NestedPlan]:
         accurate += not algorithm and not loses(p)
         if accurate == OFFERED:
             return
+
+
+def _outputs(c: Correlation, tiles: Pair) -> int:
+    """Of a channel, in the first tile of a map."""
+    return math.prod(min(t.n, size) for t, size in zip(tiles, c.output[1:], strict=True))
 
 
 def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:

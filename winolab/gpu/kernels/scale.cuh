@@ -170,8 +170,11 @@ struct Watched {
   float back;       // of x
   Factors kept[CHANNELS];
   float least;  // of a group's channels
-  float sum[CHANNELS] = {};
+  float sum[CHANNELS] = {};  // of small tiles, until there are ENOUGH outputs
   int outputs = 0;
+  // Fewer outputs of a channel may all be near 0 by chance.
+  static constexpr int ENOUGH = 4;
+  static constexpr bool SMALL = N < ENOUGH;
 
   __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
       : flags(header->flags), rows(rows), back(inverse_of(scale)) {
@@ -190,9 +193,13 @@ struct Watched {
   }
 
   // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
-  // but where FP32 holds the result with fewer bits, or not.
+  // but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself, so
+  // that no neighbour, tile or image hides what it loses; of few outputs a group's together, and of
+  // small tiles a channel's with those of the next one.
   __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count) {
+    const bool alone = !SMALL && count >= ENOUGH;
     float all = 0.0f;
+    bool lost = false, zero = false;  // of a channel alone: its judge()
     if constexpr (!KEPT) least = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
@@ -203,26 +210,46 @@ struct Watched {
         if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
         y[c][o] = __fmul_rn(__fmul_rn(y[c][o], factors.first), factors.last);
       }
-      sum[c] = __fadd_rn(sum[c], size);
       all = __fadd_rn(all, size);
       if constexpr (!KEPT) least = __fadd_rn(least, factors.least);
+      const bool enough = size >= __fmul_rn(factors.least, count) && size < __int_as_float(0x7f800000);
+      zero |= !enough && size == 0.0f, lost |= !enough && size != 0.0f;
+      if (SMALL) sum[c] = __fadd_rn(sum[c], size);
     }
     if constexpr (CHANNELS == 2) all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
-    judge(flags, all, __fmul_rn(least, count));
-    outputs += count;
+    if (!alone) {
+      judge(flags, all, __fmul_rn(least, count));
+    } else if (lost || zero) {
+      if (lost) flags[LOST] = 1;
+      if (zero) flags[ZERO] = 1;
+    }
+    if constexpr (SMALL) {
+      outputs += count;
+      if (outputs >= ENOUGH) judge_sums(sum, outputs);
+    }
   }
 
-  // Every channel by itself, over these tiles and those of the lane OTHER further. A few outputs may
-  // all be near 0 by chance: tile() alone serves them.
+  // Of small tiles what is left, together with those of the lane OTHER further.
   template <int OTHER>
-  __device__ __forceinline__ void channels() const {
+  __device__ __forceinline__ void channels() {
+    if constexpr (!SMALL) return;
     const int count = outputs + __shfl_xor_sync(0xffffffffu, outputs, OTHER);
+    float all[CHANNELS];
+#pragma unroll
+    for (int c = 0; c < CHANNELS; ++c)
+      all[c] = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], OTHER));
+    if (count >= ENOUGH) judge_sums(all, count);
+  }
+
+ private:
+  __device__ __forceinline__ void judge_sums(float (&sums)[CHANNELS], int count) {
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) {
-      const float all = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], OTHER));
       const float least = KEPT ? kept[c].least : rows[c].least;
-      if (count >= 4) judge(flags, all, __fmul_rn(least, count));
+      judge(flags, sums[c], __fmul_rn(least, count));
+      sums[c] = 0.0f;
     }
+    outputs = 0;
   }
 };
 

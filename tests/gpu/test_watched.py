@@ -1,0 +1,72 @@
+"""What one output channel loses in one place is found out, whatever its neighbours there have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from winolab.device import H100, datasheet
+from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
+from winolab.gpu.plan import Request, plan
+from winolab.nouns import Problem, parse_algorithm
+
+QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
+
+
+def planned(problem: Problem, direction: str, text: str | None, device=H100) -> GuardedGamma:
+    algorithm = parse_algorithm(text) if text else None
+    found = plan(Request(problem, direction, device, algorithm, "fp32_split"))
+    assert isinstance(found, GuardedGamma)
+    return found
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(
+    ("x", "text", "where", "gpu"),
+    [
+        ((2, 8, 24, 64), None, "an image", "h100"),
+        ((2, 7, 7, 64), None, "an image", "h100"),
+        ((2, 16, 9, 64), "gamma:8:6:3", "the top", "h100"),
+        ((2, 14, 14, 64), "gamma:8:6:3", "the left half", "h100"),
+        ((2, 14, 14, 64), "gamma:6:4:3", "the left half", "h100"),
+        ((2, 16, 9, 64), "winograd:4x4:3x3", "the top", "h100"),
+        ((2, 8, 8, 64), "winograd:2x2:3x3", "an image", "h100"),
+        ((2, 14, 14, 64), None, "the left half", "a100"),
+    ],
+)
+def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, direction) -> None:
+    """Half of the input channels are 2^-20 as large there, and every fourth output channel reads
+    nothing else: its errors would be 1e-4 of it, beside large neighbours, images and tiles."""
+    problem = Problem.of(x, (64, 3, 3, 64), padding=1)
+    found = planned(problem, direction, text, datasheet(gpu))
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(s).astype("float32") for s in (x, problem.w_shape))
+    a[QUIET[where]][..., 32:] *= 2.0**-20
+    left = np.zeros(FLAGS, "uint8")
+    kernels = hosted.loaded(found)
+    hosted.execute(found, a, b, kernels=kernels, left=left)
+    assert not left.view("int32")[:3].any()  # all channels read the large ones, too
+    if direction == "forward":
+        b[1::4, ..., :32] = 0
+    else:
+        b[:32, ..., 1::4] = 0
+    got = hosted.execute(found, a, b, kernels=kernels, left=left)
+    assert left.view("int32")[0] == 1
+    assert np.array_equal(got, hosted.execute(found.fallback, a, b))
+
+
+@pytest.mark.parametrize(
+    ("x", "w"), [((3, 1, 1, 64), (64, 3, 3, 64)), ((2, 1, 3, 64), (64, 3, 3, 64))]
+)
+@pytest.mark.parametrize("gpu", ["h100", "a100"])
+def test_maps_too_small_to_watch_have_no_split_products(x, w, gpu) -> None:
+    problem = Problem.of(x, w, padding=1)
+    device = datasheet(gpu)
+    assert plan(Request(problem, "forward", device, None, "fp32")).precision == "fp32"
+    with pytest.raises(ValueError, match=f"watch {WATCHED} outputs of a channel or more"):
+        plan(Request(problem, "forward", device, None, "fp32_split"))
+    wide = replace(problem, input=(1, 4))
+    assert plan(Request(wide, "forward", device, None, "fp32_split")).precision == "fp32_split"
