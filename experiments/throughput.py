@@ -31,6 +31,7 @@ from winolab import bench
 from winolab.device import H100, Device
 from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
+from winolab.gpu.cache import cubin
 from winolab.gpu.compare import compare, free
 from winolab.gpu.contenders import candidates, digest
 from winolab.gpu.plan import Plan
@@ -197,7 +198,7 @@ def compile_all(plans: Iterable[Plan]) -> int:
 
 def _compiled(source: str, arch: str, title: str) -> int:
     try:
-        launch.cubin(source, arch, title)
+        cubin(source, arch, title)
     except (RuntimeError, ValueError) as error:
         print(f"{title}: {error}", flush=True)
         return 0

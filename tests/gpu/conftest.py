@@ -33,6 +33,16 @@ def pytest_collection_modifyitems(config, items) -> None:
 
 
 @pytest.fixture
+def compiler(monkeypatch) -> list:
+    """Stands in for NVRTC; what it was asked to compile."""
+    asked = []
+    compiled = nvrtc.Compiled(b"\x7fELF", {})
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 2))
+    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *a: asked.append(a) or compiled)
+    return asked
+
+
+@pytest.fixture
 def library(monkeypatch) -> Library:
     """Pretended arrays and their library; kernels run on the CPU."""
     made = Library()

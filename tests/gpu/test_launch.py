@@ -9,53 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from winolab.device import H100
-from winolab.gpu import launch, nvrtc, record
+from winolab.gpu import launch, record
 from winolab.gpu.tensor_map import TensorMap
-
-
-def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
-    compiled = nvrtc.Compiled(b"\x7fELF", {"k": nvrtc.Resources(32, 0, 0)})
-    calls = []
-    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *a: calls.append(a) or compiled)
-    first = launch.cubin("source", "sm_90a", "k")
-    assert launch.cubin("source", "sm_90a", "k") == first
-    assert len(calls) == 1
-    assert first.read_bytes() == b"\x7fELF"
-    assert [p.name for p in first.parent.iterdir()] == [first.name]
-    assert launch.cubin("other", "sm_90a", "k") != first
-    monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / "dump"))
-    launch.cubin("source", "sm_90a", "k")
-    assert sorted(p.suffix for p in (tmp_path / "dump").iterdir()) == [".cu", ".txt"]
-
-
-@pytest.fixture
-def compiler(monkeypatch) -> list:
-    """Stands in for NVRTC; what it was asked to compile."""
-    asked = []
-    compiled = nvrtc.Compiled(b"\x7fELF", {})
-    monkeypatch.setattr(nvrtc, "version", lambda: (13, 2))
-    monkeypatch.setattr(nvrtc, "compile_cubin", lambda *a: asked.append(a) or compiled)
-    return asked
-
-
-def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(RuntimeError, match=r"file/cache, which cannot be changed .*WINOLAB_CACHE"):
-        launch.cubin("source", "sm_90a", "k")
-
-
-def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler) -> None:
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(launch.Path, "replace", full)
-    with pytest.raises(RuntimeError, match="No space left on device"):
-        launch.cubin("source", "sm_90a", "k")
-    assert list(tmp_path.iterdir()) == []
 
 
 class CUDADriverError(RuntimeError):

@@ -13,6 +13,7 @@ import numpy as np
 
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
+from winolab.gpu.cache import dump
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
@@ -289,7 +290,7 @@ def load(chosen: Plan, index: int) -> Mapping[str, launch.Kernel]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
     title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
     name = re.sub(r"[^\w]+", "-", f"{chosen.direction} {title}")
-    launch.dump(f"{name}.plan", f"{chosen}\n")
+    dump(f"{name}.plan", f"{chosen}\n")
     return launch.load(chosen.source(), title, chosen.shared(), index)
 
 

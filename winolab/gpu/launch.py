@@ -1,17 +1,12 @@
 """Loads a plan's kernels and launches them on CuPy's current stream.
 
-Compiled code is kept in memory per device and on disk per source; ``WINOLAB_CACHE`` moves the
-folder, ``WINOLAB_DUMP`` names one that receives plan, source and resource use of what is loaded.
+Compiled code is kept in memory per device and on disk per source (``cache``).
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib
-import logging
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,9 +17,8 @@ from typing import Any, Protocol
 
 from winolab.device import Device
 from winolab.gpu import nvrtc
+from winolab.gpu.cache import cubin, remove
 from winolab.gpu.tensor_map import TensorMap
-
-log = logging.getLogger("winolab.gpu")
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
@@ -303,7 +297,7 @@ def _loaded(
         try:
             return _kernels(path, names)
         except refused:
-            _remove(path)  # a broken cache: compile once more
+            remove(path)  # a broken cache: compile once more
         try:
             return _kernels(cubin(source, arch, title), names)
         except refused as error:
@@ -340,65 +334,3 @@ def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Mapp
     log calls them.
     """
     return _loaded(source, title, tuple(shared.items()), index)
-
-
-def dump(name: str, text: str) -> None:
-    """Write ``text`` to a file in the folder WINOLAB_DUMP, where there is one."""
-    folder = os.environ.get("WINOLAB_DUMP")
-    if folder:
-        _write(Path(folder) / name, text.encode())
-
-
-def cubin(source: str, arch: str, title: str) -> Path:
-    """The file of the compiled source in the cache; written whole or not at all.
-
-    Raises RuntimeError, which says what to change, where NVRTC or the cache cannot be used.
-    """
-    major, minor = nvrtc.version()
-    key = hashlib.sha256(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode()).hexdigest()
-    path = cache_folder() / f"{key[:32]}.cubin"
-    if path.exists() and not os.environ.get("WINOLAB_DUMP"):
-        return path
-    log.warning("compiling %s for %s", title, arch)
-    compiled = nvrtc.compile_cubin(source, arch)
-    _write(path, compiled.cubin)
-    used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())
-    dump(f"{key[:12]}.cu", source)
-    dump(f"{key[:12]}.txt", f"{title} for {arch}\n{used}")
-    return path
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("WINOLAB_CACHE") or Path(home) / "winolab")
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. Raises RuntimeError that says what to change."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink()
-            raise
-    except OSError as error:
-        raise RuntimeError(_unusable(path, error)) from error
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError as error:
-        raise RuntimeError(_unusable(path, error)) from error
-
-
-def _unusable(path: Path, error: OSError) -> str:
-    return (
-        f"compiled kernels are kept in {path.parent}, which cannot be changed ({error}): set "
-        "WINOLAB_CACHE, and WINOLAB_DUMP if you use it, to folders that can"
-    )

@@ -1,0 +1,80 @@
+"""Compiled kernels on disk, one file a source.
+
+``WINOLAB_CACHE`` moves their folder, ``WINOLAB_DUMP`` names one that receives plan, source and
+resource use of what is compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+from winolab.gpu import nvrtc
+
+log = logging.getLogger("winolab.gpu")
+
+
+def dump(name: str, text: str) -> None:
+    """Write ``text`` to a file in the folder WINOLAB_DUMP, where there is one."""
+    folder = os.environ.get("WINOLAB_DUMP")
+    if folder:
+        _write(Path(folder) / name, text.encode())
+
+
+def cubin(source: str, arch: str, title: str) -> Path:
+    """The file of the compiled source in the cache; written whole or not at all.
+
+    Raises RuntimeError, which says what to change, where NVRTC or the cache cannot be used.
+    """
+    major, minor = nvrtc.version()
+    key = hashlib.sha256(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode()).hexdigest()
+    path = cache_folder() / f"{key[:32]}.cubin"
+    if path.exists() and not os.environ.get("WINOLAB_DUMP"):
+        return path
+    log.warning("compiling %s for %s", title, arch)
+    compiled = nvrtc.compile_cubin(source, arch)
+    _write(path, compiled.cubin)
+    used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())
+    dump(f"{key[:12]}.cu", source)
+    dump(f"{key[:12]}.txt", f"{title} for {arch}\n{used}")
+    return path
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("WINOLAB_CACHE") or Path(home) / "winolab")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all. Raises RuntimeError that says what to change."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink()
+            raise
+    except OSError as error:
+        raise RuntimeError(_unusable(path, error)) from error
+
+
+def remove(path: Path) -> None:
+    """Delete a file. Raises as ``cubin``."""
+    try:
+        path.unlink()
+    except OSError as error:
+        raise RuntimeError(_unusable(path, error)) from error
+
+
+def _unusable(path: Path, error: OSError) -> str:
+    return (
+        f"compiled kernels are kept in {path.parent}, which cannot be changed ({error}): set "
+        "WINOLAB_CACHE, and WINOLAB_DUMP if you use it, to folders that can"
+    )
