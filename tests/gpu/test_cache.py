@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from winolab.gpu import cache, nvrtc
+from winolab.gpu.machine import MachineError
 
 
 def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
@@ -27,8 +28,36 @@ def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
 def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(RuntimeError, match=r"file/cache, which cannot be changed .*WINOLAB_CACHE"):
+    message = r"file/cache, which cannot be used \(Not a directory\): set WINOLAB_CACHE"
+    with pytest.raises(MachineError, match=message):
         cache.cubin("source", "sm_90a", "k")
+
+
+def test_a_cache_that_cannot_be_entered_names_itself(tmp_path, monkeypatch, compiler) -> None:
+    def closed(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache.Path, "exists", closed)
+    message = r"which cannot be used \(Permission denied\): set WINOLAB_CACHE"
+    with pytest.raises(MachineError, match=message):
+        cache.cubin("source", "sm_90a", "k")
+    assert not compiler
+
+
+def test_the_folder_is_named_by_variables_or_lies_at_home(tmp_path, monkeypatch) -> None:
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(cache.Path, "home", homeless)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "own"))
+    assert cache.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("WINOLAB_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "winolab"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    with pytest.raises(MachineError, match=r"no home directory .* set WINOLAB_CACHE to a folder"):
+        cache.cache_folder()
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler) -> None:
@@ -37,6 +66,6 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler
 
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(cache.Path, "replace", full)
-    with pytest.raises(RuntimeError, match="No space left on device"):
+    with pytest.raises(MachineError, match="No space left on device"):
         cache.cubin("source", "sm_90a", "k")
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from winolab.gpu import nvrtc
+from winolab.gpu.machine import MachineError
 
 log = logging.getLogger("winolab.gpu")
 
@@ -27,12 +28,16 @@ def dump(name: str, text: str) -> None:
 def cubin(source: str, arch: str, title: str) -> Path:
     """The file of the compiled source in the cache; written whole or not at all.
 
-    Raises RuntimeError, which says what to change, where NVRTC or the cache cannot be used.
+    Raises MachineError, which says what to change, where NVRTC or the cache cannot be used.
     """
     major, minor = nvrtc.version()
     key = hashlib.sha256(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode()).hexdigest()
     path = cache_folder() / f"{key[:32]}.cubin"
-    if path.exists() and not os.environ.get("WINOLAB_DUMP"):
+    try:
+        kept = path.exists()
+    except OSError as error:  # a folder that cannot be entered
+        raise MachineError(_unusable(path, error)) from error
+    if kept and not os.environ.get("WINOLAB_DUMP"):
         return path
     log.warning("compiling %s for %s", title, arch)
     compiled = nvrtc.compile_cubin(source, arch)
@@ -44,13 +49,20 @@ def cubin(source: str, arch: str, title: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("WINOLAB_CACHE") or Path(home) / "winolab")
+    """Where compiled kernels are kept. Raises MachineError where no variable says it, and no home
+    does."""
+    if named := os.environ.get("WINOLAB_CACHE"):
+        return Path(named)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "winolab"
+    except RuntimeError as error:
+        raise MachineError(
+            "there is no home directory to keep compiled kernels in: set WINOLAB_CACHE to a folder"
+        ) from error
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. Raises RuntimeError that says what to change."""
+    """Write a file whole or not at all. Raises MachineError that says what to change."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent)
@@ -62,7 +74,7 @@ def _write(path: Path, data: bytes) -> None:
             Path(name).unlink()
             raise
     except OSError as error:
-        raise RuntimeError(_unusable(path, error)) from error
+        raise MachineError(_unusable(path, error)) from error
 
 
 def remove(path: Path) -> None:
@@ -70,11 +82,12 @@ def remove(path: Path) -> None:
     try:
         path.unlink()
     except OSError as error:
-        raise RuntimeError(_unusable(path, error)) from error
+        raise MachineError(_unusable(path, error)) from error
 
 
 def _unusable(path: Path, error: OSError) -> str:
     return (
-        f"compiled kernels are kept in {path.parent}, which cannot be changed ({error}): set "
-        "WINOLAB_CACHE, and WINOLAB_DUMP if you use it, to folders that can"
+        f"compiled kernels are kept in {path.parent}, which cannot be used "
+        f"({error.strerror or error}): set WINOLAB_CACHE, and WINOLAB_DUMP if you use it, to "
+        "folders that can be written to"
     )
