@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from winolab import bench
+from winolab.gpu.machine import MachineError
 from winolab.layers import LAYERS, TABLE3, Layer, grid, parse_layer
 from winolab.nouns import gamma
 
@@ -100,8 +101,8 @@ def test_what_is_not_known_is_refused() -> None:
 
 def test_without_a_gpu_it_says_so(monkeypatch) -> None:
     def missing():
-        raise RuntimeError("no GPU: CuPy counts 0 CUDA devices")
+        raise MachineError("no GPU: CuPy counts 0 CUDA devices")
 
     monkeypatch.setattr(bench.launch, "cupy", missing)
-    with pytest.raises(ValueError, match="no GPU"):
+    with pytest.raises(MachineError, match="no GPU"):
         bench.command("resnet")

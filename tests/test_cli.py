@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from winolab import cli, sweep
+from winolab.gpu import launch
+from winolab.gpu.machine import MachineError
 from winolab.ref.transforms import SCALINGS, transforms
 
 SMALL = ["--input", "1x6x8x4", "--filter", "2x3x3", "--workers", "1"]
@@ -202,6 +204,24 @@ def test_errors_are_one_line_and_exit_code_2(
     assert result.err.startswith("winolab: ")
     assert result.err.count("\n") == 1
     assert message in result.err
+
+
+def test_what_the_machine_lacks_is_one_line_and_a_fault_of_ours_is_not(
+    winolab: Winolab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: RuntimeError = MachineError("CUDA arrays need CuPy: pip install it")
+
+    def missing() -> None:
+        raise found
+
+    monkeypatch.setattr(launch, "cupy", missing)
+    result = winolab("bench")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "winolab: CUDA arrays need CuPy: pip install it\n"
+    found = RuntimeError("a fault")
+    monkeypatch.setattr(sys, "argv", ["winolab", "bench"])
+    with pytest.raises(RuntimeError, match="a fault"):
+        cli.main()
 
 
 def test_reproduce_forwards_arguments_and_exit_code(

@@ -98,12 +98,9 @@ def named(text: str) -> list[tuple[str, Layer]]:
 
 
 def ready() -> None:
-    """Raise ValueError where this machine cannot compare: no GPU, no CuPy, no cuDNN."""
-    try:
-        launch.cupy()
-        cudnn.library()
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error
+    """Raise MachineError where this machine cannot compare: no GPU, no CuPy, no cuDNN."""
+    launch.cupy()
+    cudnn.library()
 
 
 def context() -> Row:

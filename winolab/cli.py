@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab import bench, costs, environment, plans, render, sweep, tables
+from winolab.gpu.machine import MachineError
 from winolab.ref.search import best_points
 from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
@@ -346,7 +347,10 @@ def _fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command; usage errors and the library's ValueErrors become one line, exit code 2."""
+    """Run the command; usage errors, the library's and the machine's become one line, exit code 2.
+
+    Other RuntimeErrors are faults of ours, and keep their traceback.
+    """
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -357,7 +361,7 @@ def main() -> None:
         _fail(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except (ValueError, TypeError, MemoryError) as error:
+    except (ValueError, TypeError, MemoryError, MachineError) as error:
         _fail(str(error))
     sys.exit(code)
 

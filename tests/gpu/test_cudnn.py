@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from winolab.gpu import cudnn, launch, oracle
+from winolab.gpu.machine import MachineError
 from winolab.nouns import Problem
 
 DIRECTIONS = list(cudnn.ALGORITHMS)
@@ -67,8 +70,23 @@ def test_without_libcudnn_it_says_what_to_install(monkeypatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     cudnn.library.cache_clear()
-    with pytest.raises(RuntimeError, match="nvidia-cudnn-cu13"):
+    with pytest.raises(MachineError, match="nvidia-cudnn-cu13"):
         cudnn.library()
+
+
+def test_a_cudnn_that_does_not_start_says_which_would(monkeypatch) -> None:
+    fake = SimpleNamespace(
+        cudnnCreate=lambda handle: 1,
+        cudnnGetVersion=lambda: 91900,
+        cudnnGetErrorString=lambda status: b"CUDNN_STATUS_NOT_INITIALIZED",
+    )
+    host = SimpleNamespace(cuda=SimpleNamespace(Device=lambda index: nullcontext()))
+    monkeypatch.setattr(cudnn, "library", lambda: fake)
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    cudnn.handle.cache_clear()
+    message = r"cuDNN 9\.19\.0 does not start \(cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED\): .*cu13"
+    with pytest.raises(MachineError, match=message):
+        cudnn.handle(0)
 
 
 def run(chosen: cudnn.Forced, first, second):

@@ -10,6 +10,7 @@ import pytest
 
 from winolab.device import H100
 from winolab.gpu import launch, record
+from winolab.gpu.machine import MachineError
 from winolab.gpu.tensor_map import TensorMap
 
 
@@ -49,7 +50,7 @@ def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
         assert launch.load("source", title, {"k": 0}, 0)["k"].handle == 1
     else:
         message = r"CUDA 12\.4, refuses code that NVRTC 13\.2 compiled for sm_90a .*update"
-        with pytest.raises(RuntimeError, match=message):
+        with pytest.raises(MachineError, match=message):
             launch.load("source", title, {"k": 0}, 0)
     assert len(compiler) == 2
 
@@ -57,7 +58,7 @@ def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
 def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     launch.cupy.cache_clear()
-    with pytest.raises(RuntimeError, match="pip install cupy"):
+    with pytest.raises(MachineError, match="pip install cupy"):
         launch.cupy()
     launch.cupy.cache_clear()
 
@@ -87,7 +88,7 @@ def test_without_a_gpu_or_with_another_driver_it_says_so(monkeypatch, found, mes
     fake = SimpleNamespace(__version__="14.0", cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", fake)
     launch.cupy.cache_clear()
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(MachineError, match=message):
         launch.cupy()
     launch.cupy.cache_clear()
 

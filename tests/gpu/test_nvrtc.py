@@ -7,6 +7,7 @@ import pytest
 from winolab.gpu import omega
 from winolab.gpu.gamma import source
 from winolab.gpu.gamma_blocks import VARIANTS
+from winolab.gpu.machine import MachineError
 from winolab.gpu.nvrtc import CompileError, architecture, compile_cubin
 from winolab.nouns import Tile
 from winolab.ref.winrs_kernels import TILES as WINRS_TILES
@@ -60,5 +61,5 @@ def test_a_refused_source_comes_with_the_compilers_log() -> None:
 
 
 def test_an_unknown_architecture_names_the_known_ones() -> None:
-    with pytest.raises(RuntimeError, match=r"does not compile for sm_35, only for .*8\.0.*9\.0"):
+    with pytest.raises(MachineError, match=r"does not compile for sm_35, only for .*8\.0.*9\.0"):
         compile_cubin("", "sm_35")

@@ -18,6 +18,7 @@ from itertools import product
 from pathlib import Path
 
 from winolab.gpu import launch
+from winolab.gpu.machine import MachineError
 from winolab.nouns import Problem
 
 # Per direction, cuDNN's name of each algorithm and its number.
@@ -154,7 +155,7 @@ def forced(
 class Call:
     """A forced algorithm, ready to run on one device.
 
-    Raises Unsupported where cuDNN refuses it, RuntimeError without libcudnn.
+    Raises Unsupported where cuDNN refuses it, MachineError without libcudnn.
     """
 
     def __init__(self, chosen: Forced, index: int = 0) -> None:
@@ -243,7 +244,7 @@ _ONE, _ZERO = c_float(1), c_float(0)
 
 @cache
 def library() -> ctypes.CDLL:
-    """libcudnn. Raises RuntimeError that says what to install."""
+    """libcudnn. Raises MachineError that says what to install."""
     for name in _candidates():
         try:
             found = ctypes.CDLL(name)
@@ -252,7 +253,7 @@ def library() -> ctypes.CDLL:
         found.cudnnGetErrorString.restype = c_char_p
         found.cudnnGetVersion.restype = c_size_t
         return found
-    raise RuntimeError(INSTALL)
+    raise MachineError(INSTALL)
 
 
 def _candidates() -> Iterator[str]:
@@ -272,13 +273,19 @@ def version() -> str:
 
 @cache
 def handle(index: int) -> c_void_p:
-    """cuDNN's handle of a device, kept for the life of the process."""
+    """cuDNN's handle of a device, kept for the life of the process.
+
+    Raises MachineError where cuDNN does not start.
+    """
     made = c_void_p()
     with launch.cupy().cuda.Device(index):
         status = library().cudnnCreate(byref(made))
     if status:
         text = library().cudnnGetErrorString(status).decode()
-        raise RuntimeError(f"cudnnCreate: {text}; is cuDNN built for this driver's CUDA?")
+        raise MachineError(
+            f"cuDNN {version()} does not start (cudnnCreate: {text}): nvidia-smi's CUDA version "
+            "says whether nvidia-cudnn-cu12 or nvidia-cudnn-cu13 fits"
+        )
     return made
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from winolab.device import Device
 from winolab.gpu import nvrtc
 from winolab.gpu.cache import cubin, remove
+from winolab.gpu.machine import MachineError
 from winolab.gpu.tensor_map import TensorMap
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
@@ -218,23 +219,23 @@ def _driver() -> Any:
 
 @cache
 def cupy() -> Any:
-    """The module cupy. Raises RuntimeError that says what to install or change."""
+    """The module cupy. Raises MachineError that says what to install or change."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
-        raise RuntimeError(
+        raise MachineError(
             "CUDA arrays need CuPy: pip install cupy-cuda12x or cupy-cuda13x, "
             f"whichever nvidia-smi's CUDA version says ({error})"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise RuntimeError(
+        raise MachineError(
             f"CuPy {cupy.__version__} finds no usable GPU: nvidia-smi has to list one, and a CUDA "
             f"version at least as new as CuPy's ({error})"
         ) from error
     if not count:
-        raise RuntimeError("no GPU: CuPy counts 0 CUDA devices")
+        raise MachineError("no GPU: CuPy counts 0 CUDA devices")
     return cupy
 
 
@@ -301,7 +302,7 @@ def _loaded(
         try:
             return _kernels(cubin(source, arch, title), names)
         except refused as error:
-            raise RuntimeError(_refusal(arch, str(error))) from error
+            raise MachineError(_refusal(arch, str(error))) from error
 
 
 def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Kernel]:

@@ -13,6 +13,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from winolab.gpu.machine import MachineError
+
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
 
 
@@ -47,7 +49,7 @@ def architecture(compute_capability: tuple[int, int]) -> str:
 def library() -> ctypes.CDLL:
     """libnvrtc from NVIDIA's wheels or from the system.
 
-    Raises RuntimeError that says what to install where there is none.
+    Raises MachineError that says what to install where there is none.
     """
     wheels = find_spec("nvidia")
     folders = list(wheels.submodule_search_locations or ()) if wheels else []
@@ -64,7 +66,7 @@ def library() -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise RuntimeError(
+    raise MachineError(
         "no NVRTC, the CUDA run-time compiler: pip install nvidia-cuda-nvrtc "
         "(or nvidia-cuda-nvrtc-cu12), or CuPy with its ctk extra"
     )
@@ -91,13 +93,13 @@ def architectures() -> tuple[int, ...]:
 def compile_cubin(source: str, arch: str) -> Compiled:
     """Machine code of ``source`` for ``arch`` ("sm_90a").
 
-    Raises CompileError with the compiler's log, RuntimeError for an architecture that this NVRTC
+    Raises CompileError with the compiler's log, MachineError for an architecture that this NVRTC
     does not know.
     """
     nvrtc = library()
     if int(re.sub(r"\D", "", arch)) not in architectures():
         known = ", ".join(f"{a // 10}.{a % 10}" for a in architectures())
-        raise RuntimeError(
+        raise MachineError(
             "NVRTC {}.{} does not compile for {}, only for compute capability {}: install another "
             "nvidia-cuda-nvrtc".format(*version(), arch, known)
         )
