@@ -70,7 +70,7 @@ class CUDARuntimeError(RuntimeError):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (0, "no GPU: CuPy counts 0 CUDA devices"),
+        (0, "CuPy counts 0 CUDA devices: nvidia-smi has to list a GPU$"),
         ("cudaErrorNoDevice: no CUDA-capable device is detected", "finds no usable GPU"),
         (
             "cudaErrorInsufficientDriver: CUDA driver version is insufficient",
@@ -87,8 +87,12 @@ def test_without_a_gpu_or_with_another_driver_it_says_so(monkeypatch, found, mes
     runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
     fake = SimpleNamespace(__version__="14.0", cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     launch.cupy.cache_clear()
     with pytest.raises(MachineError, match=message):
+        launch.cupy()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(MachineError, match="and CUDA_VISIBLE_DEVICES, now '7', to name it"):
         launch.cupy()
     launch.cupy.cache_clear()
 

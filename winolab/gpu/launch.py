@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -232,11 +233,17 @@ def cupy() -> Any:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise MachineError(
             f"CuPy {cupy.__version__} finds no usable GPU: nvidia-smi has to list one, and a CUDA "
-            f"version at least as new as CuPy's ({error})"
+            f"version at least as new as CuPy's{_hidden()} ({error})"
         ) from error
     if not count:
-        raise MachineError("no GPU: CuPy counts 0 CUDA devices")
+        raise MachineError(f"CuPy counts 0 CUDA devices: nvidia-smi has to list a GPU{_hidden()}")
     return cupy
+
+
+def _hidden() -> str:
+    """What a variable that hides GPUs asks for, where it is set."""
+    value = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if value is None else f", and CUDA_VISIBLE_DEVICES, now {value!r}, to name it"
 
 
 class _Thread(threading.local):
