@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from winolab.gpu.machine import MachineError
+from winolab.gpu.machine import MachineError, driver_cuda
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
 
@@ -47,19 +47,11 @@ def architecture(compute_capability: tuple[int, int]) -> str:
 
 @cache
 def library() -> ctypes.CDLL:
-    """libnvrtc from NVIDIA's wheels or from the system.
+    """libnvrtc from NVIDIA's wheels or from the system: the newest whose code the driver takes.
 
     Raises MachineError that says what to install where there is none.
     """
-    wheels = find_spec("nvidia")
-    folders = list(wheels.submodule_search_locations or ()) if wheels else []
-    found = [p for folder in folders for p in Path(folder).glob("*/lib/libnvrtc.so.*")]
-    found.sort(key=lambda path: path.suffix, reverse=True)
-    names = [str(path) for path in found if ".alt." not in path.name]
-    names += [f"libnvrtc.so.{major}" for major in (13, 12)]
-    names += [name for name in [ctypes.util.find_library("nvrtc")] if name]
-    names += [str(p) for p in Path("/usr/local").glob("cuda*/lib64/libnvrtc.so")]
-    for name in names:
+    for name in candidates(driver_cuda()):
         try:
             for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*"):
                 ctypes.CDLL(str(builtins))  # which NVRTC otherwise seeks on the loader's path
@@ -70,6 +62,28 @@ def library() -> ctypes.CDLL:
         "no NVRTC, the CUDA run-time compiler: pip install nvidia-cuda-nvrtc "
         "(or nvidia-cuda-nvrtc-cu12), or CuPy with its ctk extra"
     )
+
+
+def candidates(driver: tuple[int, int] | None) -> list[str]:
+    """Where libnvrtc may be: wheels before the system, newest first; last, those of a major version
+    that a driver of this CUDA does not run."""
+    wheels = find_spec("nvidia")
+    folders = list(wheels.submodule_search_locations or ()) if wheels else []
+    found = [p for folder in folders for p in Path(folder).glob("*/lib/libnvrtc.so.*")]
+    found.sort(key=_major, reverse=True)
+    names = [path for path in found if ".alt." not in path.name]
+    names += [Path(f"libnvrtc.so.{major}") for major in (13, 12)]
+    names += [Path(name) for name in [ctypes.util.find_library("nvrtc")] if name]
+    names += [p.resolve() for p in Path("/usr/local").glob("cuda*/lib64/libnvrtc.so")]
+    if driver:
+        names.sort(key=lambda name: _major(name) > driver[0])
+    return list(map(str, names))
+
+
+def _major(name: Path) -> int:
+    """The major version that a library's name ends in, 0 without one."""
+    found = re.search(r"\.so\.(\d+)", name.name)
+    return int(found[1]) if found else 0
 
 
 @cache
