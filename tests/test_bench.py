@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -42,20 +45,14 @@ def test_the_fastest_of_each_kind_stands_in_the_table() -> None:
     assert found == {
         "ours": 200, "FFMA": 100, "cuDNN frugal": 25, "cuDNN any": 50, "PyTorch": 30, "TF32": 160,
     }  # fmt: skip
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(bench.table(ROWS))
-    text = capture.get()
+    text = shown(bench.table(ROWS))
     for expected in ("200.0", "8.00", "4.00", "5.0e-07", "SGEMM 50.0", "a GPU"):
         assert expected in text
     assert "ours 200.0" in bench.line(ROWS)
 
 
 def test_a_case_that_nobody_of_ours_runs_has_a_line() -> None:
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(bench.table([one for one in ROWS if one["method"] != "winolab"]))
-    assert "none" in capture.get()
+    assert "none" in shown(bench.table([one for one in ROWS if one["method"] != "winolab"]))
 
 
 def test_layers_by_list_and_by_shape() -> None:
@@ -106,3 +103,30 @@ def test_without_a_gpu_it_says_so(monkeypatch) -> None:
     monkeypatch.setattr(bench.launch, "cupy", missing)
     with pytest.raises(MachineError, match="0 CUDA devices"):
         bench.command("resnet")
+
+
+def test_without_cudnn_or_torch_the_machine_is_told_all_the_same(monkeypatch) -> None:
+    def missing(*_):
+        raise MachineError("libcudnn was not found")
+
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 12090)
+    cuda = SimpleNamespace(runtime=runtime, Device=lambda index: nullcontext())
+    host = SimpleNamespace(__version__="14.0", cuda=cuda)
+    monkeypatch.setattr(bench.launch, "cupy", lambda: host)
+    monkeypatch.setattr(bench.launch, "device", lambda index: SimpleNamespace(name="a GPU"))
+    monkeypatch.setattr(bench.compare, "sgemm", lambda: 50.0)
+    monkeypatch.setattr(bench.cudnn, "library", missing)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    machine = bench.context()
+    assert (machine["cudnn"], machine["torch"], machine["cuda"]) == (None, None, "12.9")
+    bench.cudnn.handle.cache_clear()
+    with pytest.raises(MachineError, match="libcudnn"):
+        bench.ready()
+    assert "no cuDNN" in shown(bench.table([{**row, **machine} for row in ROWS]))
+
+
+def shown(table) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()

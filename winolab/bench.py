@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from winolab import environment
 from winolab.gpu import compare, cudnn, launch
 from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
+from winolab.gpu.machine import MachineError
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
 from winolab.render import AsJson, document
@@ -68,7 +68,7 @@ def command(
         for way in _known("direction", direction, DIRECTIONS)
         for group in _known("precision", precision, tuple(GROUPS))
     ]
-    ready()
+    launch.cupy()
     rows = []
     for found in measured(cases, Effort()):
         rows += found
@@ -98,9 +98,12 @@ def named(text: str) -> list[tuple[str, Layer]]:
 
 
 def ready() -> None:
-    """Raise MachineError where this machine cannot compare: no GPU, no CuPy, no cuDNN."""
+    """Raise MachineError where rows could not be compared with cuDNN's: no GPU, no CuPy, no cuDNN.
+
+    The command does without cuDNN, and says so.
+    """
     launch.cupy()
-    cudnn.library()
+    cudnn.handle(0)
 
 
 def context() -> Row:
@@ -108,18 +111,25 @@ def context() -> Row:
     cp, runtime = launch.cupy(), launch.cupy().cuda.runtime
     top = compare.sgemm()
     gpus = environment.gpus()
-    torch = importlib.import_module("torch").__version__ if find_spec("torch") else None
     return {
         "commit": environment.commit(),
         "device": launch.device(0).name,
         "driver": gpus[0]["driver_version"] if gpus else None,
         "cuda": f"{runtime.runtimeGetVersion() // 1000}.{runtime.runtimeGetVersion() % 1000 // 10}",
-        "cudnn": cudnn.version(),
+        "cudnn": _found(cudnn.version),
         "cupy": cp.__version__,
-        "torch": torch,
+        "torch": _found(lambda: importlib.import_module("torch").__version__),
         **environment.clocks(),
         "sgemm_tflops": round(top, 2),
     }
+
+
+def _found(version: Callable[[], str]) -> str | None:
+    """The version of what may be missing, or broken."""
+    try:
+        return version()
+    except (MachineError, ImportError, OSError):
+        return None
 
 
 def measured(cases: Sequence[Case], effort: Effort, seconds: float = 1e9) -> Iterator[list[Row]]:
@@ -196,8 +206,9 @@ def table(rows: Sequence[Row]) -> RenderableType:
         grid.add_row(*case, kernel, *cells, *ratios, error)
     first = rows[0]
     title = (
-        f"{first['device']}, driver {first['driver']}, CUDA {first['cuda']}, cuDNN "
-        f"{first['cudnn']}, SGEMM {first['sgemm_tflops']} TFLOPS"
+        f"{first['device']}, driver {first['driver']}, CUDA {first['cuda']}, "
+        f"{'cuDNN ' + first['cudnn'] if first['cudnn'] else 'no cuDNN'}, "
+        f"SGEMM {first['sgemm_tflops']} TFLOPS"
     )
     return Group(Text(title), Text(), grid, Text(), Text(LEGEND, style="dim"))
 

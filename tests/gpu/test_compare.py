@@ -11,8 +11,9 @@ import pytest
 
 from tests.stand_in import CuPy
 from winolab.device import H100
-from winolab.gpu import compare, contenders, cudnn, launch, oracle, timing
+from winolab.gpu import compare, contenders, cudnn, frameworks, launch, oracle, timing
 from winolab.gpu.contenders import Arrays, Contender
+from winolab.gpu.machine import MachineError
 from winolab.gpu.plan import Request, loses, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
@@ -97,6 +98,50 @@ def test_rows_of_a_case(host, monkeypatch, direction: str) -> None:
     assert rows[0]["mare_u01" if direction == "backward_filter" else "mare_u12"] < 2e-6
     assert set(refused["reasons"]) == {"c", "d", "e"}
     assert "MiB free" in refused["reasons"]["c"]
+
+
+def test_judges_that_cannot_run_are_left_out_with_their_reason(host, monkeypatch) -> None:
+    def missing(*_, **__):
+        raise MachineError(text)
+        yield
+
+    mine = [Contender("w", "NHWC", 0, labels("winolab", chosen=True), exact("forward", 0, 1e-4))]
+    monkeypatch.setattr(compare, "ours", lambda *_: mine)
+    for text in ("libcudnn was not found: install it", "cuDNN 9.1.0 does not start"):
+        for judge in ("judges", "frameworks"):
+            monkeypatch.setattr(compare, judge, missing)
+        row, refused = compare.compare("forward", PROBLEM, plans={})
+        assert row["cold_us"][1] == pytest.approx(100)
+        assert refused["reasons"] == {"cudnn": text, "torch": text}
+
+
+def test_a_problem_that_cudnn_cannot_say_is_measured_without_it(host, monkeypatch) -> None:
+    uneven = Problem.of((2, 6, 5, 3), (4, 2, 2, 3), padding="same")
+    mine = [Contender("w", "NHWC", 0, labels("winolab"), lambda *_: Clock.advance(1e-4))]
+    monkeypatch.setattr(compare, "ours", lambda *_: mine)
+    effort = compare.Effort(torch=False)
+    *rows, refused = compare.compare("forward", uneven, effort=effort, plans={})
+    assert len(rows) == 1
+    assert "pads both sides alike" in refused["reasons"]["cudnn"]
+
+
+def test_a_torch_that_sees_no_gpu_says_what_to_install(monkeypatch) -> None:
+    def broken(name: str):
+        raise OSError("libcudart.so.12: cannot open shared object file")
+
+    blind = SimpleNamespace(
+        __version__="2.9.0+cpu", cuda=SimpleNamespace(is_available=lambda: False)
+    )
+    for spec, load, message in (
+        (None, broken, r"torch is not installed: pip install 'winolab\[torch\]'"),
+        ("torch", broken, r"cannot be imported: install it anew \(libcudart"),
+        ("torch", lambda name: blind, r"torch 2\.9\.0\+cpu sees no GPU: install one built"),
+    ):
+        monkeypatch.setattr(frameworks, "find_spec", lambda name, spec=spec: spec)
+        monkeypatch.setattr(frameworks.importlib, "import_module", load)
+        with pytest.raises(MachineError, match=message):
+            list(frameworks.frameworks("forward", PROBLEM, "fp32"))
+        monkeypatch.undo()
 
 
 def test_contenders_of_one_name_are_refused(host, monkeypatch) -> None:

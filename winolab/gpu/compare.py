@@ -11,6 +11,7 @@ from typing import Any
 from winolab.gpu import launch, oracle
 from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours
 from winolab.gpu.frameworks import frameworks
+from winolab.gpu.machine import MachineError
 from winolab.gpu.plan import Plan
 from winolab.gpu.timing import FLUSH, Times, interleave
 from winolab.nouns import Algorithm, Problem
@@ -50,7 +51,8 @@ def compare(
     effort: Effort = Effort(),
     plans: Mapping[Plan, bool] | None = None,
 ) -> list[Row]:
-    """One row a contender, on GPU 0, and one that lists what cuDNN refused.
+    """One row a contender, on GPU 0, and one that says who is left out, and why: plans whose
+    kernels do not run, algorithms of cuDNN, cuDNN or torch as a whole.
 
     ``plans`` are ours, by default those of ``contenders.candidates``.
 
@@ -103,15 +105,20 @@ def compare(
 def _contenders(direction, problem, group, plans, effort: Effort):
     found = list(ours(plans, 0, effort.prepared))
     refused: dict[str, str] = {}
-    for judge in judges(direction, problem, group):
-        if isinstance(judge, Contender):
-            if effort.tf32 or judge.labels["frugal"] or judge.labels["products"] == group:
-                found.append(judge)
-        else:
-            name, _, status = str(judge).partition(": ")
-            refused[name] = status
-    if effort.torch:
-        found += frameworks(direction, problem, group)
+    try:
+        for judge in judges(direction, problem, group):
+            if isinstance(judge, Contender):
+                if effort.tf32 or judge.labels["frugal"] or judge.labels["products"] == group:
+                    found.append(judge)
+            else:
+                name, _, status = str(judge).partition(": ")
+                refused[name] = status
+    except (ValueError, MachineError) as error:  # none of cuDNN's
+        refused["cudnn"] = str(error)
+    try:
+        found += frameworks(direction, problem, group) if effort.torch else ()
+    except MachineError as error:
+        refused["torch"] = str(error)
     return found, refused
 
 

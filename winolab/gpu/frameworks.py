@@ -9,15 +9,18 @@ from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu.contenders import ORDERS, Arrays, Contender
+from winolab.gpu.machine import MachineError
 from winolab.nouns import Problem
 
 
 def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contender]:
     """PyTorch's convolution in benchmark mode, channels last and first; in FP32 without and with
-    TF32. Nothing without torch or for problems that it pads differently."""
+    TF32. Nothing for problems that it pads differently. Raises MachineError without a torch that
+    sees the GPU."""
     even = all(low == high for low, high in problem.padding)
-    if find_spec("torch") is None or problem.ndim != 2 or not even:
+    if problem.ndim != 2 or not even:
         return
+    _usable()
     for tf32 in (False, True) if group == "fp32" else (False,):
         for order in ORDERS:
             products = "tf32" if tf32 else group
@@ -25,6 +28,19 @@ def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contend
             name = f"torch conv2d {order} {products}"
             run = _framework(direction, problem, group, order, tf32)
             yield Contender(name, order, None, labels, run)
+
+
+def _usable() -> None:
+    if find_spec("torch") is None:
+        raise MachineError("torch is not installed: pip install 'winolab[torch]'")
+    try:
+        torch = importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        raise MachineError(f"torch cannot be imported: install it anew ({error})") from error
+    if not torch.cuda.is_available():
+        raise MachineError(
+            f"torch {torch.__version__} sees no GPU: install one built for the driver's CUDA"
+        )
 
 
 def _framework(direction, problem, group, order, tf32) -> Callable[[Arrays, int], Any]:
