@@ -55,6 +55,32 @@ def test_a_case_that_nobody_of_ours_runs_has_a_line() -> None:
     assert "none" in shown(bench.table([one for one in ROWS if one["method"] != "winolab"]))
 
 
+def test_who_is_left_out_is_told_with_the_reason_once() -> None:
+    cache = "compiled kernels are kept in /c, which cannot be used: set WINOLAB_CACHE"
+    reasons = {
+        "cudnn FFT NHWC fma fp32": "cudnnX: CUDNN_STATUS_NOT_SUPPORTED",
+        "cudnn DIRECT NHWC fma fp32": "cudnnX: CUDNN_STATUS_NOT_SUPPORTED",
+        "winolab Γ8(6,3) fp32 best 8 96 B": cache,
+        "winolab Γ8(6,3) fp32 best 16 96 B": cache,
+        "winolab Γ4(2,3) fp32 best 8 96 B": cache,
+        "torch": "torch is " + "not " * 200 + "installed",
+    }
+    refused = {**row("", "", 0), "method": "refused", "reasons": reasons}
+    del refused["tflops"]
+    ours, many, torch = bench.left_out([refused, refused])
+    assert ours == f"winolab Γ8(6,3) fp32 and 1 more: {cache}"
+    assert many == "cudnn FFT NHWC and 1 more: cudnnX: CUDNN_STATUS_NOT_SUPPORTED"
+    assert len(torch) < 450
+    assert torch.endswith(" …")
+    case, *below = bench.line([refused]).splitlines()
+    assert case == "32x56x56x64:64x3x3 forward fp32: nobody ran it"
+    assert below == [f"  left out: {ours}", f"  left out: {torch}"]
+    text = shown(bench.table([*ROWS, refused]))
+    assert text.count(f"Left out: {ours}") == 1
+    assert text.count("CUDNN_STATUS_NOT_SUPPORTED") == 1
+    assert "left out" not in bench.line(ROWS).lower()
+
+
 def test_layers_by_list_and_by_shape() -> None:
     assert [name for name, _ in bench.named("resnet,4x8x8x16:32x3x3")] == ["resnet"] * 4 + ["given"]
     layer = parse_layer("4x8x9x16:32x3x3")

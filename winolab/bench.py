@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +31,8 @@ LEGEND = (
     "data; any: fastest of all; both without TF32. error: relative RMS on U[-1, 1) of the kernel "
     "named, against FP64."
 )
+JUDGES = ("cudnn", "torch")  # as a whole
+MOST = 400  # characters of a reason
 
 
 def register(app: typer.Typer) -> None:
@@ -177,12 +180,31 @@ def columns(rows: Sequence[Row]) -> dict[str, Row | None]:
 
 
 def line(rows: Sequence[Row]) -> str:
-    """A case in one line, as it is measured."""
+    """A case in one line, as it is measured; below it why what should have run did not."""
     parts = [
         f"{name} {row['tflops']:.1f}" for name, row in columns(rows).items() if row is not None
     ]
     row = rows[0]
-    return f"{row['layer']} {row['direction']} {row['precision']}: {', '.join(parts)}"
+    case = f"{row['layer']} {row['direction']} {row['precision']}"
+    missing = [f"  left out: {text}" for text in left_out(rows, algorithms=False)]
+    return "\n".join([f"{case}: {', '.join(parts) or 'nobody ran it'}", *missing])
+
+
+def left_out(rows: Sequence[Row], algorithms: bool = True) -> list[str]:
+    """Who has no time and why, ours first, each reason once; ``algorithms``: single ones of cuDNN
+    too, of which every case lacks some."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for name, reason in row.get("reasons", {}).items():
+            if algorithms or name in JUDGES or name.startswith("winolab"):
+                who = found.setdefault(shorten(reason, MOST, placeholder=" …"), [])
+                who.append(" ".join(name.split()[:3]))  # without its plan, or layout and mode
+    lines = []
+    for reason, names in found.items():
+        first, *others = dict.fromkeys(names)
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"{first}{more}: {reason}")
+    return sorted(lines, key=lambda text: not text.startswith("winolab"))
 
 
 def table(rows: Sequence[Row]) -> RenderableType:
@@ -210,7 +232,8 @@ def table(rows: Sequence[Row]) -> RenderableType:
         f"{'cuDNN ' + first['cudnn'] if first['cudnn'] else 'no cuDNN'}, "
         f"SGEMM {first['sgemm_tflops']} TFLOPS"
     )
-    return Group(Text(title), Text(), grid, Text(), Text(LEGEND, style="dim"))
+    missing = [Text(f"Left out: {text}") for text in left_out(rows)]
+    return Group(Text(title), Text(), grid, Text(), *missing, Text(LEGEND, style="dim"))
 
 
 def _tflops(row: Row | None) -> str:

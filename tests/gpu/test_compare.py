@@ -125,6 +125,23 @@ def test_a_problem_that_cudnn_cannot_say_is_measured_without_it(host, monkeypatc
     assert "pads both sides alike" in refused["reasons"]["cudnn"]
 
 
+def test_a_gpu_that_no_kernel_is_for_is_a_reason(host, monkeypatch) -> None:
+    turing = replace(H100, name="a T4", compute_capability=(7, 5))
+    monkeypatch.setattr(launch, "device", lambda index: turing)
+    monkeypatch.setattr(compare, "judges", lambda *_, **__: [])
+    (refused,) = compare.compare("forward", PROBLEM, effort=compare.Effort(torch=False))
+    assert refused["method"] == "refused"
+    assert "a T4 has compute capability 7.5" in refused["reasons"]["winolab"]
+    assert not contenders.unserved("forward", PROBLEM, "fp32", H100)
+
+
+def test_a_reason_is_kept_up_to_what_it_asks_for(host) -> None:
+    def refuse() -> None:
+        raise MachineError(f"kernels are kept in {'folder/' * 40}:\nset WINOLAB_CACHE")
+
+    assert compare._failure(refuse).endswith(": set WINOLAB_CACHE")
+
+
 def test_a_torch_that_sees_no_gpu_says_what_to_install(monkeypatch) -> None:
     def broken(name: str):
         raise OSError("libcudart.so.12: cannot open shared object file")

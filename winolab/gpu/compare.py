@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from winolab.gpu import launch, oracle
-from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours
+from winolab.gpu.contenders import Arrays, Contender, candidates, judges, ours, unserved
 from winolab.gpu.frameworks import frameworks
 from winolab.gpu.machine import MachineError
 from winolab.gpu.plan import Plan
@@ -25,6 +25,7 @@ LONG, FEW = 1e-3, 3
 SPARE = 1 << 30  # bytes of device memory left alone
 SAMPLE = 4e9  # FLOP of the images that errors are measured on
 SGEMM = 8192
+REASON = 500
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def compare(
     plans: Mapping[Plan, bool] | None = None,
 ) -> list[Row]:
     """One row a contender, on GPU 0, and one that says who is left out, and why: plans whose
-    kernels do not run, algorithms of cuDNN, cuDNN or torch as a whole.
+    kernels do not run, algorithms of cuDNN; winolab, cudnn or torch as a whole.
 
     ``plans`` are ours, by default those of ``contenders.candidates``.
 
@@ -62,8 +63,10 @@ def compare(
     ``relative_rms_u11`` is the error on U[-1, 1), ``mare_u12`` on U[1, 2) or, WinRS's data for
     filter gradients, ``mare_u01`` on U[0, 1), against FP64 sums of the same rounded data.
     """
+    absent = ""
     if plans is None:
         plans = candidates(direction, problem, group, algorithm)
+        absent = "" if plans else unserved(direction, problem, group)
     contenders, refused = _contenders(direction, problem, group, plans, effort)
     arrays = Arrays(direction, problem, group)
     contenders, too_large = _that_fit(contenders)
@@ -96,7 +99,7 @@ def compare(
         }
         for c in contenders
     ]
-    reasons = {**refused, **too_large, **failed}
+    reasons = {**({"winolab": absent} if absent else {}), **refused, **too_large, **failed}
     if reasons:
         rows.append({**common, "method": "refused", "reasons": reasons})
     return rows
@@ -136,14 +139,17 @@ def _that_fit(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[st
 
 
 def _failure(call: Callable[[], Any]) -> str:
-    """Why a first call fails: cuDNN's status, or memory; "" where it does not."""
+    """Why a first call fails: cuDNN's status, memory, what the machine lacks; "" where it does not.
+
+    At most REASON characters: what to change stands at a text's end.
+    """
     try:
         call()
         launch.cupy().cuda.get_current_stream().synchronize()
     except (ValueError, RuntimeError, MemoryError) as error:
         if "illegal" in str(error):  # the device is lost: nothing after it means anything
             raise
-        return " ".join(str(error).split())[:200]
+        return " ".join(str(error).split())[:REASON]
     return ""
 
 

@@ -178,6 +178,15 @@ def candidates(
     return {p: chosen for p, chosen in found.items() if shown[_name(p)] is p}
 
 
+def unserved(direction: str, problem: Problem, group: str, device: Device | None = None) -> str:
+    """Why no kernel runs the case; "" where one does."""
+    try:
+        plan(unnamed(direction, problem, group, device))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:
     """This package's kernels, of ``candidates``; ``chosen`` in a label is what they say.
 
