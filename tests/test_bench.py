@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from contextlib import nullcontext
@@ -129,6 +130,24 @@ def test_without_a_gpu_it_says_so(monkeypatch) -> None:
     monkeypatch.setattr(bench.launch, "cupy", missing)
     with pytest.raises(MachineError, match="0 CUDA devices"):
         bench.command("resnet")
+
+
+def test_rows_are_added_to_a_file_that_is_opened_first(monkeypatch, tmp_path, capsys) -> None:
+    def measured(*_):
+        measuring.append(True)
+        yield ROWS[:1]
+        assert len(file.read_text().splitlines()) == 1  # written as soon as it is measured
+        yield ROWS[1:]
+
+    measuring: list[bool] = []
+    monkeypatch.setattr(bench.launch, "cupy", lambda: None)
+    monkeypatch.setattr(bench, "measured", measured)
+    with pytest.raises(FileNotFoundError):
+        bench.command("resnet", out=tmp_path / "no" / "rows")
+    assert not measuring
+    file = tmp_path / "rows"
+    bench.command("resnet", out=file, as_json=True)
+    assert [json.loads(text) for text in file.read_text().splitlines()] == ROWS
 
 
 def test_without_cudnn_or_torch_the_machine_is_told_all_the_same(monkeypatch) -> None:
