@@ -248,7 +248,7 @@ def test_reproduce_lists_the_tables_as_one_document(winolab: Winolab) -> None:
 def test_doctor_reports(winolab: Winolab) -> None:
     report = json.loads(winolab("doctor", "--json").out)
     assert report["core"]["numpy"]
-    assert {"extras", "gpus", "compilers", "checkout", "python", "commit"} <= report.keys()
+    assert {"extras", "gpus", "compilers", "cuda", "checkout", "python", "commit"} <= report.keys()
     shown = winolab("doctor").out
     assert report["core"]["numpy"] in shown
     assert "GPU" in shown

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from winolab import environment
+from winolab.gpu.machine import MachineError
 
 
 def command(folder: Path, name: str, output: str, code: int = 0) -> None:
@@ -43,6 +46,43 @@ def test_a_failing_driver_is_no_gpu(bare_path: Path) -> None:
 def test_the_compiler_release_is_read(bare_path: Path) -> None:
     command(bare_path, "nvcc", "Cuda compilation tools, release 12.4, V12.4.131")
     assert environment.compilers()["nvcc"] == "12.4, V12.4.131"
+
+
+def test_the_compiler_of_kernels_is_the_one_that_they_take(monkeypatch) -> None:
+    monkeypatch.setattr(environment.nvrtc, "version", lambda: (12, 9))
+    assert environment.compilers()["nvrtc"] == "12.9"
+
+    def missing() -> None:
+        raise MachineError("no NVRTC")
+
+    monkeypatch.setattr(environment.nvrtc, "version", missing)
+    assert environment.compilers()["nvrtc"] is None
+
+
+def test_what_kernels_need_of_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise MachineError("there is none")
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "yet" / "to be made"))
+    monkeypatch.setattr(environment, "driver_cuda", lambda: (12, 4))
+    monkeypatch.setattr(environment, "installed", lambda name: name == "cupy-cuda13x" or None)
+    monkeypatch.setattr(environment.cudnn, "version", lambda: "9.1.0")
+    expected = {"driver": "12.4", "cupy": "13", "cudnn": "9.1.0", "cache_writable": True}
+    assert expected.items() <= environment.cuda().items()
+    monkeypatch.setattr(environment, "driver_cuda", lambda: None)
+    monkeypatch.setattr(environment, "installed", lambda name: None)
+    monkeypatch.setattr(environment.cudnn, "version", missing)
+    monkeypatch.setattr(environment.cache, "cache_folder", missing)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    nothing = dict.fromkeys(("driver", "cupy", "cudnn", "cache"))
+    assert environment.cuda() == {**nothing, "cache_writable": False}
+
+
+def test_a_cupy_without_a_wheels_name_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 12060)
+    monkeypatch.setattr(environment, "installed", lambda name: None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert environment.cuda()["cupy"] == "12.6"
 
 
 def test_provenance_names_versions_and_processor() -> None:

@@ -58,8 +58,34 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
         "extras": {"gpu": {"cupy": None}, "torch": {"torch": "2.5.0"}},
         "gpus": [],
         "compilers": environment.compilers(),
+        "cuda": {**CUDA, "driver": None, "cupy": None, "cudnn": None},
     }
     text = shown(tables.doctor(report), 120)
-    assert "pip install 'winolab[gpu]'" in text
+    assert "pip install 'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13" in text
+    assert "none: winolab bench compares without it" in text
     assert "winolab[torch]" not in text
     assert "none found" in text
+
+
+CUDA = {"driver": "12.4", "cupy": "12", "cudnn": "9.1.0", "cache": "/c", "cache_writable": True}
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ({}, "CuPy for CUDA 12\n"),
+        ({"cupy": "12.9"}, "CuPy for CUDA 12.9\n"),
+        ({"cupy": "13"}, "for CUDA 13, which the driver does not run: update the driver, or pip"),
+        ({"cupy": "13", "driver": None}, "CuPy for CUDA 13\n"),
+        ({}, "cuDNN 9.1.0\n"),
+        ({}, "driver runs CUDA up to 12.4\n"),
+        ({}, "kernels kept in /c\n"),
+        ({"cache_writable": False}, "kept in /c, which cannot be written to: set WINOLAB_CACHE"),
+        ({"cache": None}, "kernels kept nowhere, without a home directory: set WINOLAB_CACHE"),
+    ],
+)
+def test_doctor_says_what_kernels_need(found: dict, line: str) -> None:
+    report = dict.fromkeys(("winolab", "commit", "checkout", "python", "device"), "x")
+    report |= {"core": {}, "extras": {}, "gpus": [], "compilers": {}, "cuda": {**CUDA, **found}}
+    text = shown(tables.doctor(report), 200)
+    assert line in "".join(f"{' '.join(row.split())}\n" for row in text.splitlines())

@@ -273,13 +273,14 @@ def _code(process: subprocess.Popen) -> int:
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Versions, which extras are installed, which GPU is there."""
+    """Versions, which extras are installed, which GPU is there and what its kernels need."""
     report: dict[str, Any] = {
         **environment.provenance(),
         "core": {name: environment.installed(name) for name in environment.CORE},
         "extras": environment.extras(),
         "gpus": environment.gpus(),
         "compilers": environment.compilers(),
+        "cuda": environment.cuda(),
         "checkout": str(environment.checkout() or "") or None,
     }
     if as_json:

@@ -6,10 +6,15 @@ import os
 import platform
 import shutil
 import subprocess
-from functools import cache
+from collections.abc import Callable
+from functools import cache as once
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from winolab.gpu import cache, cudnn, nvrtc
+from winolab.gpu.machine import MachineError, driver_cuda
 
 CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
 # Extra -> distributions of which one suffices for each import name.
@@ -65,7 +70,7 @@ def experiments() -> Path:
     return root
 
 
-@cache
+@once
 def commit() -> str | None:
     """The checkout's commit, with "+" where files differ from it; None outside a checkout.
 
@@ -81,7 +86,7 @@ def commit() -> str | None:
     return head and head + ("+" if changed else "")
 
 
-@cache
+@once
 def processor() -> str:
     """The processor's name as the system gives it, with the cores that this process may use."""
     name = platform.processor() or platform.machine()
@@ -116,10 +121,44 @@ def clocks() -> dict[str, int]:
 
 
 def compilers() -> dict[str, str | None]:
-    """The release of nvcc on the path, and of NVRTC where CuPy brings one; None where missing."""
+    """The release of nvcc on the path and of the NVRTC that kernels take; None where missing."""
     text = _output("nvcc", "--version") or ""
     release = next((line for line in text.splitlines() if "release" in line), None)
-    return {"nvcc": release and release.split("release")[1].strip(), "nvrtc": _nvrtc()}
+    found = _found(lambda: "{}.{}".format(*nvrtc.version()))
+    return {"nvcc": release and release.split("release")[1].strip(), "nvrtc": found}
+
+
+def cuda() -> dict[str, Any]:
+    """The newest CUDA that the driver runs, CuPy's, and cuDNN's version (for winolab bench); None
+    where missing. Where kernels are kept, and whether they can be."""
+    driver = driver_cuda()
+    return {
+        "driver": driver and "{}.{}".format(*driver),
+        "cupy": _cupy_cuda(),
+        "cudnn": _found(cudnn.version),
+        "cache": _found(lambda: str(cache.cache_folder())),
+        "cache_writable": _found(cache.writable) or False,
+    }
+
+
+def _cupy_cuda() -> str | None:
+    """The CUDA that CuPy is for: the major version where its wheel says it."""
+    for major in (13, 12):
+        if installed(f"cupy-cuda{major}x"):
+            return str(major)
+    try:
+        version = import_module("cupy").cuda.runtime.runtimeGetVersion()
+    except (ImportError, OSError, RuntimeError):
+        return None
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _found(ask: Callable[[], Any]) -> Any:
+    """What is asked, None where the machine lacks it."""
+    try:
+        return ask()
+    except MachineError:
+        return None
 
 
 def provenance() -> dict[str, str | None]:
@@ -131,16 +170,6 @@ def provenance() -> dict[str, str | None]:
         "numpy": installed("numpy"),
         "device": processor(),
     }
-
-
-def _nvrtc() -> str | None:
-    if find_spec("cupy") is None:
-        return None
-    try:
-        nvrtc = import_module("cupy.cuda.nvrtc")
-        return ".".join(map(str, nvrtc.getVersion()))
-    except (ImportError, RuntimeError):
-        return None
 
 
 def _output(*command: str) -> str | None:

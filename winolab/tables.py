@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -22,6 +22,7 @@ METRICS = {
     "bound": "largest\nbound",
     "bound_ratio": "error/\nbound",
 }
+GPU_EXTRAS = "'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13"
 LEGEND = (
     "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values;\n"
     "beside it what a model of the roundings predicts. Bound: proven for every single output,\n"
@@ -100,7 +101,32 @@ def doctor(report: dict[str, Any]) -> RenderableType:
         grid.add_row("GPU", "none found (nvidia-smi lists none); everything but kernels works")
     for name, release in report["compilers"].items():
         grid.add_row(name, release or "none")
+    for name, text in _cuda(report["cuda"]):
+        grid.add_row(name, text)
     return grid
+
+
+def _cuda(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
+    """What kernels and comparisons need, each with what to change where it does not serve."""
+    driver, cupy, folder = (found[name] for name in ("driver", "cupy", "cache"))
+    yield "driver", f"runs CUDA up to {driver}" if driver else "none"
+    if cupy and driver and int(cupy.split(".")[0]) > int(driver.split(".")[0]):
+        change = f"update the driver, or pip install {GPU_EXTRAS}"
+        yield "CuPy", _warning(f"for CUDA {cupy}, which the driver does not run: {change}")
+    elif cupy:
+        yield "CuPy", f"for CUDA {cupy}"
+    yield "cuDNN", found["cudnn"] or "none: winolab bench compares without it"
+    if not folder:
+        yield "kernels", _warning("kept nowhere, without a home directory: set WINOLAB_CACHE")
+    elif found["cache_writable"]:
+        yield "kernels", f"kept in {folder}"
+    else:
+        change = "set WINOLAB_CACHE to a folder that can"
+        yield "kernels", _warning(f"kept in {folder}, which cannot be written to: {change}")
+
+
+def _warning(text: str) -> Text:
+    return Text(text, style="yellow")
 
 
 def _number(value: float | str) -> str:
@@ -114,4 +140,5 @@ def _versions(packages: dict[str, str | None]) -> str:
 def _extra(extra: str, packages: dict[str, str | None]) -> Text:
     if all(packages.values()):
         return Text(_versions(packages))
-    return Text(f"{_versions(packages)}: pip install 'winolab[{extra}]'", style="yellow")
+    ways = GPU_EXTRAS if extra == "gpu" else f"'winolab[{extra}]'"
+    return _warning(f"{_versions(packages)}: pip install {ways}")

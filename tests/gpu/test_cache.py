@@ -69,3 +69,13 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler
     with pytest.raises(MachineError, match="No space left on device"):
         cache.cubin("source", "sm_90a", "k")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_can_be_made_can_be_written_to(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").touch()
+    for name, writable in (("", True), ("new/folder", True), ("file", False), ("file/in", False)):
+        monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / name))
+        assert cache.writable() is writable
+    monkeypatch.setattr(cache.os, "access", lambda *_: False)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    assert not cache.writable()

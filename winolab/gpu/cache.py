@@ -61,6 +61,14 @@ def cache_folder() -> Path:
         ) from error
 
 
+def writable() -> bool:
+    """Whether kernels can be kept; of a folder that is yet to be made, whether it can be."""
+    folder = cache_folder()
+    while not os.path.exists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
 def _write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. Raises MachineError that says what to change."""
     try:
