@@ -276,8 +276,8 @@ def test_sizes_of_zero_launch_nothing(library) -> None:
         ({"precision": "tf32"}, ValueError, "precision 'tf32'; the CUDA kernels have fp32"),
         ({"precision": "fp16"}, ValueError, "fp16 takes float16 arrays; x has dtype float32"),
         ({"workspace_limit": 100}, ValueError, r"within a workspace of 100 B; the smallest needs"),
-        ({"out": Array(np.ones((2, 3, 6, 15), "f"))}, ValueError, "y has shape"),
-        ({"out": Array(np.ones((2, 3, 6, 16), "f"), 1)}, ValueError, "on CUDA device 0 and y on 1"),
+        ({"out": Array(np.ones((2, 3, 6, 15), "f"))}, ValueError, "out has shape"),
+        ({"out": Array(np.ones((2, 3, 6, 16), "f"), 1)}, ValueError, "device 0 and out on 1; move"),
         (
             {"out": Array(np.ones((2, 3, 6, 16), "f")), "out_dtype": "float16"},
             TypeError,

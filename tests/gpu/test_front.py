@@ -310,7 +310,7 @@ def test_what_the_kernels_do_not_serve_is_refused():
         (lambda: winolab.conv_forward(x, w, workspace_limit=0), ValueError, "smallest needs"),
         (lambda: winolab.conv_forward(x, host(w)), TypeError, "w is a ndarray"),
         (lambda: winolab.conv_forward(host(x), w), TypeError, "x is a ndarray"),
-        (lambda: winolab.conv_forward(x, w, out=w), ValueError, "y has shape"),
+        (lambda: winolab.conv_forward(x, w, out=w), ValueError, "out has shape"),
         (lambda: winolab.conv_forward(x, w, layout="CHWN"), ValueError, "CHWN"),
         (
             lambda: winolab.conv_backward_filter(x, dy[:, 1:], w.shape),

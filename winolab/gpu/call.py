@@ -160,8 +160,9 @@ def prepare_call(
     """Plan, load and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
     transformed = b if isinstance(b, Transformed) else None
     names = NAMES[direction]
-    given = {name: array for name, array in zip(names, (a, b, out), strict=True) if array}
-    places = _places(given, dict(zip(names, shapes(direction, problem), strict=True)), wishes)
+    arguments = (*names[:2], "out")  # as the caller names them
+    given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
+    places = _places(given, dict(zip(arguments, shapes(direction, problem), strict=True)), wishes)
     dtype = _dtype(names, a.dtype, b.dtype)
     precision = precision_of(wishes.precision, names[0], dtype)
     wanted = result_dtype(direction, dtype, wishes.out_dtype, out)
@@ -185,7 +186,7 @@ def prepare_call(
 
     empty = problem.empty
     fresh = Place.fresh(shapes(direction, problem)[2])
-    place_out = places.get(names[2], fresh)
+    place_out = places.get("out", fresh)
     out_first = out is None and wishes.layout == "channels_first" and is_contiguous(a)
     plain = place_out.direct and place_out.distinct
     detour = out_first or not plain or (strict and not place_out.aligned(out_size))
