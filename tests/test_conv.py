@@ -203,6 +203,17 @@ def test_other_numbers_are_no_sizes(arguments, message):
         conv_backward_data(np.ones((1, 4, 4, 2)), w, (1, 6.7, 6.2, 2))  # pyright: ignore[reportArgumentType]
 
 
+def test_a_limit_of_the_workspace_is_a_size():
+    """The reference takes none, so that any limit is kept to."""
+    x, w = np.ones((1, 6, 6, 2)), np.ones((2, 3, 3, 2))
+    for limit in (0, 1, None):
+        assert (conv_forward(x, w, workspace_limit=limit) == 18).all()
+    with pytest.raises(ValueError, match="-1; expected bytes, 0 or more, or None"):
+        conv_forward(x, w, workspace_limit=-1)
+    with pytest.raises(ValueError, match="workspace_limit is -1"):
+        prepare_filter(w, x.shape, workspace_limit=-1)
+
+
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16"])
 def test_integers_in_floating_point_have_such_a_result(precision):
     x, w = np.full((1, 6, 6, 2), 200, np.uint8), np.full((2, 3, 3, 2), -1, np.int8)

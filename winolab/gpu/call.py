@@ -47,9 +47,11 @@ class Wishes(NamedTuple):
     variant: Any = None
 
     def checked(self) -> Wishes:
-        """The same. Raises TypeError for a limit that is no integer, ValueError for on_range."""
-        if self.workspace_limit is not None:
-            whole(self.workspace_limit, "workspace_limit")
+        """The same. Raises TypeError for a limit that is no integer, ValueError for a negative one
+        and for on_range."""
+        limit = self.workspace_limit
+        if limit is not None and whole(limit, "workspace_limit") < 0:
+            raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
         if self.on_range not in ON_RANGE:
             raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
         return self
