@@ -18,7 +18,7 @@ FLOORS = (
     {"problem", "nouns", "device", "layers"},
     {"ref"},
     {"gpu"},
-    {"conv", "costs", "environment", "measure", "plans", "sweep", "render", "tables"},
+    {"conv", "costs", "environment", "measure", "operands", "plans", "sweep", "render", "tables"},
     {"bench", "cli"},
 )
 

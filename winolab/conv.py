@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from winolab.gpu import conv as kernels
@@ -15,22 +14,15 @@ from winolab.gpu.arrays import on_gpu, shape_of
 from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
 from winolab.gpu.places import shapes
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
+from winolab.operands import arithmetic_of, hand_over, operand
 from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
-from winolab.ref.arithmetic import Arithmetic, Float, arithmetic, summed
+from winolab.ref.arithmetic import Arithmetic, Float, summed
 from winolab.ref.split import Power, Scale
 
 Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
 Padding = int | str | Sequence[int | Sequence[int]]
-
-# The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
-PRECISION_OF = {
-    np.dtype(np.float64): "fp64",
-    np.dtype(np.float32): "fp32",
-    np.dtype(np.float16): "fp16",
-    np.dtype(ml_dtypes.bfloat16): "bf16",
-}
 
 
 def conv_forward(
@@ -212,7 +204,7 @@ def prepare_filter(
         wishes = wishes._replace(algorithm=chosen, scale=known)
         held = kernels.transform(direction, problem, w, wishes)
     else:
-        held = _array("w", w, precision)
+        held = operand("w", w, precision)
     return PreparedFilter(problem, direction, layout, chosen, precision, known, held)
 
 
@@ -257,8 +249,8 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
         return kernels.convolve(direction, problem, a, b, wishes, out, how)
     layout, algorithm, precision, *_ = wishes
     names = NAMES[direction]
-    a, b = (_array(name, value, precision) for name, value in zip(names, (a, b), strict=False))
-    run = _arithmetic(precision, a, b)
+    a, b = (operand(name, value, precision) for name, value in zip(names, (a, b), strict=False))
+    run = arithmetic_of(precision, a, b)
     if wishes.scale and isinstance(run, Float) and run.parts > 1:
         run = replace(run, scale=wishes.scale)
     first, second = (_last(array, layout) for array in (a, b))
@@ -273,7 +265,7 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
         result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
     else:
         result = compute(first, second, problem)
-    return _result(result, a.dtype, wishes, out)
+    return hand_over(result, a.dtype, wishes, out)
 
 
 def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:
@@ -313,41 +305,6 @@ def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes:
         raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
 
 
-def _array(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
-    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
-        raise TypeError(
-            f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
-            "run the reference, or move it to a CUDA device to run the kernels"
-        )
-    array = np.asarray(value)
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
-    if array.dtype.kind in "iuO" and precision is None:
-        raise TypeError(
-            f"{name} has dtype {array.dtype}, which has no precision of its own; "
-            'pass precision="exact", or convert it to a floating-point dtype'
-        )
-    if array.dtype.kind in "bSUMm":
-        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
-    return array
-
-
-def _arithmetic(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
-    if precision is not None:
-        return arithmetic("fp32" if precision == "fp32_ffma" else precision)
-    dtypes = {a.dtype for a in arrays}
-    if len(dtypes) > 1:
-        raise TypeError(
-            f"arrays of dtypes {' and '.join(sorted(map(str, dtypes)))}; "
-            "convert one of them or pass precision"
-        )
-    dtype = dtypes.pop()
-    if dtype not in PRECISION_OF:
-        names = ", ".join(map(str, PRECISION_OF))
-        raise TypeError(f"dtype {dtype} is not one of {names}; convert it or pass precision")
-    return arithmetic(PRECISION_OF[dtype])
-
-
 # kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
 ENGINES = {
     "direct": winograd,
@@ -374,22 +331,3 @@ def _reference(
 def _last(array: np.ndarray, layout: str) -> np.ndarray:
     check_layout(layout)
     return np.moveaxis(array, 1, -1) if layout == "channels_first" else array
-
-
-def _result(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.ndarray:
-    if wishes.layout == "channels_first":
-        y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
-    if out is None:
-        default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
-        out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
-    elif not isinstance(out, np.ndarray):
-        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
-    elif out.shape != y.shape:
-        raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
-    if y.dtype != object and out.dtype.kind in "biu":
-        raise TypeError(
-            f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
-        )
-    with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
-        out[...] = y
-    return out

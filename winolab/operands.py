@@ -1,0 +1,79 @@
+"""NumPy arrays of a call: what they are computed in, and how the result is handed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from winolab.gpu.call import Wishes
+from winolab.ref.arithmetic import Arithmetic, arithmetic
+
+# The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
+PRECISION_OF = {
+    np.dtype(np.float64): "fp64",
+    np.dtype(np.float32): "fp32",
+    np.dtype(np.float16): "fp16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+}
+
+
+def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
+    """``value`` as an array of numbers. Raises TypeError for what has no precision of its own."""
+    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+        raise TypeError(
+            f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
+            "run the reference, or move it to a CUDA device to run the kernels"
+        )
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
+    if array.dtype.kind in "iuO" and precision is None:
+        raise TypeError(
+            f"{name} has dtype {array.dtype}, which has no precision of its own; "
+            'pass precision="exact", or convert it to a floating-point dtype'
+        )
+    if array.dtype.kind in "bSUMm":
+        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
+    return array
+
+
+def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
+    """What arrays are computed in: as asked, or by their dtype. Raises TypeError without one."""
+    if precision is not None:
+        return arithmetic("fp32" if precision == "fp32_ffma" else precision)
+    dtypes = {a.dtype for a in arrays}
+    if len(dtypes) > 1:
+        raise TypeError(
+            f"arrays of dtypes {' and '.join(sorted(map(str, dtypes)))}; "
+            "convert one of them or pass precision"
+        )
+    dtype = dtypes.pop()
+    if dtype not in PRECISION_OF:
+        names = ", ".join(map(str, PRECISION_OF))
+        raise TypeError(f"dtype {dtype} is not one of {names}; convert it or pass precision")
+    return arithmetic(PRECISION_OF[dtype])
+
+
+def hand_over(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.ndarray:
+    """The reference's y, channels last, in the caller's layout, dtype and array.
+
+    Raises ValueError or TypeError for an ``out`` that does not hold it.
+    """
+    if wishes.layout == "channels_first":
+        y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
+    if out is None:
+        default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
+        out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
+    elif not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
+    elif out.shape != y.shape:
+        raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
+    if y.dtype != object and out.dtype.kind in "biu":
+        raise TypeError(
+            f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
+        )
+    with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
+        out[...] = y
+    return out
