@@ -57,8 +57,8 @@ def conv_forward(
     of the kernels. ``out`` receives the result and may lie over x or w; ``out_dtype`` is the
     result's type where there is no ``out``, by default x's, of integers what they are computed in,
     or object for "exact" and "mp".
-    ``workspace_limit`` bounds the kernels' workspace in bytes; ``deterministic`` is met by every
-    kernel and the reference, which takes no workspace.
+    ``workspace_limit`` bounds the kernels' workspace in bytes; ``deterministic``, True or
+    False, is met by every kernel and the reference, which takes no workspace.
 
     On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor
     are too far apart for them, ``on_range`` "fallback" computes again on FFMA units, "raise" waits
@@ -66,18 +66,20 @@ def conv_forward(
     exponents of the powers of two that x and w are multiplied by, "11:18" or (11, 18), or of their
     largest magnitudes, "peaks:3:-7"; with one number, 11 or "peaks:3", it is x's. A scale that does
     not serve the data is found out as magnitudes too far apart are. NumPy arrays take it with
-    "fp32_split", which then shows what such products lose.
+    "fp32_split", which then shows what such products lose; ``on_range`` changes nothing for
+    them, but for filters' gradients in float16.
 
     Where torch tensors require grad, the result has its place in the graph: gradients, of any
     order, are the other convolutions, in the same precision and within the same workspace; no
     ``out`` and no prepared filter serves then.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
-    TypeError for arrays of a type that has no precision of its own.
+    TypeError for arrays of a type that has no precision of its own, for other values of
+    ``deterministic``.
     """
     geometry = (None, stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
-    return _run("forward", x, w, out, geometry, wishes)
+    return _run("forward", x, w, out, geometry, wishes, deterministic)
 
 
 def conv_backward_data(
@@ -105,7 +107,7 @@ def conv_backward_data(
     """
     geometry = (tuple(input_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
-    return _run("backward_data", dy, w, out, geometry, wishes)
+    return _run("backward_data", dy, w, out, geometry, wishes, deterministic)
 
 
 def conv_backward_filter(
@@ -132,13 +134,13 @@ def conv_backward_filter(
     2×2 pieces of dy. On a GPU, a gradient without ``algorithm`` and ``workspace_limit`` takes at
     most 0.45 of the data or 16 MiB as workspace, where that costs at most 2.5 times the time
     (``winolab plan backward-filter`` shows what a larger limit gains). A dw in float16 is infinite
-    beyond 65504, as its sums may be; ``on_range`` "raise" looks at them in float32 first and raises
-    ValueError that says which types hold them. Sums of wider types are refused in float16. Other
-    arguments and errors are those of :func:`conv_forward`.
+    beyond 65504, as its sums may be; ``on_range`` "raise" looks at them first, on NumPy arrays too,
+    and raises ValueError that says which types hold them. On a GPU, sums of wider types are refused
+    in float16. Other arguments and errors are those of :func:`conv_forward`.
     """
     geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
-    return _run("backward_filter", x, dy, out, geometry, wishes)
+    return _run("backward_filter", x, dy, out, geometry, wishes, deterministic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +230,12 @@ def _known_problem(x_shape, w_shape, stride, padding, dilation, groups, layout) 
     )
 
 
-def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple) -> Any:
+def _run(
+    direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple, deterministic: bool
+) -> Any:
     """``geometry``: w's or x's shape where it is given, and what follows the shapes in _problem."""
+    if not isinstance(deterministic, bool | np.bool_):
+        raise TypeError(f"deterministic is {deterministic!r}; expected True or False")
     held = b.held if isinstance(b, PreparedFilter) else b
     how = (geometry, given)
     known = kernels.recall(direction, a, held, out, how)
@@ -265,7 +271,7 @@ def _run(direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple
         result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
     else:
         result = compute(first, second, problem)
-    return hand_over(result, a.dtype, wishes, out)
+    return hand_over(direction, result, a.dtype, wishes, out)
 
 
 def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:

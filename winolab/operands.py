@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from winolab.gpu.call import Wishes
+from winolab.gpu.call import Wishes, check_float16
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
@@ -56,10 +56,13 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
     return arithmetic(PRECISION_OF[dtype])
 
 
-def hand_over(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.ndarray:
-    """The reference's y, channels last, in the caller's layout, dtype and array.
+def hand_over(
+    direction: str, y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any
+) -> np.ndarray:
+    """The reference's result, channels last, in the caller's layout, dtype and array.
 
-    Raises ValueError or TypeError for an ``out`` that does not hold it.
+    Raises ValueError or TypeError for an ``out`` that does not hold it, ValueError for a dw that
+    overflows float16 where on_range says so.
     """
     if wishes.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
@@ -74,6 +77,9 @@ def hand_over(y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any) -> np.nd
         raise TypeError(
             f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
         )
+    if (direction, wishes.on_range) == ("backward_filter", "raise") and out.dtype == np.float16:
+        sums = np.abs(y.astype(float))
+        check_float16(float(sums.max(initial=0, where=np.isfinite(sums))))
     with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
         out[...] = y
     return out

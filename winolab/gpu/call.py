@@ -123,7 +123,7 @@ class Call:
         else:
             target[...] = 0
         if self.narrowed:
-            _check_float16(library.largest(target))
+            check_float16(library.largest(target))
         if target is out:
             return out
         if self.first:
@@ -317,7 +317,8 @@ def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -
     return wanted
 
 
-def _check_float16(largest: float) -> None:
+def check_float16(largest: float) -> None:
+    """Raise ValueError where dw, of that largest finite magnitude, overflows float16."""
     if largest >= INFINITE:
         raise ValueError(
             f"dw reaches {largest:.6g}, and float16 holds at most 65504: ask for out_dtype float32 "

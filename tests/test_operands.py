@@ -1,0 +1,55 @@
+"""What a call on NumPy arrays asks for beside the problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from winolab import conv_backward_data, conv_backward_filter, conv_forward
+
+X, W, DY = np.ones((1, 6, 6, 2)), np.ones((4, 3, 3, 2)), np.ones((1, 4, 4, 4))
+CALLS = {
+    "forward": lambda **how: conv_forward(X, W, **how),
+    "backward_data": lambda **how: conv_backward_data(DY, W, X.shape, **how),
+    "backward_filter": lambda **how: conv_backward_filter(X, DY, W.shape, **how),
+}
+
+
+@pytest.mark.parametrize("direction", CALLS)
+def test_what_only_kernels_heed_is_checked_all_the_same(direction: str) -> None:
+    call = CALLS[direction]
+    expected = call()
+    for on_range in ("fallback", "raise"):
+        for deterministic in (True, False, np.True_):
+            found = call(on_range=on_range, deterministic=deterministic)
+            assert (found == expected).all()
+    with pytest.raises(ValueError, match="on_range 'ignore'; expected one of fallback, raise"):
+        call(on_range="ignore")
+    wrong: Any
+    for wrong in ("no", 1, None):
+        with pytest.raises(TypeError, match=f"deterministic is {wrong!r}; expected True or False"):
+            call(deterministic=wrong)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "winograd:3x3:2x2"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_dw_that_overflows_float16_is_reported(algorithm: str, dtype: type) -> None:
+    x, dy = (v.astype(dtype) for v in (X, DY))
+    how: dict[str, Any] = {"algorithm": algorithm, "out_dtype": np.float16}
+    assert (conv_backward_filter(x, dy, W.shape, on_range="raise", **how) == 16).all()
+    x *= 5000
+    assert np.isinf(conv_backward_filter(x, dy, W.shape, **how)).all()
+    how["out"] = np.full(W.shape, 7, np.float16)
+    with pytest.raises(ValueError, match=r"dw reaches 80000, .*out_dtype float32 or bfloat16"):
+        conv_backward_filter(x, dy, W.shape, on_range="raise", **how)
+    assert (how["out"] == 7).all()
+
+
+def test_values_that_are_not_finite_are_no_overflow() -> None:
+    x = X.astype(np.float16)
+    x[0, 0, 0, 0] = np.inf
+    dw = conv_backward_filter(x, DY.astype(np.float16), W.shape, on_range="raise")
+    assert np.isinf(dw[:, 0, 0, 0]).all()
+    assert (dw[:, 1:] == 16).all()
