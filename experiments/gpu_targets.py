@@ -216,12 +216,30 @@ SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
 )
 
 
+# What writes these files, on a GPU.
+COMMANDS = {
+    "throughput": "python -m experiments.throughput",
+    "gpu_errors": "python -m experiments.gpu_errors",
+    "host": "python -m experiments.host_cost",
+    "sanitizer": "python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl",
+    "counters": "python -m experiments.counters",
+    "throughput_variants": "python -m experiments.picks STEP",
+}
+
+
+def rows_of(table: Table) -> list[Row]:
+    """The kept rows that a table comes from."""
+    (sources,) = (sources for one, sources in SOURCES if one is table)
+    return [row for source in sources for row in stored(source)
+            if row.get("method") not in ("refused", "failed")]  # fmt: skip
+
+
+def measured_by(table: Table) -> list[str]:
+    """The commands that measure a table's rows on a GPU; none of a table that no GPU measures."""
+    return [COMMANDS[name] for one, sources in SOURCES if one is table for name in sources]
+
+
 def results() -> list[tuple[Table, list[Row]]]:
     """Every table that the kept rows fill, with its rows."""
-    found = []
-    for one, sources in SOURCES:
-        rows = [row for source in sources for row in stored(source)
-                if row.get("method") not in ("refused", "failed")]  # fmt: skip
-        if rows and one.cells(rows):
-            found.append((one, rows))
-    return found
+    found = ((one, rows_of(one)) for one, _ in SOURCES)
+    return [(one, rows) for one, rows in found if rows and one.cells(rows)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -66,6 +67,8 @@ TABLES = (
     points_study.LAYERS,
 )
 
+# Tables that a GPU measured: shown from kept rows.
+KEPT = tuple(table for table, _ in gpu_targets.SOURCES)
 # Tables that take minutes: regenerated where their paper is named, or with --all.
 LONG = (
     dwm.TABLE1,
@@ -79,16 +82,20 @@ LONG = (
 
 
 def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:
-    """The tables of that paper and name; without a name and ``every``, all but the LONG ones.
+    """The tables of that paper and name, KEPT ones last; without a name, TABLES, and without
+    ``every`` all but the LONG ones.
 
     Raises ValueError naming the papers and tables there are.
     """
     if paper is None and not every:
         return [t for t in TABLES if t not in LONG]
-    papers = list(dict.fromkeys(t.paper for t in TABLES))
-    if paper is not None and paper not in papers:
+    if paper is None:
+        return list(TABLES)
+    known = (*TABLES, *KEPT)
+    papers = list(dict.fromkeys(t.paper for t in known))
+    if paper not in papers:
         raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers)}")
-    mine = [t for t in TABLES if paper in (None, t.paper)]
+    mine = [t for t in known if t.paper == paper]
     found = [t for t in mine if table in (None, t.name)]
     if not found:
         names = ", ".join(t.name for t in mine)
@@ -145,6 +152,21 @@ def shown(table: Table, cells: Sequence[Cell]) -> Grid:
     return grid
 
 
+def kept(table: Table, whole: bool) -> tuple[list[Cell], Grid | str]:
+    """A KEPT table's numbers and what the screen shows of them; ``whole``: unjudged ones too."""
+    how = "; ".join(gpu_targets.measured_by(table))
+    cells = table.cells(gpu_targets.rows_of(table))
+    if not cells:
+        return cells, f"{table.key}: no rows are kept; on a GPU they are measured by {how}"
+    where = f"From kept rows, measured on a GPU by {how}."
+    if not whole and all(c.agrees is None for c in cells):
+        name = f"winolab reproduce {table.paper} {quote(table.name)}"
+        return cells, f"{table.key}: {len(cells)} numbers, none judged: {name} shows them. {where}"
+    grid = shown(table, cells)
+    grid.caption = f"{grid.caption}\n{where}"
+    return cells, grid
+
+
 VERDICT = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}
 
 
@@ -166,7 +188,8 @@ def main(
 ) -> None:
     """Regenerate tables, print them beside the papers' numbers, and write results/report.html.
 
-    The report also has the tables that are not regenerated, from the rows kept of them.
+    The report also has the tables that are not regenerated, from the rows kept of them; those that
+    a GPU measured are printed from kept rows where they, or their paper, are named.
     """
     console = Console(stderr=as_json)
     if not console.is_terminal:
@@ -177,30 +200,43 @@ def main(
         print(f"winolab: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     if list_:
-        lines = [{"paper": t.paper, "table": t.name, "title": t.title} for t in tables]
-        texts = ["{paper} {table}  {title}".format(**line) for line in lines]
-        print(document(lines) if as_json else "\n".join(texts))
+        listed = [*tables, *KEPT] if paper is None else tables
+        print(document([_entry(t) for t in listed]) if as_json else "\n".join(map(_line, listed)))
         return
     started = time.perf_counter()
-    results = list(zip(tables, measure(tables, full, workers or cores(), console), strict=True))
+    measured = [t for t in tables if t in KEPT]
+    tables = [t for t in tables if t not in KEPT]
+    found = measure(tables, full, workers or cores(), console) if tables else []
+    results = list(zip(tables, found, strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
         store(name, [row for t, rows in results if t.paper == name for row in rows])
-    printed = []
-    for found, rows in results:
-        cells = found.cells(rows)
-        if as_json:
-            printed += [{"source": found.paper, "table": found.name, **_fields(c)} for c in cells]
-        else:
-            console.print(shown(found, cells), "")
+    tried = [(t, cells, shown(t, cells)) for t, rows in results for cells in [t.cells(rows)]]
+    tried += [(t, *kept(t, whole=table is not None)) for t in measured]
     if as_json:
-        print(document(printed))
-    kept = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
-    path = report.write([*kept, *gpu_targets.results()])
+        named = (({"source": t.paper, "table": t.name}, cells) for t, cells, _ in tried)
+        print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
+    for _, _, grid in () if as_json else tried:
+        console.print(grid, "")
+    rest = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
+    path = report.write([*rest, *gpu_targets.results()])
     seconds = time.perf_counter() - started
     if paper is None and not every:
         names = ", ".join(t.key for t in LONG)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")
     console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
+
+
+def _entry(table: Table) -> dict:
+    """A table in the list; ``measured_by``: commands that measure it, where a GPU does."""
+    commands = gpu_targets.measured_by(table)
+    return {"paper": table.paper, "table": table.name, "title": table.title,
+            "measured_by": commands}  # fmt: skip
+
+
+def _line(table: Table) -> str:
+    entry = f"{table.paper} {quote(table.name)}  {table.title}"
+    commands = gpu_targets.measured_by(table)
+    return f"{entry} (kept rows; on a GPU: {'; '.join(commands)})" if commands else entry
 
 
 def _fields(cell: Cell) -> dict:

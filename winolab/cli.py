@@ -251,6 +251,8 @@ def reproduce(
 ) -> None:
     """The papers' tables beside ours: their number, ours, the ratio, and whether it agrees.
 
+    Tables that a GPU measured are shown from kept rows; --list has the commands that measure them.
+
     Needs the checkout (papers/ and experiments/ are not in the wheel) and the extra "experiments".
     """
     root = environment.experiments()
