@@ -131,10 +131,12 @@ def told(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
             continue
         ratios = [one.ratio for one in mine]
         ahead = sum(value >= 1 for value in ratios)
+        torch = sum(any(r["method"] == "torch" for r in one.case.rows) for one in mine)
+        beside = "" if torch == len(mine) else f" (measured in {torch})"
         lines.append(
             f"{WAYS[direction].capitalize()}, {group}: faster than every algorithm of cuDNN and "
-            f"PyTorch in {ahead} of {len(mine)} cases; geometric mean {mean(ratios):.2f}, least "
-            f"{ratios[0]:.2f}, greatest {ratios[-1]:.2f}."
+            f"PyTorch{beside} in {ahead} of {len(mine)} cases; geometric mean {mean(ratios):.2f}, "
+            f"least {ratios[0]:.2f}, greatest {ratios[-1]:.2f}."
         )
         lost: dict[tuple[bool, int, str], list[Compared]] = {}
         for one in mine[: len(mine) - ahead]:

@@ -44,8 +44,8 @@ def _beside() -> list[str]:
     lines = [
         "",
         "What the calls pick by themselves, in speed over the fastest of all of cuDNN's algorithms "
-        "(any workspace and layout) and PyTorch in the same precision, FP32 without TF32. The "
-        "report lists every case below 1 with its reason:",
+        "(any workspace and layout) in the same precision, FP32 without TF32, and of PyTorch but "
+        "for some of FP32 (the report says how many). It lists every case below 1 with its reason:",
         "",
         "| arrays, direction, layers | cases | faster in | geometric mean | least |",
         "|---|---|---|---|---|",

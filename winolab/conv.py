@@ -57,7 +57,8 @@ def conv_forward(
     of the kernels. ``out`` receives the result and may lie over x or w; ``out_dtype`` is the
     result's type where there is no ``out``, by default x's, of integers what they are computed in,
     or object for "exact" and "mp".
-    ``workspace_limit`` bounds the kernels' workspace in bytes; ``deterministic``, True or
+    ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
+    the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
 
     On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor

@@ -143,6 +143,18 @@ def test_a_prepared_filter_is_transformed_once(library, groups) -> None:
     assert library.copied == 1
 
 
+def test_a_limit_counts_what_a_prepared_filter_keeps_and_its_calls_take(library) -> None:
+    """Both transformed filters, of split products and of what computes them again."""
+    x, w, _ = data()
+    how = {"padding": 1, "precision": "fp32_split"}
+    prepared = winolab.prepare_filter(Array(w), SHAPE, **how)
+    with pytest.raises(ValueError, match=r"takes a workspace of .* and the limit is 0 B"):
+        winolab.conv_forward(Array(x), prepared, workspace_limit=0, **how)
+    winolab.conv_forward(Array(x), prepared, workspace_limit=1 << 20, **how)
+    with pytest.raises(ValueError, match=r"stays within .*; the smallest needs"):
+        winolab.prepare_filter(Array(w), SHAPE, workspace_limit=prepared.nbytes, **how)
+
+
 def test_gradients_of_data_take_prepared_filters_too(library) -> None:
     _, w, y = data()
     dy = y.astype(np.float32)

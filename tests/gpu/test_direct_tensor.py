@@ -16,7 +16,7 @@ from tests.gpu.pretended import Array
 from winolab.device import H100, datasheet
 from winolab.gpu import direct_tensor
 from winolab.gpu.direct_tensor import BLOCKS, SPLITS, DirectPlan, Variant
-from winolab.gpu.launch import View
+from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import Request, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem
@@ -112,15 +112,17 @@ def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
     zeros = {name: np.zeros((5, 7, 8, v.shape[-1]), "float16") for name, v in (("a", a), ("y", y))}
     zeros["a"][:, :, :7] = a
     ran = []
-    kernels = {
-        name: lambda grid, *rest, run=run: ran.append(grid[0]) or run(grid, *rest)
-        for name, run in hosted.loaded(p).items()
-    }
+    (name, run), *_ = hosted.loaded(p).items()
+
+    def counted(grid: Any, threads: int, params: Params, early: bool = False) -> None:
+        ran.append(grid[0])
+        run(grid, threads, params, early)
+
     ends, out = (
         View(v.ctypes.data, (56 * v.shape[-1], 0, 8 * v.shape[-1], v.shape[-1]))
         for v in zeros.values()
     )
-    p.launch(kernels, ends, hosted.filter_view(b), out, 0, 0)
+    p.launch({name: counted}, ends, hosted.filter_view(b), out, 0, 0)
     assert ran == [rows.grid, rows.grid]
     assert (zeros["y"][:, :, :7] == y).all()
     assert (zeros["y"][:, :, 7] == 0).all()

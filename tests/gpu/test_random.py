@@ -26,11 +26,16 @@ MOLDS = {
     "omega_split": 4,
 }
 PROBLEMS = 17
+TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
 OMEGAS = {
     "omega": TILES["fp32"],
-    "omega_tensor": (Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4)),
+    # WinRS's, and what the planner picks besides.
+    "omega_tensor": (
+        *(Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4), Tile(7, 2)),
+        *(Tile(9, 8), Tile(7, 10), Tile(3, 7), Tile(3, 5), Tile(5, 3)),
+    ),
     "omega_columns": (Tile(1, 1),),
     "omega_direct": (Tile(1, 1),),
     "omega_split": (Tile(1, 1),),
@@ -48,7 +53,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
     widths = own.get(family) or widths_of(precision)
     return [
-        *(["direct"] if family == "gamma" else []),
+        *(["direct", TWO_LEVEL] if family == "gamma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
     ]
 

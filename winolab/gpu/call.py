@@ -225,6 +225,12 @@ def prepare_call(
         workspace = chosen.workspace
         if transformed:
             workspace = getattr(chosen, "beside", workspace - prepared(chosen))
+            limit = wishes.workspace_limit
+            if limit is not None and workspace > limit:
+                raise ValueError(
+                    f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
+                    f"limit is {limit} B: raise it, or prepare the filter with it"
+                )
 
         def record(kernels: Kernels) -> None:
             end = (address_of(WORKSPACE), a.index)

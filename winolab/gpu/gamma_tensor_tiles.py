@@ -48,10 +48,10 @@ def tiles(
         known = (Tile(a + 1 - r, r) for a, served in widths.items() for r in served)
         found = tuple(t for t in known if t.r <= width and _admissible(t))
         if not found:
-            raise ValueError(
-                f"no Γ kernel in {precision} has a filter {width} wide; use precision 'fp32' or "
-                "'fp32_ffma'"
-            )
+            other = "precision 'fp32' or 'fp32_ffma'"
+            if precision != "fp32_split":
+                other = "arrays in float32, or groups of multiples of 8 channels, 16-byte aligned"
+            raise ValueError(f"no Γ kernel in {precision} has a filter {width} wide; use {other}")
         return found
     if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
         raise ValueError(

@@ -16,7 +16,7 @@ from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
 from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan, rounded
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.errors import error_ratio
+from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.split import products
 
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -97,13 +97,19 @@ def _shapes(request: Request, parts: int) -> list[Variant]:
 def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
     of_this_gpu(algorithm)
     width = problem.filter[-1]
-    if algorithm is None or algorithm.kind == "winrs":
+    scaled = algorithm is not None and algorithm.scaling
+    if algorithm is None or (algorithm.kind == "winrs" and not scaled):
         yield Tile(1, 1)
-        work = {t: _work(t, width, problem.output[-1]) for t in ADMITTED if t.n <= max(2, width)}
+        points = algorithm.points if algorithm else "best"
+        work = {
+            t: _work(t, width, problem.output[-1])
+            for t in ADMITTED
+            if t.n <= max(2, width) and _admitted(t, points)
+        }
         yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
     elif algorithm.kind == "direct":
         yield Tile(1, 1)
-    elif algorithm.kind != "omega" or algorithm.scaling:
+    elif algorithm.kind != "omega" or scaled:
         raise ValueError(
             "filter gradients on Tensor Cores are omega, winrs or direct, whose transforms hold a "
             f"scaling of their own ({SCALING}), not {algorithm}"
@@ -115,6 +121,15 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         if width % tile.n:
             raise ValueError(f"{algorithm} computes {tile.n} taps; the filter is {width} wide")
         yield tile
+
+
+@lru_cache
+def _admitted(tile: Tile, points: str) -> bool:
+    """Whether one of ADMITTED is so at these points, where these make a tile."""
+    try:
+        return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
+    except ValueError:  # another number of points
+        return False
 
 
 def _work(tile: Tile, width: int, outputs: int) -> int:

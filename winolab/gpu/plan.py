@@ -375,11 +375,15 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     limit = request.workspace_limit
     if request.direction == "backward_filter" and not request.named:
         return _frugal(request, found[0])
+
+    def size(p: Any) -> int:  # with a filter that is kept, and what calls take beside it
+        return p.prepared + beside_filter(p) if prepared else p.workspace
+
     for p in found:
-        if limit is None or p.workspace <= limit:
+        if limit is None or size(p) <= limit:
             return p
-    least = min(found, key=lambda p: p.workspace)
+    least = min(found, key=size)
     raise ValueError(
         f"no plan stays within a workspace of {limit} B; the smallest needs "
-        f"{least.workspace} B: {least.kernel} in {least.precision}, {least.variant}"
+        f"{size(least)} B: {least.kernel} in {least.precision}, {least.variant}"
     )
