@@ -140,25 +140,27 @@ UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # U[-1, 1)
 @cache
 def predicted(layer: str, kernel_: str, points: str, simulated: str, direction: str) -> float:
     """Relative RMS on U[-1, 1) that the reference expects of a kernel; a filter that runs in pieces
-    of r taps is as exact as one of r taps and as many times the channels."""
+    of r taps is as exact as one of r taps and as many times the channels. Backward data is the
+    forward problem with channels exchanged."""
     shape, made = parse_layer(layer), tuple(tiles(kernel_)) or (Tile(1, 1),)
     taps = [shape.taps] * (2 - len(made)) + [t.r for t in made]
-    channels = shape.channels * math.prod(shape.taps // r for r in taps)
+    ends = shape.channels, shape.out_channels
+    summed, others = ends if direction == FORWARD else ends[::-1]
+    channels = summed * math.prod(shape.taps // r for r in taps)
     problem = Problem.of(
         (shape.batch, *shape.output, channels),
-        (shape.out_channels, *taps, channels),
+        (others, *taps, channels),
         padding=tuple(r // 2 for r in taps),
     )
     algorithm, run = tiled(made, points), arithmetic(simulated)
-    return predict(UNIFORM, UNIFORM, problem, algorithm, run, direction=direction).relative_rms
+    return predict(UNIFORM, UNIFORM, problem, algorithm, run).relative_rms
 
 
 def _predictions(pick: Cases) -> Iterator[Cell]:
     for name, of in (("Split", split), ("FFMA", ffma)):
-        part = Part(name, f"{SPEED} --lists dragon,resnet")
-        off = {}
+        part, off = Part(name, SPEED), {}
         for direction in (FORWARD, DATA):
-            for c in pick(direction, "fp32", "dragon", "resnet"):
+            for c in pick(direction, "fp32", *GRID, "resnet", "resnet1", "odd"):
                 if (row := of(c)) and all(c.layer.taps % t.r == 0 for t in tiles(row["kernel"])):
                     run = row.get("simulated", row["products"])
                     key = (c.name, row["kernel"], row["points"], run, direction)

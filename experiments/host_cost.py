@@ -1,6 +1,6 @@
 """What a call costs on the host once warm: ``python -m experiments.host_cost``.
 
-Each way of calling is made CALLS times in a row on a layer whose kernels take a few microseconds,
+Each way of calling is made CALLS times in a row on layers whose kernels take a few microseconds,
 so that the queue never fills, one way after another, ROUNDS times over: a processor that others
 use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
 graph of each call is replayed and its bits compared. Rows replace experiments/results/host.jsonl.
@@ -24,7 +24,12 @@ from winolab import bench
 from winolab.gpu import launch
 
 RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
-X, W = (1, 8, 8, 8), (8, 3, 3, 8)
+# x (dy's too), w and the precision: of two launches on FFMA units, of the four and more of split
+# products, which the planner takes where a GPU is busy for longer than a call takes the host.
+LAYERS = {
+    "": ((1, 8, 8, 8), (8, 3, 3, 8), "fp32"),
+    ", split products": ((1, 8, 8, 64), (64, 3, 3, 64), "fp32_split"),
+}
 CALLS, ROUNDS, WARM = 200, 60, 20
 Row = dict[str, Any]
 Way = tuple[str, str]  # what is called, and of whose arrays
@@ -51,17 +56,21 @@ def seconds(
     return found
 
 
-def ways(x: Any, w: Any, dy: Any, out: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+def ways(
+    x: Any, w: Any, dy: Any, out: dict[str, Any], precision: str
+) -> dict[str, Callable[[], Any]]:
     """Ways to call this package with these arrays."""
-    prepared = winolab.prepare_filter(w, X, padding=1)
+    how: Any = {"padding": 1, "precision": precision}
+    x_shape, w_shape = tuple(x.shape), tuple(w.shape)
+    prepared = winolab.prepare_filter(w, x_shape, **how)
     return {
-        "forward": lambda: winolab.conv_forward(x, w, padding=1, out=out["y"]),
-        "forward, new result": lambda: winolab.conv_forward(x, w, padding=1),
-        "forward, filter prepared": lambda: winolab.conv_forward(
-            x, prepared, padding=1, out=out["y"]
+        "forward": lambda: winolab.conv_forward(x, w, **how, out=out["y"]),
+        "forward, new result": lambda: winolab.conv_forward(x, w, **how),
+        "forward, filter prepared": lambda: winolab.conv_forward(x, prepared, **how, out=out["y"]),
+        "backward data": lambda: winolab.conv_backward_data(dy, w, x_shape, **how, out=out["dx"]),
+        "backward filter": lambda: winolab.conv_backward_filter(
+            x, dy, w_shape, **how, out=out["dw"]
         ),
-        "backward data": lambda: winolab.conv_backward_data(dy, w, X, padding=1, out=out["dx"]),
-        "backward filter": lambda: winolab.conv_backward_filter(x, dy, W, padding=1, out=out["dw"]),
     }
 
 
@@ -69,30 +78,35 @@ def rows() -> Iterator[Row]:
     """A row a way of calling, with CuPy's arrays and with torch's."""
     cp = launch.cupy()
     rng = cp.random.default_rng(0)
-    x, w, dy = (rng.random(shape, dtype="float32") for shape in (X, W, X))
-    arrays = {"CuPy": (x, w, dy)}
     torch: Any = importlib.import_module("torch") if find_spec("torch") else None
-    if torch:
-        arrays["torch"] = tuple(torch.from_dlpack(a) for a in (x, w, dy))
     calls: dict[Way, Callable[[], Any]] = {}
-    for library, (a, b, c) in arrays.items():
-        empty = cp.empty_like if library == "CuPy" else torch.empty_like
-        out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
-        calls |= {(name, library): call for name, call in ways(a, b, c, out).items()}
-    if torch:
-        calls["conv2d", "torch"] = _framework(torch, *arrays["torch"][:2])
+    drawn = {}
+    for layer, (image, filter_, precision) in LAYERS.items():
+        drawn[layer] = tuple(
+            rng.random(shape, dtype="float32") for shape in (image, filter_, image)
+        )
+        arrays = {"CuPy": drawn[layer]}
+        if torch:
+            arrays["torch"] = tuple(torch.from_dlpack(a) for a in drawn[layer])
+            calls["conv2d" + layer, "torch"] = _framework(torch, *arrays["torch"][:2])
+        for library, (a, b, c) in arrays.items():
+            empty = cp.empty_like if library == "CuPy" else torch.empty_like
+            out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
+            for name, call in ways(a, b, c, out, precision).items():
+                calls[name + layer, library] = call
     for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
-        method = "torch" if name == "conv2d" else "winolab"
+        method = "torch" if name.startswith("conv2d") else "winolab"
         yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
-    yield from _graphs(*arrays["CuPy"])
+    for layer, arrays in drawn.items():
+        yield from _graphs(layer, LAYERS[layer][-1], *arrays)
 
 
-def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
+def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row]:
     """Whether a captured call's replay has the bits of the call."""
     cp = launch.cupy()
     out = {"y": cp.empty_like(x), "dx": cp.empty_like(x), "dw": cp.empty_like(w)}
     stream = cp.cuda.Stream(non_blocking=True)
-    for name, call in ways(x, w, dy, out).items():
+    for name, call in ways(x, w, dy, out, precision).items():
         if name == "forward, new result":
             continue
         cp.cuda.Device().synchronize()
@@ -105,7 +119,7 @@ def _graphs(x: Any, w: Any, dy: Any) -> Iterator[Row]:
             graph.launch(stream)
             stream.synchronize()
             same = bool((result == expected).all())
-        yield {"call": "in a CUDA graph", "of": name, "arrays": "CuPy", "replayed": same}
+        yield {"call": "in a CUDA graph", "of": name + layer, "arrays": "CuPy", "replayed": same}
 
 
 def _framework(torch: Any, x: Any, w: Any) -> Callable[[], Any]:
