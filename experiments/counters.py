@@ -41,7 +41,7 @@ FORWARD, FILTER = "forward", "backward_filter"
 @dataclass(frozen=True)
 class Case:
     """The plan of these products that is predicted to be the fastest for a layer, or that of this
-    kernel.
+    kernel and block shape.
     """
 
     layer: str
@@ -49,6 +49,7 @@ class Case:
     products: str
     algorithm: str | None = None
     kernel: str | None = None
+    shape: str | None = None
 
     @property
     def group(self) -> str:
@@ -61,7 +62,8 @@ class Case:
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
         found = candidates(self.direction, problem, self.group, asked)
         mine = (plan for plan in found if plan.precision == self.products)
-        return next((plan for plan in mine if self.kernel in (None, plan.kernel)), None)
+        named = (plan for plan in mine if self.kernel in (None, plan.kernel))
+        return next((plan for plan in named if self.shape in (None, str(plan.variant))), None)
 
 
 # The profiler takes about 3 s a case: what is cut off by a run's end stands last.
@@ -92,7 +94,7 @@ CASES = (
     Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
 )
 FIRST = 10  # of CASES: come before the layers that are furthest behind another library
-SLOWEST = 10  # of those, one of each direction, precision and size of filter
+SLOWEST = 20  # of those: every filter gradient, others one of each precision and size of filter
 
 
 def every() -> list[Case]:
@@ -102,8 +104,9 @@ def every() -> list[Case]:
     for one in slower(measured_cases(stored())):
         c, products = one.case, one.mine["products"]
         if (c.name, c.direction, products) not in taken:
-            kind = c.direction, c.group, c.layer.taps
-            slow.setdefault(kind, Case(c.name, c.direction, products))
+            kind = c.direction, c.group, c.name if c.direction == FILTER else c.layer.taps
+            what = one.mine["kernel"], one.mine["plan"]
+            slow.setdefault(kind, Case(c.name, c.direction, products, None, *what))
     return [*CASES[:FIRST], *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
 
 

@@ -68,7 +68,7 @@ def backward_filter(
         int | None, typer.Option(min=1, help="Wanted number; by default Algorithm 1's.")
     ] = None,
     workspace_limit: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Plan within so many bytes.")
+        int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
     ] = None,
     all_kernels: Annotated[
         bool, typer.Option("--all-kernels", help="Also kernels of a large error (α = 16).")
@@ -117,7 +117,7 @@ def backward_filter(
     if picture:
         _draw(plans, picture)
     own = None
-    if stride == 1 and points == "best" and not all_kernels:
+    if stride == 1 and points == "best" and not (all_kernels or segments):
         own = _own(
             Request(
                 whole,
@@ -142,7 +142,9 @@ Padding = Annotated[str, typer.Option(help="A number, one a dimension (1x2), sam
 Gpu = Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")]
 Precision = Annotated[str, typer.Option(help=f"{', '.join(PRECISIONS)}.")]
 Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, direct.")]
-Limit = Annotated[int | None, typer.Option(metavar="BYTES", help="Plan within so many bytes.")]
+Limit = Annotated[
+    int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
+]
 
 
 @app.command()
@@ -287,6 +289,8 @@ def _facts(plan: GpuPlan, error: float | None) -> dict[str, Any]:
         "workspace_bytes": plan.workspace,
         "predicted_us": round(1e6 * plan.predicted, 3),
         "relative_rms": error,
+        "shared_bytes": plan.shared(),
+        "text": str(plan),
     }
 
 
