@@ -9,6 +9,7 @@ from experiments import (
     counters_tables,
     gpu_bounds,
     gpu_frontier,
+    gpu_gradients,
     gpu_losses,
     gpu_tables,
     variants_tables,
@@ -213,6 +214,7 @@ SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (gpu_tables.WINRS2, ("throughput",)),
     (gpu_tables.WINRS3, ("throughput",)),
     (gpu_tables.WINRS4, ("throughput",)),
+    (gpu_gradients.GRADIENTS, ("throughput",)),
 )
 
 

@@ -16,6 +16,7 @@ from experiments import (
     gpu_bounds,
     gpu_figures,
     gpu_frontier,
+    gpu_gradients,
     gpu_losses,
     texts,
     texts_dwm,
@@ -34,6 +35,7 @@ TEXTS = (
     | texts_gpu.TEXTS
     | gpu_frontier.TEXTS
     | gpu_bounds.TEXTS
+    | gpu_gradients.TEXTS
     | gpu_losses.TEXTS
     | counters_tables.TEXTS
     | variants_tables.TEXTS
@@ -44,6 +46,7 @@ FIGURES = (
     | gpu_figures.FIGURES
     | gpu_frontier.FIGURES
     | gpu_bounds.FIGURES
+    | gpu_gradients.FIGURES
     | gpu_losses.FIGURES
     | counters_tables.FIGURES
     | variants_tables.FIGURES
