@@ -89,6 +89,7 @@ def _function() -> Any:
         @staticmethod
         def jvp(ctx, *tangents):
             direction, problem, wishes, convolve = ctx.how
+            wishes = wishes._replace(scale=None)  # of the operands, not of their tangents
             (a, b), (da, db, *_) = ctx.saved_tensors, tangents
             pairs = ((p, q) for p, q in ((da, b), (a, db)) if p is not None and q is not None)
             return sum(convolve(direction, problem, p, q, wishes) for p, q in pairs)
