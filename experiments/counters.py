@@ -61,9 +61,12 @@ class Case:
         problem = parse_layer(self.layer).problem
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
         found = candidates(self.direction, problem, self.group, asked)
-        mine = (plan for plan in found if plan.precision == self.products)
-        named = (plan for plan in mine if self.kernel in (None, plan.kernel))
-        return next((plan for plan in named if self.shape in (None, str(plan.variant))), None)
+        asked_for = self.products, self.kernel, self.shape
+        for plan in found:
+            has = plan.precision, plan.kernel, str(plan.variant)
+            if all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True)):
+                return plan
+        return None
 
 
 # The profiler takes about 3 s a case: what is cut off by a run's end stands last.

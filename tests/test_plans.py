@@ -67,6 +67,7 @@ def test_an_algorithm_fixes_the_cuda_kernels_plan() -> None:
     [
         (("--algorithm", "gamma:8:6:3"), "not gamma:8:6:3"),
         (("--algorithm", "omega:8:3:6;scaling=l1"), "scaling of their own (power_of_two)"),
+        (("--algorithm", "winrs;scaling=l1"), "without options, not winrs;scaling=l1"),
         (("--algorithm", "winrs;device=rtx4090"), "name the algorithm without a device"),
         (("--algorithm", "omega:8:3:6", "--segments", "3"), "'omega:8:3:6@paper;segments=3'"),
         (("--precision", "bf16", "--all-kernels"), "has the precisions fp32, fp32_ffma, fp16"),

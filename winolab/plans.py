@@ -37,6 +37,15 @@ app = typer.Typer(
 )
 
 
+Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
+Filter = Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")]
+Padding = Annotated[str, typer.Option(help="A number, one a dimension (1x2), same or valid.")]
+Gpu = Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")]
+Precision = Annotated[str, typer.Option(help=f"{', '.join(PRECISIONS)}.")]
+Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, direct.")]
+Limit = Annotated[
+    int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
+]
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 
 
@@ -48,13 +57,11 @@ def root(context: typer.Context) -> None:
 
 @app.command("backward-filter")
 def backward_filter(
-    input: Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")],
-    filter: Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")],
-    padding: Annotated[
-        str, typer.Option(help="A number, one a dimension (1x2), same or valid.")
-    ] = "0",
+    input: Input,
+    filter: Filter,
+    padding: Padding = "0",
     stride: Annotated[int, typer.Option(min=1, help="Of every dimension.")] = 1,
-    device: Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")] = "h100",
+    device: Gpu = "h100",
     precision: Annotated[
         str,
         typer.Option(help=f"{', '.join(PRECISIONS)}; WinRS's planner has fp32 and fp16."),
@@ -67,9 +74,7 @@ def backward_filter(
     segments: Annotated[
         int | None, typer.Option(min=1, help="Wanted number; by default Algorithm 1's.")
     ] = None,
-    workspace_limit: Annotated[
-        int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
-    ] = None,
+    workspace_limit: Limit = None,
     all_kernels: Annotated[
         bool, typer.Option("--all-kernels", help="Also kernels of a large error (α = 16).")
     ] = False,
@@ -134,17 +139,6 @@ def backward_filter(
         print("\n\n".join(map(str, plans)))
         if own:
             print(f"\nthe CUDA kernels' own plan:\n{own}")
-
-
-Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
-Filter = Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")]
-Padding = Annotated[str, typer.Option(help="A number, one a dimension (1x2), same or valid.")]
-Gpu = Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")]
-Precision = Annotated[str, typer.Option(help=f"{', '.join(PRECISIONS)}.")]
-Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, direct.")]
-Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
-]
 
 
 @app.command()

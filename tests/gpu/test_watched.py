@@ -9,6 +9,7 @@ import pytest
 
 from tests.gpu import hosted
 from winolab.device import H100, datasheet
+from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
 from winolab.gpu.plan import Request, plan
 from winolab.nouns import Problem, parse_algorithm
@@ -56,6 +57,11 @@ def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, di
     got = hosted.execute(found, a, b, kernels=kernels, left=left)
     assert left.view("int32")[0] == 1
     assert np.array_equal(got, hosted.execute(found.fallback, a, b))
+
+
+def test_the_kernels_and_the_planner_need_as_many_outputs() -> None:
+    assert f"ENOUGH = {WATCHED};" in kernel("scale")
+    assert f"if (count >= {WATCHED}) {{" in kernel("nested_output")
 
 
 @pytest.mark.parametrize(

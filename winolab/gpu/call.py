@@ -17,7 +17,7 @@ from winolab.gpu.cache import dump
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
-from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, plan
+from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, beside_filter, plan
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
 from winolab.problem import check_layout, whole
@@ -224,7 +224,7 @@ def prepare_call(
         view_out = place_out.view(address_of(OUT), filter=filters[2])
         workspace = chosen.workspace
         if transformed:
-            workspace = getattr(chosen, "beside", workspace - prepared(chosen))
+            workspace = beside_filter(chosen)
             limit = wishes.workspace_limit
             if limit is not None and workspace > limit:
                 raise ValueError(

@@ -230,10 +230,8 @@ def tiles(
     are not filter gradients of these kernels.
     """
     of_this_gpu(algorithm)
-    if algorithm and algorithm.kind == "winrs" and algorithm.scaling:
-        raise ValueError(f"the CUDA kernels compute winrs without a scaling, not {algorithm}")
     width = gradient.filter[2]
-    if algorithm is None or algorithm.kind == "winrs":
+    if algorithm is None or (algorithm.kind == "winrs" and not algorithm.scaling):
         for tile in kernels:
             if tile.alpha <= ADMITTED and (width > 1 or tile == DIRECT):
                 yield tile
