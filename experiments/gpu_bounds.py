@@ -14,7 +14,6 @@ from experiments.gpu_aims import FILTER, FORWARD, ffma, limits, regular
 from experiments.gpu_rows import Measured, Row, cases, kernel, stored
 from experiments.tables import Cell, Table
 from experiments.texts import Text
-from winolab.device import H100
 from winolab.gpu import gamma, gamma_times, omega
 from winolab.gpu.plan import Request
 from winolab.nouns import gamma as named_gamma
@@ -75,7 +74,7 @@ class Kind:
         alpha, n, r = kernel(row["kernel"])
         time = self.spent(c, (alpha, n, r))
         ffmas = c.layer.problem.macs * alpha / (n * r)
-        useful = ffmas / (H100.lanes * H100.multiprocessors * H100.clock)
+        useful = 2 * ffmas / c.device.fp32_peak
         measured = 2 * c.layer.problem.macs / row["tflops"] / 1e12
         rest = {name: seconds for name, seconds in time.items() if name != "products"}
         parts = {
@@ -127,7 +126,7 @@ class Kind:
 
 
 def _forward(c: Measured, tile: tuple[int, int, int]) -> Parts:
-    asked = Request(c.layer.problem, FORWARD, H100, named_gamma(*tile), "fp32_ffma")
+    asked = Request(c.layer.problem, FORWARD, c.device, named_gamma(*tile), "fp32_ffma")
     time = gamma_times.spent(min(gamma.plans(asked), key=lambda p: p.predicted))
     both = time.pop("launch") + time.pop("filter")
     return {**time, "launch and filter": both}
@@ -136,7 +135,7 @@ def _forward(c: Measured, tile: tuple[int, int, int]) -> Parts:
 def _gradient(c: Measured, tile: tuple[int, int, int]) -> Parts:
     # What is not admissible has to be named, what runs in pieces cannot be.
     algorithm = named_omega(*tile) if c.layer.taps % tile[1] == 0 else None
-    asked = Request(c.layer.problem, FILTER, H100, algorithm, "fp32_ffma")
+    asked = Request(c.layer.problem, FILTER, c.device, algorithm, "fp32_ffma")
     found = (p for p in omega.plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
     return omega.spent(min(found, key=lambda p: p.predicted))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from experiments.gpu_rows import Measured, Row, kernel
-from winolab.device import H100
+from winolab.device import datasheet
 
 PARTS = {"fp32_split": 2}  # 16-bit numbers that stand for one
 PRODUCTS = {"fp32_split": 3}  # of parts, for one
@@ -28,10 +28,11 @@ def transform_bound(c: Measured, row: Row) -> float:
     dy = states * problem.output[0] * problem.out_channels
     item = 4 if c.group == "fp32" else 2
     data = item * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
-    return 2 * problem.macs / ((data + 2 * (x + dy)) / H100.bandwidth) / 1e12
+    return 2 * problem.macs / ((data + 2 * (x + dy)) / c.device.bandwidth) / 1e12
 
 
 def product_bound(row: Row) -> float:
     """Effective TFLOPS at which the Tensor Cores do nothing but the products."""
     alpha, n, r = kernel(row["kernel"])
-    return H100.fp16_peak * n * r / alpha / PRODUCTS.get(row["products"], 1) / 1e12
+    peak = datasheet(row["device"]).fp16_peak
+    return peak * n * r / alpha / PRODUCTS.get(row["products"], 1) / 1e12

@@ -4,7 +4,8 @@ experiments.gpu_errors``. Rows go to experiments/results/gpu_errors.jsonl.
 The paper's shapes, inputs and filters uniform on [1, 2), with the papers' points and with the best,
 beside cuDNN's GEMM without and with TF32; and, on the shapes of LISTS, data that is not uniform.
 Every batch is computed whole, as it is planned, and some of its images are held against FP64.
-A shape runs again only where its rows measured another source than the planner chooses now.
+A shape runs again only where its rows measured another source than the planner chooses now, or
+another GPU, whose rows are dropped.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ def main(
     """Measure what is not yet in the file on this GPU."""
     end = time.monotonic() + seconds
     bench.ready()
-    done = {tuple(mine[0]["case"]): sources(mine) for mine in latest(stored(output))}
+    gpu = launch.device(0).name
+    done = {tuple(mine[0]["case"]): sources(mine) for mine in _kept(output, gpu)}
     found = ((layer, data, plans(layer, data)) for layer, data in todo(match))
     missing = (
         (layer, data, mine)
@@ -161,8 +163,13 @@ def main(
                 for row in rows
             )
             print(f"{end - time.monotonic():5.0f} s left {layer} {data}: {errors}", flush=True)
-    last = latest(stored(output))
+    last = _kept(output, gpu)
     output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
+
+
+def _kept(path: Path, gpu: str) -> list[list[Row]]:
+    """The rows of that GPU, by case."""
+    return [mine for mine in latest(stored(path)) if mine[0]["device"] == gpu]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from experiments.gpu_frontier import KINDS
 from experiments.gpu_rows import Measured, Row, cases, mean, ratio, stored, tiles
 from experiments.tables import Cell, Table
 from experiments.texts import Text
-from winolab.device import H100
 from winolab.gpu.contenders import GROUPS
 
 MIB = 1 << 20
@@ -68,7 +67,8 @@ class Compared:
     def used(self) -> float:
         """The share of its unit's peak that the picked kernel's products reach, over the call."""
         products = counters_tables.PRODUCTS.get(self.mine["products"], 1)
-        peak = H100.fp32_peak if self.mine["products"] == "fp32" else H100.fp16_peak
+        device = self.case.device
+        peak = device.fp32_peak if self.mine["products"] == "fp32" else device.fp16_peak
         return self.mine["tflops"] * 1e12 / self.saved * products / peak
 
     @property
@@ -153,7 +153,7 @@ def _behind(single: bool, taps: int, kind: str, mine: Sequence[Compared]) -> str
     where = f"{WAYS[first.direction]}, {first.group}, {taps}×{taps}{', N = 1' if single else ''}"
     spaces = [space / MIB for one in mine if (space := one.theirs["workspace"] or 0) > MIB]
     held = f" in {_range(spaces, '.0f')} MiB of workspace" if spaces else ""
-    direct = [one.theirs["tflops"] * 1e12 / H100.fp16_peak for one in mine]
+    direct = [one.theirs["tflops"] * 1e12 / first.device.fp16_peak for one in mine]
     why = {
         "FFT": f"it multiplies less often,{held}",
         "Winograd": f"its tiles save products in both dimensions, transformed apart{held}",

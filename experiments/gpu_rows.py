@@ -1,4 +1,8 @@
-"""The rows that were measured on a GPU, by case, and who was the fastest of each kind in it."""
+"""The rows that were measured on a GPU, by case, and who was the fastest of each kind in it.
+
+Files hold rows of several GPUs; tables and figures are of the one that was measured last, unless
+they name another.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any
 
 from experiments import throughput_cases
 from experiments.tables import RESULTS
+from winolab.device import Device, datasheet
 from winolab.layers import Layer, parse_layer
 from winolab.nouns import Tile
 
@@ -38,11 +43,16 @@ class Measured:
     direction: str
     group: str
     rows: tuple[Row, ...]
-    sgemm: float  # TFLOPS: the best of all runs on such a device
+    sgemm: float  # TFLOPS: the best of all runs on the device
 
     @property
     def name(self) -> str:
         return str(self.layer)
+
+    @property
+    def device(self) -> Device:
+        """The GPU. Raises ValueError for one of which winolab.device knows no data sheet."""
+        return datasheet(self.rows[0]["device"])
 
     def fastest(self, accept: Callable[[Row], bool]) -> Row | None:
         """The fastest row that is accepted and not wrong, or None."""
@@ -167,24 +177,31 @@ def paper_alpha(name: str) -> int:
     return 4 if alpha < 7 else 8 if alpha < 11 else 16
 
 
-def cases(rows: Iterable[Row]) -> list[Measured]:
-    """The rows by case, in the order of experiments.throughput; the last run of a case counts.
+def devices(rows: Iterable[Row]) -> list[str]:
+    """The GPUs of these rows by name, the one that was measured last first."""
+    last: dict[str, str] = {}
+    for row in rows:
+        last[row["device"]] = max(last.get(row["device"], ""), row.get("run", ""))
+    return sorted(last, key=lambda name: last[name], reverse=True)
+
+
+def cases(rows: Iterable[Row], device: str | None = None) -> list[Measured]:
+    """The rows of ``device``, by default the one that was measured last, by case, in the order of
+    experiments.throughput; the last run of a case counts.
 
     A run's SGEMM can only be slowed down by what else was on the GPU: the fastest run's counts for
-    all on the same device.
+    all.
     """
-    rows = list(rows)
-    sgemm: dict[str, float] = {}
-    for row in rows:
-        if speed := row.get("sgemm_tflops"):
-            sgemm[row["device"]] = max(sgemm.get(row["device"], 0.0), speed)
+    measured = [row for row in rows if "tflops" in row]
+    device = device or next(iter(devices(measured)), None)
+    rows = [row for row in measured if row["device"] == device]
+    sgemm = max((row["sgemm_tflops"] for row in rows if "sgemm_tflops" in row), default=math.nan)
     grouped: dict[tuple, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.get("run", "")):
-        if "tflops" in row:
-            mine = grouped.setdefault(tuple(row["case"]), [])
-            if mine and mine[0].get("run") != row.get("run"):
-                mine.clear()
-            mine.append(row)
+        mine = grouped.setdefault(tuple(row["case"]), [])
+        if mine and mine[0].get("run") != row.get("run"):
+            mine.clear()
+        mine.append(row)
     return [
         Measured(
             mine[0]["list"],
@@ -193,7 +210,7 @@ def cases(rows: Iterable[Row]) -> list[Measured]:
             direction,
             group,
             tuple(mine),
-            sgemm[mine[0]["device"]],
+            sgemm,
         )
         for (layer, direction, group), mine in sorted(grouped.items(), key=_place)
     ]

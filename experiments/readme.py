@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from experiments import gpu_losses, gpu_targets
+from experiments import gpu_devices, gpu_losses, gpu_targets
 from experiments.facts import ROOT
 from experiments.gpu_rows import Row, cases, mean
 from experiments.gpu_rows import stored as stored_gpu
@@ -38,24 +38,32 @@ def generated() -> str:
 
 def _beside() -> list[str]:
     """What is picked beside the fastest library, by list."""
-    found = gpu_losses.by_list(gpu_losses.compared(cases(stored_gpu())))
+    rows = stored_gpu()
+    found = gpu_losses.by_list(gpu_losses.compared(cases(rows)))
     if not found:
         return []
+    this, *others = gpu_devices.means(rows).items()
     lines = [
         "",
         "What the calls pick by themselves, in speed over the fastest of all of cuDNN's algorithms "
         "(any workspace and layout) in the same precision, FP32 without TF32, and of PyTorch but "
-        "for some of FP32 (the report says how many). It lists every case below 1 with its reason:",
+        "for some of FP32 (the report says how many). It lists every case below 1 with its reason, "
+        "and the commits of each GPU's rows:",
         "",
-        "| arrays, direction, layers | cases | faster in | geometric mean | least |",
-        "|---|---|---|---|---|",
+        f"| {this[0]}: arrays, direction, layers | cases | faster in | geometric mean | least |"
+        + "".join(f" mean on {gpu} |" for gpu, _ in others),
+        "|---|---|---|---|---|" + "---|" * len(others),
     ]
     for (group, way, name), mine in found.items():
         ratios = [one.ratio for one in mine]
         ahead = sum(value >= 1 for value in ratios)
         label = f"{group.upper()}, {gpu_losses.WAYS[way]}, {gpu_losses.NAMES[name]}"
         worst = f"{ratios[0]:.2f} ({mine[0].case.name})"
-        lines.append(f"| {label} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |")
+        beside = [means.get((group, way, name)) for _, means in others]
+        lines.append(
+            f"| {label} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |"
+            + "".join(f" {each[0]:.2f} |" if each else " |" for each in beside)
+        )
     return lines
 
 

@@ -14,6 +14,7 @@ from experiments import (
     figures,
     figures_winrs,
     gpu_bounds,
+    gpu_devices,
     gpu_figures,
     gpu_frontier,
     gpu_gradients,
@@ -37,6 +38,7 @@ TEXTS = (
     | gpu_bounds.TEXTS
     | gpu_gradients.TEXTS
     | gpu_losses.TEXTS
+    | gpu_devices.TEXTS
     | counters_tables.TEXTS
     | variants_tables.TEXTS
 )
@@ -48,6 +50,7 @@ FIGURES = (
     | gpu_bounds.FIGURES
     | gpu_gradients.FIGURES
     | gpu_losses.FIGURES
+    | gpu_devices.FIGURES
     | counters_tables.FIGURES
     | variants_tables.FIGURES
 )

@@ -20,9 +20,8 @@ RUN = (
 
 def machine() -> str:
     """The GPU and its software, by the rows."""
-    rows = stored()
-    found = dict.fromkeys(_machine(row) for row in rows if "driver" in row)
-    return "; ".join(found)
+    found = (_machine(row) for c in cases(stored()) for row in c.rows)
+    return "; ".join(dict.fromkeys(found))
 
 
 def _machine(row: Row) -> str:
@@ -63,7 +62,7 @@ def _missed(c: Cell) -> str:
 
 TEXTS = {
     "gpu targets": Text(
-        "Aims that were set before the kernels were written.",
+        "Aims that were set, for an H100, before the kernels were written.",
         RUN,
         "paper: the aim.",
         _targets,

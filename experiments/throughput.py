@@ -2,10 +2,10 @@
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
-last rows measured the sources that the planner chooses now, and no others, does not run again;
-older rows of a case that ran again are dropped at the end. WINOLAB_COMMIT names the commit. What a
-row says, ``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a GPU, how many cases
-would run.
+last rows on such a GPU measured the sources that the planner chooses now, and no others, does not
+run again; older rows of a case that ran again there are dropped at the end. WINOLAB_COMMIT names
+the commit. What a row says, ``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a
+GPU, how many cases would run on the one that was measured last.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from typing import Annotated
 import typer
 
 from experiments.facts import ROOT
+from experiments.gpu_rows import devices
 from experiments.throughput_cases import LISTS, Case, cases
 from winolab import bench
-from winolab.device import H100, Device
+from winolab.device import H100, Device, datasheet
 from winolab.environment import cores
 from winolab.gpu import launch, nvrtc
 from winolab.gpu.cache import cubin
@@ -60,14 +61,18 @@ def main(
 ) -> None:
     """Measure what is not yet in the file on this GPU."""
     end = time.monotonic() + seconds
-    if not changed:
+    kept = stored(output)
+    if changed:
+        device = datasheet(next(iter(devices(kept)), H100.name))
+    else:
         bench.ready()
-    before = latest(stored(output))
+        device = launch.device(0)
+    before = [mine for mine in latest(kept) if mine[0]["device"] == device.name]
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
     todo = [
         (case, plans, digests)
-        for case, plans, digests in planned(wanted, H100 if changed else None)
+        for case, plans, digests in planned(wanted, device)
         if digests != done.get(case.key)
     ]
     if changed or compile_only:
@@ -100,10 +105,10 @@ def main(
 
 
 def latest(rows: Iterable[bench.Row]) -> list[list[bench.Row]]:
-    """The rows of each case's last run, cases in the order of their first."""
+    """The rows of each case's last run on a device, in the order of the first."""
     found: dict[tuple, list[bench.Row]] = {}
     for row in sorted(rows, key=lambda row: row.get("run", "")):
-        mine = found.setdefault(tuple(row["case"]), [])
+        mine = found.setdefault((row["device"], *row["case"]), [])
         if mine and mine[0].get("run") != row.get("run"):
             mine.clear()
         mine.append(row)
@@ -134,10 +139,8 @@ def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> lis
     ]  # fmt: skip
 
 
-def planned(
-    todo: Sequence[Case], device: Device | None = None
-) -> list[tuple[Case, dict[Plan, bool], set[str]]]:
-    """Every case with our plans for it, on ``device`` or GPU 0, and the digests of their sources.
+def planned(todo: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan, bool], set[str]]]:
+    """Every case with our plans for it on ``device``, and the digests of their sources.
 
     By all cores, before the first case is measured: one by one, each kept a GPU waiting for 0.2 s.
     """
@@ -146,7 +149,7 @@ def planned(
         return [(case, *each) for case, each in zip(todo, found, strict=True)]
 
 
-def _planned(case: Case, device: Device | None) -> tuple[dict[Plan, bool], set[str]]:
+def _planned(case: Case, device: Device) -> tuple[dict[Plan, bool], set[str]]:
     algorithm = case.layer.named(case.direction)
     plans = candidates(case.direction, case.layer.problem, case.group, algorithm, device)
     return plans, {digest(plan) for plan in plans}

@@ -51,6 +51,11 @@ def test_names_are_read_as_people_write_them(text: str) -> None:
     assert datasheet("NVIDIA RTX A5000") is DATASHEETS["a5000"]
 
 
+def test_names_that_drivers_give_are_found() -> None:
+    for device in DATASHEETS.values():
+        assert datasheet(device.name) is device
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"known are titanx, v100, .*, h200"):
         datasheet("rtx5090")

@@ -70,8 +70,9 @@ H100 = Device(
 # The papers' GPUs, and those that kernels are planned for. Multiprocessors, clocks, caches,
 # bandwidths and tensor rates from NVIDIA's architecture white papers: GM200 (GTX Titan X), V100
 # (WP-08608), Turing (WP-09183), A100 (V1.0), GA102 (V2.1), Ada (V2.1), H100 (WP-10792), and the
-# data sheets of RTX A5000, A100, L40S and H200; shared memory from the CUDA C++ Programming Guide,
-# table "Technical Specifications per Compute Capability".
+# data sheets of RTX A5000, A100 and L40S; an H200's L2 and bandwidth as its driver states them
+# (4.8 TB/s by its data sheet); shared memory from the CUDA C++ Programming Guide, table "Technical
+# Specifications per Compute Capability".
 DATASHEETS = {
     "titanx": Device(
         "NVIDIA GeForce GTX TITAN X", (5, 2), 24, 1.075e9, 49152, 3 << 20, 12 << 30, 336.5e9
@@ -97,12 +98,14 @@ DATASHEETS = {
         "NVIDIA A100-SXM4-80GB", (8, 0), 108, 1.41e9, 166912, 40 << 20, 80 << 30, 2.039e12, 1024
     ),
     "h100": H100,
-    "h200": Device("NVIDIA H200", (9, 0), 132, 1.98e9, 232448, 50 << 20, 141 << 30, 4.8e12, 2048),
+    "h200": Device(
+        "NVIDIA H200", (9, 0), 132, 1.98e9, 232448, 60 << 20, 141 << 30, 4.814304e12, 2048
+    ),
 }
 
 
 def datasheet(name: str) -> Device:
-    """The GPU of that name: "rtx4090", "RTX 4090", "h100", …
+    """The GPU of that name: "rtx4090", "RTX 4090", "h100", "NVIDIA H100 80GB HBM3", …
 
     Raises ValueError that lists the known ones.
     """
@@ -110,4 +113,7 @@ def datasheet(name: str) -> Device:
     for key in (short, short.removeprefix("geforce"), short.removeprefix("rtx")):
         if key in DATASHEETS:
             return DATASHEETS[key]
+    for known in DATASHEETS.values():
+        if known.name == name:
+            return known
     raise ValueError(f"unknown device {name!r}; known are {', '.join(DATASHEETS)}")

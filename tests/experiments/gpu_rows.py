@@ -12,8 +12,8 @@ from experiments.throughput_cases import LISTS, PLAN, cases
 from winolab.bench import kernel_name
 
 MACHINE = {
-    "device": "a GPU", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0", "sgemm_tflops": 50.0,
-    "sm_mhz": 1980, "commit": "abc",
+    "device": "NVIDIA H100 80GB HBM3", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0",
+    "sgemm_tflops": 50.0, "sm_mhz": 1980, "commit": "abc",
 }  # fmt: skip
 LIBRARY = {
     "backward_filter": (("ALGO_0", True, 20), ("ALGO_1", True, 30), ("ALGO_3", True, 31),

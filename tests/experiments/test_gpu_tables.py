@@ -9,6 +9,7 @@ import pytest
 from experiments import (
     counters_tables,
     gpu_ceilings,
+    gpu_devices,
     gpu_frontier,
     gpu_losses,
     gpu_tables,
@@ -19,6 +20,7 @@ from experiments import (
 from experiments.gpu_rows import cases, kernel, ratio, tiles
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
 from tests.experiments import gpu_rows
+from tests.experiments.gpu_rows import MACHINE
 from winolab.nouns import Tile
 
 THROUGHPUT = gpu_rows.throughput()
@@ -135,6 +137,20 @@ def test_a_wrong_result_is_never_the_fastest() -> None:
     assert case.name in right.note
 
 
+def test_tables_are_of_the_gpu_that_was_measured_last() -> None:
+    first = [row for row in THROUGHPUT if tuple(row["case"]) == THROUGHPUT[0]["case"]]
+    h200 = {"device": "NVIDIA H200", "sgemm_tflops": 51.0, "run": "2026-11-25"}
+    later = [row | h200 | {"tflops": row["tflops"] * (2 if row["method"] == "winolab" else 1)}
+             for row in first]  # fmt: skip
+    (case,) = cases([*later, *THROUGHPUT])
+    assert (case.device.name, case.sgemm) == ("NVIDIA H200", 51.0)
+    assert len(cases([*later, *THROUGHPUT], MACHINE["device"])) == len(cases(THROUGHPUT))
+    one, other = gpu_devices.cells([*first, *later])
+    assert [one.column, other.column] == ["NVIDIA H200", MACHINE["device"]]
+    assert one.ours == pytest.approx(2 * other.ours)
+    assert gpu_devices.told([*first, *later])[0] == "NVIDIA H200: 1 cases, commits abc."
+
+
 def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:
     layer, direction = gpu_frontier.PANELS[0]
     every = gpu_frontier.points(THROUGHPUT, layer, direction)
@@ -180,13 +196,13 @@ def test_factors_make_the_share_of_the_peak() -> None:
 def test_ceilings_of_gradients_count_bytes_and_products() -> None:
     (case,) = (c for c in cases(THROUGHPUT) if c.name == "32x128x128x256:256x2x2"
                and (c.direction, c.group) == ("backward_filter", "fp16"))  # fmt: skip
-    row = {"kernel": "Ω9(2,8)", "products": "fp16"}
+    row = {"kernel": "Ω9(2,8)", "products": "fp16", "device": case.device.name}
     x, dy = 32 * 127 * 127 * 256, 32 * 128 * 128 * 256
     units = 32 * 16 * 9 * 256 * (127 + 128)
     seconds = 2 * (x + dy + 2 * units) / 3.352e12
     flop = 2 * dy * 256 * 4
     assert gpu_ceilings.transform_bound(case, row) == pytest.approx(flop / seconds / 1e12)
-    split = {"kernel": "Ω9(2,8)", "products": "fp32_split"}
+    split = row | {"products": "fp32_split"}
     ratio_ = gpu_ceilings.product_bound(row) / gpu_ceilings.product_bound(split)
     assert ratio_ == pytest.approx(3)
 

@@ -37,7 +37,7 @@ def test_the_list_has_what_a_gpu_measured_and_the_command(capsys) -> None:
     reproduce.main("gpu", None, list_=True)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len([e for e in listed if e["paper"] == "gpu"])
-    assert lines[0].startswith("gpu targets  What the kernels were to reach on an H100 (kept rows")
+    assert lines[0].startswith("gpu targets  What the kernels were to reach (kept rows")
     assert any(line.startswith("gpu 'gradient bounds'  ") for line in lines)
 
 

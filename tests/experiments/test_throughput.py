@@ -10,12 +10,12 @@ import pytest
 from experiments import throughput
 from experiments.throughput import GUESS, estimate, latest, sources
 from experiments.throughput_cases import cases
-from winolab.device import H100
+from winolab.device import DATASHEETS, H100
 from winolab.gpu import contenders
 
 
 def row(case, run: str, **more) -> dict:
-    return {"case": [*case.key], "run": run, "took_s": 3.0, **more}
+    return {"case": [*case.key], "run": run, "took_s": 3.0, "device": H100.name, **more}
 
 
 def test_the_last_run_of_a_case_is_kept_and_says_what_it_measured() -> None:
@@ -28,6 +28,8 @@ def test_the_last_run_of_a_case_is_kept_and_says_what_it_measured() -> None:
     ]
     found = latest(rows)
     assert [sources(mine) for mine in found] == [{"new", "hung"}, {"b"}]
+    other = row(first, "2026-01-03", source="new", device="another")
+    assert len(latest([*rows, other])) == 3
 
 
 def test_every_case_once_in_the_order_of_importance() -> None:
@@ -66,7 +68,8 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     monkeypatch.setattr(throughput, "compare", compare)
     monkeypatch.setattr(throughput, "free", lambda: None)
     monkeypatch.setattr(throughput.bench, "ready", lambda: None)
-    monkeypatch.setattr(throughput.bench, "context", dict)
+    monkeypatch.setattr(throughput.bench, "context", lambda: {"device": H100.name})
+    monkeypatch.setattr(throughput.launch, "device", lambda index: H100)
     monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
     monkeypatch.setattr(throughput, "planned", planned)
     monkeypatch.setattr(throughput, "cases", lambda lists: iter(digests))
@@ -90,6 +93,13 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     throughput.main(**options)
     assert ran == [small, second.layer.problem]
     assert len(throughput.stored(rows_file)) == 3
+    ran.clear()
+    other = DATASHEETS["h200"]
+    monkeypatch.setattr(throughput.bench, "context", lambda: {"device": other.name})
+    monkeypatch.setattr(throughput.launch, "device", lambda index: other)
+    throughput.main(**options)
+    assert ran == [small, first.layer.problem, second.layer.problem]
+    assert len(throughput.stored(rows_file)) == 6
 
 
 def test_what_has_changed_since_it_was_measured_is_told_without_a_gpu(tmp_path, capsys) -> None:
