@@ -62,7 +62,7 @@ def correlations(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
     yield from _everywhere(pick)
     yield from _accuracy(rows, pick)
     for group in ("fp16", "bf16"):
-        part = Part(group.upper(), f"{SPEED} --lists dragon,resnet,resnet1,pointwise")
+        part = Part(group.upper(), f"{SPEED} --lists dragon,table3,grid,resnet,resnet1,pointwise")
         for direction in (FORWARD, DATA):
             found = speeds(pick(direction, group), ours, library)
             aim = 1.0 if group == "fp16" else None

@@ -73,6 +73,8 @@ PLAN: list[tuple[str, tuple[str, ...], tuple[str, ...], Effort]] = [
     ("odd", ("backward_data",), ("fp32",), BRIEF),
     ("table3", ("backward_data",), ("fp32",), BRIEF),
     ("grid", ("backward_data",), ("fp32",), BRIEF),
+    ("table3", ("forward",), ("fp16",), FEW),
+    ("grid", ("forward",), ("fp16",), FEW),
     ("dragon", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
     ("resnet", GRADIENT, ("fp32", "fp16"), replace(BRIEF, torch=True)),
 ]
