@@ -13,6 +13,7 @@ from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.plan import Request, plan
+from winolab.nouns import parse_algorithm
 from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
@@ -375,13 +376,22 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
     assert len(conv._calls) == 2  # by its problem and by its arguments
 
 
-def test_a_plan_is_dumped_where_it_is_asked_for(library, tmp_path, monkeypatch) -> None:
+def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:
+    """Also where others' have the same kernel."""
     monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path))
-    problem = Problem.of(SHAPE, FILTER, padding=1)
-    x, w, _ = data()
-    wishes = call.Wishes(algorithm="gamma:4:2:3", precision="fp32_ffma")
-    a, b = (library.describe(Array(v)) for v in (x, w))
-    made = call.prepare_call("forward", problem, library, wishes, a, b, None)
-    (file,) = tmp_path.iterdir()
-    assert file.suffix == ".plan"
-    assert file.read_text() == f"{made.plan}\n"
+    monkeypatch.setattr(launch, "load", lambda *_: {})
+    named, wide = parse_algorithm("gamma:4:2:3"), (*SHAPE[:-1], 2 * SHAPE[-1])
+    plans = [
+        plan(Request(problem, direction, H100, named, "fp32_ffma"))
+        for problem in (
+            *(Problem.of(SHAPE, FILTER, padding=p) for p in (0, 1)),
+            Problem.of(wide, FILTER, groups=2),
+        )
+        for direction in ("forward", "backward_data")
+    ]
+    for chosen in plans:
+        call.load(chosen, 0)
+    assert len({str(chosen.variant) for chosen in plans}) < len(plans)
+    assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
+    texts = sorted(file.read_text() for file in tmp_path.iterdir())
+    assert texts == sorted(f"{chosen}\n" for chosen in plans)

@@ -1,7 +1,8 @@
 """Compiled kernels on disk, one file a source.
 
-``WINOLAB_CACHE`` moves their folder, ``WINOLAB_DUMP`` names one that receives plan, source and
-resource use of what is compiled.
+``WINOLAB_CACHE`` moves their folder. ``WINOLAB_DUMP`` names one that receives the plan of every
+call that is prepared, <direction>-x-<shape>-w-<shape>-padding-<…>-<kernel>-<products>-<block
+shape>.plan, and of every source the text, <hash>.cu, and what its kernels take, <hash>.txt.
 """
 
 from __future__ import annotations

@@ -297,8 +297,9 @@ def prepared(chosen: Plan | None) -> int:
 
 def load(chosen: Plan, index: int) -> Mapping[str, launch.Kernel]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
-    title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
-    name = re.sub(r"[^\w]+", "-", f"{chosen.direction} {title}")
+    p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+    of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
+    name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")
     return launch.load(chosen.source(), title, chosen.shared(), index)
 
