@@ -14,9 +14,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from shutil import which
 from typing import Any
 
@@ -27,9 +29,11 @@ from tests.gpu.test_random import algorithms
 from winolab import environment
 from winolab.gpu import launch
 from winolab.gpu.call import load
+from winolab.gpu.contenders import digest, shapes
 from winolab.gpu.gamma_tensor import GammaTensorPlan
+from winolab.gpu.guard import GuardedPlan
 from winolab.gpu.places import Place
-from winolab.gpu.plan import DTYPES, FAMILIES
+from winolab.gpu.plan import DTYPES, FAMILIES, Request, candidates
 from winolab.ref import convolution
 
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")  # the slowest last
@@ -49,39 +53,57 @@ def molds(families: Iterable[str]) -> list[Mold]:
     ]
 
 
+def planned(mold: Mold) -> Any:
+    """The plan of the mold's smallest problem."""
+    return min((mold.problem(k)[0] for k in range(DRAWN)), key=lambda plan: plan.problem.macs)
+
+
+def guarded(plan: Any) -> GuardedPlan | None:
+    """The plan with what computes again what it lost, of split products that are watched."""
+    if plan.precision != "fp32_split" or not getattr(plan, "watched", False):
+        return None
+    asked = Request(plan.problem, plan.direction, plan.device, None, "fp32_ffma")
+    return GuardedPlan.of(plan, candidates(asked).plans[0])
+
+
 def run(mold: Mold) -> None:
-    """One small problem. Copies from the host only: no kernel but ours runs."""
+    """One small problem, of split products one that is computed again, too. Copies from the host
+    only: no kernel but ours runs."""
     cp = launch.cupy()
     cp.cuda.set_allocator(None)  # each array its own allocation, whose ends memcheck knows
-    plan = min((mold.problem(k)[0] for k in range(DRAWN)), key=lambda plan: plan.problem.macs)
+    plan = planned(mold)
     p, dtype = plan.problem, DTYPES[mold.precision]
     rng = np.random.default_rng(0)
-    shapes = {
-        "forward": (p.x_shape, p.w_shape, p.y_shape),
-        "backward_data": (p.y_shape, p.w_shape, p.x_shape),
-        "backward_filter": (p.x_shape, p.y_shape, p.w_shape),
-    }[plan.direction]
+    shapes_ = shapes(plan.direction, p)
     if dtype == "bfloat16":
-        data = [rng.integers(0x3F00, 0x3F80, s).astype("uint16") for s in shapes[:2]]
+        data = [rng.integers(0x3F00, 0x3F80, s).astype("uint16") for s in shapes_[:2]]
     else:
-        data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes[:2]]
+        data = [rng.uniform(-1, 1, s).astype(dtype) for s in shapes_[:2]]
     written = np.dtype("uint16" if mold.shape[3] == "bfloat16" else mold.shape[3])
     arrays = [cp.empty(d.shape, d.dtype) for d in data]
     for array, values in zip(arrays, data, strict=True):
         array.set(values)
-    out, workspace = cp.empty(shapes[2], written), cp.empty(max(1, plan.workspace), "uint8")
+    out = cp.empty(shapes_[2], written)
     views = [
         Place.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
         for i, array in enumerate((*arrays, out))
     ]
-    kernels = load(plan, 0)
-    plan.launch(kernels, *views, workspace.data.ptr, 0)
-    result = out.get()
+
+    def computed(plan: Any) -> np.ndarray:
+        workspace = cp.empty(max(1, plan.workspace), "uint8")
+        plan.launch(load(plan, 0), *views, workspace.data.ptr, 0)
+        return out.get()
+
+    result = computed(plan)
     if isinstance(plan, GammaTensorPlan) and plan.parts == 2 and plan.variant.clusters:
         paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
         prepared = cp.empty(plan.prepared, "uint8")
-        paired.prepare(kernels, views[1], prepared.data.ptr, 0)
+        paired.prepare(load(plan, 0), views[1], prepared.data.ptr, 0)
         prepared.get()
+    if whole := guarded(plan):
+        arrays[0].set(np.where(np.arange(data[0].size).reshape(data[0].shape), data[0], np.inf))
+        again = computed(whole)
+        assert np.array_equal(again, computed(whole.fallback), equal_nan=True), whole
     if dtype == "bfloat16":
         data = [(d.astype("uint32") << 16).view("float32") for d in data]
     if written == np.uint16:
@@ -110,23 +132,31 @@ def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
     row = {"tool": tool, "found": count, "exit": done.returncode, "seconds": seconds}
     if count != 0 or done.returncode:
         row["report"] = text[-1500:]
-    return [{"kernel": str(mold), **row} for mold in group]
+    return [{"kernel": str(mold), "sources": sources(mold), **row} for mold in group]
 
 
-def kept(rows: list[dict[str, Any]], path: str | None) -> list[dict[str, Any]]:
-    """The rows, added to a file where one is named."""
-    if path:
-        machine = {"commit": environment.commit(), "device": launch.device(0).name}
-        with open(path, "a") as file:
-            file.writelines(json.dumps({**machine, **row}) + "\n" for row in rows)
-    return rows
+@cache
+def sources(mold: Mold) -> list[str]:
+    """Digests of what the mold runs."""
+    plan = planned(mold)
+    return [digest(p) for p in (plan, guarded(plan)) if p]
+
+
+def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write the rows to a file in place of those of the same kernels and tools."""
+    machine = {"commit": environment.commit(), "device": launch.device(0).name}
+    anew = {(row["kernel"], row["tool"]) for row in rows}
+    lines = path.read_text().splitlines() if path.exists() else []
+    before = [row for row in map(json.loads, lines) if (row["kernel"], row["tool"]) not in anew]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in (
+        *before, *({**machine, **row} for row in rows))))  # fmt: skip
 
 
 def main() -> int:
     names = [family.module for family in FAMILIES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
-    parser.add_argument("--rows", help="file that rows are added to")
+    parser.add_argument("--rows", type=Path, help="file that gets the rows")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -143,7 +173,9 @@ def main() -> int:
         for _ in pool.map(lambda group: subprocess.run(started(group), check=False), groups):
             pass  # compiled by one process each
         jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
-        rows = [row for job in as_completed(jobs) for row in kept(job.result(), given.rows)]
+        rows = [row for job in as_completed(jobs) for row in job.result()]
+    if given.rows:
+        keep(rows, given.rows)
     print(f"{'kernel':44}" + "".join(f"{tool:>12}" for tool in TOOLS))
     for mold in chosen:
         mine = {row["tool"]: row for row in rows if row["kernel"] == str(mold)}

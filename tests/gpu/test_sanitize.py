@@ -1,0 +1,46 @@
+"""What compute-sanitizer is given, and how its rows are kept; the tools themselves need a GPU."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gpu import sanitize
+from tests.gpu.guarded import Mold
+from winolab.device import H100
+from winolab.gpu import launch
+
+
+@pytest.mark.parametrize(
+    ("mold", "kernel"),
+    [
+        (Mold("gamma_tensor", "gamma:8:6:3", "fp32_split", 0), "winolab_tail"),
+        (Mold("omega_split", "direct", "fp32_split", 0), "winolab_omega_fallback"),
+        (Mold("gamma", "gamma:8:6:3", "fp32", 0), None),
+        (Mold("gamma_tensor", "gamma:8:6:3", "fp16", 0), None),
+    ],
+    ids=str,
+)
+def test_split_products_are_run_with_what_computes_them_again(monkeypatch, mold, kernel) -> None:
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    plan = sanitize.planned(mold)
+    whole = sanitize.guarded(plan)
+    assert (whole is None) == (kernel is None)
+    if whole:
+        assert kernel in whole.shared()
+        assert whole.split == plan
+    assert len(sanitize.sources(mold)) == 1 + (whole is not None)
+
+
+def test_a_run_replaces_the_rows_of_its_kernels_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    path = tmp_path / "rows.jsonl"
+    first = [{"kernel": name, "tool": "memcheck", "found": 0} for name in ("a", "b")]
+    sanitize.keep(first, path)
+    sanitize.keep([{"kernel": "a", "tool": "memcheck", "found": 2}], path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(row["kernel"], row["found"], row["device"]) for row in rows] == [
+        ("b", 0, H100.name),
+        ("a", 2, H100.name),
+    ]
