@@ -33,6 +33,11 @@ OTHERS = (
     "32x85x85x96:96x9x9",  # ten states of five taps
     *("128x13x13x384:384x4x4", "64x18x18x448:448x5x5"),  # images stacked
 )
+TWO_LEVEL = {  # sums of 32 products, by kernels that spilled on 8.0 in stages of eight channels
+    "128x28x28x256:256x2x2": "gamma:8:7:2",
+    "128x24x24x256:256x3x3": "gamma:8:6:3",
+    "64x24x24x256:256x6x6": "gamma:8:3:6",
+}
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",
@@ -207,6 +212,8 @@ def cases(device: str) -> Iterator[Case]:
             if layer.algorithm:
                 yield Case(device, direction, text, "fp32_ffma", str(layer.algorithm))
         yield Case(device, "backward_filter", text, "fp32_ffma")
+    for text, name in TWO_LEVEL.items():
+        yield Case(device, "forward", text, "fp32_ffma", f"{name};variant=two_level:32")
     split = (*(str(layer) for name in ("dragon", "table3") for layer in LAYERS[name]), *OTHERS)
     for text in split if device == HOPPER else ():  # by wgmma
         yield Case(device, "forward", text, "fp32_split")

@@ -12,7 +12,7 @@ import winolab
 from tests.gpu import hosted
 from tests.gpu.predicted import predicted
 from tests.gpu.test_nvrtc import TILES
-from winolab.device import H100
+from winolab.device import H100, datasheet
 from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.gamma import GammaPlan
 from winolab.gpu.gamma_blocks import VARIANTS
@@ -118,6 +118,14 @@ def test_two_level_sums(split) -> None:
     problem = Problem.of((2, 5, 14, 40), (20, 2, 3, 40), padding=1)
     p = check(problem, "forward", 8, 6, 3, text="two_level:24", variant=variant)
     assert p.variant.fold == 3
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_two_level_sums_before_9_0(aligned) -> None:
+    """Blocks whose sums are of eight stages of four channels."""
+    problem = Problem.of((2, 5, 14, 36), (20, 2, 3, 36), padding=1)
+    p = check(problem, "forward", 8, 6, 3, datasheet("a100"), "two_level:32", aligned=aligned)
+    assert (p.variant.kc, p.variant.fold) == (4, 8)
 
 
 @pytest.mark.parametrize(

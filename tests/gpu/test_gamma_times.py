@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from winolab.device import H100, datasheet
@@ -60,6 +62,15 @@ FASTER = [
     ),
 ]
 
+# Plans with two-level sums, and how many times longer than without they took there.
+TWO_LEVEL = [
+    ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4 finishers=128", 1.028),
+    ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4", 1.072),
+    ("128x24x24x256:256x3x3", 64, "rows=8 share=3 fold=8", 1.053),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4 finishers=128", 1.046),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4", 1.093),
+]
+
 
 def found(layer: str, name: str, device=H100) -> dict[str, GammaPlan]:
     problem = parse_layer(layer).problem
@@ -75,6 +86,29 @@ def test_faster_block_shapes_are_predicted_to_be(case, shape, others) -> None:
         predicted = of[other].predicted / of[shape].predicted
         assert predicted > 1
         assert predicted == pytest.approx(ratio, rel=0.08)
+
+
+def two_level(layer: str, products: int) -> tuple[dict[str, GammaPlan], dict[str, GammaPlan]]:
+    """Plans with sums of so many products, and without."""
+    name = "gamma:8:6:3"
+    return found(layer, f"{name};variant=two_level:{products}"), found(layer, name)
+
+
+@pytest.mark.parametrize(("layer", "products", "shape", "ratio"), TWO_LEVEL)
+def test_two_level_sums_take_longer_by_what_was_measured(layer, products, shape, ratio) -> None:
+    folded, plain = two_level(layer, products)
+    shape = f"64x32x8 stages=4+3 passes=1 {shape}"
+    without = plain[re.sub(r" fold=\d", "", shape)]
+    assert folded[shape].predicted / without.predicted == pytest.approx(ratio, abs=0.03)
+
+
+def test_what_is_picked_with_two_level_sums_takes_a_fifth_longer() -> None:
+    """In blocks of half the size: 935 and 780 µs."""
+    folded, plain = (
+        min(plan.predicted for plan in plans.values())
+        for plans in two_level("128x24x24x256:256x3x3", 32)
+    )
+    assert folded / plain == pytest.approx(935.1 / 780.1, rel=0.04)
 
 
 def test_parts_add_up_and_nothing_is_negative() -> None:
