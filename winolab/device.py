@@ -53,6 +53,11 @@ class Device:
         return MATRIX.get(self.compute_capability, 256)
 
     @property
+    def memory_rate(self) -> float:
+        """Bandwidth over an H100's, which times were fitted to; 1 where it is not known."""
+        return self.bandwidth / H100.bandwidth if self.bandwidth else 1.0
+
+    @property
     def fp32_peak(self) -> float:
         """FP32 FLOP/s without Tensor Cores, an FMA being two."""
         return 2 * self.lanes * self.multiprocessors * self.clock

@@ -334,7 +334,7 @@ def seconds(plan: DirectPlan) -> float:
     what arrays take."""
     c, v, device = plan.correlation, plan.variant, plan.device
     cycles = device.clock / H100.clock
-    memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
+    memory = device.memory_rate
     slots = clusters(device, v.split)
     rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
     inner = c.out_channels if c.rotated else c.channels

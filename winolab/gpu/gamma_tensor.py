@@ -266,7 +266,7 @@ class GammaTensorPlan:
         seconds += self.transformed / FILTER_RATE + 2 * LAUNCH_SECONDS
         passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
         if self.filled:
-            passes += LAUNCH_SECONDS + 2 * self.filled / gamma_tensor_times.BANDWIDTH
+            passes += LAUNCH_SECONDS + gamma_tensor_times.moving(self.device, 2 * self.filled)
         return replace(self, predicted=self.correlation.groups * seconds + passes)
 
     def source(self) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from winolab.device import Device
 from winolab.gpu.gamma_tensor_blocks import BOX_TILES, EXCHANGED
 from winolab.gpu.gamma_tensor_boxes import SLOT
 from winolab.gpu.gamma_tensor_tiles import BN, TEN, TILE_STATES, block_tiles
@@ -133,7 +134,7 @@ TILES_LEFT = TilesLeft(
 )
 # Fitted to 33 times of 18 layers, rms 4 %.
 TEN_STATES = TenStates(products=1.176, transforms=0.853, item=1.404, scattered=1.034, narrow=0.923)
-BANDWIDTH = 2.8e12  # bytes a second
+BANDWIDTH = 2.8e12  # bytes a second, of an H100
 # Of split products: of a stage's time with a third stage of V, by states; of a block's with fewer
 # outputs in its filters, if it had none.
 THIRD, NARROW = {4: 0.981, 6: 0.949, 8: 0.962}, 0.51
@@ -182,12 +183,17 @@ def _longest(exponent: int, *times: float) -> float:
     return sum(t**exponent for t in times) ** (1 / exponent)
 
 
+def moving(device: Device, size: float) -> float:
+    """Seconds in which memory reads or writes so many bytes."""
+    return size / (BANDWIDTH * device.memory_rate)
+
+
 def _moved(plan: Any) -> float:
     """Seconds of the memory: the rows of x that blocks read, and y."""
     c, v = plan.correlation, plan.variant
     x = c.batch * math.prod(c.input) * c.channels * plan.size * (v.rows + v.share - 1) / v.rows
     y = c.batch * math.prod(c.output) * c.out_channels * ITEMSIZE[plan.out_dtype]
-    return (x + y) / BANDWIDTH
+    return moving(plan.device, x + y)
 
 
 def _boxed(plan: Any) -> tuple[float, float]:

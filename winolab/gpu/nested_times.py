@@ -24,7 +24,7 @@ STAGE, COLUMN, ROW = 148e-9, 3.15e-9, 1.89e-9
 def seconds(plan: Cut) -> float:
     """Of all launches, of data that split products serve."""
     c, device = plan.correlation, plan.device
-    memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
+    memory = device.memory_rate
     cycles = device.clock * device.multiprocessors / H100.clock / H100.multiprocessors
     filter_ = 4 * c.channels * c.out_channels * math.prod(c.filter)
     stage = max(STAGE + COLUMN * plan.variant.bn, ROW * plan.rows_stage) / cycles
