@@ -43,13 +43,14 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Point:
-    """A contender's speed and error on one layer."""
+    """A contender's speed and error on one layer; ``how`` tells it from others of its kernel."""
 
     kind: str
     products: str
     kernel: str
     tflops: float
     error: float
+    how: str
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ class Point:
 
 
 def points(rows: Sequence[Row], layer: str, direction: str) -> list[Point]:
-    """Everybody who ran a layer, in any precision, with a right result."""
+    """Everybody who ran a layer, in any precision, with a right result: every plan of ours."""
     found = []
     for c in cases(rows):
         if (c.name, c.direction) != (layer, direction):
@@ -76,7 +77,10 @@ def points(rows: Sequence[Row], layer: str, direction: str) -> list[Point]:
             products = row["products"].replace("tf32 allowed", "tf32").replace("_", " ")
             kind = KINDS.get(row["kernel"], "GEMM")
             kind = {"winolab": "winolab", "torch": "PyTorch"}.get(row["method"], kind)
-            found.append(Point(kind, products, row["kernel"], row["tflops"], error))
+            how = row.get("plan") or f"{row['kernel']} {row['layout']}"
+            if mib := (row["workspace"] or 0) >> 20:
+                how += f", {mib} MiB of workspace"
+            found.append(Point(kind, products, row["kernel"], row["tflops"], error, how))
     return found
 
 
@@ -160,7 +164,8 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
         every = points(rows, layer, direction)
         best = edge(every)
         for point in sorted(every, key=lambda p: -p.tflops):
-            note = f"relative RMS {point.error:.1e}{', on the frontier' if point in best else ''}"
+            place = ", on the frontier" if point in best else ""
+            note = f"relative RMS {point.error:.1e}{place}; {point.how}"
             speed = point.tflops
             found.append(Cell(f"{WAYS[direction]} {layer}", point.name, None, speed, speed, speed,
                               note=note))  # fmt: skip

@@ -163,6 +163,25 @@ def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:
     assert "Not on it: winolab" in line  # FFMA: split products are faster and more exact
 
 
+def test_every_plan_of_ours_is_a_point_of_its_own() -> None:
+    """Slower and more exact products of split parts, by another kernel and by another plan."""
+    layer, direction = gpu_frontier.PANELS[0]
+    (split,) = (row for row in THROUGHPUT if row["case"][:2] == (layer, direction)
+                and (row["method"], row["products"]) == ("winolab", "fp32_split"))  # fmt: skip
+    slower = {"chosen": False, "relative_rms_u11": split["relative_rms_u11"] / 2}
+    more = [split | slower | {"kernel": "Γ6(4,3)", "tflops": 200.0, "plan": "rows=8"},
+            split | slower | {"tflops": 190.0, "plan": "rows=4", "workspace": 3 << 20}]  # fmt: skip
+    mine = [(c.column, c.note) for c in gpu_frontier.cells([*THROUGHPUT, *more])
+            if c.where.endswith(layer) and c.column.endswith("in fp32 split")]  # fmt: skip
+    assert [column for column, _ in mine] == [
+        "winolab Γ8(6,3) in fp32 split",
+        "winolab Γ6(4,3) in fp32 split",
+        "winolab Γ8(6,3) in fp32 split",
+    ]
+    assert ", on the frontier; rows=8" in mine[1][1]
+    assert mine[2][1].endswith("; rows=4, 3 MiB of workspace")
+
+
 def test_every_loss_is_told_with_its_reason() -> None:
     wide = [row for row in THROUGHPUT if row["case"][0] == "32x128x128x64:64x9x9"
             and row["case"][1:] == ("forward", "fp32")]  # fmt: skip
