@@ -13,8 +13,9 @@ from tests.stand_in import CuPy
 from winolab.device import H100
 from winolab.gpu import compare, contenders, cudnn, frameworks, launch, oracle, timing
 from winolab.gpu.contenders import Arrays, Contender
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.machine import MachineError
-from winolab.gpu.plan import Request, loses, plan
+from winolab.gpu.plan import AS_EXACT, Request, loses, loss, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 
@@ -202,6 +203,22 @@ def test_what_is_faster_but_not_worth_its_workspace_takes_part() -> None:
         assert all(p.predicted < picked.predicted for p in shown[text])
         assert not any(map(loses, shown[text]))
     assert [len(plans) for plans in shown.values()] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("layer", "kernel"),
+    [("128x48x48x128:128x3x3", "Γ6(4,3)"), ("64x64x64x128:128x5x5", None)],
+)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_what_errs_less_in_little_more_time_takes_part(layer, kernel, direction) -> None:
+    """Once, and only where nothing of its kernel does: of 5 × 5 no other kernel is as fast."""
+    found = contenders.candidates(direction, parse_layer(layer).problem, "fp32", None, H100)
+    (first, *more) = [p for p in found if p.precision == "fp32_split"]
+    assert found[first]
+    assert [p.kernel for p in more] == ([kernel] if kernel else [])
+    for p in more:
+        assert loss(p) < loss(first)
+        assert first.predicted < p.predicted <= AS_EXACT * first.predicted
 
 
 @pytest.mark.parametrize("group", ["fp16", "bf16"])

@@ -17,7 +17,7 @@ from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.plan import Plan, Request, beside_filter, loses, plan
+from winolab.gpu.plan import AS_EXACT, Plan, Request, beside_filter, loses, loss, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
@@ -150,9 +150,11 @@ def candidates(
 ) -> dict[Plan, bool]:
     """The fastest predicted plan of each list ``offered``, of gradients on Tensor Cores of each
     family and of a workspace of FRUGAL, of correlations both the fastest whose workspace is at most
-    the data and what is faster by more. True stands at what ``conv_*`` itself would run."""
+    the data and what is faster by more, and of another kernel the split products that err least for
+    AS_EXACT times the time of the fastest. True stands at what ``conv_*`` itself would run."""
     request = unnamed(direction, problem, group, device)
     found: dict[Plan, bool] = {}
+    exact: list[Plan] = []
     for unit, plans in offered(request, algorithm):
         families: dict[Any, Plan] = {}
         for p in plans:
@@ -165,6 +167,8 @@ def candidates(
             elif p.predicted < families.get("lean", p).predicted and not loses(p):
                 families.setdefault("large", p)
         found |= dict.fromkeys(families.values(), False)
+        if direction in CORRELATIONS and unit == "fp32_split":
+            exact += _exact(plans)
     if (direction, group) in APART:
         limit = int(FRUGAL * request.data_size)
         with suppress(ValueError):
@@ -172,10 +176,19 @@ def candidates(
     with suppress(ValueError):
         if _writes(preferred := plan(request), request.dtype):
             found[preferred] = True
+    kernels = {(p.kernel, p.precision) for p in found}
+    found |= {p: False for p in exact if (p.kernel, p.precision) not in kernels}
     # Of plans that differ in what would compute them again, the one that is picked, or the first.
     shown = {_name(p): p for p in reversed(found)}
     shown |= {_name(p): p for p, chosen in found.items() if chosen}
     return {p: chosen for p, chosen in found.items() if shown[_name(p)] is p}
+
+
+def _exact(plans: list[Plan]) -> list[Plan]:
+    """Of correlations by split products what errs least for AS_EXACT times the time; maybe none."""
+    kept = [p for p in plans if not loses(p)]
+    most = AS_EXACT * min((p.predicted for p in kept), default=0)
+    return sorted((p for p in kept if p.predicted <= most), key=loss)[:1]
 
 
 def unserved(direction: str, problem: Problem, group: str, device: Device | None = None) -> str:
