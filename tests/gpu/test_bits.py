@@ -9,27 +9,35 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.predicted import predicted
+from tests.gpu.test_gamma_hosted import KERNELS
+from winolab import nouns
 from winolab.device import H100
 from winolab.gpu import gamma
+from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.plan import Request
-from winolab.nouns import Problem, parse_algorithm
+from winolab.nouns import Problem
 
-ALGORITHMS = {"gamma:4:2:3": 3, "gamma:8:6:3": 6, "gamma:16:8:9": 9, "direct": 3}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=str)
+every_direction = pytest.mark.parametrize("direction", CORRELATIONS)
 
 
-def case(text: str, direction: str):
-    """Algorithm, problem, its two arrays; 20 channels are no multiple of a chunk."""
-    problem = Problem.of((2, 5, 12, 20), (24, 3, ALGORITHMS[text], 20), padding=(1, 2))
+def case(kernel: tuple[int, int, int], direction: str):
+    """Algorithm, problem, its two arrays; 20 channels are no multiple of a chunk, and 6 taps are
+    pieces of 3, 2 and 1."""
+    alpha, n, r = kernel
+    taps = r if r > 3 else 6
+    problem = Problem.of((2, 5, 2 * n + 3, 20), (24, 3, taps, 20), padding=(1, 2))
     rng = np.random.default_rng(7)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.standard_normal(s, dtype=np.float32) for s in (shape, problem.w_shape))
-    return parse_algorithm(text), problem, a, b
+    algorithm = nouns.gamma(alpha, n, r) if alpha > 1 else nouns.direct()
+    return algorithm, problem, a, b
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
-@pytest.mark.parametrize("text", ALGORITHMS)
-def test_kernels_on_the_cpu(text, direction):
-    algorithm, problem, a, b = case(text, direction)
+@every_direction
+@every_kernel
+def test_kernels_on_the_cpu(kernel, direction):
+    algorithm, problem, a, b = case(kernel, direction)
     plans = gamma.plans(Request(problem, direction, H100, algorithm, "fp32"))
     # alone; in a cluster of four with shared rows; with shared rows of eight outputs
     for plan in islice(plans, 0, 13, 6):
@@ -37,13 +45,13 @@ def test_kernels_on_the_cpu(text, direction):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("direction", ["forward", "backward_data"])
-@pytest.mark.parametrize("text", ALGORITHMS)
-def test_kernels_on_the_gpu(text, direction):
+@every_direction
+@every_kernel
+def test_kernels_on_the_gpu(kernel, direction):
     from winolab.gpu import conv, launch
 
     cp = launch.cupy()
-    algorithm, problem, a, b = case(text, direction)
+    algorithm, problem, a, b = case(kernel, direction)
     plans = gamma.plans(Request(problem, direction, launch.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
         call = getattr(conv, f"conv_{direction}")
