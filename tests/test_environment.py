@@ -31,6 +31,17 @@ def test_no_gpu_and_no_compiler_are_answers(bare_path: Path) -> None:
     assert environment.compilers()["nvcc"] is None
 
 
+@pytest.mark.parametrize("error", [MachineError, ImportError, OSError])
+def test_what_is_missing_or_broken_is_none_and_mistakes_are_not(error) -> None:
+    def ask() -> str:
+        raise error("libcudnn.so.9")
+
+    assert environment.found(ask) is None
+    assert environment.found(lambda: "9.19.0") == "9.19.0"
+    with pytest.raises(ZeroDivisionError):
+        environment.found(lambda: 1 // 0)
+
+
 def test_gpus_are_read_from_nvidia_smi(bare_path: Path) -> None:
     command(bare_path, "nvidia-smi", "NVIDIA H100 80GB HBM3, 81559 MiB, 580.1, 9.0")
     (gpu,) = environment.gpus()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from textwrap import shorten
@@ -20,7 +20,6 @@ from winolab import environment
 from winolab.gpu import compare, cudnn, launch
 from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
-from winolab.gpu.machine import MachineError
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
 from winolab.render import AsJson, document
@@ -121,20 +120,12 @@ def context() -> Row:
         "device": launch.device(0).name,
         "driver": gpus[0]["driver_version"] if gpus else None,
         "cuda": f"{runtime.runtimeGetVersion() // 1000}.{runtime.runtimeGetVersion() % 1000 // 10}",
-        "cudnn": _found(cudnn.version),
+        "cudnn": environment.found(cudnn.version),
         "cupy": cp.__version__,
-        "torch": _found(lambda: importlib.import_module("torch").__version__),
+        "torch": environment.found(lambda: importlib.import_module("torch").__version__),
         **environment.clocks(),
         "sgemm_tflops": round(top, 2),
     }
-
-
-def _found(version: Callable[[], str]) -> str | None:
-    """The version of what may be missing, or broken."""
-    try:
-        return version()
-    except (MachineError, ImportError, OSError):
-        return None
 
 
 def measured(cases: Sequence[Case], effort: Effort, seconds: float = 1e9) -> Iterator[list[Row]]:

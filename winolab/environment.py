@@ -124,8 +124,10 @@ def compilers() -> dict[str, str | None]:
     """The release of nvcc on the path and of the NVRTC that kernels take; None where missing."""
     text = _output("nvcc", "--version") or ""
     release = next((line for line in text.splitlines() if "release" in line), None)
-    found = _found(lambda: "{}.{}".format(*nvrtc.version()))
-    return {"nvcc": release and release.split("release")[1].strip(), "nvrtc": found}
+    return {
+        "nvcc": release and release.split("release")[1].strip(),
+        "nvrtc": found(lambda: "{}.{}".format(*nvrtc.version())),
+    }
 
 
 def cuda() -> dict[str, Any]:
@@ -135,9 +137,9 @@ def cuda() -> dict[str, Any]:
     return {
         "driver": driver and "{}.{}".format(*driver),
         "cupy": _cupy_cuda(),
-        "cudnn": _found(cudnn.version),
-        "cache": _found(lambda: str(cache.cache_folder())),
-        "cache_writable": _found(cache.writable) or False,
+        "cudnn": found(cudnn.version),
+        "cache": found(lambda: str(cache.cache_folder())),
+        "cache_writable": found(cache.writable) or False,
     }
 
 
@@ -153,11 +155,11 @@ def _cupy_cuda() -> str | None:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _found(ask: Callable[[], Any]) -> Any:
-    """What is asked, None where the machine lacks it."""
+def found(ask: Callable[[], Any]) -> Any:
+    """What is asked, None where the machine lacks it, or where it is broken."""
     try:
         return ask()
-    except MachineError:
+    except (MachineError, ImportError, OSError):
         return None
 
 

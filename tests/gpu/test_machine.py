@@ -22,7 +22,7 @@ def test_the_driver_says_which_cuda_it_runs(monkeypatch, number, failed, version
         found._obj.value = number
         return failed
 
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(cuDriverGetVersion=asked))
+    monkeypatch.setattr(machine, "driver", lambda: SimpleNamespace(cuDriverGetVersion=asked))
     assert machine.driver_cuda() == version
 
 
@@ -31,6 +31,7 @@ def test_no_driver_is_an_answer(monkeypatch) -> None:
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
+    machine.driver.cache_clear()
     assert machine.driver_cuda() is None
 
 

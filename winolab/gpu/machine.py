@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
+from typing import Any
 
 
 class MachineError(RuntimeError):
     """The machine lacks something, or forbids it; the text says what to install or change."""
 
 
+@cache
+def driver() -> Any:
+    """The driver's library. Raises OSError where there is none."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver runs, as (12, 4); None without a driver."""
     found = ctypes.c_int()
     try:
-        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(found))
+        failed = driver().cuDriverGetVersion(ctypes.byref(found))
     except (OSError, AttributeError):
         return None
     return None if failed or not found.value else (found.value // 1000, found.value % 1000 // 10)
