@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.pretended import Library, early_launch, host_encode, host_launch
+from tests.gpu.pretended import HostLaunch, Library, host_encode
 from winolab.device import H100
 from winolab.gpu import conv, launch, nvrtc
 
@@ -58,8 +58,7 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(launch, "make_current", lambda index: None)
     monkeypatch.setattr(launch, "load", load)
     monkeypatch.setattr(launch, "encode", host_encode)
-    monkeypatch.setattr(launch, "launch_kernel", lambda: host_launch)
-    monkeypatch.setattr(launch, "EarlyLaunch", early_launch)
+    monkeypatch.setattr(launch, "Launch", HostLaunch)
     monkeypatch.setattr(conv, "_calls", {})
     monkeypatch.setattr(conv, "_lies", dict(conv._lies))
     return made

@@ -98,25 +98,29 @@ def host_encode(map: TensorMap, to: int, address: int) -> None:
     ctypes.memmove(to, described, len(described))
 
 
-def host_launch(handle: hosted.Kernel, *arguments: int) -> None:
-    """A kernel on the CPU, started as the driver would start it."""
-    *sizes, shared, stream, params, extra = arguments
-    assert (stream, extra) == (7, 0)
-    message = ctypes.create_string_buffer(hosted.MESSAGE)
-    failed = handle.library.host_launch(
-        handle.index,
-        (ctypes.c_uint * 3)(*sizes[:3]),
-        (ctypes.c_uint * 3)(*sizes[3:]),
-        ctypes.c_size_t(shared),
-        ctypes.c_void_p(params),
-        ctypes.c_uint64(0),
-        message,
-        ctypes.c_size_t(hosted.MESSAGE),
-    )
-    assert not failed, message.value
+class HostLaunch:
+    """A kernel on the CPU, started as the driver would start it; early ones begin in their turn."""
 
+    def __init__(
+        self, kernel: Any, grid: tuple[int, int, int], threads: int, params: int, early: bool
+    ) -> None:
+        self.kernel, self.grid, self.threads, self.params = kernel, grid, threads, params
 
-def early_launch(kernel: Any, grid: tuple[int, int, int], threads: int, params: int) -> Any:
-    """A kernel on the CPU that would begin early: it begins in its turn."""
-    sizes = (kernel.handle, *grid, threads, 1, 1, kernel.shared)
-    return lambda stream: host_launch(*sizes, stream, params, 0)
+    def on(self, stream: int) -> None:
+        assert stream == 7
+
+    def start(self) -> int:
+        handle: hosted.Kernel = self.kernel.handle
+        message = ctypes.create_string_buffer(hosted.MESSAGE)
+        failed = handle.library.host_launch(
+            handle.index,
+            (ctypes.c_uint * 3)(*self.grid),
+            (ctypes.c_uint * 3)(self.threads, 1, 1),
+            ctypes.c_size_t(self.kernel.shared),
+            ctypes.c_void_p(self.params),
+            ctypes.c_uint64(0),
+            message,
+            ctypes.c_size_t(hosted.MESSAGE),
+        )
+        assert not failed, message.value
+        return 0

@@ -307,11 +307,19 @@ def test_calls_replay_on_the_arrays_and_a_filter_is_transformed_once_a_filling(
 ) -> None:
     seen: list[tuple[str, tuple[int, ...]]] = []
 
-    def start(handle, gx, gy, gz, tx, ty, tz, shared, stream, params, extra) -> None:
-        values = ctypes.cast(ctypes.c_void_p.from_address(params), ADDRESS)
-        seen.append((handle, tuple(values[i] for i in range(3))))
+    class Launch(SimpleNamespace):
+        def __init__(self, kernel, grid, threads, params, early) -> None:
+            super().__init__(kernel=kernel, params=params)
 
-    monkeypatch.setattr(launch, "launch_kernel", lambda: start)
+        def on(self, stream: int) -> None:
+            pass
+
+        def start(self) -> int:
+            values = ctypes.cast(ctypes.c_void_p.from_address(self.params), ADDRESS)
+            seen.append((self.kernel.handle, tuple(values[i] for i in range(3))))
+            return 0
+
+    monkeypatch.setattr(launch, "Launch", Launch)
     host.cuda.get_current_stream = lambda: SimpleNamespace(ptr=0)
     kernels = {name: launch.Kernel(name, name, 0, None) for name in ("whole", "filter", "main")}  # pyright: ignore[reportArgumentType]
     arrays = Arrays("forward", PROBLEM, "fp32")

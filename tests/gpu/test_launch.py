@@ -105,7 +105,8 @@ def test_structs_are_laid_out_as_c_does() -> None:
     assert data[8:24] == (2).to_bytes(8, "little") + (3).to_bytes(8, "little")
 
 
-def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
+@pytest.mark.parametrize("early", [False, True])
+def test_a_launch_gives_the_driver_its_structs(monkeypatch, early: bool) -> None:
     """CUlaunchConfig and CUlaunchAttribute of cuda.h: sizes, and what they say."""
     assert (ctypes.sizeof(launch._Attribute), ctypes.sizeof(launch._Config)) == (72, 56)
     seen = []
@@ -114,7 +115,7 @@ def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
         c = config._obj
         attribute = c.attributes[0]
         seen.append((*c.grid, *c.block, c.shared, c.stream, handle.value, params.value, extra))
-        assert (c.count, attribute.id, attribute.value[0]) == (1, 6, 1)
+        assert (c.count, attribute.id, attribute.value[0]) == (early, 6, 1)
         return error
 
     class Refused(RuntimeError):
@@ -123,12 +124,13 @@ def test_an_early_launch_gives_the_driver_its_structs(monkeypatch) -> None:
     host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
     monkeypatch.setattr(launch, "_driver", lambda: SimpleNamespace(cuLaunchKernelEx=extended))
     monkeypatch.setattr(launch, "cupy", lambda: host)
-    start = launch.Kernel("k", 1234, 99, None).prepare((3, 2, 1), 64, 5678, early=True)
-    error = 0
-    start(7)
-    error = 1
+    made = launch.Launch(launch.Kernel("k", 1234, 99, None), (3, 2, 1), 64, 5678, early)
+    for stream, error in ((7, 0), (8, 1)):
+        made.on(stream)
+        assert made.start() == error
+    launch.check(0)
     with pytest.raises(Refused):
-        start(8)
+        launch.check(1)
     assert seen == [(3, 2, 1, 64, 1, 1, 99, stream, 1234, 5678, None) for stream in (7, 8)]
 
 
@@ -170,21 +172,57 @@ def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
         launch.encode(tensor, ctypes.addressof(params.buffer()), 16)
 
 
-def test_recorded_tensor_maps_follow_their_arrays(monkeypatch) -> None:
+KERNEL = launch.Kernel("k", 0, 0, None)
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[int]:
+    """The streams of launches that do nothing; on REFUSED the driver takes none."""
+    seen: list[int] = []
+
+    class Launch:
+        def __init__(self, *_) -> None:
+            self.stream = 0
+
+        def on(self, stream: int) -> None:
+            self.stream = stream
+
+        def start(self) -> int:
+            seen.append(self.stream)
+            return int(self.stream == REFUSED)
+
+    monkeypatch.setattr(launch, "Launch", Launch)
+    return seen
+
+
+REFUSED = 13  # a stream
+
+
+def test_recorded_tensor_maps_follow_their_arrays(monkeypatch, started) -> None:
     encoded = []
     monkeypatch.setattr(launch, "encode", lambda map, to, address: encoded.append(address))
-    kernel = SimpleNamespace(prepare=lambda *_: lambda stream: None)
     params = _mapped(record.address_of(1) + 64)
-    recording = record.Recording(
-        {"k": kernel},  # pyright: ignore[reportArgumentType]
-        lambda kernels: kernels["k"]((1, 1, 1), 32, params),
-    )
-    for x in (4096, 4096, 8192):
-        recording.replay(0, 1 << 30, x)
-    assert encoded == [4160, 8256]
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
+    for stream, x in ((7, 4096), (7, 4096), (7, 8192), (8, 8192)):
+        recording.replay(stream, 1 << 30, x)
+    assert encoded == [4160, 8256, 8256]
+    assert started == [7, 7, 7, 8]
 
 
-def test_addresses_that_could_not_be_written_are_written_again(monkeypatch) -> None:
+def test_a_replay_that_the_driver_refuses_raises(monkeypatch, started) -> None:
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
+    recording.replay(7, 1 << 30)
+    with pytest.raises(Refused):
+        recording.replay(REFUSED, 1 << 30)
+
+
+def test_addresses_that_could_not_be_written_are_written_again(monkeypatch, started) -> None:
     def encode(map, to, address) -> None:
         if address == 3 << 12:
             raise OSError("no such map")
@@ -192,12 +230,8 @@ def test_addresses_that_could_not_be_written_are_written_again(monkeypatch) -> N
 
     encoded: list[int] = []
     monkeypatch.setattr(launch, "encode", encode)
-    kernel = SimpleNamespace(prepare=lambda *_: lambda stream: None)
     params = _mapped(record.address_of(0))
-    recording = record.Recording(
-        {"k": kernel},  # pyright: ignore[reportArgumentType]
-        lambda kernels: kernels["k"]((1, 1, 1), 32, params),
-    )
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
     recording.replay(0, 1 << 12)
     with pytest.raises(OSError, match="no such map"):
         recording.replay(0, 3 << 12)

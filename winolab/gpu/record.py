@@ -29,9 +29,10 @@ class Recording:
     def __init__(
         self, kernels: Mapping[str, Kernel], record: Callable[[launch.Kernels], None]
     ) -> None:
-        self._launches: list[tuple[Callable[[int], None], Any]] = []  # and what they need
+        self._launches: list[launch.Launch] = []
+        self._needed: list[Any] = []  # what they point to
         self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
-        self._addresses: tuple[int, ...] = ()  # that the structs hold
+        self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
 
@@ -54,8 +55,9 @@ class Recording:
                 self._patch(encoded, value.address)
             elif kind == POINTER and value:
                 self._patch(ctypes.c_uint64.from_buffer(buffer, offset), int(value))
-        start = kernel.prepare(grid, threads, ctypes.addressof(pointers), early)
-        self._launches.append((start, (kernel, buffer, pointers)))
+        made = launch.Launch(kernel, grid, threads, ctypes.addressof(pointers), early)
+        self._launches.append(made)
+        self._needed.append((kernel, buffer, pointers))
 
     def _patch(self, pointer: Any, recorded: int) -> None:
         number = recorded + (1 << SHIFT - 1) >> SHIFT
@@ -63,14 +65,18 @@ class Recording:
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
+        where = (stream, *addresses)
         with self._lock:
-            if addresses != self._addresses:  # allocators like to hand out the same again
-                self._addresses = ()  # of no call, if one cannot be written
+            if where != self._where:  # allocators like to hand out the same again
+                self._where = ()  # of no call, if one cannot be written
                 for pointer, number, offset in self._patches:
                     pointer.value = addresses[number] + offset
-                self._addresses = addresses
-            for start, _ in self._launches:
-                start(stream)
+                for each in self._launches:
+                    each.on(stream)
+                self._where = where
+            for each in self._launches:
+                if status := each.start():
+                    launch.check(status)
 
 
 class _Encoded:
