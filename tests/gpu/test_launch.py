@@ -122,7 +122,7 @@ def test_a_launch_gives_the_driver_its_structs(monkeypatch, early: bool) -> None
         pass
 
     host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
-    monkeypatch.setattr(launch, "_driver", lambda: SimpleNamespace(cuLaunchKernelEx=extended))
+    monkeypatch.setattr(launch, "driver", lambda: SimpleNamespace(cuLaunchKernelEx=extended))
     monkeypatch.setattr(launch, "cupy", lambda: host)
     made = launch.Launch(launch.Kernel("k", 1234, 99, None), (3, 2, 1), 64, 5678, early)
     for stream, error in ((7, 0), (8, 1)):
@@ -158,7 +158,7 @@ def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
 
     host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
     driver = SimpleNamespace(cuTensorMapEncodeTiled=encode)
-    monkeypatch.setattr(launch, "_driver", lambda: driver)
+    monkeypatch.setattr(launch, "driver", lambda: driver)
     monkeypatch.setattr(launch, "cupy", lambda: host)
     params = _mapped(1 << 20)
     assert MAPPED.offsets == (0, 128, 136)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from winolab.device import Device
 from winolab.gpu import nvrtc
 from winolab.gpu.cache import cubin, remove
-from winolab.gpu.machine import MachineError
+from winolab.gpu.machine import MachineError, driver
 from winolab.gpu.tensor_map import TensorMap
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
@@ -165,7 +165,7 @@ class Launch:
         self._config = _Config(grid, block, kernel.shared, None, attribute, int(early))
         handle, pointer = ctypes.c_void_p(kernel.handle), ctypes.c_void_p(params)
         self.start: Callable[[], int] = partial(
-            _driver().cuLaunchKernelEx, ctypes.byref(self._config), handle, pointer, None
+            driver().cuLaunchKernelEx, ctypes.byref(self._config), handle, pointer, None
         )
 
     def on(self, stream: int) -> None:
@@ -200,16 +200,11 @@ def encode(map: TensorMap, to: int, address: int) -> None:
     # CU_TENSOR_MAP_SWIZZLE_NONE, _64B, _128B
     swizzle = 0 if map.plain else {64: 2, 128: 3}[map.size * map.box[0]]
     plain, l2_256, zeros = 0, 3, 0
-    status = _driver().cuTensorMapEncodeTiled(
+    status = driver().cuTensorMapEncodeTiled(
         *(ctypes.c_void_p(to), kind, 5, ctypes.c_void_p(address), sizes, strides, box, steps),
         *(plain, swizzle, l2_256, zeros),
     )
     check(status)
-
-
-@cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")
 
 
 @cache
