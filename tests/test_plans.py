@@ -28,9 +28,12 @@ def test_the_plan_as_text_and_as_json() -> None:
     own = read["cuda"]
     assert own["direction"] == "backward_filter"
     assert f"{own['plan']['predicted_us']:.1f} µs" in text.stdout
-    assert [found["kernel"] for found in own["kernels"]] == [
-        line.split()[2] for line in text.stdout.splitlines() if " µs  " in line
-    ]
+    lines = [line for line in text.stdout.splitlines() if " µs  " in line]
+    for line, found in zip(lines, own["kernels"], strict=True):
+        assert line.split()[2] == found["kernel"]
+        assert line.endswith(f", relative RMS error {found['relative_rms']:.1e} on normal data")
+    error = f"error      relative RMS error {own['plan']['relative_rms']:.1e} on normal data"
+    assert error in text.stdout.splitlines()
 
 
 def test_winrss_plan_stands_where_the_cuda_kernels_have_none() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,16 +13,13 @@ import typer
 
 from winolab import environment
 from winolab.device import DATASHEETS, datasheet
+from winolab.gpu.accuracy import predicted_rms
 from winolab.gpu.plan import PRECISIONS, Request, candidates
 from winolab.gpu.plan import Plan as GpuPlan
 from winolab.gpu.plan import plan as gpu_plan
 from winolab.measure import Case
-from winolab.nouns import parse_algorithm, tiled
+from winolab.nouns import parse_algorithm
 from winolab.problem import Problem
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.errors import NORMAL, predict
-from winolab.ref.formats import FORMATS
-from winolab.ref.predict import CONSTANT
 from winolab.ref.transforms import transforms
 from winolab.ref.winrs import phases
 from winolab.ref.winrs_plan import Plan
@@ -201,13 +197,12 @@ def _problem(input: str, filter: str, padding: str) -> Problem:
 class Kernels:
     """What the CUDA kernels' planner takes, the fastest plan of every kernel, and what has none.
 
-    A plan stands with its predicted relative RMS error on normal data; a filter gradient's has
-    None. Beside WinRS's there may be none of these kernels.
+    Beside WinRS's there may be none of these kernels.
     """
 
     request: Request
-    chosen: tuple[GpuPlan, float | None] | None
-    fastest: tuple[tuple[GpuPlan, float | None], ...] = ()
+    chosen: GpuPlan | None
+    fastest: tuple[GpuPlan, ...] = ()
     left_out: tuple[str, ...] = ()
     why: str = ""
 
@@ -221,22 +216,26 @@ class Kernels:
             "padding": problem.padding,
             "device": request.device.name,
             "precision": request.precision,
-            "plan": _facts(*self.chosen) if self.chosen else None,
+            "plan": _facts(self.chosen) if self.chosen else None,
             "why": self.why,
-            "kernels": [_facts(*found) for found in self.fastest],
+            "kernels": [_facts(found) for found in self.fastest],
             "left_out": self.left_out,
         }
 
     def __str__(self) -> str:
         if self.chosen is None:
             return "; ".join(self.left_out)
-        lines = [str(self.chosen[0]), "", "fastest predicted of every kernel"]
-        for found, error in self.fastest:
-            lines.append(
+        lines = [
+            str(self.chosen),
+            f"error      {_error(self.chosen)}",
+            "",
+            "fastest predicted of every kernel",
+            *(
                 f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
-                f"{found.workspace} B workspace"
-                + ("" if error is None else f", relative RMS error {error:.1e} on normal data")
-            )
+                f"{found.workspace} B workspace, {_error(found)}"
+                for found in self.fastest
+            ),
+        ]
         if self.why:
             lines.append(f"taken is the first: {self.why}")
         return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
@@ -259,8 +258,8 @@ def kernels(request: Request) -> Kernels:
     others.sort(key=lambda found: found.predicted)
     return Kernels(
         request,
-        (chosen, _error(chosen)),
-        tuple((found, _error(found)) for found in (first, *others)),
+        chosen,
+        (first, *others),
         choice.reasons,
         choice.why if choice.plans[0] == chosen else "",
     )
@@ -274,7 +273,11 @@ def _own(request: Request) -> Kernels:
         return Kernels(request, None, left_out=(str(error),))
 
 
-def _facts(plan: GpuPlan, error: float | None) -> dict[str, Any]:
+def _error(plan: GpuPlan) -> str:
+    return f"relative RMS error {predicted_rms(plan):.1e} on normal data"
+
+
+def _facts(plan: GpuPlan) -> dict[str, Any]:
     return {
         "kernel": plan.kernel,
         "products": plan.precision,
@@ -282,31 +285,10 @@ def _facts(plan: GpuPlan, error: float | None) -> dict[str, Any]:
         "variant": str(plan.variant),
         "workspace_bytes": plan.workspace,
         "predicted_us": round(1e6 * plan.predicted, 3),
-        "relative_rms": error,
+        "relative_rms": predicted_rms(plan),
         "shared_bytes": plan.shared(),
         "text": str(plan),
     }
-
-
-def _error(plan: Any) -> float | None:
-    """Predicted relative RMS error on zero-mean data, the result's rounding to its type included;
-    wide filters run in pieces of r taps."""
-    problem, direction = plan.problem, plan.direction
-    if direction == "backward_filter":
-        return None
-    tiles, taps = plan.algorithm.tiles, problem.filter
-    alone = taps[: len(taps) - len(tiles)]  # dimensions that are summed directly
-    channels = problem.in_channels if direction == "forward" else problem.out_channels
-    channels //= problem.groups
-    for size, tile in zip(taps[len(alone) :], tiles, strict=True):
-        channels *= -(-size // tile.r)
-    shape = (*alone, *(tile.r for tile in tiles), channels)
-    outputs = [size + 1 for size in alone] + [tile.r + 4 * tile.n for tile in tiles]
-    summed = Problem.of((1, *outputs, channels), (1, *shape))
-    run = arithmetic(getattr(plan, "simulated", plan.precision))
-    computed = predict(NORMAL, NORMAL, summed, tiled(tiles, plan.points), run).relative_rms
-    stored = FORMATS[plan.precision.partition("_")[0]].unit_roundoff
-    return math.hypot(computed, math.sqrt(CONSTANT) * stored)
 
 
 def _draw(plans: list[Plan], path: Path) -> None:

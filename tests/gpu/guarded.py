@@ -39,7 +39,6 @@ BATCHES = 1, 2, 3, 9  # images; stacked ones ask for many
 GUARD = 4096  # elements on each side of an array
 PATTERN = {4: 0x7FC5_1DEA, 2: 0x7FDA}  # NaN in every format of that size
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # of U[-1, 1)
-RUNS = {p: f"{p},accumulation=tensor_core:16:2:truncate" for p in ("fp16", "bf16")}  # of wgmma
 UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result
 # Times the predicted deviation: of the outputs of a tile that have the largest, and of all. Errors
 # of long sums have an exponential tail (10 deviations in 2e5 simulated sums of 954 products).
@@ -306,7 +305,7 @@ def run(mold: Mold, number: int) -> float:
 
     exact = oracle.fp64(plan.direction, p, a.values, b.values)
     error = abs(result - exact)
-    proven, deviation, largest = limits(plan, mold.precision)
+    proven, deviation, largest = limits(plan)
     rounding = UNIT[wanted] * (abs(exact) + proven)
     check((error <= proven + rounding).all(), f"{float(error.max()):.2e} > {proven:.2e}, proven")
     check(
@@ -318,7 +317,7 @@ def run(mold: Mold, number: int) -> float:
     return float((error / (proven + rounding)).max())
 
 
-def limits(plan: Any, precision: str) -> tuple[float, float, float]:
+def limits(plan: Any) -> tuple[float, float, float]:
     """A proven bound of every output's error (winolab.ref.bounds), its predicted deviation, and
     that of the outputs of a tile that have the largest.
 
@@ -335,9 +334,7 @@ def limits(plan: Any, precision: str) -> tuple[float, float, float]:
         pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
         depth = math.prod(pieces) * c.channels
     depth = 1 << max(0, depth - 1).bit_length()
-    return _limits(
-        tiles, plan.points, getattr(plan, "simulated", RUNS.get(precision, precision)), depth
-    )
+    return _limits(tiles, plan.points, plan.simulated, depth)
 
 
 @lru_cache(maxsize=4096)

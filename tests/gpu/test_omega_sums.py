@@ -21,8 +21,6 @@ from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.errors import error_ratio
 
-# Chunks of 16 products aligned as for sums in FP32, then rounded to FP16.
-SIMULATED = "fp16,accumulate=fp16,accumulation=tensor_core:16:15:nearest"
 PROBLEM = Problem.of((4, 6, 12, 64), (64, 3, 3, 64), padding=1)
 
 
@@ -52,12 +50,13 @@ def fp16_sums(text: str) -> OmegaTensorPlan:
 @pytest.mark.parametrize("text", ["direct", "omega:8:3:6"])
 def test_sums_in_fp16_lose_what_their_simulation_does(text, execute) -> None:
     x, dy, exact = data()
+    plan = fp16_sums(text)
     simulated = conv_backward_filter(
-        x, dy, PROBLEM.w_shape, padding=1, algorithm=text, precision=SIMULATED, out_dtype="f4"
+        x, dy, PROBLEM.w_shape, padding=1, algorithm=text, precision=plan.simulated, out_dtype="f4"
     )
     losses = [
         (((dw - exact) ** 2).mean() / (exact**2).mean()) ** 0.5
-        for dw in (execute(fp16_sums(text), x, dy), simulated)
+        for dw in (execute(plan, x, dy), simulated)
     ]
     # the kernel pads rows of Ω8 with zeros to 16 positions, so that it rounds its sums more often
     assert losses[1] * 0.95 <= losses[0] <= losses[1] * 1.25

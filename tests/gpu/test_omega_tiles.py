@@ -37,6 +37,6 @@ def test_every_kernel_of_the_paper(precision, text, gpu) -> None:
     )
     exact = convolution.backward_filter(x.astype(float), dy.astype(float), problem)
     error = np.abs(hosted.execute(p, x, dy) - exact)
-    proven, deviation, _ = limits(p, precision)
+    proven, deviation, _ = limits(p)
     assert error.max() <= proven
     assert deviation / MEAN <= (error**2).mean() ** 0.5 <= MEAN * deviation

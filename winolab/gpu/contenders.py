@@ -231,7 +231,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
         "plan": str(chosen.variant),
         "predicted_us": round(chosen.predicted * 1e6, 2),
         "chosen": preferred,
-        "simulated": getattr(chosen, "simulated", chosen.precision),
+        "simulated": chosen.simulated,
         "source": digest(chosen),
         **({"prepared": True} if prepared else {}),
     }

@@ -33,6 +33,11 @@ class DirectGradient:
     tile: Tile = field(default=TILE, kw_only=True)
 
     @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
         return "Ω2(1,1)"

@@ -16,6 +16,7 @@ from winolab.gpu.launch import Kernels, View
 from winolab.gpu.omega_plan import (
     Gradient,
     Segments,
+    Sum,
     Timing,
     choose,
     narrow_rows,
@@ -139,6 +140,15 @@ class OmegaPlan:
     predicted: float  # seconds, the sum of the buckets included
     direction: str = "backward_filter"
     precision: str = "fp32"
+    simulated = "fp32"  # what the reference calls the arithmetic
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        g = self.gradient
+        units = g.units(self.tile, self.pitch) * g.met / self.segments
+        parts = max(1.0, units / self.fold)
+        return (Sum(1.0, units / parts, parts),)
 
     @property
     def kernel(self) -> str:

@@ -39,7 +39,7 @@ from winolab.gpu.direct_gradients import (
 )
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import Gradient
+from winolab.gpu.omega_plan import Gradient, Sum
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, Request
 
@@ -92,6 +92,13 @@ class OmegaColumnsPlan(DirectGradient):
     columns: Columns
     shares: Shares
     predicted: float  # seconds
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed: by items alone, and by those that blocks share."""
+        s, products = self.shares, self.gradient.products
+        each = ((s.alone, 1.0), (s.shared, s.sharing / max(1, s.shared)))
+        return tuple(Sum(n / s.items, products / blocks) for n, blocks in each if n)
 
     @property
     def workspace(self) -> int:

@@ -24,7 +24,7 @@ from winolab.gpu.direct_gradients import (
 )
 from winolab.gpu.emit import unit
 from winolab.gpu.launch import Kernels, View
-from winolab.gpu.omega_plan import Gradient, Timing, choose, parameters, reduce
+from winolab.gpu.omega_plan import Gradient, Sum, Timing, choose, parameters, reduce
 from winolab.gpu.omega_tensor_params import TYPES
 from winolab.gpu.plan import DTYPES, Request
 
@@ -51,6 +51,11 @@ class Variant:
         stage = 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
         return self.stages * (stage + 16) + 3 * 16 * self.producers
 
+    @property
+    def halves(self) -> int:
+        """Warpgroups that have a half of the positions each, where taps do not divide by two."""
+        return 2 if self.bo // 64 * self.n % 2 else 1
+
     def __str__(self) -> str:
         block = f"{self.bo}x{self.bi}x{self.kc} taps={self.n} stages={self.stages}"
         return f"{block} producers={self.producers}"
@@ -74,6 +79,12 @@ class OmegaDirectPlan(DirectGradient):
     blocks: int  # of a segment
     workspace: int  # bytes: the segments' sums, if there are several
     predicted: float  # seconds
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        of = self.segments * self.variant.halves
+        return (Sum(1.0, self.gradient.products / of),)
 
     @property
     def pitch(self) -> int:

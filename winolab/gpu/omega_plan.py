@@ -45,6 +45,16 @@ REDUCE_THREADS = 256
 
 
 @dataclass(frozen=True)
+class Sum:
+    """How a share of dw's elements is summed: so many products of a state one after the other, on
+    average, and in FP32 the outputs of so many such sums; what other blocks have is compensated."""
+
+    share: float
+    products: float
+    parts: float = 1.0
+
+
+@dataclass(frozen=True)
 class Gradient:
     """dw[m, tap, c] = Σ dy[m] · x[c] per group, unit stride, always three spatial dimensions."""
 
@@ -95,14 +105,21 @@ class Gradient:
         first = max(0, low)
         return first, max(first, min(self.output[dimension], self.input[dimension] + low))
 
+    def share(self, dimension: int) -> float:
+        """Of the outputs along a dimension that meet an input, averaged over the taps."""
+        taps = self.filter[dimension]
+        met = (last - first for first, last in (self.rows(dimension, tap) for tap in range(taps)))
+        return sum(met) / (taps * self.output[dimension])
+
     @cached_property
     def met(self) -> float:
         """The share of dy's rows that meet an input, averaged over the taps."""
-        share = 1.0
-        for d in (0, 1):
-            rows = (self.rows(d, tap) for tap in range(self.filter[d]))
-            share *= sum(last - first for first, last in rows) / (self.filter[d] * self.output[d])
-        return share
+        return self.share(0) * self.share(1)
+
+    @property
+    def products(self) -> float:
+        """Of an element of dw, those whose input exists, averaged over the taps."""
+        return self.batch * math.prod(self.output) * self.met * self.share(2)
 
     def units(self, tile: Tile, pitch: int) -> int:
         """Units of a row of taps whose rows all meet inputs. Raises ValueError for too many."""

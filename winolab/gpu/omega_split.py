@@ -41,6 +41,7 @@ from winolab.gpu.launch import POINTER, Kernels, Layout, Params, View
 from winolab.gpu.omega_columns import OmegaColumnsPlan
 from winolab.gpu.omega_plan import LAUNCH_SECONDS, Gradient
 from winolab.gpu.plan import Request
+from winolab.ref import split
 from winolab.ref.transforms import transforms
 
 VECTOR = 4  # channels of a load
@@ -99,6 +100,13 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 
     variant: Variant
     watched: bool = True
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        depth = self.variant.depth
+        partial = 16 * split.products(2) * depth
+        return f"{super().simulated}:{partial},ahead={depth}"
 
     @property
     def workspace(self) -> int:

@@ -12,8 +12,8 @@ from winolab.device import H100, Device
 from winolab.gpu.correlation import check, three
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.omega_plan import narrow_rows, of_this_gpu
-from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant
-from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan, rounded
+from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant, rounded
+from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio

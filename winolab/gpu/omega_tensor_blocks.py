@@ -1,8 +1,27 @@
-"""Block shapes of the products of Ωα(n,r) on Tensor Cores."""
+"""Block shapes of the products of Ωα(n,r) on Tensor Cores, and how their workspace is cut."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from winolab.ref.split import products
+
+
+def rounded(size: int) -> int:
+    """Bytes of a region of the workspace."""
+    return -(-size // 1024) * 1024
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Images and rows of dy that one transform and one launch of products serve."""
+
+    image: int
+    images: int
+    row: int
+    rows: int  # of dy
+    x_row: int
+    x_rows: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +52,13 @@ class Variant:
     def threads(self) -> int:
         """Of a block of the products: on wgmma, a warpgroup more brings the operands."""
         return 128 * (self.groups + self.wgmma)
+
+    def simulated(self, precision: str) -> str:
+        """What the reference calls the arithmetic of the sums."""
+        if self.sums == 16:  # chunks are aligned as for sums in FP32
+            return f"{precision},accumulate=fp16,accumulation=tensor_core:16:15:nearest"
+        outside = f":{products(2) * self.ks}" if precision == "fp32_split" else ""
+        return f"{precision},accumulation=tensor_core:16:2:truncate{outside}"
 
     def __str__(self) -> str:
         unit = "" if self.wgmma else " mma.sync"

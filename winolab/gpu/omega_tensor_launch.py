@@ -18,7 +18,8 @@ from winolab.gpu.correlation import three
 from winolab.gpu.emit import unit
 from winolab.gpu.guard import FLAGS
 from winolab.gpu.launch import Kernels, Params, View
-from winolab.gpu.omega_tensor_blocks import Variant
+from winolab.gpu.omega_plan import Gradient, Sum
+from winolab.gpu.omega_tensor_blocks import Chunk, Variant, rounded
 from winolab.gpu.omega_tensor_params import (
     FINISH_PARAMS,
     GEMM_PARAMS,
@@ -32,23 +33,6 @@ from winolab.nouns import Problem, Tile
 from winolab.ref.transforms import transforms
 
 ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
-
-
-def rounded(size: int) -> int:
-    """Bytes of a region of the workspace."""
-    return -(-size // 1024) * 1024
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Images and rows of dy that one transform and one launch of products serve."""
-
-    image: int
-    images: int
-    row: int
-    rows: int  # of dy
-    x_row: int
-    x_rows: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +53,17 @@ class OmegaTensorPlan:
     slice: int  # taps whose sums the workspace holds at once
     predicted: float = 0.0  # seconds
     direction: str = "backward_filter"
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic; where AT is in FP64, it is taken for FP32."""
+        return self.variant.simulated(self.precision)
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        rows = self.problem.batch * prod(self.problem.output[:-1]) * Gradient.of(self.problem).met
+        return (Sum(1.0, rows * self.units / self.segments),)
 
     @property
     def kernel(self) -> str:

@@ -50,7 +50,8 @@ class Plan(Protocol):
 
     The arrays ``a``, ``b`` and ``out`` are x, w, y forward; dy, w, dx for backward data; x, dy, dw
     for backward filter; all channels-last. Plans of the first two have an ``algorithm``, too: what
-    the reference calls it, with tiles along the last dimensions.
+    the reference calls it, with tiles along the last dimensions. The others have a ``tile`` along
+    the last dimension and ``sums``, which say how dw is summed.
     """
 
     @property
@@ -71,6 +72,11 @@ class Plan(Protocol):
 
     @property
     def points(self) -> str: ...
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic."""
+        ...
+
     @property
     def variant(self) -> Any:
         """The policies of the family's kernels, a value of its own kind."""
