@@ -263,7 +263,7 @@ class GammaTensorPlan:
 
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
-        seconds += self.transformed / FILTER_RATE + 2 * LAUNCH_SECONDS
+        seconds += self.transformed / (FILTER_RATE * self.device.memory_rate) + 2 * LAUNCH_SECONDS
         passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
         if self.filled:
             passes += LAUNCH_SECONDS + gamma_tensor_times.moving(self.device, 2 * self.filled)
