@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 
 from experiments.gpu_aims import (
@@ -30,7 +31,10 @@ from experiments.gpu_bounds import GRADIENT_AIM
 from experiments.gpu_rows import Measured, Row, paper_alpha, tiles
 from experiments.gpu_tables import OMEGA_AIMS
 from experiments.tables import Cell
-from winolab.gpu.contenders import FRUGAL
+from winolab.device import datasheet
+from winolab.gpu.accuracy import predicted_rms
+from winolab.gpu.contenders import FRUGAL, candidates
+from winolab.gpu.plan import Plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, Tile, tiled
 from winolab.ref.arithmetic import arithmetic
@@ -135,6 +139,7 @@ def _theirs(c: Measured) -> int:
 
 
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # U[-1, 1)
+OFF = 0.2  # an error is within so much of the reference's prediction
 
 
 @cache
@@ -168,7 +173,7 @@ def _predictions(pick: Cases) -> Iterator[Cell]:
         away = {place: abs(value - 1) for place, value in off.items()}
         what = "relative RMS off the reference's prediction"
         if name == "Split":
-            yield part.largest(what, 0.2, away)
+            yield part.largest(what, OFF, away)
         yield from part.over("relative RMS over the prediction", off, None, None)
 
 
@@ -217,6 +222,7 @@ def gradients(pick: Cases) -> Iterator[Cell]:
             small = speeds(mine, within, library)
             yield from part.over(f"{what}, workspace of {FRUGAL}", small, None, None)
     yield from _gradient_errors(part, pick)
+    yield from _gradient_predictions(pick)
 
 
 def within(c: Measured) -> Row | None:
@@ -247,6 +253,42 @@ def _gradient_errors(part: Part, pick: Cases) -> Iterator[Cell]:
             count = len(infinite) if found else math.nan
             what = f"{group.upper()}, results not finite"
             yield part.most(what, "number", 0, count, f"{len(found)} results")
+
+
+PRODUCTS = {"fp32": "FFMA", "fp32_split": "split", "fp16": "FP16", "bf16": "BF16"}
+
+
+@cache
+def _planned(layer: str, group: str, device: str) -> dict[tuple, Plan]:
+    """What the planner makes of a gradient today, by what a row says of it; a row does not say how
+    a sum was cut. Nothing for a GPU without a datasheet."""
+    with suppress(ValueError):
+        found = candidates(FILTER, parse_layer(layer).problem, group, None, datasheet(device))
+        return {(p.kernel, p.precision, str(p.variant), p.workspace): p for p in found}
+    return {}
+
+
+def _gradient_predictions(pick: Cases) -> Iterator[Cell]:
+    part, gone = Part("Gradient", SPEED), 0
+    off: dict[str, dict[str, float]] = {}
+    for c in (c for group in ("fp32", "fp16", "bf16") for c in pick(FILTER, group)):
+        for row in c.rows:
+            if row["method"] != "winolab" or not isinstance(row.get("relative_rms_u11"), float):
+                continue
+            of = row["kernel"], row["products"], row.get("plan"), row["workspace"]
+            if not (p := _planned(c.name, c.group, row["device"]).get(of)):
+                gone += 1
+                continue
+            kind = f"{PRODUCTS[row['products']]}, {'Ω' if tiles(row['kernel']) else 'direct'}"
+            name = f"{c.name} {' '.join(map(str, of))} B"
+            off.setdefault(kind, {})[name] = row["relative_rms_u11"] / predicted_rms(p, UNIFORM)
+    away = {name: abs(v - 1) for mine in off.values() for name, v in mine.items()}
+    what = "relative RMS off the reference's prediction"
+    yield part.largest(what, OFF, away)
+    for kind, mine in off.items():
+        yield from part.over(f"relative RMS over the prediction, {kind}", mine, None, None)
+    if gone:
+        yield part.shown(what, "results left out", gone, "their plans are not made any more")
 
 
 def wide(every: Sequence[Measured]) -> list[str]:
