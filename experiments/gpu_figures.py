@@ -157,7 +157,11 @@ NOTHING = 1e-4  # where no workspace stands on a logarithmic axis
 def gradient_workspace(rows: Sequence[Row]) -> Figure:
     """WinRS's Figure 9 and Table 2: workspace as a multiple of the data, against channels."""
     figure, (panel,) = _panels(1, 1, (6, 3.4))
-    drawn = {"winolab": OURS["winolab, FFMA"], "winolab, split": OURS["winolab, split products"]}
+    drawn = {
+        "winolab, FFMA, fastest": OURS["winolab, FFMA"],
+        "winolab, split, fastest": OURS["winolab, split products"],
+        "winolab, picked": (lambda c: c.ours, INK, "*"),
+    }
     for label, (of, colour, marker) in (drawn | GRADIENTS).items():
         found = []
         for c in gradients(rows, "fp32"):

@@ -29,7 +29,7 @@ from experiments.gpu_aims import (
 )
 from experiments.gpu_bounds import GRADIENT_AIM
 from experiments.gpu_rows import Measured, Row, paper_alpha, tiles
-from experiments.gpu_tables import OMEGA_AIMS
+from experiments.gpu_tables import OMEGA_AIMS, data_bytes
 from experiments.tables import Cell
 from winolab.device import datasheet
 from winolab.gpu.accuracy import predicted_rms
@@ -39,7 +39,6 @@ from winolab.layers import parse_layer
 from winolab.nouns import Problem, Tile, tiled
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.predict import Moments, predict
-from winolab.ref.winrs_plan import data_size
 
 Cases = Callable[..., list[Measured]]
 SPEED = "python -m experiments.throughput"
@@ -123,15 +122,11 @@ def _accuracy(rows: Sequence[Row], pick: Cases) -> Iterator[Cell]:
     # What transforms apart takes more, and gains.
     nested = [c for c in pick(FORWARD, "fp32") if c.ours and c.ours["kernel"].startswith("F(")]
     part = Part("Picked", SPEED)
-    for word, below in (("data", _data), ("cuDNN's fastest of any workspace", _theirs)):
+    for word, below in (("data", data_bytes), ("cuDNN's fastest of any workspace", _theirs)):
         found = {c.name: c.ours["workspace"] / below(c) for c in nested if c.ours and below(c)}
         yield from part.over(f"nested, workspace over {word}", found, None, None)
     gained = speeds(nested, ours, lambda c: c.fused)
     yield from part.over("nested, over transforms in one kernel", gained, None, None)
-
-
-def _data(c: Measured) -> int:
-    return data_size(c.layer.problem)
 
 
 def _theirs(c: Measured) -> int:
@@ -201,11 +196,8 @@ def gradients(pick: Cases) -> Iterator[Cell]:
         ("FP16", "fp16", ours),
         ("BF16", "bf16", ours),
     ):
-        halved = 1 if group == "fp32" else 2
         used = [
-            halved * row["workspace"] / data_size(c.layer.problem)
-            for c in pick(FILTER, group, "winrs")
-            if (row := of(c))
+            row["workspace"] / data_bytes(c) for c in pick(FILTER, group, "winrs") if (row := of(c))
         ]
         average = sum(used) / len(used) if used else math.nan
         yield part.most(f"{label}, workspace over data", "average", 0.18, average)
@@ -227,7 +219,7 @@ def gradients(pick: Cases) -> Iterator[Cell]:
 
 def within(c: Measured) -> Row | None:
     """The fastest of ours whose workspace is at most FRUGAL of the data."""
-    limit = FRUGAL * data_size(c.layer.problem) / (1 if c.group == "fp32" else 2)
+    limit = FRUGAL * data_bytes(c)
     return c.fastest(lambda r: r["method"] == "winolab" and r["workspace"] <= limit)
 
 

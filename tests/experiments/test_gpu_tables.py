@@ -19,6 +19,7 @@ from experiments import (
 )
 from experiments.gpu_rows import cases, kernel, ratio, tiles
 from experiments.throughput_cases import DRAWN, FILTERS, GFLOP, LISTS
+from experiments.winrs_grid import grid
 from tests.experiments import gpu_rows
 from tests.experiments.gpu_rows import MACHINE
 from winolab.nouns import Tile
@@ -103,10 +104,37 @@ def test_winrs_sample_is_the_same_every_time() -> None:
     assert all(2 * layer.problem.macs <= GFLOP * 1e9 for layer in sample)
 
 
+def test_texts_say_how_many_layers_the_sample_leaves_out() -> None:
+    small = sum(2 * layer.problem.macs <= GFLOP * 1e9 for layer in grid())
+    told = f"Layers above {GFLOP} GFLOP, {len(grid()) - small} of the {len(grid()):,} of"
+    for number in (2, 3, 4):
+        assert told in report.TEXTS[f"winrs_2025 table{number}_kernels"].do
+
+
 def test_a_lower_speed_misses_its_aim() -> None:
     missed = {c.where for c in gpu_targets.cells(THROUGHPUT) if c.agrees is False}
     assert "Split: 128x12x12x512:512x3x3, TFLOPS" in missed
     assert gpu_tables.cells_winrs2(THROUGHPUT)
+
+
+@pytest.mark.parametrize(("group", "where"), [("fp32", "WinRS, picked"),
+                                              ("fp16", "WinRS, picked in FP16")])  # fmt: skip
+def test_only_the_workspace_that_is_picked_is_judged(group, where) -> None:
+    """On average over the sample at most the paper's share of the data, whose MB are FP32's."""
+    for share, agrees in ((0.1, True), (0.2, False)):
+        rows = [dict(row) for row in THROUGHPUT if row["list"] == "winrs"]
+        for row in rows:
+            if row["method"] == "winolab" and row["chosen"] and row["precision"] == group:
+                (case,) = cases([row])
+                row["workspace"] = share * gpu_tables.data_bytes(case)
+        found = {(c.where, c.column): c for c in gpu_tables.cells_winrs2(rows)}
+        judged = found[where, "multiple of the data, average"]
+        assert (judged.ours, judged.agrees) == (pytest.approx(share), agrees)
+        mb = found[where, "MB, average"]
+        assert (mb.paper is None, mb.agrees is None) == ((group == "fp16"),) * 2
+        others = [c for (name, _), c in found.items() if "picked" not in name]
+        assert others
+        assert all(c.agrees is None for c in others)
 
 
 def test_what_was_not_measured_has_failed() -> None:
