@@ -207,8 +207,15 @@ def test_refusals_say_what_to_do() -> None:
             _plan(problem, "forward", text)
     with pytest.raises(ValueError, match="two dimensions"):
         _plan(Problem.of((1, 9, 8), (8, 3, 8)), "forward", "winograd:4x4:3x3")
-    with pytest.raises(ValueError, match="workspace of 5 B"):
+    with pytest.raises(ValueError, match="limit is 5 B: raise it, or use gamma") as refused:
         _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=5)
+    (least,) = map(int, re.findall(r"needs a workspace of (\d+) B at least", str(refused.value)))
+    smallest = _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=least)
+    assert smallest.workspace == least
+    with pytest.raises(ValueError, match=f"a workspace of {least} B at least"):
+        _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=least - 1)
+    with pytest.raises(ValueError, match="count neither as many channels nor as large images"):
+        _plan(Problem.of((1, 9, 9, 1 << 22), (8, 3, 3, 1 << 22)), "forward", "winograd:4x4:3x3")
     request = Request(problem, "forward", datasheet("a100"), None, "fp32_split")
     with pytest.raises(ValueError, match=r"compute capability 8\.0"):
         list(plans(request))

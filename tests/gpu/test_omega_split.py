@@ -214,11 +214,11 @@ def test_what_does_not_fit_is_refused() -> None:
         split(Problem.of((1, 1, (1 << 31) - 200, 4), (4, 1, 1, 4)))
     with pytest.raises(ValueError, match="16-byte aligned"):
         split(aligned=False)
-    with pytest.raises(ValueError, match="smallest"):
-        split(workspace_limit=0)
     assert split(text="direct").kernel == "Ω2(1,1)"
     assert split(out_dtype="bfloat16").out_dtype == "float32"  # the caller converts it
     assert split(workspace_limit=HEADERS).workspace == HEADERS
+    with pytest.raises(ValueError, match=f"{HEADERS} B at least; .* raise it, or use precision"):
+        split(workspace_limit=HEADERS - 1)
 
 
 @pytest.mark.parametrize("layer", ["128x48x48x128:128x3x3", "128x20x20x256:256x6x6"])

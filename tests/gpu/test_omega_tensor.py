@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from itertools import cycle, product
 from typing import Any
@@ -166,8 +167,13 @@ def test_workspace_limit_is_kept_or_refused():
     problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
     limit = 40 << 20
     assert _plan(problem, None, "fp16", workspace_limit=limit).workspace <= limit
-    with pytest.raises(ValueError, match="workspace"):
-        _plan(problem, None, "fp16", workspace_limit=1 << 10)
+    for precision in ("fp16", "fp32_split"):
+        with pytest.raises(ValueError, match="limit is 1024 B: raise it, or use") as refused:
+            _plan(problem, None, precision, workspace_limit=1 << 10)
+        (least,) = map(int, re.findall(r"need a workspace of (\d+) B", str(refused.value)))
+        assert _plan(problem, None, precision, workspace_limit=least).workspace == least
+        with pytest.raises(ValueError, match=f"need a workspace of {least} B at least"):
+            _plan(problem, None, precision, workspace_limit=least - 1)
 
 
 def test_other_devices_run_mma_sync_or_are_refused():

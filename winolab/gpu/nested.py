@@ -50,11 +50,21 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     tiles = [t for t in _tiles(c, algorithm) if watchable(_outputs(c, t))]
     if not tiles:
         raise unwatched(c.output[1:])
-    every = (_plan(request, c, *of) for of in product(tiles, shapes))
-    found = sorted((p for p in every if p), key=lambda p: p.predicted)
+    limit = request.workspace_limit
+    limit = device.memory // SHARE if limit is None else limit
+    every = [_plan(request, c, *of, limit) for of in product(tiles, shapes)]
+    found = sorted((p for p in every if isinstance(p, NestedPlan)), key=lambda p: p.predicted)
     if not found:
-        limit = request.workspace_limit
-        raise ValueError(f"nested Winograd does not stay within a workspace of {limit} B")
+        short = [needed for needed in every if isinstance(needed, int)]
+        if not short:
+            raise ValueError(
+                "nested Winograd's kernels count neither as many channels nor as large images as "
+                "these; use gamma"
+            )
+        raise ValueError(
+            f"nested Winograd needs a workspace of {min(short)} B at least; the limit is {limit} "
+            "B: raise it, or use gamma"
+        )
     accurate = 0
     for p in found:
         yield p
@@ -101,20 +111,21 @@ def _variants(request: Request, c: Correlation) -> Iterator[Variant]:
         yield Variant(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)
 
 
-def _plan(request: Request, c: Correlation, tiles: Pair, variant: Variant) -> NestedPlan | None:
-    """The fewest parts of the batch that stay within the limit; None where not one image does."""
-    limit = request.workspace_limit
-    most = request.device.memory // SHARE if limit is None else limit
+def _plan(
+    request: Request, c: Correlation, tiles: Pair, variant: Variant, limit: int
+) -> NestedPlan | int | None:
+    """The fewest parts of the batch that stay within the limit; where not one image does, the bytes
+    that it needs, None where it has more than is counted."""
     images = c.batch
     while True:
         found = NestedPlan(
             request.direction, request.problem, c, tiles, request.points, variant, request.device,
             images,
         )  # fmt: skip
-        fits = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
-        fits = fits and found.steps < 1 << 16
-        if fits and found.workspace <= most:
+        counted = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
+        counted = counted and found.steps < 1 << 16
+        if counted and found.workspace <= limit:
             return replace(found, predicted=nested_times.seconds(found))
         if images == 1:
-            return None
+            return found.workspace if counted else None
         images = -(-images // 2)

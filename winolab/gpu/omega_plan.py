@@ -212,9 +212,10 @@ def choose(
     fitting = [s for s in found if s.workspace <= most or (limit is None and s.count == count)]
     if not fitting:
         least = min(s.workspace for s in found)
+        fewer = f", or name fewer segments than {count}" if count else ""
         raise ValueError(
             f"a workspace of {least} B is the smallest that this gradient needs; "
-            f"the limit is {limit} B: raise it"
+            f"the limit is {limit} B: raise it{fewer}"
         )
     enough = ENOUGH * min(s.seconds for s in fitting)
     return next(s for s in fitting if s.seconds <= enough)

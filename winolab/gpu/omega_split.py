@@ -197,8 +197,8 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
         limit -= HEADERS
         if limit < 0:
             raise ValueError(
-                f"a workspace of {HEADERS} B is the smallest that direct split products need; the "
-                f"limit is {request.workspace_limit}"
+                f"direct split products need a workspace of {HEADERS} B at least; the limit is "
+                f"{request.workspace_limit} B: raise it, or use precision 'fp32_ffma'"
             )
     a_cycle = PRODUCTS, VARIANTS.get(v, min(VARIANTS.values()))
     products, elements = (rate(request.device, each) for each in a_cycle)

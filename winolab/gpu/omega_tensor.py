@@ -66,7 +66,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)
     limit = device.memory // SHARE if workspace_limit is None else workspace_limit
     count = request.algorithm.segments if request.algorithm else None
-    found = False
+    found, short = False, []
     for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
             base = OmegaTensorPlan(
@@ -75,13 +75,16 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
             best = _best(base, limit, 1 if workspace_limit is None else ENOUGH, count)
-            if best:
+            if isinstance(best, int):
+                short.append(best)
+            else:
                 found = True
                 yield best
     if not found:
+        otherwise = "precision 'fp32_ffma'" if parts == 2 else "arrays in float32"
         raise ValueError(
-            f"no {precision} kernel on Tensor Cores stays within a workspace of "
-            f"{limit} B; raise it, or use fp32"
+            f"{precision} kernels on Tensor Cores need a workspace of {min(short)} B at least; the "
+            f"limit is {limit} B: raise it, or use {otherwise}"
         )
 
 
@@ -161,8 +164,9 @@ def _rates(device: Device, parts: int) -> tuple[float, float, float]:
 
 def _best(
     base: OmegaTensorPlan, limit: int, enough: int, count: int | None
-) -> OmegaTensorPlan | None:
-    """The fastest chunk, number of segments and slice of taps within the limit.
+) -> OmegaTensorPlan | int:
+    """The fastest chunk, number of segments and slice of taps within the limit, or, where there is
+    none, the bytes of the smallest.
 
     Once something fits, no more than ``enough`` chunks are tried. ``count`` fixes the segments.
     """
@@ -181,7 +185,7 @@ def _best(
     if parts == 2 and v.bm * v.bn == 4096:
         step /= SMALL_SHARE
     sums_tap = 4 * alpha * m * n
-    best, chosen = math.inf, None
+    best, chosen, needed = math.inf, None, []
     for images, rows in _chunks(p.batch, out_height):
         batch = _batch(units, images, granule)
         row = -(-images // batch) * -(-units * batch // granule) * granule
@@ -206,7 +210,9 @@ def _best(
             segments = count or filling
             sums = segments * sums_tap * slice_
             budget = m * n // 512 * slice_ if base.watched else 0
-            if sum(map(rounded, (*sides, sums, budget))) > limit:
+            workspace = sum(map(rounded, (*sides, sums, budget)))
+            if workspace > limit:
+                needed.append(workspace)
                 continue
             memory = max(read * items / l2_bandwidth, 0 if cached else stored / bandwidth)
             full, rest = divmod(items * segments, slots)
@@ -222,7 +228,7 @@ def _best(
         if chosen and chunks >= enough:
             break
     if chosen is None:
-        return None
+        return min(needed)
     images, rows, batch, segments, slice_ = chosen
     return replace(
         base, images=images, rows=rows, batch=batch, segments=segments, slice=slice_,

@@ -390,6 +390,6 @@ def plan(request: Request, prepared: bool = False) -> Plan:
             return p
     least = min(found, key=size)
     raise ValueError(
-        f"no plan stays within a workspace of {limit} B; the smallest needs "
-        f"{size(least)} B: {least.kernel} in {least.precision}, {least.variant}"
+        f"no plan stays within a workspace of {limit} B; the smallest needs {size(least)} B, "
+        f"{least.kernel} in {least.precision}, {least.variant}: raise the limit"
     )
