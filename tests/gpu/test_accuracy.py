@@ -89,8 +89,13 @@ def test_by_columns(family, precision, out_dtype, most, sharing) -> None:
 
 
 @pytest.mark.parametrize(("out_dtype", "most"), [("float16", OFF), ("float32", TRUNCATED)])
-def test_end_to_end_by_two_warpgroups(out_dtype, most) -> None:
-    assert off(planned("omega_direct", "fp16", out_dtype=out_dtype)) <= most
+@pytest.mark.parametrize("segments", [1, 4])
+def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
+    """Of three taps, each of half of the positions."""
+    p = planned("omega_direct", "fp16", out_dtype=out_dtype, segments=segments)
+    p = replace(p, workspace=4 * segments * math.prod(p.problem.w_shape))
+    assert p.variant.n == 3
+    assert off(p) <= most
 
 
 def test_what_a_sum_is_cut_into_tells() -> None:
