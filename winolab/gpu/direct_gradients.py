@@ -111,5 +111,4 @@ def operands(request: Request) -> int:
 def read(request: Request) -> float:
     """Seconds that it takes to read x and dy once."""
     device = request.device
-    bandwidth = BANDWIDTH * (device.bandwidth / H100.bandwidth if device.bandwidth else 1.0)
-    return operands(request) / bandwidth
+    return operands(request) / (BANDWIDTH * device.memory_rate)

@@ -157,9 +157,8 @@ def _batch(units: int, images: int, granule: int) -> int:
 def _rates(device: Device, parts: int) -> tuple[float, float, float]:
     """Bandwidths of memory and L2, multiply-adds a cycle: an H100's, by what the device has."""
     bandwidth, l2_bandwidth, rate = RATES[parts]
-    memory = device.bandwidth / H100.bandwidth if device.bandwidth else 1.0
     cycles = device.multiprocessors * device.clock / H100.multiprocessors / H100.clock
-    return bandwidth * memory, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
+    return bandwidth * device.memory_rate, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
 
 
 def _best(
