@@ -2,10 +2,11 @@
 
 ``python -m experiments.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
-last rows on such a GPU measured the sources that the planner chooses now, and no others, does not
-run again; older rows of a case that ran again there are dropped at the end. WINOLAB_COMMIT names
-the commit. What a row says, ``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a
-GPU, how many cases would run on the one that was measured last.
+last rows on such a GPU measured the sources that the planner chooses now, and no others, and the
+workspace of what it picks, does not run again; older rows of a case that ran again there are
+dropped at the end. WINOLAB_COMMIT names the commit. What a row says,
+``winolab.gpu.compare.compare`` says. ``--changed`` tells, without a GPU, how many cases would run
+on the one that was measured last.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ def main(
         device = launch.device(0)
     before = [mine for mine in latest(kept) if mine[0]["device"] == device.name]
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
+    picked = {tuple(mine[0]["case"]): picks(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
     todo = [
         (case, plans, digests)
         for case, plans, digests in planned(wanted, device)
         if digests != done.get(case.key)
+        or not picked[case.key] <= {(digest(p), p.workspace) for p, is_ in plans.items() if is_}
     ]
     if changed or compile_only:
         print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
@@ -118,6 +121,11 @@ def latest(rows: Iterable[bench.Row]) -> list[list[bench.Row]]:
 def sources(rows: Iterable[bench.Row]) -> set[str]:
     """Digests of our kernels that these rows measured, or that failed."""
     return {name for row in rows for name in (row.get("source"), *row.get("sources", ())) if name}
+
+
+def picks(rows: Iterable[bench.Row]) -> set[tuple[str, int]]:
+    """Source and workspace of what was picked; of the same source, chunks differ by that."""
+    return {(row["source"], row["workspace"]) for row in rows if row.get("chosen")}
 
 
 def estimate(todo: Sequence[Case], before: Iterable[Sequence[bench.Row]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 import pytest
 
@@ -49,21 +50,29 @@ def test_estimates_are_of_what_was_measured_or_of_its_kind() -> None:
     assert re.match("dragon forward fp32: 2 cases", lines[0])
 
 
-def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> None:
+class Picked(NamedTuple):
+    """A plan, by the digest of its source."""
+
+    source: str
+    workspace: int
+
+
+def test_a_run_skips_what_has_rows_of_the_same_source_and_pick(tmp_path, monkeypatch) -> None:
     first, second, third, *_ = cases("dragon")
     digests = {first: {"a"}, second: {"b"}, third: {"c"}}
+    workspace = dict.fromkeys(digests, 100)
     ran = []
 
     def compare(direction, problem, group="fp32", effort=None, plans=None):
         if problem == third.layer.problem:
             raise ValueError("no")
         ran.append(problem)
-        source = next((name for case, (name,) in digests.items() if case.layer.problem == problem),
-                      "")  # fmt: skip
-        return [{"method": "winolab", "tflops": 1.0, "source": source}]
+        pick = next(iter(plans or [Picked("", 0)]))
+        return [{"method": "winolab", "tflops": 1.0, "chosen": True, **pick._asdict()}]
 
     def planned(todo, device):
-        return [(case, {}, digests[case]) for case in todo]
+        return [(case, {Picked(*digests[case], workspace[case]): True}, digests[case])
+                for case in todo]  # fmt: skip
 
     monkeypatch.setattr(throughput, "compare", compare)
     monkeypatch.setattr(throughput, "free", lambda: None)
@@ -72,6 +81,7 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     monkeypatch.setattr(throughput.launch, "device", lambda index: H100)
     monkeypatch.setattr(throughput.bench, "line", lambda rows: "")
     monkeypatch.setattr(throughput, "planned", planned)
+    monkeypatch.setattr(throughput, "digest", lambda plan: plan.source)
     monkeypatch.setattr(throughput, "cases", lambda lists: iter(digests))
     rows_file = tmp_path / "rows.jsonl"
     options = {
@@ -93,6 +103,10 @@ def test_a_run_skips_what_has_rows_of_the_same_source(tmp_path, monkeypatch) -> 
     throughput.main(**options)
     assert ran == [small, second.layer.problem]
     assert len(throughput.stored(rows_file)) == 3
+    ran.clear()
+    workspace[first] = 50  # the same kernels, in other chunks
+    throughput.main(**options)
+    assert ran == [small, first.layer.problem]
     ran.clear()
     other = DATASHEETS["h200"]
     monkeypatch.setattr(throughput.bench, "context", lambda: {"device": other.name})

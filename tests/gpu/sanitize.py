@@ -173,9 +173,12 @@ def main() -> int:
         for _ in pool.map(lambda group: subprocess.run(started(group), check=False), groups):
             pass  # compiled by one process each
         jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
-        rows = [row for job in as_completed(jobs) for row in job.result()]
-    if given.rows:
-        keep(rows, given.rows)
+        rows = []
+        for job in as_completed(jobs):
+            found = job.result()
+            rows += found
+            if given.rows:  # at once: a run may be cut short
+                keep(found, given.rows)
     print(f"{'kernel':44}" + "".join(f"{tool:>12}" for tool in TOOLS))
     for mold in chosen:
         mine = {row["tool"]: row for row in rows if row["kernel"] == str(mold)}

@@ -37,8 +37,8 @@ PRECISIONS = {
 # split parts that lose no more than FP32's sums do.
 CLOSE, AS_EXACT = 1.01, 1.15
 # States of split products that are taken whatever they lose; more where they lose less than that
-# share of what FP32's sums in order do, by ``loss``: of nested tiles that lose 0.85 and more, errors
-# over cuDNN's GEMM's were up to 1.13 times that (an H200's rows).
+# share of what FP32's sums in order do, by ``loss``: of nested tiles that lose 0.85 and more,
+# errors over cuDNN's GEMM's were up to 1.13 times that (an H200's rows).
 MOST_STATES, LOSES_LESS = 8, 0.89
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
