@@ -12,7 +12,6 @@ from winolab.device import H100
 from winolab.gpu.omega_columns import OmegaColumnsPlan
 from winolab.gpu.plan import (
     SLOWER,
-    USUAL_SHARE,
     Plan,
     Request,
     candidates,
@@ -44,7 +43,7 @@ def first_tried(p: Plan) -> Plan:
 )
 def test_what_a_small_workspace_leaves(layer, precision) -> None:
     """With 0.18 of the data, direct products, not chunks of transforms."""
-    limit = int(0.18 / USUAL_SHARE * usual_limit(request_of(layer, precision)))
+    limit = int(0.18 * request_of(layer, precision).data_size)
     request = request_of(layer, precision, workspace_limit=limit)
     chosen = plan(request)
     assert isinstance(first_tried(chosen), OmegaColumnsPlan)

@@ -46,9 +46,6 @@ ENDS = 8  # bytes of an item's first and last block
 BROUGHT = 0.32
 MOST_PARTS = 64  # of an item
 GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
-# Up to how many times L2's size x and dy may be for blocks to be at different places of them: on an
-# H100 that is up to 20 % faster at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²).
-CACHED = 1.2
 
 
 class Block(Protocol):
@@ -272,16 +269,15 @@ def cut(
     stage: Callable[[Columns], float],
     cycles: int,
     limit: int | None,
-    size: int,
+    cached: bool,
 ) -> tuple[Columns, Shares]:
     """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
 
-    ``stage`` says how many seconds one takes; ``cycles``: around a part; ``size``: bytes of x and
-    dy.
+    ``stage`` says how many seconds one takes; ``cycles``: around a part; ``cached``: whether blocks
+    may be at different places of x and dy.
     """
     found = columns(g, v.n)
     cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
-    cached = size <= CACHED * device.l2
     return found, share(ways(found, blocks_of_row(g, v), device, cost, cached), limit)
 
 

@@ -48,6 +48,10 @@ VECTOR = 8  # channels of a copy
 # columns.py's constants to 253 before sums were stored in vectors, when it was 25,500. The rates
 # below to 44 times of items that are computed the longest first.
 PART_CYCLES = 13_000
+# Up to how many times L2's size x and dy may be for blocks to be at different places of them: an
+# H100 is up to 20 % faster so at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²); an H200
+# takes 11 to 28 % longer than predicted so at 1.07 and 1.2.
+CACHED = 1.0
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
     def stage(found: Columns) -> float:
         return v.n * v.bi * v.bo * KC * (1 + BROUGHT * (v.n - 1) / found.pitch) / speed
 
-    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, operands(request))
+    cached = operands(request) <= CACHED * request.device.l2
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
     return OmegaColumnsPlan(
         request.problem,
         g,

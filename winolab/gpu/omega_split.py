@@ -50,6 +50,9 @@ VECTOR = 4  # channels of a load
 # against its channels' sums of squares.
 PRODUCTS = 650
 PART_CYCLES = 45_000
+# As of omega_columns: with three products for each of FP16's, memory is far from what holds these
+# (an H200: 12² × 512 at 3 × 3 441 µs at 1.2 times, where 564 are predicted otherwise).
+CACHED = 1.2
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
 SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind kernels/columns.cuh's
@@ -208,7 +211,8 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
         stored = (v.bo + v.bi * brought) / elements
         return KC * max(multiplied * v.bi * v.bo / products, stored)
 
-    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, operands(request))
+    cached = operands(request) <= CACHED * request.device.l2
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
     return OmegaSplitPlan(
         request.problem,
         g,

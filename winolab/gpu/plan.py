@@ -195,11 +195,12 @@ class Family:
         return module.plans(request)
 
 
-# Without a limit, filter gradients take at most so much of x, w and y as workspace, or so many
-# bytes, where that costs no more than so many times the time: on average over WinRS's grid 0.13 on
-# an H100 and 0.17 on an H200 in FP32, 0.12 in 16 bits, the paper's being 0.18. (With 0.45 it is 3 %
-# faster and takes 0.20 on an H200, whose memory makes transforms worth more.)
-USUAL_SHARE, USUAL_LEAST, SLOWER = 0.41, 16 << 20, 2.5
+# Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
+# or so many bytes, where that costs no more than so many times the time: on average over WinRS's
+# grid 0.13 on an H100 and 0.17 on an H200 in FP32, 0.16 in 16 bits, the paper's being 0.18. (FP32
+# with 0.45: 3 % faster, and 0.20 on an H200, whose memory makes transforms worth more.)
+USUAL_SHARE = {"float32": 0.41, "float16": 0.45, "bfloat16": 0.45}
+USUAL_LEAST, SLOWER = 16 << 20, 2.5
 # Within it transforms of parts of the batch are worth their error and workspace where they take at
 # most so much of the time of products without transforms. Of a correlation, a workspace larger than
 # its data is worth it where it takes at most so much of the time without one.
@@ -348,7 +349,7 @@ def _offered(request: Request) -> tuple[list[Plan], list[str]]:
 
 def usual_limit(request: Request) -> int:
     """Bytes of workspace that a filter gradient takes where nobody says how many it may."""
-    return max(USUAL_LEAST, int(USUAL_SHARE * request.data_size))
+    return max(USUAL_LEAST, int(USUAL_SHARE[request.dtype] * request.data_size))
 
 
 def _frugal(request: Request, fastest: Plan) -> Plan:
