@@ -3,7 +3,7 @@
 #   make reproduce ALL=1    the tables that take minutes too; FULL=1: every output, none sampled
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
 #   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
-#   make sanitize           compute-sanitizer over every kernel
+#   make sanitize           compute-sanitizer over every kernel, its rows kept
 #   make measure            the kernels' figures, on the GPU at hand: half an hour on an H100
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,7 +27,7 @@ test-gpu: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 
 # memcheck, racecheck, initcheck and synccheck over every kernel: a table of what they found
 sanitize: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
-	$(ONE_THREAD) $(BIN)/python -m tests.gpu.sanitize
+	$(ONE_THREAD) $(BIN)/python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl
 
 # Cases whose kernels did not change since their rows were measured are left out.
 measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)

@@ -12,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
-from experiments.gpu_rows import Row, stored, tiles
+from experiments.gpu_rows import Row, stored, tiles, where
 from experiments.tables import Cell, Table
 from experiments.texts import Text
 from winolab.layers import parse_layer
@@ -159,7 +159,7 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 def holds(rows: Sequence[Row]) -> list[str]:
     """A sentence a plan on what holds it below its limit."""
-    return [held(plan) for plan in plans(rows)]
+    return [*(held(plan) for plan in plans(rows)), f"Counted on an {where(rows)}."]
 
 
 def held(plan: Counted) -> str:

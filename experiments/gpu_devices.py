@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
 from experiments.gpu_losses import COLUMNS, NAMES, WAYS, by_list, compared
-from experiments.gpu_rows import Row, cases, devices, mean, stored
+from experiments.gpu_rows import Row, cases, devices, mean, stored, where
 from experiments.tables import Cell, Table
 from experiments.texts import Text
 
@@ -42,13 +42,9 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 
 def told(rows: Sequence[Row]) -> list[str]:
-    """The commits that each GPU's rows measured."""
-    lines = []
-    for gpu in devices(rows):
-        mine = [c.rows[0] for c in cases(rows, gpu)]
-        commits = ", ".join(sorted({row["commit"] for row in mine}))
-        lines.append(f"{gpu}: {len(mine)} cases, commits {commits}.")
-    return lines
+    """How many cases each GPU's rows have, and the commits that they measured."""
+    every = [[c.rows[0] for c in cases(rows, gpu)] for gpu in devices(rows)]
+    return [f"{len(mine)} cases: {where(mine)}." for mine in every]
 
 
 def picture(rows: Sequence[Row]) -> Figure:

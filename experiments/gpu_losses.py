@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments import counters_tables
 from experiments.figures import INK, _panels
 from experiments.gpu_frontier import KINDS
-from experiments.gpu_rows import Measured, Row, cases, mean, ratio, stored, tiles
+from experiments.gpu_rows import Measured, Row, cases, mean, ratio, stored, tiles, where
 from experiments.tables import Cell, Table
 from experiments.texts import Text
 from winolab.gpu.contenders import GROUPS
@@ -195,7 +195,7 @@ def _counters(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
         plan = plans.get((one.case.name, one.case.direction, *mine))
         if plan:
             found.append(f"{one.ratio:.2f} of the fastest. {counters_tables.held(plan)}")
-    return found
+    return [*found, f"Counters: {where(counted)}."] if found else []
 
 
 def ratios(rows: Sequence[Row]) -> Figure:

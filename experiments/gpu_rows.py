@@ -177,6 +177,14 @@ def paper_alpha(name: str) -> int:
     return 4 if alpha < 7 else 8 if alpha < 11 else 16
 
 
+def where(rows: Iterable[Row]) -> str:
+    """The GPUs and commits of rows: "NVIDIA H200 at a8044b8, c8e0883"."""
+    commits: dict[str, set[str]] = {}
+    for row in rows:
+        commits.setdefault(row["device"], set()).add(row["commit"][:7])
+    return "; ".join(f"{gpu} at {', '.join(sorted(mine))}" for gpu, mine in commits.items())
+
+
 def devices(rows: Iterable[Row]) -> list[str]:
     """The GPUs of these rows by name, the one that was measured last first."""
     last: dict[str, str] = {}

@@ -32,7 +32,7 @@ from experiments.gpu_aims import (
     split,
     transformed,
 )
-from experiments.gpu_rows import Measured, Row, cases, kernel, stored, wrong
+from experiments.gpu_rows import Measured, Row, cases, kernel, stored, where, wrong
 from experiments.gpu_tables import GAMMA16, IM2COL, ROUNDED, name_of, none
 from experiments.gpu_targets_tensor import correlations, gradients
 from experiments.tables import Cell, Table
@@ -178,7 +178,7 @@ def _sanitized(rows: Sequence[Row]) -> Iterator[Cell]:
         ran = [row for row in mine if row["tool"] == tool]
         bad = [row["kernel"].removesuffix(" 0") for row in ran if row["found"] or row["exit"]]
         first = ", ".join(bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
-        note = f"{len(ran)} kernels" + (f"; reported: {first}" if bad else "")
+        note = f"{len(ran)} kernels, {where(ran)}" + (f"; reported: {first}" if bad else "")
         yield part.most(tool, "kernels reported", 0, len(bad) if ran else math.nan, note)
 
 

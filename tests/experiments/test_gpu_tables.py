@@ -176,7 +176,7 @@ def test_tables_are_of_the_gpu_that_was_measured_last() -> None:
     one, other = gpu_devices.cells([*first, *later])
     assert [one.column, other.column] == ["NVIDIA H200", MACHINE["device"]]
     assert one.ours == pytest.approx(2 * other.ours)
-    assert gpu_devices.told([*first, *later])[0] == "NVIDIA H200: 1 cases, commits abc."
+    assert gpu_devices.told([*first, *later])[0] == "1 cases: NVIDIA H200 at abc."
 
 
 def test_nobody_beats_a_point_of_the_frontier_in_both() -> None:

@@ -15,7 +15,8 @@ CALL, PART, ASIDE, STATE = 17.3e-6, 9e-6, 3e-6, 0.268e-6
 # are in L2, and FASTER. Of what the products read and write.
 INPUT, FILTER, PRODUCTS = 2.21e12, 2.37e12, 4.29e12
 CACHED, FASTER = 14.7e6, 2.67
-# Of an H200's faster memory these have that power (21 calls, 0.99 to 1.04 of what they took).
+# Of an H200's faster memory these have that power: 21 calls, 0.99 to 1.04 of what they took
+# ("an H200 by an H100's constants" in throughput_variants.jsonl).
 MEMORY = 0.85
 # Bytes of a filter that L2 still has when its rows have been described.
 KEPT = 25e6
