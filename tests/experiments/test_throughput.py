@@ -71,7 +71,7 @@ def test_a_run_skips_what_has_rows_of_the_same_source_and_pick(tmp_path, monkeyp
         return [{"method": "winolab", "tflops": 1.0, "chosen": True, **pick._asdict()}]
 
     def planned(todo, device):
-        return [(case, {Picked(*digests[case], workspace[case]): True}, digests[case])
+        return [(case, {Picked(min(digests[case]), workspace[case]): True}, digests[case])
                 for case in todo]  # fmt: skip
 
     monkeypatch.setattr(throughput, "compare", compare)

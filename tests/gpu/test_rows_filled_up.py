@@ -11,6 +11,7 @@ from tests.gpu import hosted
 from tests.gpu.picked import of_gamma
 from tests.gpu.test_gamma_tensor import BOUND
 from winolab.device import H100
+from winolab.gpu.accuracy import predicted_rms
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
 from winolab.gpu.gamma_tensor_tiles import TEN
 from winolab.gpu.guard import GuardedGamma
@@ -18,7 +19,6 @@ from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import DTYPES, Request
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
-from winolab.plans import _error
 from winolab.ref import convolution
 
 # Tiles of a row, and of a box of it, or of one with a tile more; blocks of 8 columns.
@@ -86,7 +86,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
         seen.add((p.variant.split, p.variant.share))
         result = hosted.execute(p, a, b)
         assert np.array_equal(result, hosted.execute(same, a, b)), str(p.variant)
-        most = 1.2 * (_error(p) or 0) if p.tile.alpha == TEN else BOUNDS[precision]
+        most = 1.2 * predicted_rms(p) if p.tile.alpha == TEN else BOUNDS[precision]
         assert relative_rms(result, exact) <= most
     shared = {1} if "gamma:10" in text else {1, 2}  # ten states share no sums
     assert {split for split, _ in seen} >= shared

@@ -14,6 +14,7 @@ from tests.gpu.picked import of_gamma
 from tests.gpu.test_gamma_tensor import BOUND
 from winolab.device import H100
 from winolab.gpu import launch
+from winolab.gpu.accuracy import predicted_rms
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
 from winolab.gpu.gamma_tensor_rows import stack
@@ -23,7 +24,6 @@ from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import DTYPES, Request
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
-from winolab.plans import _error
 from winolab.ref import convolution
 
 SPLIT = "fp32_split"
@@ -114,7 +114,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
         seen.add(key)
         result = hosted.execute(p, a, b)
         assert np.array_equal(result, hosted.execute(same, a, b)), str(v)
-        most = 1.2 * (_error(p) or 0) if p.tile.alpha == TEN else BOUNDS[precision]
+        most = 1.2 * predicted_rms(p) if p.tile.alpha == TEN else BOUNDS[precision]
         assert relative_rms(result, exact) <= most
     assert seen
 
