@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from experiments.figures import INK, _panels
-from experiments.gpu_losses import COLUMNS, NAMES, WAYS, by_list, compared
+from experiments.gpu_losses import COLUMNS, by_list, compared, label
 from experiments.gpu_rows import Row, cases, devices, mean, stored, where
 from experiments.tables import Cell, Table
 from experiments.texts import Text
@@ -18,27 +18,27 @@ Means = dict[tuple[str, str, str], tuple[float, int]]
 def means(rows: Sequence[Row]) -> dict[str, Means]:
     """By GPU, the one that was measured last first, and by precision, direction and list: the
     geometric mean of what is picked over the fastest library, and of how many cases."""
-    measured = [row for row in rows if "tflops" in row]
     return {
         gpu: {
             key: (mean([one.ratio for one in mine]), len(mine))
-            for key, mine in by_list(compared(cases(measured, gpu))).items()
+            for key, mine in by_list(compared(cases(rows, gpu))).items()
         }
-        for gpu in devices(measured)
+        for gpu in devices(rows)
     }
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
     """A line a list, a column a GPU."""
     found = means(rows)
-    return [
-        Cell(f"{group.upper()}, {WAYS[way]}, {NAMES[name]}", gpu, None, value, value, value,
-             note=f"{count} cases")
-        for group, way, name in COLUMNS
-        for gpu, mine in found.items()
-        for value, count in [mine.get((group, way, name), (0.0, 0))]
-        if count
-    ]  # fmt: skip
+    cells = []
+    for key in COLUMNS:
+        for gpu, mine in found.items():
+            if key in mine:
+                value, count = mine[key]
+                cells.append(
+                    Cell(label(*key), gpu, None, value, value, value, note=f"{count} cases")
+                )
+    return cells
 
 
 def told(rows: Sequence[Row]) -> list[str]:
@@ -57,8 +57,7 @@ def picture(rows: Sequence[Row]) -> Figure:
         panel.plot(*zip(*places, strict=True), "os^D"[i % 4], color=f"C{i}", label=gpu,
                    markersize=5, alpha=0.8)  # fmt: skip
     panel.axvline(1, color=INK, linewidth=0.8)
-    labels = [f"{group.upper()} {WAYS[way]}, {NAMES[name]}" for group, way, name in keys]
-    panel.set_yticks(range(len(keys)), labels, fontsize=7)
+    panel.set_yticks(range(len(keys)), [label(*key) for key in keys], fontsize=7)
     panel.set(xlabel="speed over the fastest library's, geometric mean",
               ylim=(len(keys) - 0.5, -0.5), xlim=(0, None))  # fmt: skip
     panel.legend(fontsize=8)

@@ -139,7 +139,7 @@ def main(
     end = time.monotonic() + seconds
     bench.ready()
     gpu = launch.device(0).name
-    done = {tuple(mine[0]["case"]): sources(mine) for mine in _kept(output, gpu)}
+    done = {tuple(mine[0]["case"]): sources(mine) for mine in latest(stored(output), gpu)}
     found = ((layer, data, plans(layer, data)) for layer, data in todo(match))
     missing = (
         (layer, data, mine)
@@ -163,13 +163,8 @@ def main(
                 for row in rows
             )
             print(f"{end - time.monotonic():5.0f} s left {layer} {data}: {errors}", flush=True)
-    last = _kept(output, gpu)
+    last = latest(stored(output), gpu)
     output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
-
-
-def _kept(path: Path, gpu: str) -> list[list[Row]]:
-    """The rows of that GPU, by case."""
-    return [mine for mine in latest(stored(path)) if mine[0]["device"] == gpu]
 
 
 if __name__ == "__main__":

@@ -110,6 +110,11 @@ def by_list(every: Sequence[Compared]) -> dict[tuple[str, str, str], list[Compar
     return {key: mine for key, mine in found.items() if mine}
 
 
+def label(group: str, way: str, name: str) -> str:
+    """What a key of ``by_list`` is called: "FP32, gradient, WinRS's grid"."""
+    return f"{group.upper()}, {WAYS[way]}, {NAMES[name]}"
+
+
 def cells(rows: Sequence[Row]) -> list[Cell]:
     """Each loss with its reason."""
     return [
@@ -213,7 +218,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
     for place, size in enumerate(taps):
         panel.plot([], [], "o", color=f"C{place}", markersize=4, label=f"{size}×{size}")
     panel.axhline(1, color=INK, linewidth=0.8)
-    labels = [f"{group.upper()} {WAYS[way]}, {NAMES[name]}" for group, way, name in columns]
+    labels = [label(*key) for key in columns]
     panel.set_xticks(range(len(columns)), labels, rotation=60, ha="right", fontsize=7)
     panel.set(yscale="log", ylabel="speed over the fastest library's")
     ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10)

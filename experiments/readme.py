@@ -54,14 +54,13 @@ def _beside() -> list[str]:
         + "".join(f" mean on {gpu} |" for gpu, _ in others),
         "|---|---|---|---|---|" + "---|" * len(others),
     ]
-    for (group, way, name), mine in found.items():
+    for key, mine in found.items():
         ratios = [one.ratio for one in mine]
         ahead = sum(value >= 1 for value in ratios)
-        label = f"{group.upper()}, {gpu_losses.WAYS[way]}, {gpu_losses.NAMES[name]}"
         worst = f"{ratios[0]:.2f} ({mine[0].case.name})"
-        beside = [means.get((group, way, name)) for _, means in others]
+        beside = [means.get(key) for _, means in others]
         lines.append(
-            f"| {label} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |"
+            f"| {gpu_losses.label(*key)} | {len(mine)} | {ahead} | {mean(ratios):.2f} | {worst} |"
             + "".join(f" {each[0]:.2f} |" if each else " |" for each in beside)
         )
     return lines

@@ -68,7 +68,7 @@ def main(
     else:
         bench.ready()
         device = launch.device(0)
-    before = [mine for mine in latest(kept) if mine[0]["device"] == device.name]
+    before = latest(kept, device.name)
     done = {tuple(mine[0]["case"]): sources(mine) for mine in before}
     picked = {tuple(mine[0]["case"]): picks(mine) for mine in before}
     wanted = [c for c in cases(lists) if re.search(match, " ".join((c.list, *c.key)))]
@@ -79,7 +79,7 @@ def main(
         or not picked[case.key] <= {(digest(p), p.workspace) for p, is_ in plans.items() if is_}
     ]
     if changed or compile_only:
-        print("\n".join(estimate([case for case, *_ in todo], before)), flush=True)
+        print("\n".join(estimate([case for case, *_ in todo], latest(kept))), flush=True)
     if changed:
         return
     if compile_only:
@@ -107,9 +107,10 @@ def main(
     output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
 
 
-def latest(rows: Iterable[bench.Row]) -> list[list[bench.Row]]:
-    """The rows of each case's last run on a device, in the order of the first."""
+def latest(rows: Iterable[bench.Row], device: str | None = None) -> list[list[bench.Row]]:
+    """The rows of each case's last run on ``device``, or on each, in the order of the first."""
     found: dict[tuple, list[bench.Row]] = {}
+    rows = (row for row in rows if device in (None, row["device"]))
     for row in sorted(rows, key=lambda row: row.get("run", "")):
         mine = found.setdefault((row["device"], *row["case"]), [])
         if mine and mine[0].get("run") != row.get("run"):

@@ -25,7 +25,7 @@ from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.places import Place
+from winolab.gpu.places import Place, shapes
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Problem, Tile, parse_algorithm, tiled
 from winolab.ref.arithmetic import arithmetic
@@ -266,15 +266,11 @@ def run(mold: Mold, number: int) -> float:
     plan, aligned, rng = mold.problem(number)
     p, dtype = plan.problem, DTYPES[mold.precision]
     wanted = mold.shape[3] if hasattr(plan, "out_dtype") else dtype
-    shapes = {
-        "forward": (p.x_shape, p.w_shape, p.y_shape),
-        "backward_data": (p.y_shape, p.w_shape, p.x_shape),
-        "backward_filter": (p.x_shape, p.y_shape, p.w_shape),
-    }[plan.direction]
-    a = Zone(shapes[0], dtype, rng, aligned=aligned)
+    shape_a, shape_b, shape_out = shapes(plan.direction, p)
+    a = Zone(shape_a, dtype, rng, aligned=aligned)
     read = mold.gradient or hasattr(plan, "reads_filters_in_place")  # b, as a is
-    b = Zone(shapes[1], dtype, rng, aligned=aligned and read, free=not read)
-    out = Zone(shapes[2], wanted, rng, aligned=aligned)
+    b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read)
+    out = Zone(shape_out, wanted, rng, aligned=aligned)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
     draw = cp.random.default_rng(rng.getrandbits(32))

@@ -29,10 +29,10 @@ from tests.gpu.test_random import algorithms
 from winolab import environment
 from winolab.gpu import launch
 from winolab.gpu.call import load
-from winolab.gpu.contenders import digest, shapes
+from winolab.gpu.contenders import digest
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.places import Place
+from winolab.gpu.places import Place, shapes
 from winolab.gpu.plan import DTYPES, FAMILIES, Request, candidates
 from winolab.ref import convolution
 

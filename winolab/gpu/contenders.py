@@ -17,6 +17,7 @@ from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
+from winolab.gpu.places import shapes
 from winolab.gpu.plan import AS_EXACT, Plan, Request, beside_filter, loses, loss, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.record import Recording, address_of
@@ -28,16 +29,6 @@ ORDERS = ("NHWC", "NCHW")
 # workspace is at most so much of the data: WinRS's average.
 APART = {("backward_filter", unit) for unit in ("fp16", "bf16", "fp32", "fp32_split")}
 FRUGAL = 0.18
-
-
-def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
-    """Channels-last shapes of the two operands and the result."""
-    x, w, y = problem.x_shape, problem.w_shape, problem.y_shape
-    return {
-        "forward": (x, w, y),
-        "backward_data": (y, w, x),
-        "backward_filter": (x, y, w),
-    }[direction]
 
 
 class Arrays:
