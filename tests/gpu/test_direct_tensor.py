@@ -15,7 +15,7 @@ from tests.gpu.halves import DTYPES, UNIT
 from tests.gpu.pretended import Array
 from winolab.device import H100, datasheet
 from winolab.gpu import direct_tensor
-from winolab.gpu.direct_tensor import BLOCKS, SPLITS, DirectPlan, Variant
+from winolab.gpu.direct_tensor import BLOCKS, DirectPlan, Variant
 from winolab.gpu.launch import Params, View
 from winolab.gpu.plan import Request, plan
 from winolab.layers import parse_layer
@@ -86,8 +86,11 @@ def test_results_in_fp32_are_not_rounded(split) -> None:
     assert planned(problem, BACK, shape, "fp16", "bfloat16").out_dtype == "float16"
 
 
-@pytest.mark.parametrize("split", [1, *SPLITS])
-@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "split"),
+    [(shape, split) for shape in BLOCKS for split in (1, *shape.splits)],
+    ids=str,
+)
 def test_every_block_of_every_cluster(shape, split) -> None:
     """Of as many outputs as it has, but for the last blocks; stages are used more than once."""
     problem = Problem.of((2, 10, 11, 200), (shape.bn + 40, 3, 3, 200), padding=1)

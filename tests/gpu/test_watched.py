@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100, datasheet
 from winolab.gpu.emit import kernel
-from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
+from winolab.gpu.guard import FLAG_COUNT, FLAGS, WATCHED, GuardedGamma
 from winolab.gpu.plan import Request, plan
+from winolab.gpu.scale import DOUBTS as DOUBTS_KEPT
 from winolab.nouns import Problem, parse_algorithm
 
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
@@ -60,8 +62,7 @@ def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, di
 
 
 def test_the_kernels_and_the_planner_need_as_many_outputs() -> None:
-    assert f"ENOUGH = {WATCHED};" in kernel("scale")
-    assert f"if (count >= {WATCHED}) {{" in kernel("nested_output")
+    assert f"ENOUGH = {WATCHED};" in kernel("watched")
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,67 @@ def test_maps_too_small_to_watch_have_no_split_products(x, w, gpu) -> None:
         plan(Request(problem, "forward", device, None, "fp32_split"))
     wide = replace(problem, input=(1, 4))
     assert plan(Request(wide, "forward", device, None, "fp32_split")).precision == "fp32_split"
+
+
+RIGHT, DOUBTS = 3, 10  # of a header's integers: a doubt was right; how many were noted
+ENDS = [  # x, filter's width, kernel: rows' last tiles have 1 to 3 outputs; columns quiet there
+    ((2, 8, 7, 64), 3, "gamma:6:4:3", "h100", 4),
+    ((2, 4, 13, 64), 3, "gamma:6:4:3", "h100", 4),
+    ((2, 4, 14, 64), 3, "gamma:8:6:3", "h100", 4),
+    ((1, 16, 14, 128), 3, "gamma:8:6:3", "h100", 4),
+    ((2, 4, 9, 64), 3, "gamma:4:2:3", "h100", 4),  # all tiles have two
+    ((2, 4, 10, 64), 2, "gamma:4:3:2", "h100", 4),
+    ((2, 9, 9, 64), 3, "winograd:4x4:3x3", "h100", 4),  # of a corner
+    ((2, 7, 7, 64), 3, "winograd:2x2:3x3", "h100", 2),  # two rows'
+    ((2, 8, 13, 64), 3, "gamma:8:6:3", "a100", 4),
+]
+ends = pytest.mark.parametrize(("x", "taps", "text", "gpu", "columns"), ENDS)
+
+
+def quiet(x, taps, text, gpu, columns) -> tuple[GuardedGamma, Any, Any]:
+    """A plan; a random x, half of whose channels are small where outputs in so many last columns
+    read it, of 4 × 4 tiles in as many last rows; and a filter of which every fourth output reads
+    that half only."""
+    problem = Problem.of(x, (64, 3, taps, x[-1]), padding=(1, taps // 2))
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(s).astype("float32") for s in (x, problem.w_shape))
+    last = columns + taps // 2
+    first_row = x[1] - last if "4x4" in text else 0
+    a[:, first_row:, -last:, x[-1] // 2 :] *= 2.0**-20
+    b[1::4, ..., : x[-1] // 2] = 0
+    return planned(problem, "forward", text, datasheet(gpu)), a, b
+
+
+@ends
+def test_a_rows_last_few_outputs_of_a_channel(x, taps, text, gpu, columns) -> None:
+    """What a window of them lost is found out though no tile of the channel is quiet."""
+    found, a, b = quiet(x, taps, text, gpu, columns)
+    left = np.zeros(FLAGS, "uint8")
+    got = hosted.execute(found, a, b, left=left)
+    flags = left.view("int32")
+    assert flags[:FLAG_COUNT].tolist() == [0, 0, 0, 1]
+    assert flags[DOUBTS] > 0
+    assert np.array_equal(got, hosted.execute(found.fallback, a, b))
+
+
+@ends
+def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu, columns) -> None:
+    found, a, b = quiet(x, taps, text, gpu, 1)
+    left = np.zeros(FLAGS, "uint8")
+    got = hosted.execute(found, a, b, left=left)
+    flags = left.view("int32")
+    assert not flags[:FLAG_COUNT].any()
+    one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
+    assert (flags[DOUBTS] > 0) == one
+    assert np.array_equal(got, hosted.execute(found.split, a, b))
+
+
+@pytest.mark.parametrize("rows", [4, 20])
+def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
+    found, a, b = quiet((2, rows, 13, 64), 3, "gamma:6:4:3", "h100", 1)
+    left = np.zeros(FLAGS, "uint8")
+    a[:, :, -2:, :32] *= 2.0**-20  # in the last column every output channel is small
+    hosted.execute(found, a, b, left=left)
+    flags = left.view("int32")
+    assert flags[DOUBTS] == 2 * rows * 64
+    assert flags[0] == (flags[DOUBTS] > DOUBTS_KEPT)

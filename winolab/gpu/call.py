@@ -14,7 +14,7 @@ import numpy as np
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
 from winolab.gpu.cache import dump
-from winolab.gpu.guard import GuardedPlan, scaled, verify
+from winolab.gpu.guard import FLAG_COUNT, GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, beside_filter, plan
@@ -118,7 +118,7 @@ class Call:
             if target is out:
                 library.written(out)
             if self.verified:
-                verify(launch.integers(address, 3, library.stream(index)))
+                verify(launch.integers(address, FLAG_COUNT, library.stream(index)))
             del memory  # its allocator hands it out again in the order of the stream
         else:
             target[...] = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from winolab.device import H100, Device
 from winolab.gpu.correlation import Correlation
@@ -24,6 +24,7 @@ from winolab.nouns import Algorithm, Problem, Tile, direct
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step
+DEPTH = 16  # channels of a product
 ROW_BYTES = SIZE * KC
 MOST_TAPS = 9  # of a row that a copy of x serves
 THREADS, BARRIERS = 384, 16  # of a block; bytes of a stage's barriers
@@ -38,16 +39,16 @@ PARAMS = Layout(
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
 )
 
-# Of an H100, fitted to 938 times of 58 cases in throughput_variants.jsonl (rms 6 % of what is
-# picked, which takes 0.4 % more than the fastest): seconds of a launch, around the sum of an item
-# of SUMS, and of a cluster's exchange; of a step at least, and its products over their least time;
-# bytes a second that L2 gives all blocks, and that share of filters, which many ask for at once;
-# how much more pixels cost that do not begin at a line's beginning; bytes a second of arrays that
-# are read and written once.
+# Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what
+# is picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum
+# of an item of SUMS, and of a cluster's exchange; of a step at least, and its products over their
+# least time; bytes a second that L2 gives all blocks, and that share of filters, which many ask
+# for at once, fewer where output channels have several blocks; what a line more costs that a copy
+# touches; bytes a second of arrays that are read and written once.
 SUMS = 128 * 256
-LAUNCH, ITEM, TOGETHER = 6.2e-6, 2.56e-6, 3.0e-6
-STEP, PRODUCTS = 0.19e-6, 1.14
-COPIES, SHARED, ASKEW, ARRAYS = 8.4e12, 0.55, 1.36, 3.3e12
+LAUNCH, ITEM, TOGETHER = 5.9e-6, 2.5e-6, 2.2e-6
+STEP, PRODUCTS = 0.2e-6, 1.18
+COPIES, SHARED, ASKEW, ARRAYS = 9.3e12, 0.32, 0.53, 2.85e12
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,11 @@ class Variant:
         size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
         return size + (self.x_stages + self.w_stages) * BARRIERS
 
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """How many blocks may share a sum: each finishes as many eights of channels."""
+        return tuple(split for split in SPLITS if self.bn // 8 % split == 0)
+
     def __str__(self) -> str:
         names = ("along", "split")
         changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Variant, n)]
@@ -75,18 +81,24 @@ class Variant:
         return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
 
 
-# Blocks whose sums fill the registers, as far as they have channels.
-BLOCKS = (
-    Variant(128, 256, 4, 4),
-    Variant(256, 128, 4, 4),
-    Variant(128, 128, 6, 6),
-    Variant(256, 64, 5, 5),
-    Variant(128, 64, 8, 8),
-    Variant(128, 256, 3, 5, 1),
-    Variant(256, 128, 3, 7, 1),
-    Variant(128, 128, 4, 8, 1),
-    Variant(256, 64, 4, 9, 1),
-    Variant(128, 64, 5, 12, 1),
+# Positions × output channels of blocks whose sums fill the registers, as far as they have
+# channels: stages of x and w, and of such that a copy of x serves a filter row. Channels that 128
+# or 256 do not divide have blocks of their own.
+BLOCKS = tuple(
+    Variant(bm, bn, *stages, along)
+    for (bm, bn), pairs in {
+        (128, 256): ((4, 4), (3, 5)),
+        (128, 224): ((5, 5), (4, 5)),
+        (128, 192): ((5, 5), (4, 6)),
+        (256, 160): ((4, 4), (3, 6)),
+        (128, 160): ((6, 6), (4, 7)),
+        (256, 128): ((4, 4), (3, 7)),
+        (128, 128): ((6, 6), (4, 8)),
+        (256, 96): ((5, 5), (4, 7)),
+        (256, 64): ((5, 5), (4, 9)),
+        (128, 64): ((8, 8), (5, 12)),
+    }.items()
+    for along, stages in enumerate(pairs)
 )
 
 
@@ -123,6 +135,12 @@ class DirectPlan:
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
         return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
+    def rest(self) -> int:
+        """Products deep of a tap's last step, where a whole step is deeper; or 0."""
+        depth = -(-(self.correlation.channels % KC) // DEPTH)
+        return depth % (KC // DEPTH)
 
     @property
     def more(self) -> int:
@@ -185,7 +203,7 @@ class DirectPlan:
     def source(self) -> str:
         """The translation unit of ``winolab_direct``."""
         wide = self.out_dtype == "float32"
-        return source(self.precision, wide, self.variant, self.correlation.rotated)
+        return source(self.precision, wide, self.variant, self.correlation.rotated, self.rest)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -242,10 +260,10 @@ class DirectPlan:
 
 
 @lru_cache(maxsize=64)
-def source(precision: str, wide: bool, variant: Variant, rotated: bool) -> str:
-    """The translation unit of one variant; ``wide``: results in FP32."""
+def source(precision: str, wide: bool, variant: Variant, rotated: bool, rest: int) -> str:
+    """The translation unit of one variant; ``wide``: results in FP32; ``rest``: DirectPlan's."""
     constants = {name.upper(): value for name, value in asdict(variant).items()}
-    constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated)}
+    constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
     constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": wide}
     return unit(
         f"Γ1(1,1) {precision}, {variant}",
@@ -271,6 +289,8 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
     flat = {*c.filter} == {1} and not any(c.padding) and c.input == c.output
+    if request.variant and not _serves(request.variant, c):
+        raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {request.variant}")
     offered = variants(_row(c) if flat else c, device)
     for shape in (request.variant,) if request.variant else offered:
         yield _plan(request, c, shape, flat)
@@ -281,16 +301,21 @@ def variants(c: Correlation, device: Device) -> Iterator[Variant]:
     blocks are few."""
     width = c.filter[2]
     for shape in BLOCKS:
-        if (shape.bn > 64 and c.out_channels <= shape.bn // 2) or (
-            shape.along and not 1 < width <= MOST_TAPS
-        ):
+        half_empty = shape.bn > 64 and c.out_channels <= shape.bn // 2
+        if half_empty or (shape.along and width == 1) or not _serves(shape, c):
             continue
         copies = math.prod(c.filter) // (width if shape.along else 1) * -(-c.channels // KC)
         blocks = _box(c, shape).blocks * c.output[0] * -(-c.out_channels // shape.bn)
         yield shape
-        for split in SPLITS:
+        for split in shape.splits:
             if split <= copies and blocks * split <= 2 * device.multiprocessors:
                 yield replace(shape, split=split)
+
+
+def _serves(v: Variant, c: Correlation) -> bool:
+    """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
+    taps = not v.along or c.filter[2] <= MOST_TAPS
+    return taps and not (c.rotated and v.bn % 64) and v.split in (1, *v.splits)
 
 
 def _more(c: Correlation, variant: Variant) -> int:
@@ -339,8 +364,11 @@ def seconds(plan: DirectPlan) -> float:
     rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bm / (c.filter[2] if v.along else 1)
-    copied = _lines(c.channels) * pixels + SHARED * _lines(inner) * v.bn
-    products = PRODUCTS * v.bm * v.bn * KC / (H100.matrix * H100.clock)
+    shared = min(1.0, SHARED * plan.blocks_n**0.25)
+    copied = _lines(c.channels) * pixels + shared * _lines(inner) * v.bn
+    steps = -(-c.channels // KC)  # of a tap
+    depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
+    products = PRODUCTS * v.bm * v.bn * KC * depth / (H100.matrix * H100.clock)
     step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
     item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split > 1)
     summed = rounds * (-(-plan.steps // v.split) * step + item)
@@ -350,9 +378,16 @@ def seconds(plan: DirectPlan) -> float:
     return c.groups * (LAUNCH + _overlapped(3, summed, size / (ARRAYS * memory)))
 
 
+@cache
 def _lines(channels: int) -> float:
-    """Times a row of KC channels that L2 is asked for, where pixels have so many."""
-    return 1 + ASKEW * (SIZE * channels % ROW_BYTES > 0)
+    """Of a copy of KC channels, where pixels have so many: what its lines of ROW_BYTES cost."""
+    size, steps = SIZE * channels, -(-channels // KC)
+    places = range(0, math.lcm(size, ROW_BYTES), size)  # of pixels
+    parts = [
+        (at + s, at + min(s + ROW_BYTES, size)) for at in places for s in range(0, size, ROW_BYTES)
+    ]
+    touched = sum((end - 1) // ROW_BYTES - begin // ROW_BYTES + 1 for begin, end in parts)
+    return 1 + ASKEW * (touched / (len(places) * steps) - 1)
 
 
 def _overlapped(power: int, *seconds: float) -> float:

@@ -50,7 +50,7 @@ def fingerprint(source: str) -> str:
     return sha256(" ".join(re.sub(r"//.*", "", source).split()).encode()).hexdigest()
 
 
-WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256)  # N of wgmma's m64nNk16 that tensor.cuh offers
+WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of tensor.cuh
 
 
 @cache

@@ -207,7 +207,7 @@ class GammaTensorPlan:
     @property
     def header(self) -> int:
         """Bytes of a call's own, first in the workspace: flags, and the sample of its input."""
-        return scale.HEADER if self.parts == 2 else 0
+        return scale.WATCHED if self.parts == 2 else 0
 
     @property
     def filled(self) -> int:

@@ -50,7 +50,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
     copies = ("fill",) if variant.filled else ()
-    scales = ("guard", "scale") if split else ("fixed_scale",)
+    scales = ("guard", "scale", "watched") if split else ("fixed_scale",)
     filters = ("filter_tensor", *gamma_tensor_filter.blocks(parts, variant.clusters))
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",

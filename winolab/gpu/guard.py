@@ -20,7 +20,8 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
-WATCHED = 4  # ENOUGH of kernels/scale.cuh
+FLAG_COUNT = 4  # of flags there
+WATCHED = 4  # ENOUGH of kernels/watched.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
 TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
 
@@ -240,9 +241,9 @@ def scaled(plan: Any, scale: Scale | None) -> Any:
 
 
 def verify(flags: Sequence[int]) -> None:
-    """Raise ValueError where the flags, the first three integers of the workspace, say so."""
-    lost, zero, tiny = flags
-    if lost or (zero and tiny):
+    """Raise ValueError where the flags, the workspace's first FLAG_COUNT integers, say so."""
+    lost, zero, tiny, right = flags
+    if lost or right or (zero and tiny):
         raise ValueError(
             "split products cannot serve these data: within a tensor, magnitudes are too far apart "
             "for two FP16 parts, a scale that was given is not theirs, or a result is not finite; "

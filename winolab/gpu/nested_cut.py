@@ -129,7 +129,7 @@ class Cut:
         c = self.correlation
         most = max((self.box(len(part)).blocks for part in self.parts), default=0)
         sizes = {
-            "header": scale.HEADER,
+            "header": scale.WATCHED,
             "v": self.moved(self.images)[0],
             "m": self.states * most * BM * self.outputs * 4,
             "rows": scale.size(c, self.variant.bn),

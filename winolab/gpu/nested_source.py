@@ -52,7 +52,7 @@ def source(tiles: Pair, points: str, variant: Variant) -> str:
         constants,
         programs,
         (
-            *("tensor", "parts", "pipeline", "tensor_map", "guard", "scale"),
+            *("tensor", "parts", "pipeline", "tensor_map", "guard", "scale", "watched"),
             *("nested_filter", "nested_input", "nested_products", "nested_output"),
         ),
         ("filter_rows", "filter_columns"),

@@ -121,9 +121,9 @@ class OmegaSplitPlan(OmegaColumnsPlan):
         return source(self.variant)
 
     def shared(self) -> dict[str, int]:
-        """Bytes of dynamic shared memory, by kernel; ``winolab_scan`` comes with scale.cuh."""
+        """Bytes of dynamic shared memory, by kernel."""
         main = {"winolab_omega_split": self.variant.shared_memory}
-        others = ("scale", "scan", "split_scan", "omega_gather")
+        others = ("scale", "split_scan", "omega_gather")
         return main | {f"winolab_{name}": 0 for name in others}
 
     def launch(

@@ -1,7 +1,8 @@
 """Scales of split products, and the flags by which their results are held against FP32's accuracy.
 
-See kernels/scale.cuh, which a family's kernels of split products are compiled with. A call has a
-header (flags, a sample of x), its filter a row for every output channel (filter_scaled.cuh).
+See kernels/scale.cuh, which a family's kernels of split products are compiled with, and watched.cuh
+of forward and backward data. A call has a header (flags, a sample of x), its filter a row for every
+output channel (filter_scaled.cuh).
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from winolab.nouns import Tile
 from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
-HEADER, ROW = 768, 16  # bytes of the structs Header, filled up, and Row
+HEADER, ROW, DOUBT = 768, 16, 32  # bytes of the structs Header, filled up, Row and Doubt
+DOUBTS = 1024  # with room behind the header; of more, everything is computed again
+WATCHED = HEADER + DOUBTS * DOUBT  # bytes that kernels need which watch their outputs
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
-BLOCKS = {"SAMPLERS": SAMPLERS, "SCALE_THREADS": THREADS}  # as scale.cuh has them
+BLOCKS = {  # as scale.cuh has them
+    "SAMPLERS": SAMPLERS,
+    "SCALE_THREADS": THREADS,
+    "HEADER_BYTES": HEADER,
+    "DOUBTS": DOUBTS,
+}
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)

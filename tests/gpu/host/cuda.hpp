@@ -190,6 +190,7 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
 
 template <class T>
 T atomicAdd(T* pointer, T value) {
+  if (value == 0) host::give_turn();  // who looks again and again waits for others
   const T old = *pointer;
   *pointer = old + value;
   return old;

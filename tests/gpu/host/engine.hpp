@@ -185,12 +185,15 @@ __attribute__((noinline)) inline void give_way() {
   if (!_setjmp(self->at)) _longjmp(machine.scheduler, 1);
 }
 
+// Lets others run, without a wait for anything.
+inline void give_turn() {
+  now->waiting = Waiting();
+  give_way();
+}
+
 __attribute__((noinline)) inline void wait(const Waiting& waiting) {
   if (waiting.over()) {
-    if (machine.random && random_below(2)) {
-      now->waiting = Waiting();
-      give_way();
-    }
+    if (machine.random && random_below(2)) give_turn();
     return;
   }
   now->waiting = waiting;

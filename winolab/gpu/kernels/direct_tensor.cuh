@@ -4,6 +4,8 @@
 // warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT of a cluster share
 // a box's steps, and each adds up a part of all sums, by way of the stages' memory.
 //
+// REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as there are.
+//
 // ALONG: a copy of x serves all taps of a filter row. Its rows have taps - 1 pixels more, which stand for
 // positions too, of no output; the next tap's matrix begins a pixel, 128 bytes, further on. L2 is asked
 // for less.
@@ -34,7 +36,7 @@ constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
 constexpr int HELD = BM / 128;            // of a warpgroup's 64 positions
 constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
 constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
-static_assert(BN % (ROTATED ? 64 : 32) == 0, "output channels of a block");
+static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT == 0, "output channels of a block");
 
 struct Shared {
   unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
@@ -224,6 +226,23 @@ __device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const
     finish_as<RANK + 1>(rank, p, item, sums, acc, first, lane);
 }
 
+// Products of a step's first DEPTH times 16 channels, asynchronous.
+template <int DEPTH>
+__device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned long long x,
+                                         unsigned long long w) {
+#pragma unroll
+  for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < DEPTH; ++k)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+      wgmma<BN, BF16, false, ROTATED>(
+          acc[i], descriptor_offset(x, i * 64 * ROW_BYTES + k * 32),
+          descriptor_offset(w, k * (ROTATED ? 16 * ROW_BYTES : 32)), true);
+  wgmma_commit();
+}
+
 __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
@@ -246,8 +265,11 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
       if (x_read && lane == 0) barrier_arrive(x_read);
       x_read = w_read = nullptr;
     };
+    int left = p.chunks - item.begin % p.chunks;  // of a tap, with this one
 #pragma unroll 1
     for (int step = item.begin; step < item.end; ++step) {
+      const bool short_step = left == 1;
+      left = short_step ? p.chunks : left - 1;
       barrier_wait(&shared.x_full[x_pipe.stage], x_pipe.phase);
       unsigned long long x = matrix_descriptor(
           shared.x[x_pipe.stage] + group * (BM / 2 * ROW_BYTES), 16, 1024, Swizzle::B128);
@@ -256,17 +278,10 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
         barrier_wait(&shared.w_full[w_pipe.stage], w_pipe.phase);
         const unsigned long long w =
             matrix_descriptor(shared.w[w_pipe.stage], ROTATED ? PLANE : 16, 1024, Swizzle::B128);
-#pragma unroll
-        for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < KC / 16; ++k)
-#pragma unroll
-          for (int i = 0; i < HELD; ++i)
-            wgmma<BN, BF16, false, ROTATED>(
-                acc[i], descriptor_offset(x, i * 64 * ROW_BYTES + k * 32),
-                descriptor_offset(w, k * (ROTATED ? 16 * ROW_BYTES : 32)), true);
-        wgmma_commit();
+        if (REST > 0 && short_step)
+          multiply<REST>(acc, x, w);
+        else
+          multiply<KC / 16>(acc, x, w);
         wgmma_wait<1>();
         release();
         w_read = &shared.w_empty[w_pipe.stage];

@@ -10,7 +10,7 @@ constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - BRINGERS : CONSUMERS;
 struct Staging {
   float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
   long long first[BT];                  // of a tile: its first output in y
-  int columns[BT];                      // its outputs along the width; 0: none
+  int columns[BT];                      // its outputs along the width, 0: none; negative: STARTS
   Factors factors[BN];
   int channel;  // of the item, the first
   unsigned long long described, read;
@@ -36,7 +36,8 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
     const int at = item.column + tile % COLUMNS;
     Place column(p, at);
     const int row = column.down(p, item.row + tile / COLUMNS);
-    staging.columns[tile] = column.outputs(p, at, row);
+    const int columns = column.outputs(p, at, row);
+    staging.columns[tile] = STARTS && column.first == 0 ? -columns : columns;
     staging.first[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                           (long long)column.first * p.y_pixel;
   }
@@ -103,7 +104,6 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
     }
     outputs.chunk(p, i, state);
   }
-  outputs.end();
 }
 
 // By consumers, with an item's accumulators.

@@ -4,6 +4,7 @@
 
 struct Header;
 struct Row {};
+constexpr int ENOUGH = 0;
 
 constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 
@@ -20,7 +21,7 @@ template <int CHANNELS = 4, bool KEPT = false>
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
   __device__ __forceinline__ Watched(const Header*, const Factors*) {}
-  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int) const {}
-  template <int OTHER>
-  __device__ __forceinline__ void channels() const {}
+  template <class T>
+  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int, T*, int, bool,
+                                       const Row*) const {}
 };

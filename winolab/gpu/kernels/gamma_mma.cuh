@@ -268,9 +268,9 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
       const Column column(p, at);
       const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height;
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
-      watched.tile(y, columns);
       Output* y_tile = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                        (long long)column.first * p.y_pixel + channel;
+      watched.tile(y, columns, y_tile, p.y_pixel, column.first == 0, p.rows + channel);
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
@@ -279,7 +279,6 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
     }
     __syncthreads();
   }
-  watched.channels<16>();
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

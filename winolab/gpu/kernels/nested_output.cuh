@@ -87,16 +87,21 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
       }
     }
   }
-  // A few outputs of a channel may all be near 0 by chance: then both channels' together serve.
   const int count = height * width;
-  if (count >= 4) {
+  // Where they are few, a window around them that has ENOUGH, before them if it can be.
+  const int wide = min(p.width, (ENOUGH + height - 1) / height);
+  const int high = max(height, (ENOUGH + wide - 1) / wide);
 #pragma unroll
-    for (int c = 0; c < 2; ++c)
-      if (c < left) judge(p.header->flags, size[c], __fmul_rn(factors[c].least, count));
-  } else if (left > 1) {
-    judge(p.header->flags, __fadd_rn(size[0], size[1]),
-          __fmul_rn(__fadd_rn(factors[0].least, factors[1].least), count));
-  } else {
-    judge(p.header->flags, size[0], __fmul_rn(factors[0].least, count));
+  for (int c = 0; c < 2; ++c) {
+    if (c >= left) break;
+    const float least = __fmul_rn(factors[c].least, count);
+    if (count >= ENOUGH || size[c] == 0.0f) {
+      judge(p.header->flags, size[c], least);
+    } else if (!(size[c] >= least && size[c] < __int_as_float(0x7f800000))) {
+      const float* from = p.y + image * p.batch_stride + max(0, y0 + height - high) * p.row_stride +
+                          (long long)max(0, x0 + width - wide) * p.pixel_stride + channel + c;
+      note(p.header, {from, p.rows + channel + c, p.row_stride, p.pixel_stride, (short)wide,
+                      (short)high});
+    }
   }
 }

@@ -41,7 +41,6 @@ struct Outputs {
 
   __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
-      watched.template channels<4>();
       channel += 16;
       if (!WHOLE) left -= 16;
       watched = Watched<4, true>(p.header, factors += 16);
@@ -52,14 +51,13 @@ struct Outputs {
 #pragma unroll
     for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
     Output* to = p.y + (first[tile] + channel);
-    const int columns = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
-    watched.tile(y, columns);
+    const int described = WHOLE && !STARTS ? N : left > 0 ? tile_columns[tile] : 0;
+    const int columns = STARTS ? abs(described) : described;
+    watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel);
 #pragma unroll
     for (int o = 0; o < N; ++o, to += p.y_pixel) {
       const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
       if (o < columns) store(to, v, left);
     }
   }
-
-  __device__ __forceinline__ void end() { watched.template channels<4>(); }
 };

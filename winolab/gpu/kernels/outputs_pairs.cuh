@@ -54,13 +54,12 @@ struct Outputs {
       transform_output(state[c], y[0]);
       transform_output(state[2 + c], y[1]);
       Output* to = p.y + (first[tile] + channel);
-      const int columns = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
-      watched.tile(y, columns);
+      const int described = WHOLE && !STARTS ? N : left > 0 ? tile_columns[tile] : 0;
+      const int columns = STARTS ? abs(described) : described;
+      watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel);
 #pragma unroll
       for (int o = 0; o < N; ++o, to += p.y_pixel)
         if (o < columns) store(to, y[0][o], y[1][o], left);
     }
   }
-
-  __device__ __forceinline__ void end() { watched.template channels<1>(); }
 };

@@ -22,8 +22,9 @@ struct Tickets {  // of tail.cuh
 
 struct Header {
   int flags[4];  // guard.cuh
-  Tickets scans, filters;
-  unsigned maxima[SAMPLERS];  // of x, of each sampling block
+  Tickets scans, filters, decisions;
+  int doubts;                             // those noted, and those without room
+  alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
 struct Row;  // of an output channel
@@ -160,119 +161,3 @@ struct Factors {
     first = fminf(back, v.y), last = fmaxf(back, v.y), least = v.z;
   }
 };
-
-// A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. Four of them make a
-// group; of two the lane 4 further has the other two. KEPT: registers keep the channels' factors.
-template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
-struct Watched {
-  int* flags;
-  const Row* rows;  // of the channels, where registers do not keep:
-  float back;       // of x
-  Factors kept[CHANNELS];
-  float least;  // of a group's channels
-  float sum[CHANNELS] = {};  // of small tiles, until there are ENOUGH outputs
-  int outputs = 0;
-  // Fewer outputs of a channel may all be near 0 by chance.
-  static constexpr int ENOUGH = 4;
-  static constexpr bool SMALL = N < ENOUGH;
-
-  __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
-      : flags(header->flags), rows(rows), back(inverse_of(scale)) {
-    static_assert(CHANNELS == 4 && !KEPT);
-  }
-
-  __device__ __forceinline__ Watched(Header* header, const Factors* factors)
-      : flags(header->flags), least(0.0f) {
-    static_assert(KEPT);
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c) {
-      kept[c] = factors[c];
-      least = __fadd_rn(least, kept[c].least);
-    }
-    if constexpr (CHANNELS == 2) least = __fadd_rn(least, __shfl_xor_sync(0xffffffffu, least, 4));
-  }
-
-  // A tile's outputs, of which the first ``count`` are: watched, then scaled back, which is exact
-  // but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself, so
-  // that no neighbour, tile or image hides what it loses; of few outputs a group's together, and of
-  // small tiles a channel's with those of the next one.
-  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count) {
-    const bool alone = !SMALL && count >= ENOUGH;
-    float all = 0.0f;
-    bool lost = false, zero = false;  // of a channel alone: its judge()
-    if constexpr (!KEPT) least = 0.0f;
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c) {
-      const Factors factors = KEPT ? kept[c] : Factors(rows + c, back);
-      float size = 0.0f;
-#pragma unroll
-      for (int o = 0; o < N; ++o) {
-        if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
-        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], factors.first), factors.last);
-      }
-      all = __fadd_rn(all, size);
-      if constexpr (!KEPT) least = __fadd_rn(least, factors.least);
-      const bool enough = size >= __fmul_rn(factors.least, count) && size < __int_as_float(0x7f800000);
-      zero |= !enough && size == 0.0f, lost |= !enough && size != 0.0f;
-      if (SMALL) sum[c] = __fadd_rn(sum[c], size);
-    }
-    if constexpr (CHANNELS == 2) all = __fadd_rn(all, __shfl_xor_sync(0xffffffffu, all, 4));
-    if (!alone) {
-      judge(flags, all, __fmul_rn(least, count));
-    } else if (lost || zero) {
-      if (lost) flags[LOST] = 1;
-      if (zero) flags[ZERO] = 1;
-    }
-    if constexpr (SMALL) {
-      outputs += count;
-      if (outputs >= ENOUGH) judge_sums(sum, outputs);
-    }
-  }
-
-  // Of small tiles what is left, together with those of the lane OTHER further.
-  template <int OTHER>
-  __device__ __forceinline__ void channels() {
-    if constexpr (!SMALL) return;
-    const int count = outputs + __shfl_xor_sync(0xffffffffu, outputs, OTHER);
-    float all[CHANNELS];
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c)
-      all[c] = __fadd_rn(sum[c], __shfl_xor_sync(0xffffffffu, sum[c], OTHER));
-    if (count >= ENOUGH) judge_sums(all, count);
-  }
-
- private:
-  __device__ __forceinline__ void judge_sums(float (&sums)[CHANNELS], int count) {
-#pragma unroll
-    for (int c = 0; c < CHANNELS; ++c) {
-      const float least = KEPT ? kept[c].least : rows[c].least;
-      judge(flags, sums[c], __fmul_rn(least, count));
-      sums[c] = 0.0f;
-    }
-    outputs = 0;
-  }
-};
-
-// Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.
-__device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) {
-  const long long first = (long long)part * blockDim.x + threadIdx.x;
-  const long long step = (long long)parts * blockDim.x;
-  const float scale = input_scale(p.header);
-  bool tiny = false;
-  for (long long i = first; i < p.vectors; i += step) {
-    const float4 v = load_vector(p, i);
-    const float elements[] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, scale)) < UNDERFLOW;
-  }
-  for (long long i = first; i < p.all_rows; i += step) tiny |= p.rows[i].tiny != 0.0f;
-  if (tiny) p.header->flags[TINY] = 1;
-}
-
-// Where some results are 0, and no fallback follows.
-extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
-    winolab_scan(const __grid_constant__ ScaleParams p) {
-  next_launch_may_begin();
-  launch_before_done();
-  if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
-}

@@ -1,7 +1,7 @@
 // What follows the products of split data, in one launch that ends at once where no flag asks for more:
-// whether results of 0 hide numbers that vanished (scale.cuh), and if results are in doubt, the
-// fallback's filter and the fallback, behind whose unit this stands. (A launch that ends at once takes
-// 1.1 µs; these were three.)
+// whether doubts were right and results of 0 hide numbers that vanished (scale.cuh), and if so or if
+// accuracy was lost, the fallback's filter and the fallback, behind whose unit this stands. (A launch
+// that ends at once takes 1.1 µs; these were three.)
 
 struct TailParams {
   split::ScaleParams scan;
@@ -56,11 +56,22 @@ extern "C" __global__ void
     winolab_tail(const __grid_constant__ TailParams p) {
   launch_before_done();
   split::Header& header = *p.scan.header;
-  const bool lost = header.flags[split::LOST], zero = header.flags[split::ZERO];
-  if (!lost && !zero) return;
+  // Nothing that this launch writes: all its threads shall read the same.
+  bool lost = header.flags[split::LOST];
+  const bool zero = header.flags[split::ZERO];
+  const int doubts = min(header.doubts, split::DOUBTS);
+  if (!lost && !zero && !doubts) return;
   extern __shared__ __align__(128) unsigned char memory[];
   static_assert(THREADS >= 32 * FILTER_ROWS && sizeof(Shared) >= sizeof(Room), "room");
   Room& room = *reinterpret_cast<Room*>(memory);
+  if (!lost && doubts) {
+    const int units = (doubts + THREADS - 1) / THREADS;
+    if (p.before == 0)
+      together(header.decisions, units, 0, room,
+               [&](int unit) { split::decide(&header, unit, units); });
+    lost = atomicAdd(&header.flags[split::RIGHT], 0);
+    if (!lost && !zero) return;
+  }
   if (!lost) {
     if (p.before == 0)
       together(header.scans, gridDim.x, 0, room,

@@ -1,0 +1,125 @@
+// Whether results hold what scale.cuh promises: each channel of each tile is held against the size below
+// which accuracy is lost, by the kernels that make them, before they are scaled back. After them, whether
+// doubts were right and whether results of 0 are of numbers that vanished.
+
+// Fewer outputs of a channel may all be near 0 by chance: then a window of as many tells.
+constexpr int ENOUGH = 4;
+
+// A tile's few outputs of a channel, small: decided on when the window's others are there, too.
+struct Doubt {
+  const float* first;  // of the window's outputs, scaled back
+  const Row* row;
+  long long row_stride;
+  int pixel_stride;
+  short width, height;  // of the window
+};
+
+__device__ __forceinline__ Doubt* doubts(Header* header) {
+  static_assert(sizeof(Header) <= HEADER_BYTES && HEADER_BYTES % alignof(Doubt) == 0, "behind it");
+  return reinterpret_cast<Doubt*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
+}
+
+__device__ __forceinline__ void note(Header* header, const Doubt& doubt) {
+  const int at = atomicAdd(&header->doubts, 1);
+  if (at < DOUBTS)
+    doubts(header)[at] = doubt;
+  else
+    header->flags[LOST] = 1;
+}
+
+// Whether doubts are right, one of ``parts`` of them.
+__device__ __forceinline__ void decide(Header* header, int part, int parts) {
+  const float back = inverse_of(input_scale(header));
+  const int count = min(header->doubts, DOUBTS);
+  for (int i = part * blockDim.x + threadIdx.x; i < count; i += parts * blockDim.x) {
+    const Doubt doubt = doubts(header)[i];
+    const Factors factors(doubt.row, back);
+    float sum = 0.0f;
+    for (int y = 0; y < doubt.height; ++y)
+      for (int x = 0; x < doubt.width; ++x) {
+        const float v = doubt.first[y * doubt.row_stride + x * doubt.pixel_stride];
+        sum = __fadd_rn(sum, fabsf(__fmul_rn(__fmul_rn(v, inverse_of(factors.last)),
+                                             inverse_of(factors.first))));
+      }
+    const float least = __fmul_rn(factors.least, doubt.width * doubt.height);
+    if (!(sum >= least && sum < __int_as_float(0x7f800000))) header->flags[RIGHT] = 1;
+  }
+}
+
+// A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. KEPT: registers keep
+// the channels' factors.
+template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
+struct Watched {
+  Header* header;
+  const Row* rows;  // of the channels, where registers do not keep:
+  float back;       // of x
+  Factors kept[CHANNELS];
+
+  __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
+      : header(header), rows(rows), back(inverse_of(scale)) {
+    static_assert(!KEPT);
+  }
+
+  __device__ __forceinline__ Watched(Header* header, const Factors* factors) : header(header) {
+    static_assert(KEPT);
+#pragma unroll
+    for (int c = 0; c < CHANNELS; ++c) kept[c] = factors[c];
+  }
+
+  // A tile's outputs in a row, of which the first ``count`` are: watched, then scaled back, which is
+  // exact but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself,
+  // so that no neighbour, tile or image hides what it loses. ``to``: where the first one goes;
+  // ``start``: whether the tile is its row's first; ``channel``: the first's row.
+  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count, const float* to,
+                                       int pixel_stride, bool start, const Row* channel) {
+    unsigned small = 0;  // channels
+    bool zero = false;   // a channel's
+#pragma unroll
+    for (int c = 0; c < CHANNELS; ++c) {
+      const Factors factors = KEPT ? kept[c] : Factors(rows + c, back);
+      float size = 0.0f;
+#pragma unroll
+      for (int o = 0; o < N; ++o) {
+        if (o < count) size = __fadd_rn(size, fabsf(y[c][o]));
+        y[c][o] = __fmul_rn(__fmul_rn(y[c][o], factors.first), factors.last);
+      }
+      const bool enough = size >= __fmul_rn(factors.least, count) && size < __int_as_float(0x7f800000);
+      if (!enough) zero |= size == 0.0f, small |= size != 0.0f ? 1u << c : 0;
+    }
+    if (!zero && !small) return;
+    if (zero) header->flags[ZERO] = 1;
+    if (small && count >= ENOUGH) header->flags[LOST] = 1;
+    if (count < ENOUGH)
+#pragma unroll 1
+      for (int c = 0; small; ++c, small >>= 1)
+        if (small & 1) {  // the window ends with them where the row does not begin with them
+          const float* from = start ? to : to + (long long)(count - ENOUGH) * pixel_stride;
+          note(header, {from + c, channel + c, 0, pixel_stride, ENOUGH, 1});
+        }
+  }
+};
+
+// Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.
+__device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) {
+  const long long first = (long long)part * blockDim.x + threadIdx.x;
+  const long long step = (long long)parts * blockDim.x;
+  const float scale = input_scale(p.header);
+  bool tiny = false;
+  for (long long i = first; i < p.vectors; i += step) {
+    const float4 v = load_vector(p, i);
+    const float elements[] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (float x : elements) tiny |= x != 0.0f && fabsf(__fmul_rn(x, scale)) < UNDERFLOW;
+  }
+  for (long long i = first; i < p.all_rows; i += step) tiny |= p.rows[i].tiny != 0.0f;
+  if (tiny) p.header->flags[TINY] = 1;
+}
+
+// Where some results are in doubt or 0, and no fallback follows.
+extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
+    winolab_scan(const __grid_constant__ ScaleParams p) {
+  next_launch_may_begin();
+  launch_before_done();
+  if (p.header->doubts) decide(p.header, blockIdx.x, gridDim.x);
+  if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
+}
