@@ -141,3 +141,19 @@ def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
     flags = left.view("int32")
     assert flags[DOUBTS] == 2 * rows * 64
     assert flags[0] == (flags[DOUBTS] > DOUBTS_KEPT)
+
+
+@pytest.mark.parametrize("channels", [5, 7, 90])
+@pytest.mark.parametrize(
+    ("text", "gpu"), [("gamma:6:4:3", "h100"), ("gamma:4:2:3", "h100"), ("gamma:8:6:3", "a100")]
+)
+def test_channels_that_are_not_there_are_not_doubted(text, gpu, channels) -> None:
+    """Blocks are filled up with rows of zeros, which make NaN of infinities."""
+    problem = Problem.of((1, 2, 13, 64), (channels, 3, 3, 64), padding=1)
+    found = planned(problem, "forward", text, datasheet(gpu))
+    a, b = (np.full(s, np.inf, "float32") for s in (problem.x_shape, problem.w_shape))
+    left = np.zeros(FLAGS, "uint8")
+    hosted.execute(found, a, b, left=left)
+    n = parse_algorithm(text).tiles[0].n
+    tiles = sum(min(n, 13 - first) < WATCHED for first in range(0, 13, n))
+    assert left.view("int32")[DOUBTS] == 2 * tiles * channels

@@ -22,6 +22,6 @@ struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
   __device__ __forceinline__ Watched(const Header*, const Factors*) {}
   template <class T>
-  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int, T*, int, bool,
-                                       const Row*) const {}
+  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int, T*, int, bool, const Row*,
+                                       int) const {}
 };

@@ -56,7 +56,7 @@ struct Outputs {
       Output* to = p.y + (first[tile] + channel);
       const int described = WHOLE && !STARTS ? N : left > 0 ? tile_columns[tile] : 0;
       const int columns = STARTS ? abs(described) : described;
-      watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel);
+      watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel, left);
 #pragma unroll
       for (int o = 0; o < N; ++o, to += p.y_pixel)
         if (o < columns) store(to, y[0][o], y[1][o], left);

@@ -69,9 +69,10 @@ struct Watched {
   // A tile's outputs in a row, of which the first ``count`` are: watched, then scaled back, which is
   // exact but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself,
   // so that no neighbour, tile or image hides what it loses. ``to``: where the first one goes;
-  // ``start``: whether the tile is its row's first; ``channel``: the first's row.
+  // ``start``: whether the tile is its row's first; ``channel``: the first's row; ``left``: channels
+  // that are there, the others may be NaN too.
   __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count, const float* to,
-                                       int pixel_stride, bool start, const Row* channel) {
+                                       int pixel_stride, bool start, const Row* channel, int left) {
     unsigned small = 0;  // channels
     bool zero = false;   // a channel's
 #pragma unroll
@@ -91,7 +92,7 @@ struct Watched {
     if (small && count >= ENOUGH) header->flags[LOST] = 1;
     if (count < ENOUGH)
 #pragma unroll 1
-      for (int c = 0; small; ++c, small >>= 1)
+      for (int c = 0; small && c < left; ++c, small >>= 1)
         if (small & 1) {  // the window ends with them where the row does not begin with them
           const float* from = start ? to : to + (long long)(count - ENOUGH) * pixel_stride;
           note(header, {from + c, channel + c, 0, pixel_stride, ENOUGH, 1});
