@@ -15,7 +15,7 @@ from winolab import conv_backward_data, conv_backward_filter, conv_forward, prep
 from winolab.device import H100
 from winolab.gpu import gamma, gamma_tensor, launch, nested, nvrtc, omega, omega_tensor
 from winolab.gpu.emit import kernel
-from winolab.gpu.guard import FLAG_COUNT, FLAGS, TAIL, GuardedGamma, GuardedPlan, verify
+from winolab.gpu.guard import FLAG_COUNT, TAIL, GuardedGamma, GuardedPlan, verify
 from winolab.gpu.launch import INT
 from winolab.gpu.plan import Request
 from winolab.gpu.plan import plan as choose
@@ -178,7 +178,7 @@ def test_both_units_compile_as_one() -> None:
 
 def test_the_fallback_spares_the_flags_alone() -> None:
     plan = _guarded(PROBLEM, "forward")
-    assert plan.workspace == max(plan.split.workspace, FLAGS + plan.fallback.workspace)
+    assert plan.workspace == max(plan.split.workspace, plan.kept + plan.fallback.workspace)
     assert plan.predicted == plan.split.predicted  # one launch in the place of another
     assert "fallback" in str(plan)
 

@@ -12,14 +12,15 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from winolab.device import Device
 from winolab.gpu.launch import INT, Kernels, Layout, Params, View
+from winolab.gpu.scale import WATCHED as WATCHED_BYTES
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
-FLAGS = 256  # bytes at the start of the workspace that the fallback leaves alone
+FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
 FLAG_COUNT = 4  # of flags there
 WATCHED = 4  # ENOUGH of kernels/watched.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
@@ -33,11 +34,12 @@ class GuardedPlan(ABC):
     split: Any
     fallback: Any
 
+    kept: ClassVar[int]  # bytes that the workspace begins with and the fallback leaves alone
+
     @staticmethod
     def of(split: Any, fallback: Any) -> GuardedPlan:
         """Of two plans of a problem."""
-        guarded = GuardedGradient if split.direction == "backward_filter" else GuardedGamma
-        return guarded(split, fallback)
+        return kind(split)(split, fallback)
 
     @property
     @abstractmethod
@@ -104,8 +106,8 @@ class GuardedPlan(ABC):
 
     @property
     def workspace(self) -> int:
-        """Bytes: the fallback's launches come when nothing but the flags is needed any more."""
-        return max(self.split.workspace, FLAGS + self.fallback.workspace)
+        """Bytes: the fallback's launches come when only what is kept is needed any more."""
+        return max(self.split.workspace, self.kept + self.fallback.workspace)
 
     def __str__(self) -> str:
         f = self.fallback
@@ -127,6 +129,8 @@ class GuardedPlan(ABC):
 class GuardedGradient(GuardedPlan):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
 
+    kept = FLAGS
+
     @property
     def predicted(self) -> float:
         return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
@@ -143,12 +147,14 @@ class GuardedGradient(GuardedPlan):
     ) -> None:
         self.split.launch(kernels, a, b, out, workspace, index)
         again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
-        self.fallback.launch(again, a, b, out, workspace + FLAGS, index, wanted=workspace)
+        self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
 
 
 @dataclass(frozen=True)
 class GuardedGamma(GuardedPlan):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
+
+    kept = WATCHED_BYTES
 
     @property
     def predicted(self) -> float:
@@ -163,7 +169,7 @@ class GuardedGamma(GuardedPlan):
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filters."""
-        return max(FLAGS, self.split.workspace - self.split.prepared)
+        return max(self.kept, self.split.workspace - self.split.prepared)
 
     def source(self) -> str:
         return self._source(_renamed(self.fallback.source(alone=False)))
@@ -178,7 +184,7 @@ class GuardedGamma(GuardedPlan):
     ) -> None:
         self.split.launch(kernels, a, b, out, workspace, index)
         rows = workspace + self.split.workspace - self.split.prepared
-        self._tail(kernels, a, b, out, workspace, rows, workspace + FLAGS)
+        self._tail(kernels, a, b, out, workspace, rows, workspace + self.kept)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
@@ -216,6 +222,11 @@ class GuardedGamma(GuardedPlan):
             )
             early = self.device.early_launches
             kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
+
+
+def kind(split: Any) -> type[GuardedGradient] | type[GuardedGamma]:
+    """What guards such split products."""
+    return GuardedGradient if split.direction == "backward_filter" else GuardedGamma
 
 
 def watchable(outputs: int) -> bool:
@@ -268,7 +279,7 @@ def guarded(split: list[Any], fallbacks: list[Any], named: bool) -> Iterator[Any
         if not (named or getattr(p, "accurate", True)):
             continue
         if fastest and getattr(p, "watched", False):
-            fit = (f for f in fastest if FLAGS + f.workspace <= p.workspace)
+            fit = (f for f in fastest if kind(p).kept + f.workspace <= p.workspace)
             yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
         elif named:
             yield p

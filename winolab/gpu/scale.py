@@ -18,7 +18,7 @@ from winolab.nouns import Tile
 from winolab.ref.split import CEILING, HEADROOM, Scale, ceil_log2
 from winolab.ref.transforms import Matrix, Transforms
 
-HEADER, ROW, DOUBT = 768, 16, 32  # bytes of the structs Header, filled up, Row and Doubt
+HEADER, ROW, DOUBT = 768, 16, 40  # bytes of the structs Header, filled up, Row and Doubt
 DOUBTS = 1024  # with room behind the header; of more, everything is computed again
 WATCHED = HEADER + DOUBTS * DOUBT  # bytes that kernels need which watch their outputs
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
@@ -27,6 +27,7 @@ BLOCKS = {  # as scale.cuh has them
     "SAMPLERS": SAMPLERS,
     "SCALE_THREADS": THREADS,
     "HEADER_BYTES": HEADER,
+    "DOUBT_BYTES": DOUBT,
     "DOUBTS": DOUBTS,
 }
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts

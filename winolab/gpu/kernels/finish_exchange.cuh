@@ -104,6 +104,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
     }
     outputs.chunk(p, i, state);
   }
+  outputs.end(p);
 }
 
 // By consumers, with an item's accumulators.

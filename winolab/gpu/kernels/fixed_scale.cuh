@@ -21,7 +21,9 @@ template <int CHANNELS = 4, bool KEPT = false>
 struct Watched {
   __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
   __device__ __forceinline__ Watched(const Header*, const Factors*) {}
-  template <class T>
-  __device__ __forceinline__ void tile(const float (&)[CHANNELS][N], int, T*, int, bool, const Row*,
-                                       int) const {}
+  __device__ __forceinline__ unsigned tile(const float (&)[CHANNELS][N], int) const { return 0; }
+  __device__ __forceinline__ Factors factors(int) const { return {}; }
 };
+
+template <class T>
+__device__ __forceinline__ void note_in_row(Header*, T*, int, bool, int, const Factors&) {}

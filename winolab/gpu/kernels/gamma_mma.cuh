@@ -270,8 +270,11 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
       Output* y_tile = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                        (long long)column.first * p.y_pixel + channel;
-      watched.tile(y, columns, y_tile, p.y_pixel, column.first == 0, p.rows + channel,
-                   p.out_channels - channel);
+      unsigned few = watched.tile(y, columns);
+#pragma unroll 1
+      for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
+        if (few & 1)
+          note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel, watched.factors(c));
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};

@@ -100,8 +100,7 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
     } else if (!(size[c] >= least && size[c] < __int_as_float(0x7f800000))) {
       const float* from = p.y + image * p.batch_stride + max(0, y0 + height - high) * p.row_stride +
                           (long long)max(0, x0 + width - wide) * p.pixel_stride + channel + c;
-      note(p.header, {from, p.rows + channel + c, p.row_stride, p.pixel_stride, (short)wide,
-                      (short)high});
+      note(p.header, {from, p.row_stride, factors[c], p.pixel_stride, (short)wide, (short)high});
     }
   }
 }

@@ -28,6 +28,8 @@ struct Outputs {
   const int* tile_columns;
   const Factors* factors;
   int channel, left;
+  unsigned few = 0;  // of a chunk four bits: channels of which few outputs are small
+  static_assert(CHUNKS * 4 <= 32);
   Watched<4, true> watched;
 
   static __device__ __forceinline__ int own() {
@@ -51,13 +53,26 @@ struct Outputs {
 #pragma unroll
     for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
     Output* to = p.y + (first[tile] + channel);
-    const int described = WHOLE && !STARTS ? N : left > 0 ? tile_columns[tile] : 0;
+    const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
     const int columns = STARTS ? abs(described) : described;
-    watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel, left);
+    few |= watched.tile(y, columns) << i * 4;
 #pragma unroll
     for (int o = 0; o < N; ++o, to += p.y_pixel) {
       const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
       if (o < columns) store(to, v, left);
+    }
+  }
+
+  __device__ __forceinline__ void end(const Params& p) {
+    constexpr int LAST = (CHUNKS - 1) / THREAD_TILES * 16;  // channels that chunks went on by
+#pragma unroll 1
+    for (int bit = 0; few; ++bit, few >>= 1) {
+      const int i = bit / 4, c = i / THREAD_TILES * 16 + bit % 4 - LAST;
+      if (!(few & 1) || channel + c >= p.out_channels) continue;
+      const int own = tile_in(GROUP, i), tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
+      const int columns = tile_columns[tile];
+      note_in_row(p.header, p.y + (first[tile] + channel + c), abs(columns), columns < 0, p.y_pixel,
+                  factors[c]);
     }
   }
 };

@@ -34,7 +34,10 @@ template <int GROUP>
 struct Outputs {
   const long long* first;
   const int* tile_columns;
+  const Factors* factors;
   int channel, left;
+  unsigned few = 0;  // of a tile two bits: channels of which few outputs are small
+  static_assert(CHUNKS * 4 <= 32);
   Watched<2> watched;
 
   static __device__ __forceinline__ int own() {
@@ -43,8 +46,8 @@ struct Outputs {
 
   __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
-      : first(first), tile_columns(columns), channel(channel + own()),
-        left(WHOLE ? 2 : p.out_channels - this->channel), watched(p.header, factors + own()) {}
+      : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
+        left(WHOLE ? 2 : p.out_channels - this->channel), watched(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
@@ -54,12 +57,24 @@ struct Outputs {
       transform_output(state[c], y[0]);
       transform_output(state[2 + c], y[1]);
       Output* to = p.y + (first[tile] + channel);
-      const int described = WHOLE && !STARTS ? N : left > 0 ? tile_columns[tile] : 0;
+      const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
       const int columns = STARTS ? abs(described) : described;
-      watched.tile(y, columns, to, p.y_pixel, described < 0, p.rows + channel, left);
+      few |= watched.tile(y, columns) << (i * 2 + c) * 2;
 #pragma unroll
       for (int o = 0; o < N; ++o, to += p.y_pixel)
         if (o < columns) store(to, y[0][o], y[1][o], left);
+    }
+  }
+
+  __device__ __forceinline__ void end(const Params& p) {
+#pragma unroll 1
+    for (int bit = 0; few; ++bit, few >>= 1) {
+      const int c = bit % 2;
+      if (!(few & 1) || channel + c >= p.out_channels) continue;
+      const int tile = (GROUP * CHUNKS + bit / 4) * 8 + threadIdx.x % 4 * 2 + bit / 2 % 2;
+      const int columns = tile_columns[tile];
+      note_in_row(p.header, p.y + (first[tile] + channel + c), abs(columns), columns < 0, p.y_pixel,
+                  factors[c]);
     }
   }
 };

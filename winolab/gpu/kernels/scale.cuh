@@ -22,7 +22,7 @@ struct Tickets {  // of tail.cuh
 
 struct Header {
   int flags[4];  // guard.cuh
-  Tickets scans, filters, decisions;
+  Tickets scans, filters;
   int doubts;                             // those noted, and those without room
   alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };

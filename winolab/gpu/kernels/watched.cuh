@@ -8,14 +8,15 @@ constexpr int ENOUGH = 4;
 // A tile's few outputs of a channel, small: decided on when the window's others are there, too.
 struct Doubt {
   const float* first;  // of the window's outputs, scaled back
-  const Row* row;
   long long row_stride;
+  Factors factors;
   int pixel_stride;
   short width, height;  // of the window
 };
 
 __device__ __forceinline__ Doubt* doubts(Header* header) {
   static_assert(sizeof(Header) <= HEADER_BYTES && HEADER_BYTES % alignof(Doubt) == 0, "behind it");
+  static_assert(sizeof(Doubt) == DOUBT_BYTES, "as the plan has it");
   return reinterpret_cast<Doubt*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
 }
 
@@ -27,23 +28,24 @@ __device__ __forceinline__ void note(Header* header, const Doubt& doubt) {
     header->flags[LOST] = 1;
 }
 
-// Whether doubts are right, one of ``parts`` of them.
-__device__ __forceinline__ void decide(Header* header, int part, int parts) {
-  const float back = inverse_of(input_scale(header));
+// Whether one of the doubts is right, from the ``first`` on in steps.
+__device__ __forceinline__ bool right(Header* header, int first, int step) {
   const int count = min(header->doubts, DOUBTS);
-  for (int i = part * blockDim.x + threadIdx.x; i < count; i += parts * blockDim.x) {
+  bool found = false;
+  for (int i = first; i < count; i += step) {
     const Doubt doubt = doubts(header)[i];
-    const Factors factors(doubt.row, back);
+    const Factors& f = doubt.factors;
     float sum = 0.0f;
     for (int y = 0; y < doubt.height; ++y)
       for (int x = 0; x < doubt.width; ++x) {
         const float v = doubt.first[y * doubt.row_stride + x * doubt.pixel_stride];
-        sum = __fadd_rn(sum, fabsf(__fmul_rn(__fmul_rn(v, inverse_of(factors.last)),
-                                             inverse_of(factors.first))));
+        sum = __fadd_rn(
+            sum, fabsf(__fmul_rn(__fmul_rn(v, inverse_of(f.last)), inverse_of(f.first))));
       }
-    const float least = __fmul_rn(factors.least, doubt.width * doubt.height);
-    if (!(sum >= least && sum < __int_as_float(0x7f800000))) header->flags[RIGHT] = 1;
+    const float least = __fmul_rn(f.least, doubt.width * doubt.height);
+    found |= !(sum >= least && sum < __int_as_float(0x7f800000));
   }
+  return found;
 }
 
 // A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. KEPT: registers keep
@@ -68,11 +70,9 @@ struct Watched {
 
   // A tile's outputs in a row, of which the first ``count`` are: watched, then scaled back, which is
   // exact but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself,
-  // so that no neighbour, tile or image hides what it loses. ``to``: where the first one goes;
-  // ``start``: whether the tile is its row's first; ``channel``: the first's row; ``left``: channels
-  // that are there, the others may be NaN too.
-  __device__ __forceinline__ void tile(float (&y)[CHANNELS][N], int count, const float* to,
-                                       int pixel_stride, bool start, const Row* channel, int left) {
+  // so that no neighbour, tile or image hides what it loses. Returned are the channels, as bits, of
+  // which few outputs are small: for note_in_row().
+  __device__ __forceinline__ unsigned tile(float (&y)[CHANNELS][N], int count) {
     unsigned small = 0;  // channels
     bool zero = false;   // a channel's
 #pragma unroll
@@ -87,18 +87,22 @@ struct Watched {
       const bool enough = size >= __fmul_rn(factors.least, count) && size < __int_as_float(0x7f800000);
       if (!enough) zero |= size == 0.0f, small |= size != 0.0f ? 1u << c : 0;
     }
-    if (!zero && !small) return;
     if (zero) header->flags[ZERO] = 1;
-    if (small && count >= ENOUGH) header->flags[LOST] = 1;
-    if (count < ENOUGH)
-#pragma unroll 1
-      for (int c = 0; small && c < left; ++c, small >>= 1)
-        if (small & 1) {  // the window ends with them where the row does not begin with them
-          const float* from = start ? to : to + (long long)(count - ENOUGH) * pixel_stride;
-          note(header, {from + c, channel + c, 0, pixel_stride, ENOUGH, 1});
-        }
+    if (count < ENOUGH) return small;
+    if (small) header->flags[LOST] = 1;
+    return 0;
   }
+
+  __device__ __forceinline__ Factors factors(int c) const { return Factors(rows + c, back); }
 };
+
+// The doubt about a channel's ``count`` outputs of a tile, by the row's last ENOUGH that end with them;
+// or, where the row starts with them, its first. ``to``: where they are.
+__device__ __forceinline__ void note_in_row(Header* header, const float* to, int count, bool start,
+                                            int pixel_stride, const Factors& factors) {
+  const float* from = start ? to : to + (long long)(count - ENOUGH) * pixel_stride;
+  note(header, {from, 0, factors, pixel_stride, ENOUGH, 1});
+}
 
 // Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.
 __device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) {
@@ -121,6 +125,7 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
     winolab_scan(const __grid_constant__ ScaleParams p) {
   next_launch_may_begin();
   launch_before_done();
-  if (p.header->doubts) decide(p.header, blockIdx.x, gridDim.x);
+  const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+  if (right(p.header, thread, gridDim.x * blockDim.x)) p.header->flags[RIGHT] = 1;
   if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
 }
