@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.gpu.hosted import Guarded, load
+from tests.gpu.pretended import Array
 from winolab import conv_backward_filter
-from winolab.device import H100
+from winolab.device import H100, datasheet
 from winolab.gpu import launch, oracle
 from winolab.gpu.correlation import three
 from winolab.gpu.guard import GuardedPlan
@@ -55,6 +59,53 @@ def test_precision_fp32_takes_split_products_with_a_fallback():
     assert chosen.fallback.precision == "fp32"
     named = candidates(Request(problem, "backward_filter", H100, direct(), "fp32")).plans
     assert {type(p.split) for p in named if isinstance(p, GuardedPlan)} == {OmegaSplitPlan}
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100"])
+@pytest.mark.parametrize("channels", [37, 64])
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_split_products_that_are_not_watched_have_to_be_asked_for(gpu, channels, width) -> None:
+    """By their variant: precision fp32_split and a name lose nothing unseen."""
+    problem = Problem.of((2, 9, 20, channels), (channels, 3, width, channels), padding=1)
+    for named in (None, direct()):
+        request = Request(problem, "backward_filter", datasheet(gpu), named, "fp32_split")
+        choice = candidates(request)
+        assert choice.plans or choice.reasons
+        assert all(isinstance(p, GuardedPlan) for p in choice.plans)
+        shown = candidates(replace(request, algorithm=direct(), variant=VARIANTS[2][5])).plans
+        assert [p.watched for p in shown] == [False]
+
+
+@pytest.mark.parametrize("algorithm", ["omega:8:3:6", "direct"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_flags_that_no_kernel_cleared_are_not_read(library, monkeypatch, algorithm, groups) -> None:
+    """on_range="raise" in memory as it came: NaN, whose bits are a flag."""
+    read = []
+
+    def integers(address: int, count: int, stream: int) -> list[int]:
+        read.append(list((ctypes.c_int32 * count).from_address(address)))
+        return read[-1]
+
+    monkeypatch.setattr(launch, "integers", integers)
+    problem = Problem.of((2, 8, 12, 32 * groups), (32 * groups, 3, 3, 32), padding=1, groups=groups)
+    rng = np.random.default_rng(5)
+    x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
+    asked = {
+        "padding": 1,
+        "groups": groups,
+        "algorithm": algorithm,
+        "precision": "fp32_split",
+        "on_range": "raise",
+    }
+    dw, again = (
+        conv_backward_filter(Array(x), Array(dy), problem.w_shape, **how).values
+        for how in (asked, asked | {"on_range": "fallback"})
+    )
+    assert np.array_equal(dw, again)
+    x[..., 3] *= 2.0**-24
+    with pytest.raises(ValueError, match="magnitudes are too far apart"):
+        conv_backward_filter(Array(x), Array(dy), problem.w_shape, **asked)
+    assert read == [[0, 0, 0], [1, 0, 0]]
 
 
 CASES = {  # factors of x by channel 3, of x and dy; which flags are then set

@@ -11,7 +11,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100, datasheet
 from winolab.gpu.emit import kernel
-from winolab.gpu.guard import FLAG_COUNT, FLAGS, WATCHED, GuardedGamma
+from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
 from winolab.gpu.plan import Request, plan
 from winolab.gpu.scale import DOUBTS as DOUBTS_KEPT
 from winolab.nouns import Problem, parse_algorithm
@@ -115,7 +115,7 @@ def test_a_rows_last_few_outputs_of_a_channel(x, taps, text, gpu, columns) -> No
     left = np.zeros(FLAGS, "uint8")
     got = hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
-    assert flags[:FLAG_COUNT].tolist() == [0, 0, 0, 1]
+    assert flags[: GuardedGamma.flags].tolist() == [0, 0, 0, 1]
     assert flags[DOUBTS] > 0
     assert np.array_equal(got, hosted.execute(found.fallback, a, b))
 
@@ -126,7 +126,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
     left = np.zeros(FLAGS, "uint8")
     got = hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
-    assert not flags[:FLAG_COUNT].any()
+    assert not flags[: GuardedGamma.flags].any()
     one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
     assert (flags[DOUBTS] > 0) == one
     assert np.array_equal(got, hosted.execute(found.split, a, b))

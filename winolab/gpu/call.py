@@ -14,7 +14,7 @@ import numpy as np
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
 from winolab.gpu.cache import dump
-from winolab.gpu.guard import FLAG_COUNT, GuardedPlan, scaled, verify
+from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, beside_filter, plan
@@ -89,7 +89,7 @@ class Call:
     out_dtype: str
     workspace: int
     recording: Recording | None  # None: there is nothing to sum
-    verified: bool  # whether the call waits for what the kernels say of the data's range
+    flags: int  # how many the call waits for, by which kernels say that ranges are too wide; or 0
     narrowed: bool  # whether it waits to see that the result does not overflow out_dtype
     overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
     anew: Callable[[], Call]  # the same call with a new result
@@ -117,8 +117,8 @@ class Call:
             self.recording.replay(library.stream(index), *read, library.address(target), address)
             if target is out:
                 library.written(out)
-            if self.verified:
-                verify(launch.integers(address, FLAG_COUNT, library.stream(index)))
+            if self.flags:
+                verify(launch.integers(address, self.flags, library.stream(index)))
             del memory  # its allocator hands it out again in the order of the stream
         else:
             target[...] = 0
@@ -214,9 +214,9 @@ def prepare_call(
         if copies_b:
             place_b = Place.fresh(place_b.shape)
 
-    recording, overlap, workspace, verified = None, None, 0, False
+    recording, overlap, workspace, flags = None, None, 0, 0
     if wishes.on_range == "raise" and isinstance(chosen, GuardedPlan):
-        chosen, verified = chosen.split, not empty
+        chosen, flags = chosen.split, chosen.flags * (not empty)
     if chosen and not empty:
         filters = [name in ("w", "dw") for name in names]
         view_a = place_a.view(address_of(A), filter=filters[0])
@@ -258,7 +258,7 @@ def prepare_call(
         wanted,
         workspace,
         recording,
-        verified,
+        flags,
         narrowed and not empty,
         overlap,
         cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),

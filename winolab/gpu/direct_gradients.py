@@ -65,7 +65,7 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
     serves others. Raises ValueError that says what does not fit.
     """
     if request.device.compute_capability != ARCHITECTURE:
-        raise request.unfit(f"{products} without a workspace need wgmma, which is 9.0's")
+        raise request.unfit(f"{products} without a workspace need wgmma, which is 9.0's{otherwise}")
     if request.algorithm and request.algorithm.kind != "direct":
         raise ValueError(f"{products} do not compute {request.algorithm}")
     g = Gradient.of(request.problem)

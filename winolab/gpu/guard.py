@@ -21,7 +21,6 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
-FLAG_COUNT = 4  # of flags there
 WATCHED = 4  # ENOUGH of kernels/watched.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
 TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
@@ -35,6 +34,7 @@ class GuardedPlan(ABC):
     fallback: Any
 
     kept: ClassVar[int]  # bytes that the workspace begins with and the fallback leaves alone
+    flags: ClassVar[int]  # of kernels/guard.cuh, in order, that the kernels clear and set
 
     @staticmethod
     def of(split: Any, fallback: Any) -> GuardedPlan:
@@ -129,7 +129,7 @@ class GuardedPlan(ABC):
 class GuardedGradient(GuardedPlan):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
 
-    kept = FLAGS
+    kept, flags = FLAGS, 3  # nothing is in doubt: it is lost or not
 
     @property
     def predicted(self) -> float:
@@ -154,7 +154,7 @@ class GuardedGradient(GuardedPlan):
 class GuardedGamma(GuardedPlan):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
-    kept = WATCHED_BYTES
+    kept, flags = WATCHED_BYTES, 4
 
     @property
     def predicted(self) -> float:
@@ -252,9 +252,9 @@ def scaled(plan: Any, scale: Scale | None) -> Any:
 
 
 def verify(flags: Sequence[int]) -> None:
-    """Raise ValueError where the flags, the workspace's first FLAG_COUNT integers, say so."""
-    lost, zero, tiny, right = flags
-    if lost or right or (zero and tiny):
+    """Raise ValueError where the flags, the first integers of a GuardedPlan's workspace, say so."""
+    lost, zero, tiny, *right = flags
+    if lost or any(right) or (zero and tiny):
         raise ValueError(
             "split products cannot serve these data: within a tensor, magnitudes are too far apart "
             "for two FP16 parts, a scale that was given is not theirs, or a result is not finite; "
@@ -267,12 +267,14 @@ def _renamed(text: str) -> str:
     return re.sub(r"\bwinolab_(?!tail)\w+", r"\g<0>_fallback", text)
 
 
-def guarded(split: list[Any], fallbacks: list[Any], named: bool) -> Iterator[Any]:
+def guarded(
+    split: list[Any], fallbacks: list[Any], named: bool, alone: bool = False
+) -> Iterator[Any]:
     """Split products whose results are watched, each with what computes them again.
 
     That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
-    do not watch their results, or lose more than FFMA's, are kept where they were asked for by
-    name.
+    lose more than FFMA's are kept where split products were ``named``, and those that do not watch
+    their results only to be looked at by themselves, ``alone``.
     """
     fastest = sorted(fallbacks, key=lambda p: p.predicted)
     for p in split:
@@ -281,5 +283,5 @@ def guarded(split: list[Any], fallbacks: list[Any], named: bool) -> Iterator[Any
         if fastest and getattr(p, "watched", False):
             fit = (f for f in fastest if kind(p).kept + f.workspace <= p.workspace)
             yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
-        elif named:
+        elif alone:
             yield p

@@ -245,7 +245,8 @@ def candidates(request: Request) -> Choice:
             if request.algorithm or request.variant or not found:
                 ffma = replace(request, algorithm=None, precision="fp32", variant=None)
                 fallbacks, _ = _offered(ffma)
-            offered = list(guarded(offered, fallbacks, named=request.precision == unit))
+            named = request.precision == unit
+            offered = list(guarded(offered, fallbacks, named, alone=bool(request.variant)))
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
