@@ -108,6 +108,29 @@ def test_flags_that_no_kernel_cleared_are_not_read(library, monkeypatch, algorit
     assert read == [[0, 0, 0], [1, 0, 0]]
 
 
+@pytest.mark.parametrize("on_range", ["fallback", "raise"])
+@pytest.mark.parametrize("algorithm", [None, "omega:8:3:6", "direct"])
+def test_a_wide_result_is_converted_when_it_is_there(
+    library, monkeypatch, algorithm, on_range
+) -> None:
+    """dw in bfloat16 of float32 arrays: split products and what stands in for them write float32."""
+    monkeypatch.setattr(launch, "integers", lambda *_: [0, 0, 0])
+    problem = Problem.of((2, 8, 12, 64), (64, 3, 3, 64), padding=1)
+    rng = np.random.default_rng(5)
+    x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
+    asked = {"padding": 1, "algorithm": algorithm, "on_range": on_range}
+    asked["precision"] = "fp32_split"
+    arrays = Array(x), Array(dy), problem.w_shape
+    wide = conv_backward_filter(*arrays, **asked).values
+    given = Array(np.full(problem.w_shape, np.nan, "bfloat16"))
+    for dw in (
+        conv_backward_filter(*arrays, **asked, out_dtype="bfloat16"),
+        conv_backward_filter(*arrays, **asked, out=given),
+    ):
+        assert dw.values.dtype == "bfloat16"
+        assert np.array_equal(dw.values, wide.astype("bfloat16"))
+
+
 CASES = {  # factors of x by channel 3, of x and dy; which flags are then set
     "plain": (1.0, 1.0, 1.0, [0, 0, 0]),
     "zero channel": (0.0, 1.0, 1.0, [0, 1, 0]),

@@ -57,6 +57,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     problem, device, precision = request.problem, request.device, request.precision
     parts = 2 if precision == "fp32_split" else 1
     variant, workspace_limit = request.variant, request.workspace_limit
+    written = "float32" if parts == 2 else request.written  # of split: the caller converts it
     shapes = (variant,) if variant else _shapes(request, parts)
     if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
@@ -70,7 +71,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
             base = OmegaTensorPlan(
-                problem, tile, request.points, precision, request.written,
+                problem, tile, request.points, precision, written,
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
