@@ -116,8 +116,8 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_shared_memory_has_no_bank_conflicts(variant) -> None:
-    """Of stages, and of what is on its way to them."""
-    problem = Problem.of((1, 3, 11, 72), (72, 1, 3, 72))
+    """Of stages, and of what is on its way to them: of a block that has all of its channels."""
+    problem = Problem.of((1, 3, 11, variant.bi), (variant.bo, 1, 3, variant.bi))
     x, dy = drawn(problem)
     found = hosted.requests(planned(problem, variant), x, dy)["winolab_omega_split"]
     asked = [q for q in found if q.member in ("x", "dy", "raw")]
