@@ -132,12 +132,13 @@ def conv_backward_filter(
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
     ``filter_shape`` is w's logical shape in ``layout``. A "winograd:3x3:2x2" computes 3×3 taps from
-    2×2 pieces of dy. On a GPU, a gradient without ``algorithm`` and ``workspace_limit`` takes at
-    most 0.45 of the data or 16 MiB as workspace, where that costs at most 2.5 times the time
-    (``winolab plan backward-filter`` shows what a larger limit gains). A dw in float16 is infinite
-    beyond 65504, as its sums may be; ``on_range`` "raise" looks at them first, on NumPy arrays too,
-    and raises ValueError that says which types hold them. On a GPU, sums of wider types are refused
-    in float16. Other arguments and errors are those of :func:`conv_forward`.
+    2×2 pieces of dy. On a GPU, a gradient without ``algorithm`` and ``workspace_limit`` takes less
+    than half of the data or 16 MiB as workspace, unless products without transforms then take more
+    than 2.5 times the time (``winolab plan backward-filter`` shows what a larger limit gains). A dw
+    in float16 is infinite beyond 65504, as its sums may be; ``on_range`` "raise" looks at them
+    first, on NumPy arrays too, and raises ValueError that says which types hold them. On a GPU,
+    sums of wider types are refused in float16. Other arguments and errors are those of
+    :func:`conv_forward`.
     """
     geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)

@@ -15,7 +15,8 @@ from winolab.gpu import compare, contenders, cudnn, frameworks, launch, oracle, 
 from winolab.gpu.contenders import Arrays, Contender
 from winolab.gpu.correlation import CORRELATIONS
 from winolab.gpu.machine import MachineError
-from winolab.gpu.plan import AS_EXACT, Request, loses, loss, plan
+from winolab.gpu.plan import Request, plan
+from winolab.gpu.preference import AS_EXACT, loses, loss
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, parse_algorithm
 

@@ -10,16 +10,11 @@ import pytest
 from experiments.throughput_cases import winrs_sample
 from winolab.device import H100
 from winolab.gpu.omega_columns import OmegaColumnsPlan
-from winolab.gpu.plan import (
-    SLOWER,
-    Plan,
-    Request,
-    candidates,
-    plan,
-    usual_limit,
-)
+from winolab.gpu.plan import SLOWER, Plan, Request, candidates, plan, usual_limit
 from winolab.layers import parse_layer
 from winolab.nouns import parse_algorithm
+from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.ref.im2col import DIRECT
 
 BOTH = pytest.mark.parametrize("precision", ["fp16", "fp32"])
 
@@ -99,3 +94,27 @@ def test_a_gradient_without_such_products_takes_the_workspace(precision) -> None
     """Odd channels have no direct products on Tensor Cores but Ω's, which take a workspace too."""
     request = request_of("128x20x20x511:512x3x3", precision, aligned=False)
     assert plan(request) == candidates(request).plans[0]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("more", [0, 255, 256])
+def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
+    """A fallback with buckets of that size, behind the flags, does not fit into these."""
+    layer = "32x56x56x64:64x3x3"
+    limit = times * 4 * 64 * 9 * 64 + more
+    for precision in ("fp32", "fp32_split"):
+        request = request_of(layer, precision, workspace_limit=limit)
+        direct = parse_algorithm("direct")
+        assert plan(request).workspace <= limit
+        assert first_tried(plan(replace(request, algorithm=direct))).precision == "fp32_split"
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
+@pytest.mark.parametrize("points", ["0,1,2,3,4,5,6,inf", "0,1,-1", "paper"])
+def test_winrs_is_admissible_at_any_points(points, precision) -> None:
+    """Of points that err too much, or are another number than a tile has, direct is left."""
+    request = request_of("32x56x56x64:64x3x3", precision)
+    chosen = first_tried(plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))))
+    tile = getattr(chosen, "tile", DIRECT)
+    assert tile == DIRECT or error_ratio(tile, points) <= ADMISSIBLE
+    chosen.source()

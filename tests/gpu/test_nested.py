@@ -21,8 +21,9 @@ from winolab.gpu.nested_launch import NestedPlan
 from winolab.gpu.nested_source import SCALING
 from winolab.gpu.nested_tiles import BM, box, multiplications
 from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import LOSES_LESS, WORTH, Request, beside_filter, candidates, loss
+from winolab.gpu.plan import Request, candidates
 from winolab.gpu.plan import plan as choose
+from winolab.gpu.preference import LOSES_LESS, WORTH, beside_filter, loss
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution, winograd
 from winolab.ref.arithmetic import arithmetic

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from winolab.device import H100, datasheet
 from winolab.gpu.correlation import Correlation
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.plan import AS_EXACT, CLOSE, Request, candidates, plan
+from winolab.gpu.plan import Request, candidates, plan
+from winolab.gpu.preference import AS_EXACT, CLOSE
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma, parse_algorithm, winograd
 from winolab.ref import convolution

@@ -10,7 +10,8 @@ import pytest
 from tests.gpu.picked import of_gamma
 from winolab.device import H100
 from winolab.gpu.guard import GuardedGamma
-from winolab.gpu.plan import LOSES_LESS, Request, candidates, plan
+from winolab.gpu.plan import Request, candidates, plan
+from winolab.gpu.preference import LOSES_LESS
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, gamma
 from winolab.ref.errors import error_ratio

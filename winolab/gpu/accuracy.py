@@ -15,6 +15,7 @@ from winolab.ref.im2col import DIRECT
 from winolab.ref.predict import CONSTANT, Moments, predict
 
 FP32 = FORMATS["fp32"].unit_roundoff
+UNITS = {DTYPES[name]: f.unit_roundoff for name, f in FORMATS.items() if name in DTYPES}
 
 
 def predicted_rms(plan: Any, data: Moments = NORMAL) -> float:
@@ -25,8 +26,7 @@ def predicted_rms(plan: Any, data: Moments = NORMAL) -> float:
     plan = getattr(plan, "split", plan)  # what a guarded plan tries first
     squared = _gradient if plan.direction == "backward_filter" else _correlation
     written = getattr(plan, "out_dtype", DTYPES[plan.precision])
-    stored = FP32 if written == "float32" else FORMATS[plan.precision].unit_roundoff
-    return math.sqrt(squared(plan, data) + CONSTANT * stored**2)
+    return math.sqrt(squared(plan, data) + CONSTANT * UNITS[written] ** 2)
 
 
 def _correlation(plan: Any, data: Moments) -> float:

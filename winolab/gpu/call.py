@@ -17,7 +17,8 @@ from winolab.gpu.cache import dump
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
-from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, beside_filter, plan
+from winolab.gpu.plan import ITEMSIZE, PRECISIONS, Plan, Request, plan
+from winolab.gpu.preference import beside_filter
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, parse_algorithm
 from winolab.problem import check_layout, whole

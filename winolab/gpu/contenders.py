@@ -18,8 +18,9 @@ from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
 from winolab.gpu.places import shapes
-from winolab.gpu.plan import AS_EXACT, Plan, Request, beside_filter, loses, loss, plan
+from winolab.gpu.plan import Plan, Request, plan
 from winolab.gpu.plan import candidates as choices
+from winolab.gpu.preference import AS_EXACT, beside_filter, loses, loss
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
 

@@ -347,10 +347,8 @@ def _dense(view: View, batch: int, sizes: tuple[int, ...]) -> bool:
 
 
 def _plan(request: Request, c: Correlation, variant: Variant, flat: bool) -> DirectPlan:
-    written, device = "float32" if request.written == "float32" else request.dtype, request.device
-    found = DirectPlan(
-        request.direction, request.problem, c, request.precision, written, variant, device, flat
-    )
+    what = request.direction, request.problem, c, request.precision, request.stored
+    found = DirectPlan(*what, variant, request.device, flat)
     return replace(found, predicted=seconds(found))
 
 

@@ -352,9 +352,18 @@ def offered(
     c = Correlation.of(problem, direction)
     if precision == "fp32_split" and not (c.empty or watchable(c.output[2])):
         raise unwatched(c.output[2:])
-    out = "float32" if request.written == "float32" else request.dtype
     every = (
-        plan(direction, problem, c, tile, request.points, precision, out, shape, request.device)
+        plan(
+            direction,
+            problem,
+            c,
+            tile,
+            request.points,
+            precision,
+            request.stored,
+            shape,
+            request.device,
+        )
         for tile in tiles(c, request.algorithm, precision, widths or widths_of(precision))
         for shape in variants(tile, c, request)
     )

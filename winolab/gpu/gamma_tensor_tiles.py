@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.plan import MOST_STATES
+from winolab.gpu.preference import MOST_STATES
 from winolab.nouns import Algorithm, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 

@@ -24,7 +24,8 @@ from winolab.gpu.nested_tiles import (
     pairs,
     serving,
 )
-from winolab.gpu.plan import Request, loses
+from winolab.gpu.plan import Request
+from winolab.gpu.preference import loses
 from winolab.nouns import Algorithm
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone

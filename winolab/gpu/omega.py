@@ -352,7 +352,7 @@ def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> 
         request.problem,
         g,
         tile,
-        request.points,
+        request.points_of(tile),
         v,
         device,
         pitch,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from winolab.gpu.correlation import check, three
 from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, Params, View
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.im2col import DIRECT
 
 LAUNCH_SECONDS = 4e-6  # of each kernel
@@ -22,7 +23,7 @@ BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
 ENOUGH = 1.02
 WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
 WAVES = 24  # of blocks, up to which segments are counted to fill them
-ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits, at any named points
+ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits
 POSITIONS = 1 << 31  # the kernels count them in 32 bits
 
 PARAMS = Layout(
@@ -238,6 +239,15 @@ def of_this_gpu(algorithm: Algorithm | None) -> None:
         )
 
 
+@lru_cache
+def admitted(tile: Tile, points: str) -> bool:
+    """Whether a tile that is admissible at the best points is so at these, where these make one."""
+    try:
+        return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
+    except ValueError:  # another number of points
+        return False
+
+
 def tiles(
     gradient: Gradient, algorithm: Algorithm | None, kernels: Iterable[Tile]
 ) -> Iterator[Tile]:
@@ -250,8 +260,10 @@ def tiles(
     of_this_gpu(algorithm)
     width = gradient.filter[2]
     if algorithm is None or (algorithm.kind == "winrs" and not algorithm.scaling):
+        points = algorithm.points if algorithm else "best"
         for tile in kernels:
-            if tile.alpha <= ADMITTED and (width > 1 or tile == DIRECT):
+            transformed = width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)
+            if tile == DIRECT or transformed:
                 yield tile
         return
     if algorithm.kind == "direct":

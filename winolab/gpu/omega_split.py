@@ -217,7 +217,7 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
         request.problem,
         g,
         request.precision,
-        "float32",  # as omega_tensor's of split products
+        request.stored,
         v,
         request.device,
         found,

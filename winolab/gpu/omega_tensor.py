@@ -11,12 +11,12 @@ from itertools import product
 from winolab.device import H100, Device
 from winolab.gpu.correlation import check, three
 from winolab.gpu.guard import FLAGS
-from winolab.gpu.omega_plan import narrow_rows, of_this_gpu
+from winolab.gpu.omega_plan import admitted, narrow_rows, of_this_gpu
 from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant, rounded
 from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
-from winolab.ref.errors import ADMISSIBLE, error_ratio
+from winolab.ref.errors import error_ratio
 from winolab.ref.split import products
 
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -57,7 +57,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     problem, device, precision = request.problem, request.device, request.precision
     parts = 2 if precision == "fp32_split" else 1
     variant, workspace_limit = request.variant, request.workspace_limit
-    written = "float32" if parts == 2 else request.written  # of split: the caller converts it
+    written = request.stored if parts == 2 else request.written
     shapes = (variant,) if variant else _shapes(request, parts)
     if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
@@ -71,7 +71,7 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
             base = OmegaTensorPlan(
-                problem, tile, request.points, precision, written,
+                problem, tile, request.points_of(tile), precision, written,
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
@@ -108,7 +108,7 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         work = {
             t: _work(t, width, problem.output[-1])
             for t in ADMITTED
-            if t.n <= max(2, width) and _admitted(t, points)
+            if t.n <= max(2, width) and admitted(t, points)
         }
         yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
     elif algorithm.kind == "direct":
@@ -125,15 +125,6 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         if width % tile.n:
             raise ValueError(f"{algorithm} computes {tile.n} taps; the filter is {width} wide")
         yield tile
-
-
-@lru_cache
-def _admitted(tile: Tile, points: str) -> bool:
-    """Whether one of ADMITTED is so at these points, where these make a tile."""
-    try:
-        return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
-    except ValueError:  # another number of points
-        return False
 
 
 def _work(tile: Tile, width: int, outputs: int) -> int:

@@ -6,7 +6,6 @@ time; the chooser takes the fastest, or one that is nearly as fast and more accu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -15,10 +14,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
-from winolab.gpu.correlation import CORRELATIONS, Correlation, check
+from winolab.gpu.correlation import CORRELATIONS, check
 from winolab.gpu.guard import guarded
-from winolab.nouns import Algorithm, Problem
-from winolab.ref.errors import error_ratio
+from winolab.gpu.preference import WORTH, beside_filter, ordered
+from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.winrs_plan import data_size
 
 if TYPE_CHECKING:
@@ -33,13 +32,6 @@ PRECISIONS = {
     "fp16": ("fp16",),
     "bf16": ("bf16",),
 }
-# Times the least predicted time (which is off by 5 %) that fewer states are worth, and products of
-# split parts that lose no more than FP32's sums do.
-CLOSE, AS_EXACT = 1.01, 1.15
-# States of split products that are taken whatever they lose; more where they lose less than that
-# share of what FP32's sums in order do, by ``loss``: of nested tiles that lose 0.85 and more,
-# errors over cuDNN's GEMM's were up to 1.13 times that (an H200's rows).
-MOST_STATES, LOSES_LESS = 8, 0.89
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
     ("fp32", "fp32_ffma", "fp32_split"), "float32"
@@ -139,6 +131,10 @@ class Request:
         """Of the algorithm."""
         return self.algorithm.points if self.algorithm else "best"
 
+    def points_of(self, tile: Tile) -> str:
+        """Those of a gradient's tile: direct products have none to name."""
+        return self.points if tile.alpha > 1 else "best"
+
     @property
     def dtype(self) -> str:
         """Of the operands."""
@@ -158,6 +154,19 @@ class Request:
     def written(self) -> str:
         """The result's dtype."""
         return self.out_dtype or self.dtype
+
+    @property
+    def stored(self) -> str:
+        """The dtype that kernels store which have the operands' and float32: another is converted
+        from float32, so that it is rounded once and overflows only by its own range."""
+        return self.dtype if self.written == self.dtype else "float32"
+
+    @property
+    def shows_transforms(self) -> bool:
+        """Whether a result in float32 of 16-bit operands is left to the planner: direct products
+        lose FP32's roundings there, transforms 16 bits', 70 times as much and more."""
+        left = not (self.algorithm or self.variant)
+        return left and self.written == "float32" != self.dtype
 
     def check(self) -> None:
         """Raise ValueError for what no CUDA kernel computes."""
@@ -196,15 +205,12 @@ class Family:
 
 
 # Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
-# or so many bytes, where that costs no more than so many times the time: on average over WinRS's
-# grid 0.13 on an H100 and 0.17 on an H200 in FP32, 0.16 in 16 bits, the paper's being 0.18. (FP32
-# with 0.45: 3 % faster, and 0.20 on an H200, whose memory makes transforms worth more.)
+# or so many bytes, where products without transforms cost no more than so many times the time: over
+# the sample of WinRS's grid 0.13 on an H100 and 0.17 on an H200 in FP32, 0.16 in 16 bits, the
+# paper's being 0.18; over all 1,117 layers of it 0.19 and 0.26 are predicted in FP32. (FP32 with
+# 0.45: 3 % faster, and 0.20 on an H200, whose memory makes transforms worth more.)
 USUAL_SHARE = {"float32": 0.41, "float16": 0.45, "bfloat16": 0.45}
 USUAL_LEAST, SLOWER = 16 << 20, 2.5
-# Within it transforms of parts of the batch are worth their error and workspace where they take at
-# most so much of the time of products without transforms. Of a correlation, a workspace larger than
-# its data is worth it where it takes at most so much of the time without one.
-WORTH = 0.9
 
 FAMILIES = (
     Family("gamma", CORRELATIONS, ("fp32",)),
@@ -245,94 +251,16 @@ def candidates(request: Request) -> Choice:
             if request.algorithm or request.variant or not found:
                 ffma = replace(request, algorithm=None, precision="fp32", variant=None)
                 fallbacks, _ = _offered(ffma)
+            if request.direction == "backward_filter":  # one that fits whatever split products take
+                least = replace(request, algorithm=None, precision="fp32", variant=None)
+                fallbacks = fallbacks + _offered(replace(least, workspace_limit=0))[0]
             named = request.precision == unit
             offered = list(guarded(offered, fallbacks, named, alone=bool(request.variant)))
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    plans, why = _sorted([p for p in found if p.variant == request.variant] or found, request)
+    plans, why = ordered([p for p in found if p.variant == request.variant] or found, request)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
-
-
-def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
-    """The fastest first, of more than MOST_STATES what LOSES_LESS, others last; but of correlations
-    that are as CLOSE to it that of the fewest states, or, if its split products lose more than
-    FP32's sums, what does not for AS_EXACT times the time; and which of these it is. Where nobody
-    says how, a workspace larger than the data has to be WORTH it."""
-    plans = sorted(plans, key=lambda p: p.predicted)
-    if not plans or plans[0].direction not in CORRELATIONS:
-        return plans, ""
-    kept, lossy = [], []
-    for p in plans:
-        (lossy if loses(p) else kept).append(p)
-    if not kept:
-        return plans, ""
-    costly: list[Plan] = []  # in workspace, for too little
-    if not request.named:
-        kept, costly = _worth(kept, request.data_size)
-    fastest = kept[0]
-    alike = [p for p in kept if p.precision == fastest.precision]
-    close, dear = (
-        [p for p in alike if p.predicted <= times * fastest.predicted]
-        for times in (CLOSE, AS_EXACT)
-    )
-    first = min(close, key=_states)
-    why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
-    if first.precision == "fp32_split" and (lost := loss(first)) > 1:
-        exact = next((p for p in dear if loss(p) <= 1), None)
-        if exact:
-            why = f"errs no more than sums in FP32; what is faster, {lost:.2f} times as much"
-            first = exact
-    if not why and costly and costly[0].predicted < first.predicted:
-        why = f"what is faster by less than {1 - WORTH:.0%} takes {costly[0].workspace >> 20} MiB"
-    if not why and lossy and lossy[0].predicted < first.predicted:
-        lost, most = loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
-        why = f"what is faster errs {lost:.2f} times as much as sums in FP32, {most}"
-    return [first, *(p for p in kept if p is not first), *costly, *lossy], why
-
-
-def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
-    """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
-    and the others."""
-    large = [beside_filter(p) > data for p in plans]
-    lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
-    most = WORTH * min(lean, default=math.inf)
-    worth: list[Plan] = []
-    costly: list[Plan] = []
-    for p, is_large in zip(plans, large, strict=True):
-        (costly if is_large and p.predicted > most else worth).append(p)
-    return worth, costly
-
-
-def loss(p: Any) -> float:
-    """Predicted error of a correlation over that of direct sums in FP32.
-
-    Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
-    """
-    c, tiles = Correlation.of(p.problem, p.direction), p.algorithm.tiles
-    alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
-    filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
-    sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
-    taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
-    nested = tiles if len(tiles) > 1 else tiles[0]
-    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums))
-    return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
-
-
-def loses(p: Any) -> bool:
-    """Whether split products of that many states err too much for the planner to pick them."""
-    many = p.precision == "fp32_split" and _states(p) > MOST_STATES
-    return many and loss(p) > LOSES_LESS
-
-
-def beside_filter(p: Any) -> int:
-    """Bytes of a correlation's workspace beside its transformed filter."""
-    return getattr(p, "beside", p.workspace - getattr(p, "prepared", 0))
-
-
-def _states(p: Any) -> int:
-    """Of all dimensions of a correlation's algorithm."""
-    return math.prod(t.alpha for t in p.algorithm.tiles)
 
 
 def _offered(request: Request) -> tuple[list[Plan], list[str]]:
@@ -383,6 +311,11 @@ def plan(request: Request, prepared: bool = False) -> Plan:
         )
         raise ValueError("; ".join(choice.reasons) or nothing)
     limit = request.workspace_limit
+    if prepared and limit is not None:
+        # Nested Winograd cuts the batch by the limit, of which a fallback's filter takes some.
+        kept = max(getattr(getattr(p, "fallback", None), "prepared", 0) for p in found)
+        less = candidates(replace(request, workspace_limit=max(0, limit - kept)))
+        found = [p for p in less.plans if getattr(p, "prepared", 0)] + found
     if request.direction == "backward_filter" and not request.named:
         return _frugal(request, found[0])
 
