@@ -71,6 +71,9 @@ class Library:
         memory = self.empty((size,), "uint8", index)
         return memory, self.address(memory)
 
+    def used(self, stream: int, *memory: Any) -> None:
+        assert stream == 7
+
     def written(self, array: Array) -> None:
         self.written_to.append(array)
 

@@ -26,6 +26,17 @@ def test_cupy_says_how_much_memory_was_asked(monkeypatch) -> None:
         arrays.CUPY.memory(1 << 20, 0)
 
 
+@pytest.mark.parametrize("capturing", [True, False])
+def test_what_a_captured_call_took_stays(monkeypatch, capturing) -> None:
+    runtime = SimpleNamespace(streamIsCapturing=lambda stream: capturing and stream == 5)
+    monkeypatch.setattr(
+        launch, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    )
+    monkeypatch.setattr(arrays, "_captured", [])
+    arrays.CUPY.used(5, "workspace", "a copy")
+    assert arrays._captured == [("workspace", "a copy")] * capturing
+
+
 def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
     fake = SimpleNamespace(
         empty_strided=refuse,

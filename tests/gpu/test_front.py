@@ -239,6 +239,26 @@ def test_a_graph_captures_every_family(precision, direction):
     assert bool((out == expected).all())
 
 
+def test_a_cupy_graph_keeps_its_memory():
+    """What is allocated between replays is not written over."""
+    cp = launch.cupy()
+    (x, w), _ = operands("forward")
+    x, w = cp.asarray(x, "float32"), cp.asarray(w, "float32")
+    expected = winolab.conv_forward(x, w, padding=1)
+    out, stream = cp.empty_like(expected), cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        winolab.conv_forward(x, w, padding=1, out=out)
+        graph = stream.end_capture()
+        others = [cp.zeros(size, "uint8") for size in (1 << k for k in range(9, 24)) for _ in "ab"]
+        for _ in range(3):
+            graph.launch(stream)
+        stream.synchronize()
+    assert bool((out == expected).all())
+    assert not any(bool(other.any()) for other in others)
+
+
 def test_a_torch_graph_captures_calls_and_their_memory():
     if "torch" not in LIBRARIES:
         return

@@ -65,6 +65,10 @@ class Library(Protocol):
         """As many bytes, and their address. Raises as ``empty``."""
         ...
 
+    def used(self, stream: int, *memory: Any) -> None:
+        """Told what a call took, and does not hand out; a graph that captures it needs it again."""
+        ...
+
     def written(self, array: Any) -> None:
         """Told after kernels wrote to a caller's array, which the library did not see."""
         ...
@@ -106,6 +110,9 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """Of any array, of one that says it to other libraries only, too."""
     known = hasattr(value, "shape") or not on_gpu(value)
     return np.shape(value if known else CUPY.array("an operand", value))
+
+
+_captured: list[tuple[Any, ...]] = []  # memory of graphs, whose end nobody tells
 
 
 class CuPy:
@@ -162,6 +169,11 @@ class CuPy:
         except MemoryError as error:
             raise _exhausted(error, size) from error
         return memory, memory.ptr
+
+    def used(self, stream: int, *memory: Any) -> None:
+        # CuPy's pool would hand it out again, and every replay write over what is there by then.
+        if launch.cupy().cuda.runtime.streamIsCapturing(stream):
+            _captured.append(memory)
 
     def written(self, array: Any) -> None:
         pass
@@ -252,6 +264,9 @@ class Torch:
     def memory(self, size: int, index: int) -> tuple[Any, int]:
         memory = self.empty((size,), "uint8", index)
         return memory, memory.data_ptr()
+
+    def used(self, stream: int, *memory: Any) -> None:
+        pass  # torch's graphs have pools of their own
 
     def written(self, array: Any) -> None:
         if not array.is_inference():  # gradients notice that what they saved is no more

@@ -115,11 +115,15 @@ class Call:
         if self.recording:
             memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
             launch.make_current(index)
-            self.recording.replay(library.stream(index), *read, library.address(target), address)
+            stream = library.stream(index)
+            self.recording.replay(stream, *read, library.address(target), address)
+            if self.workspace or self.detour or True in self.copies:
+                first, second = self.copies
+                library.used(stream, memory, first and a, second and b, self.detour and target)
             if target is out:
                 library.written(out)
             if self.flags:
-                verify(launch.integers(address, self.flags, library.stream(index)))
+                verify(launch.integers(address, self.flags, stream))
             del memory  # its allocator hands it out again in the order of the stream
         else:
             target[...] = 0

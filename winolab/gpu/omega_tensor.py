@@ -197,7 +197,8 @@ def _best(
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):
             items = tiles_m * tiles_n * alpha * slice_
-            filling = max(1, min(max(slots * waves // items, least), 64, steps // 4))
+            filling = min(slots * waves // items, 64, steps // 4)
+            filling = max(1, filling, min(least, steps))
             segments = count or filling
             sums = segments * sums_tap * slice_
             budget = m * n // 512 * slice_ if base.watched else 0
