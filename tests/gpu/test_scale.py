@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.device import H100
 from winolab.gpu import gamma_tensor, gamma_tensor_filter, scale
+from winolab.gpu.correlation import Correlation
 from winolab.gpu.launch import View
 from winolab.gpu.plan import Request
 from winolab.nouns import Problem, Tile
@@ -28,7 +30,7 @@ def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     scale.scale(kernels, scale.parameters(c, *where, of_x, x.shape[-1] % 4 == 0), early=False)
     assert not header[:3].view("int32").any()
     rows = prepared[: scale.size(c) // 4].reshape(c.groups, -1, 4)
-    return header[8 : 8 + scale.SAMPLERS].max(), rows, plan
+    return header[12 : 12 + scale.SAMPLERS].max(), rows, plan
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
@@ -107,3 +109,41 @@ def test_thresholds_follow_the_errors_of_both_kinds() -> None:
     least *= math.sqrt(2 / math.pi)  # RMS to mean
     found = scale.constants((Tile(6, 3), made))["LEAST_INPUT"] / 1024
     assert found == pytest.approx(least, rel=2e-3)
+
+
+@pytest.mark.parametrize("images", [5, 8, 13, 14, 15, 40])
+def test_samples_are_of_all_of_the_input(images) -> None:
+    """Where there are fewer vectors than samples, as many, up to twice as many, and more."""
+    problem = Problem.of((images, 24, 24, 64), (4, 3, 3, 64), padding=1)
+    rng = np.random.default_rng(2)
+    x = rng.uniform(0.5, 1, problem.x_shape).astype("float32")
+    x[-images // 4 :] *= 16
+    w = np.ones(problem.w_shape, "float32")
+    most, _, _ = _found(problem, "forward", x, w)
+    assert most >= 8
+
+
+@pytest.mark.parametrize(
+    ("tiles", "output"),
+    [
+        ((Tile(6, 3),), (1, 7, 7)),
+        ((Tile(2, 3),), (1, 5, 9)),
+        ((Tile(3, 2),), (3, 5, 8)),
+        ((Tile(4, 3), Tile(4, 3)), (1, 9, 9)),
+        ((Tile(2, 3), Tile(2, 3)), (1, 7, 7)),
+        ((Tile(4, 3), Tile(2, 3)), (2, 9, 8)),
+    ],
+)
+def test_room_is_for_what_tiles_of_one_and_two_outputs_doubt(tiles, output) -> None:
+    c = Correlation.of(Problem.of((40, *output, 8), (2000, 1, 1, 1, 8)), "forward")
+    lengths = [
+        [min(t.n, n - first) for first in range(0, n, t.n)]
+        for t, n in zip(tiles, output[-len(tiles) :], strict=True)
+    ]
+    sizes = [math.prod(each) for each in itertools.product(*lengths)]
+    each = 40 * 2000 * math.prod(output[: -len(tiles)])
+    singles, pairs = (sizes.count(k) * each for k in (1, 2))
+    least = singles // scale.SINGLE + pairs // scale.PAIR
+    found = scale.room(c, tiles)
+    assert found == min(max(scale.LEAST_ROOM, -(-least // 32) * 32), scale.MOST_ROOM)
+    assert scale.watched(c, tiles) % 256 == 0

@@ -13,7 +13,7 @@ from winolab.device import H100, datasheet
 from winolab.gpu.emit import kernel
 from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
 from winolab.gpu.plan import Request, plan
-from winolab.gpu.scale import DOUBTS as DOUBTS_KEPT
+from winolab.gpu.scale import LEAST_ROOM, PAIR, SINGLE
 from winolab.nouns import Problem, parse_algorithm
 
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
@@ -132,6 +132,25 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
     assert np.array_equal(got, hosted.execute(found.split, a, b))
 
 
+@pytest.mark.parametrize("kind", ["normal", "after a ReLU", "wide exponents"])
+@pytest.mark.parametrize(("width", "expected"), [(7, SINGLE), (8, PAIR)])
+def test_room_is_for_more_than_data_doubt(width, expected, kind) -> None:
+    """Of tiles with one output, and with two; magnitudes 2^(2 · normal) apart are the widest."""
+    problem = Problem.of((32, 7, width, 16), (128, 3, 3, 16), padding=1)
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(s) for s in (problem.x_shape, problem.w_shape))
+    if kind == "after a ReLU":
+        a = np.maximum(a, 0)
+    if kind == "wide exponents":
+        a *= 2.0 ** (2 * rng.standard_normal(a.shape))
+    found = planned(problem, "forward", "gamma:8:6:3")
+    left = np.zeros(FLAGS, "uint8")
+    hosted.execute(found, a.astype("f4"), b.astype("f4"), left=left)
+    flags = left.view("int32")
+    assert not flags[: GuardedGamma.flags].any()
+    assert flags[DOUBTS] <= 32 * 7 * 128 / expected
+
+
 @pytest.mark.parametrize("rows", [4, 20])
 def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
     found, a, b = quiet((2, rows, 13, 64), 3, "gamma:6:4:3", "h100", 1)
@@ -140,7 +159,7 @@ def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
     hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
     assert flags[DOUBTS] == 2 * rows * 64
-    assert flags[0] == (flags[DOUBTS] > DOUBTS_KEPT)
+    assert flags[0] == (flags[DOUBTS] > LEAST_ROOM)
 
 
 @pytest.mark.parametrize("channels", [5, 7, 90])

@@ -206,8 +206,8 @@ class GammaTensorPlan:
 
     @property
     def header(self) -> int:
-        """Bytes of a call's own, first in the workspace: flags, and the sample of its input."""
-        return scale.WATCHED if self.parts == 2 else 0
+        """Bytes of a call's own, first in the workspace: flags, doubts, the sample of its input."""
+        return scale.watched(self.correlation, (self.tile,)) if self.parts == 2 else 0
 
     @property
     def filled(self) -> int:
@@ -318,7 +318,8 @@ class GammaTensorPlan:
     def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
         wide, known, c = self.variant.xvec == 4, self._known[0], self.correlation
-        return scale.parameters(c, header, rows, x, wide, known, self.block, late)
+        room = scale.room(c, (self.tile,))
+        return scale.parameters(c, header, rows, x, wide, known, self.block, late, room)
 
     @property
     def _known(self) -> tuple[int, float]:

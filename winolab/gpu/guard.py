@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from winolab.device import Device
 from winolab.gpu.launch import INT, Kernels, Layout, Params, View
-from winolab.gpu.scale import WATCHED as WATCHED_BYTES
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.split import Scale
 
@@ -33,13 +32,17 @@ class GuardedPlan(ABC):
     split: Any
     fallback: Any
 
-    kept: ClassVar[int]  # bytes that the workspace begins with and the fallback leaves alone
     flags: ClassVar[int]  # of kernels/guard.cuh, in order, that the kernels clear and set
 
     @staticmethod
     def of(split: Any, fallback: Any) -> GuardedPlan:
         """Of two plans of a problem."""
         return kind(split)(split, fallback)
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Bytes that the workspace begins with and the fallback leaves alone."""
 
     @property
     @abstractmethod
@@ -129,7 +132,11 @@ class GuardedPlan(ABC):
 class GuardedGradient(GuardedPlan):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
 
-    kept, flags = FLAGS, 3  # nothing is in doubt: it is lost or not
+    flags = 3  # nothing is in doubt: it is lost or not
+
+    @property
+    def kept(self) -> int:
+        return FLAGS
 
     @property
     def predicted(self) -> float:
@@ -154,7 +161,11 @@ class GuardedGradient(GuardedPlan):
 class GuardedGamma(GuardedPlan):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
-    kept, flags = WATCHED_BYTES, 4
+    flags = 4
+
+    @property
+    def kept(self) -> int:
+        return self.split.header
 
     @property
     def predicted(self) -> float:
@@ -257,7 +268,8 @@ def verify(flags: Sequence[int]) -> None:
     if lost or any(right) or (zero and tiny):
         raise ValueError(
             "split products cannot serve these data: within a tensor, magnitudes are too far apart "
-            "for two FP16 parts, a scale that was given is not theirs, or a result is not finite; "
+            "for two FP16 parts, few products cancel, a scale that was given is not theirs, or a "
+            "result is not finite; "
             "use on_range='fallback', or precision 'fp32_ffma'"
         )
 
@@ -276,12 +288,15 @@ def guarded(
     lose more than FFMA's are kept where split products were ``named``, and those that do not watch
     their results only to be looked at by themselves, ``alone``.
     """
-    fastest = sorted(fallbacks, key=lambda p: p.predicted)
+    fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
+    least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:
         if not (named or getattr(p, "accurate", True)):
             continue
-        if fastest and getattr(p, "watched", False):
-            fit = (f for f in fastest if kind(p).kept + f.workspace <= p.workspace)
-            yield GuardedPlan.of(p, next(fit, min(fastest, key=lambda f: f.workspace)))
+        if least and getattr(p, "watched", False):
+            found = GuardedPlan.of(p, least[1])
+            room = p.workspace - found.kept
+            fit = next((f for size, f in fastest if size <= room), None)
+            yield replace(found, fallback=fit) if fit else found
         elif alone:
             yield p

@@ -129,7 +129,7 @@ class Cut:
         c = self.correlation
         most = max((self.box(len(part)).blocks for part in self.parts), default=0)
         sizes = {
-            "header": scale.WATCHED,
+            "header": scale.watched(c, self.tiles),
             "v": self.moved(self.images)[0],
             "m": self.states * most * BM * self.outputs * 4,
             "rows": scale.size(c, self.variant.bn),
@@ -137,6 +137,11 @@ class Cut:
             "u": c.groups * self.transformed,
         }
         return {name: -(-size // ALIGNED) * ALIGNED for name, size in sizes.items()}
+
+    @property
+    def header(self) -> int:
+        """Bytes of a call's own, first in the workspace: flags, doubts, the sample of its input."""
+        return self.sizes["header"]
 
     @property
     def slices(self) -> int:

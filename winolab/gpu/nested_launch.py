@@ -81,7 +81,8 @@ class NestedPlan(Cut):
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
         c = self.correlation
         wide = self.variant.xvec == 2 and c.channels % 4 == 0
-        return scale.parameters(c, header, rows, x, wide, self._known[0], self.variant.bn)
+        known, room = self._known[0], scale.room(c, self.tiles)
+        return scale.parameters(c, header, rows, x, wide, known, self.variant.bn, room=room)
 
     @property
     def _known(self) -> tuple[int, float]:

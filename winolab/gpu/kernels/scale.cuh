@@ -23,7 +23,7 @@ struct Tickets {  // of tail.cuh
 struct Header {
   int flags[4];  // guard.cuh
   Tickets scans, filters;
-  int doubts;                             // those noted, and those without room
+  int doubts, room;                       // noted, those without room too; how many have some
   alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
@@ -39,6 +39,7 @@ struct ScaleParams {
   int all_rows;
   int known;  // what the sample would find, as its bits, where the caller knows it; or 0
   int late;   // whether the launch behind may begin only when the sample is there
+  int room;   // for doubts, behind the header
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -108,10 +109,12 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
   if (!p.late) next_launch_may_begin();
   __shared__ unsigned largest[SCALE_WARPS];
   constexpr int CLEARED = sizeof(Header) / sizeof(int) - SAMPLERS;  // all but maxima
-  if (threadIdx.x < CLEARED && blockIdx.x == 0) reinterpret_cast<int*>(p.header)[threadIdx.x] = 0;
+  int* const word = reinterpret_cast<int*>(p.header) + threadIdx.x;
+  if (threadIdx.x < CLEARED && blockIdx.x == 0) *word = word == &p.header->room ? p.room : 0;
   if (p.known && threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
   constexpr int EACH = SAMPLE / (SAMPLERS * SCALE_THREADS);
-  const unsigned stride = p.vectors / SAMPLE;
+  // all vectors, or of runs all over x, even where there are too few for all samples
+  const unsigned stride = p.vectors > SAMPLE ? max((unsigned)(p.vectors / SAMPLE), 2u) : 1;
   float4 found[EACH];  // at once: one by one each load would wait for the last
 #pragma unroll
   for (int k = 0; k < EACH; ++k) {

@@ -82,7 +82,7 @@ extern "C" __global__ void
   // Nothing that this launch writes: all its threads shall read the same.
   bool lost = header.flags[split::LOST];
   const bool zero = header.flags[split::ZERO];
-  const int doubts = min(header.doubts, split::DOUBTS);
+  const int doubts = header.doubts;
   if (!lost && !zero && !doubts) return;
   extern __shared__ __align__(128) unsigned char memory[];
   static_assert(THREADS >= 32 * FILTER_ROWS && sizeof(Shared) >= sizeof(Room), "room");

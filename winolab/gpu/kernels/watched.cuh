@@ -22,7 +22,7 @@ __device__ __forceinline__ Doubt* doubts(Header* header) {
 
 __device__ __forceinline__ void note(Header* header, const Doubt& doubt) {
   const int at = atomicAdd(&header->doubts, 1);
-  if (at < DOUBTS)
+  if (at < header->room)
     doubts(header)[at] = doubt;
   else
     header->flags[LOST] = 1;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void note(Header* header, const Doubt& doubt) {
 
 // Whether one of the doubts is right, from the ``first`` on in steps.
 __device__ __forceinline__ bool right(Header* header, int first, int step) {
-  const int count = min(header->doubts, DOUBTS);
+  const int count = min(header->doubts, header->room);
   bool found = false;
   for (int i = first; i < count; i += step) {
     const Doubt doubt = doubts(header)[i];
