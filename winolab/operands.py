@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from winolab.gpu.call import Wishes, check_float16
+from winolab.gpu.call import Wishes
+from winolab.gpu.dtypes import check_float16
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.

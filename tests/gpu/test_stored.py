@@ -11,7 +11,7 @@ import winolab
 from tests.gpu.pretended import Array
 from winolab.device import H100, datasheet
 from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.call import PRECISION_OF
+from winolab.gpu.dtypes import PRECISION_OF
 from winolab.gpu.plan import Request, candidates, plan
 from winolab.layers import parse_layer
 from winolab.nouns import Problem, direct, parse_algorithm

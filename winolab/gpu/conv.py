@@ -16,11 +16,10 @@ from winolab.gpu.call import (
     Wishes,
     load,
     planned,
-    precision_of,
     prepare_call,
     prepared,
-    result_dtype,
 )
+from winolab.gpu.dtypes import precision_of, result_dtype
 from winolab.gpu.launch import Kernels
 from winolab.gpu.places import Place, shapes
 from winolab.gpu.plan import ITEMSIZE
