@@ -196,7 +196,8 @@ def prepare_filter(
     stream, for the kernel that the planner takes; using it on another stream needs the caller's
     synchronization. The reference transforms while it runs and keeps w. The other arguments and
     the errors are those of :func:`conv_forward`; a call with other shapes, padding, algorithm or
-    precision than were prepared raises ValueError.
+    precision than were prepared raises ValueError, as does on a GPU one whose result is wider than
+    ``out_dtype``.
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")

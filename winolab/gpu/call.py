@@ -205,6 +205,11 @@ def prepare_call(
 
     chosen = choose(fresh if detour else place_out)
     written = getattr(chosen, "out_dtype", dtype)
+    if transformed and chosen and written not in ("float32", wanted):
+        raise ValueError(
+            f"the prepared filter's kernel writes {written}, which does not hold what {wanted} "
+            "does: prepare it with out_dtype float32"
+        )
     if written != wanted and not detour:
         detour = True
         chosen = choose(fresh)
