@@ -131,6 +131,27 @@ def test_no_more_filters_are_kept_than_there_are() -> None:
     assert (p.variant.bn, p.variant.compact, p.pitch) == (72, False, 72)
 
 
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape"),
+    [
+        ((2, 512, 512, 4), (4, 257, 257, 4)),
+        ((1, 70_000, 8), (8, 65_537, 8)),
+        ((1, 4, 4, 2_200_000), (8, 3, 3, 2_200_000)),
+    ],
+)
+def test_filters_of_more_blocks_than_cuda_launches_are_refused(x_shape, w_shape) -> None:
+    with pytest.raises(ValueError, match=r"more blocks than CUDA launches, 65535 .*: cut the filt"):
+        best(Problem.of(x_shape, w_shape))
+
+
+def test_long_filters_run_in_tiles_that_take_fewer_blocks() -> None:
+    for taps, pieces in ((65_535, {1, 3, 5}), (65_538, {2, 3, 6})):  # 65538 do not run directly
+        problem = Problem.of((1, 70_000, 8), (8, taps, 8))
+        found = list(plans(Request(problem, "forward", H100, None, "fp32")))
+        assert {p.tile.r for p in found} == pieces
+        assert all(max(p.filter_grid[1:]) <= 65_535 for p in found)
+
+
 def test_long_sums_at_alpha_16_are_cut() -> None:
     for channels, sums in ((64, 1), (128, 1), (256, 2), (512, 4)):
         problem = Problem.of((4, 32, 32, channels), (64, 9, 9, channels), padding=4)

@@ -43,6 +43,7 @@ PARAMS = Layout(
 )
 COMPACT_PARAMS = Layout(("u_map", MAP), *PARAMS.fields)
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
+MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 
 
 @dataclass(frozen=True)
@@ -269,8 +270,15 @@ def plans(request: Request) -> Iterator[GammaPlan]:
             f"no block of {algorithm or 'any kernel'} fits {device.name}: its "
             f"{device.shared_memory} B of shared memory, or its registers; name another algorithm"
         )
-    for tile, shape in shapes:
-        yield _plan(request, correlation, tile, shape)
+    made = (_plan(request, correlation, tile, shape) for tile, shape in shapes)
+    found = [p for p in made if max(p.filter_grid[1:]) <= MOST_BLOCKS]
+    if not found:
+        raise ValueError(
+            f"a filter of {math.prod(correlation.filter)} taps and {correlation.channels} channels "
+            f"takes more blocks than CUDA launches, {MOST_BLOCKS} for taps and as many for every "
+            f"{FILTER_BLOCK} channels: cut the filter, and add up the results"
+        )
+    yield from found
 
 
 def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
