@@ -67,6 +67,14 @@ class CUDARuntimeError(RuntimeError):
     """CuPy's."""
 
 
+def test_numbers_that_no_struct_holds_say_what_to_do() -> None:
+    layout = launch.Layout(("x", launch.POINTER), ("step", launch.LONG), ("columns", launch.INT))
+    layout.pack(1 << 60, 1 << 40, (1 << 31) - 1)
+    message = "the number columns of a launch is 2147483648, .* count to 2147483647: split the arra"
+    with pytest.raises(ValueError, match=message):
+        layout.pack(0, 0, 1 << 31)
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from winolab.nouns import Problem
 
 CORRELATIONS = ("forward", "backward_data")
+MOST = 2**31 - 1  # that kernels count, in 32 bits
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Correlation:
 
 
 def check(problem: Problem) -> None:
-    """Raise ValueError for strides, dilation and dimensions that only the reference serves."""
+    """Raise ValueError for strides, dilation and dimensions that only the reference serves, and for
+    sizes that kernels do not count."""
     if not problem.unit:
         raise ValueError(
             f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
@@ -87,6 +89,17 @@ def check(problem: Problem) -> None:
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "
             "on the reference, which has any number"
         )
+    largest = max(*problem.x_shape, *problem.w_shape, *problem.y_shape)
+    if largest > MOST:
+        raise uncounted("an array's size", largest)
+
+
+def uncounted(name: str, value: int) -> ValueError:
+    """What to raise for a number beyond MOST."""
+    return ValueError(
+        f"{name} is {value}, and the CUDA kernels count to {MOST}: split the arrays, along batch, "
+        "channels or outputs"
+    )
 
 
 def three(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from winolab.device import Device
 from winolab.gpu import nvrtc
 from winolab.gpu.cache import cubin, remove
+from winolab.gpu.correlation import MOST, uncounted
 from winolab.gpu.machine import MachineError, driver
 from winolab.gpu.tensor_map import TensorMap
 
@@ -41,7 +42,10 @@ class Layout:
 
     def pack(self, *values: float | bytes | TensorMap | None) -> Params:
         """The struct with these values, bytes of arrays from their first element on; None for a
-        tensor map that the kernel does not use."""
+        tensor map that the kernel does not use. Raises ValueError for what no INT holds."""
+        for (name, kind), value in zip(self.fields, values, strict=True):
+            if kind == INT and isinstance(value, int) and not -MOST <= value <= MOST:
+                raise uncounted(f"the number {name} of a launch", value)
         known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
                  for v in values)  # fmt: skip
         kinds = tuple(kind for _, kind in self.fields)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from winolab.gpu.arrays import Described, contiguous
-from winolab.gpu.correlation import three
+from winolab.gpu.correlation import MOST, three
 from winolab.gpu.launch import View
 from winolab.nouns import Problem
 
 VECTOR = 16  # bytes of the widest access
-MOST = 2**31 - 1  # elements, of steps that kernels compute in 32 bits
 MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
 
