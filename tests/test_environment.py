@@ -54,6 +54,29 @@ def test_a_failing_driver_is_no_gpu(bare_path: Path) -> None:
     assert environment.gpus() == []
 
 
+def test_clocks_are_those_that_the_gpu_says(bare_path: Path) -> None:
+    assert environment.clocks() == {}
+    for text, expected in (
+        ("1980, 2619\n1755, 2619", {"sm_mhz": 1980, "memory_mhz": 2619}),
+        ("1980, [N/A]", {"sm_mhz": 1980}),
+        ("[N/A], [Not Supported]", {}),
+        ("No devices were found", {}),
+    ):
+        command(bare_path, "nvidia-smi", text)
+        assert environment.clocks() == expected
+
+
+def test_a_command_that_hangs_or_does_not_start_is_none(bare_path: Path, monkeypatch) -> None:
+    broken = bare_path / "nvidia-smi"
+    broken.write_bytes(b"\x7fELF of another processor")
+    broken.chmod(0o755)
+    assert environment.gpus() == []
+    monkeypatch.setattr(environment, "PATIENCE", 0.1)
+    broken.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    assert environment.gpus() == []
+    assert environment.clocks() == {}
+
+
 def test_the_compiler_release_is_read(bare_path: Path) -> None:
     command(bare_path, "nvcc", "Cuda compilation tools, release 12.4, V12.4.131")
     assert environment.compilers()["nvcc"] == "12.4, V12.4.131"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache as once
@@ -16,6 +15,7 @@ from typing import Any
 from winolab.gpu import cache, cudnn, nvrtc
 from winolab.gpu.machine import MachineError, driver_cuda
 
+PATIENCE = 20  # seconds that a command may take
 CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
 # Extra -> distributions of which one suffices for each import name.
 EXTRAS = {
@@ -112,12 +112,12 @@ def gpus() -> list[dict[str, str]]:
 
 
 def clocks() -> dict[str, int]:
-    """MHz of the first GPU's multiprocessors and memory as they run now; nothing without one."""
+    """MHz of the first GPU's multiprocessors and memory as they run now, as far as it says them."""
     fields = {"sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem"}
     query = f"--query-gpu={','.join(fields.values())}"
     text = _output("nvidia-smi", query, "--format=csv,noheader,nounits") or ""
-    values = text.partition("\n")[0].split(", ")
-    return dict(zip(fields, map(int, values), strict=True)) if text else {}
+    values = zip(fields, text.partition("\n")[0].split(", "), strict=False)
+    return {name: int(value) for name, value in values if value.isdecimal()}
 
 
 def compilers() -> dict[str, str | None]:
@@ -175,8 +175,9 @@ def provenance() -> dict[str, str | None]:
 
 
 def _output(*command: str) -> str | None:
-    """Standard output of a short command, or None where it is missing or fails."""
-    if shutil.which(command[0]) is None:
+    """Standard output of a short command, or None where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
         return None
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.strip()
