@@ -94,6 +94,15 @@ def test_layers_by_list_and_by_shape() -> None:
         parse_layer("4x8x9x16:32x3x5")
 
 
+@pytest.mark.parametrize(
+    "text", ["0x1x1x1:1x1x1", "1x0x1x1:1x1x1", "1x1x1x0:1x1x1", "1x1x1x1:0x3x3", "1x1x1x1:1x2x2"]
+)
+def test_layers_with_nothing_to_compute_are_refused(text) -> None:
+    """Of even filters outputs of 1 × 1, too, for which inputs have no size."""
+    with pytest.raises(ValueError, match="leave nothing to compute; expected sizes above 0"):
+        bench.command(text)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_outputs_and_symmetric_padding(name: str) -> None:
     for layer in LAYERS[name]:

@@ -23,6 +23,7 @@ from winolab.gpu.contenders import GROUPS
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
 from winolab.render import AsJson, document
+from winolab.sweep import nonempty
 
 Row = dict[str, Any]
 LEGEND = (
@@ -97,7 +98,9 @@ def named(text: str) -> list[tuple[str, Layer]]:
         if name in LAYERS:
             found += [(name, layer) for layer in LAYERS[name]]
         else:
-            found.append(("given", parse_layer(name)))
+            layer = parse_layer(name)
+            nonempty(layer.problem)
+            found.append(("given", layer))
     return found
 
 
