@@ -13,7 +13,7 @@ from winolab.gpu import conv as kernels
 from winolab.gpu.arrays import on_gpu, shape_of
 from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
 from winolab.gpu.places import shapes
-from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
+from winolab.nouns import Algorithm, Problem, direct
 from winolab.operands import arithmetic_of, hand_over, operand
 from winolab.problem import check_layout
 from winolab.ref import convolution, decompose, fft, winograd, winrs
@@ -203,14 +203,12 @@ def prepare_filter(
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
     wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit).checked()
     problem = _problem(tuple(input_shape), shape_of(w), stride, padding, dilation, groups, layout)
-    chosen = None if algorithm is None else parse_algorithm(algorithm)
     known = _scale(scale, precision, w)
     if on_gpu(w):
-        wishes = wishes._replace(algorithm=chosen, scale=known)
-        held = kernels.transform(direction, problem, w, wishes)
+        held = kernels.transform(direction, problem, w, wishes._replace(scale=known))
     else:
         held = operand("w", w, precision)
-    return PreparedFilter(problem, direction, layout, chosen, precision, known, held)
+    return PreparedFilter(problem, direction, layout, wishes.named, precision, known, held)
 
 
 def _problem(*geometry: Any) -> Problem:
@@ -256,8 +254,7 @@ def _run(
     wishes = wishes._replace(scale=_scale(wishes.scale, wishes.precision, a))
     if on_gpu(a) or on_gpu(b) or isinstance(b, Transformed):
         return kernels.convolve(direction, problem, a, b, wishes, out, how)
-    layout, algorithm, precision, *_ = wishes
-    names = NAMES[direction]
+    layout, precision, names = wishes.layout, wishes.precision, NAMES[direction]
     a, b = (operand(name, value, precision) for name, value in zip(names, (a, b), strict=False))
     run = arithmetic_of(precision, a, b)
     if wishes.scale and isinstance(run, Float) and run.parts > 1:
@@ -269,7 +266,7 @@ def _run(
             raise ValueError(
                 f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
             )
-    compute = _reference(direction, algorithm, run)
+    compute = _reference(direction, wishes.named or direct(), run)
     if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
         result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
     else:
@@ -301,9 +298,8 @@ def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes:
         )
     if w.problem != problem:
         raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
-    algorithm = None if wishes.algorithm is None else parse_algorithm(wishes.algorithm)
     for name, wanted, have in (
-        ("algorithm", algorithm, w.algorithm),
+        ("algorithm", wishes.algorithm, w.algorithm),
         ("precision", wishes.precision, w.precision),
     ):
         if wanted not in (None, have):
@@ -327,10 +323,9 @@ ENGINES = {
 
 
 def _reference(
-    direction: str, algorithm: str | Algorithm | None, run: Arithmetic
+    direction: str, chosen: Algorithm, run: Arithmetic
 ) -> Callable[[np.ndarray, np.ndarray, Problem], np.ndarray]:
     """The reference's function of the two arrays and the problem."""
-    chosen = direct() if algorithm is None else parse_algorithm(algorithm)
     if chosen.kind == "direct" and run.name == "fp64":
         return getattr(convolution, direction)
     compute, run = getattr(ENGINES[chosen.kind], direction), summed(run, chosen)

@@ -44,15 +44,20 @@ class Wishes(NamedTuple):
     scale: Scale | None = None  # of split products
     variant: Any = None
 
+    @property
+    def named(self) -> Algorithm | None:
+        """The algorithm, where there is one. Raises as parse_algorithm."""
+        return None if self.algorithm is None else parse_algorithm(self.algorithm)
+
     def checked(self) -> Wishes:
-        """The same. Raises TypeError for a limit that is no integer, ValueError for a negative one
-        and for on_range."""
+        """The same, the algorithm no text. Raises TypeError for a limit that is no integer,
+        ValueError for a negative one, for on_range and for what names no algorithm."""
         limit = self.workspace_limit
         if limit is not None and whole(limit, "workspace_limit") < 0:
             raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
         if self.on_range not in ON_RANGE:
             raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
-        return self
+        return self._replace(algorithm=self.named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +292,7 @@ def planned(
         problem,
         direction,
         launch.device(index),
-        parse_algorithm(wishes.algorithm) if wishes.algorithm else None,
+        wishes.named,
         precision,
         aligned=aligned,
         variant=wishes.variant,

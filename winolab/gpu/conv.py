@@ -133,11 +133,11 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
         raise ValueError(
             f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
         )
+    precision = precision_of(wishes.precision, "w", dtype)
+    wanted = result_dtype(direction, dtype, wishes.out_dtype, None)
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     first, _, last = shapes(direction, problem)
-    precision = precision_of(wishes.precision, "w", dtype)
-    wanted = result_dtype(direction, dtype, wishes.out_dtype, None)
     aligned = Place.fresh(first).aligned(ITEMSIZE[dtype])
     aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
