@@ -163,8 +163,7 @@ class PreparedFilter:
     @property
     def shape(self) -> tuple[int, ...]:
         """The filter's, in its layout."""
-        shape = self.problem.w_shape
-        return (shape[0], shape[-1], *shape[1:-1]) if self.layout == "channels_first" else shape
+        return _axes(self.problem.w_shape, self.layout)
 
     @property
     def nbytes(self) -> int:
@@ -202,13 +201,35 @@ def prepare_filter(
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
     wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit).checked()
-    problem = _problem(tuple(input_shape), shape_of(w), stride, padding, dilation, groups, layout)
-    known = _scale(scale, precision, w)
+    rest = (stride, padding, dilation, groups, layout)
+    problem = _problem(tuple(input_shape), shape_of(w), *rest)
+    wishes = wishes._replace(scale=_scale(scale, precision, w))
     if on_gpu(w):
-        held = kernels.transform(direction, problem, w, wishes._replace(scale=known))
+        held = kernels.transform(direction, problem, w, wishes)
     else:
         held = operand("w", w, precision)
-    return PreparedFilter(problem, direction, layout, wishes.named, precision, known, held)
+        _try_on_nothing(direction, problem, held, rest, wishes)
+    return PreparedFilter(problem, direction, layout, wishes.named, precision, wishes.scale, held)
+
+
+def _try_on_nothing(
+    direction: str, problem: Problem, w: np.ndarray, rest: tuple, given: tuple
+) -> None:
+    """Raise what a call with the filter would, by one that has no images and few outputs.
+
+    ``rest`` and ``given`` are _run's, without the shape.
+    """
+    w = w[: problem.groups]
+    problem = replace(problem, batch=0, out_channels=len(w))
+    layout = rest[-1]
+    x_shape, a_shape = (_axes(s, layout) for s in (problem.x_shape, shapes(direction, problem)[0]))
+    geometry = (x_shape if direction == "backward_data" else None, *rest)
+    _run(direction, np.empty(a_shape, w.dtype), w, None, geometry, given, True)
+
+
+def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """A channels-last shape as ``layout`` has it."""
+    return (shape[0], shape[-1], *shape[1:-1]) if layout == "channels_first" else shape
 
 
 def _problem(*geometry: Any) -> Problem:

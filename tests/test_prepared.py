@@ -1,0 +1,64 @@
+"""prepare_filter of NumPy arrays refuses what every call with it would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from winolab import conv_backward_data, conv_forward, prepare_filter
+
+SHAPE, FILTER = (2, 9, 8, 4), (6, 3, 3, 4)
+W = np.random.default_rng(0).uniform(-1, 1, FILTER).astype("f")
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data"])
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"algorithm": "gamma:8:3:6"}, ValueError, "serves 6 taps or more .* the filter has 3"),
+        ({"algorithm": "winograd:2:3"}, ValueError, "has 1 dimensions; the problem has 2"),
+        ({"algorithm": "omega:8:3:6"}, ValueError, "compute filter gradients only"),
+        ({"algorithm": "fft:16", "precision": "exact"}, ValueError, "cannot run in exact"),
+        ({"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "needs stride 1"),
+        ({"algorithm": "dwm;error=1e-30"}, ValueError, "1e-30"),
+        ({"precision": "foo"}, ValueError, "unknown arithmetic 'foo'"),
+        ({"out_dtype": np.int16}, TypeError, "out has dtype int16"),
+        ({"layout": "CHWN"}, ValueError, "CHWN is not supported"),
+    ],
+)
+def test_what_no_call_would_take_is_refused(direction, wrong, error, message) -> None:
+    with pytest.raises(error, match=message):
+        prepare_filter(W, SHAPE, direction=direction, **wrong)
+
+
+def test_a_dtype_without_a_precision_is_refused() -> None:
+    with pytest.raises(TypeError, match="float128"):
+        prepare_filter(W.astype(np.longdouble), SHAPE)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "channels_first"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"groups": 2},
+        {"algorithm": "gamma:8:6:3", "scale": "6:9", "precision": "fp32_split"},
+        {"algorithm": "winograd:4x4:3x3", "precision": "fp16"},
+        {"algorithm": "dwm;error=1e-6"},
+        {"stride": 2, "precision": "exact"},
+    ],
+    ids=str,
+)
+def test_what_calls_take_is_prepared(layout, how: dict[str, Any]) -> None:
+    w = W[..., :2] if "groups" in how else W
+    w = np.round(8 * w).astype(int) if how.get("precision") == "exact" else w
+    shape = SHAPE
+    if layout == "channels_first":
+        shape, w = (2, 4, 9, 8), np.moveaxis(w, -1, 1)
+    x, how = np.ones(shape, w.dtype), {"layout": layout, "padding": 1, **how}
+    y = conv_forward(x, w, **how)
+    assert (conv_forward(x, prepare_filter(w, shape, **how), **how) == y).all()
+    prepared = prepare_filter(w, shape, direction="backward_data", **how)
+    dx = conv_backward_data(y, w, shape, **how)
+    assert (conv_backward_data(y, prepared, shape, **how) == dx).all()
