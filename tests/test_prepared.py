@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from winolab import conv_backward_data, conv_forward, prepare_filter
+from winolab.ref.arithmetic import arithmetic
 
 SHAPE, FILTER = (2, 9, 8, 4), (6, 3, 3, 4)
 W = np.random.default_rng(0).uniform(-1, 1, FILTER).astype("f")
@@ -62,3 +63,31 @@ def test_what_calls_take_is_prepared(layout, how: dict[str, Any]) -> None:
     prepared = prepare_filter(w, shape, direction="backward_data", **how)
     dx = conv_backward_data(y, w, shape, **how)
     assert (conv_backward_data(y, prepared, shape, **how) == dx).all()
+
+
+@pytest.mark.parametrize(
+    ("prepared", "called"),
+    [
+        ({}, {"precision": "fp32"}),
+        ({"precision": "fp32"}, {}),
+        ({}, {"algorithm": "direct"}),
+        ({"algorithm": "direct"}, {"precision": arithmetic("fp32")}),
+    ],
+)
+def test_what_none_stands_for_may_be_named(prepared: dict[str, Any], called) -> None:
+    x = np.ones(SHAPE, "f")
+    y = conv_forward(x, prepare_filter(W, SHAPE, **prepared), **called)
+    assert (y == conv_forward(x, W)).all()
+
+
+@pytest.mark.parametrize(
+    ("called", "message"),
+    [
+        ({"precision": "fp64"}, "prepared with precision fp32, not fp64"),
+        ({"precision": "foo"}, "unknown arithmetic 'foo'"),
+        ({"algorithm": "gamma:8:6:3"}, "prepared with algorithm direct, not gamma:8:6:3"),
+    ],
+)
+def test_another_precision_or_algorithm_is_refused_by_name(called, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        conv_forward(np.ones(SHAPE, "f"), prepare_filter(W, SHAPE), **called)

@@ -12,6 +12,7 @@ import numpy as np
 from winolab.gpu import conv as kernels
 from winolab.gpu.arrays import on_gpu, shape_of
 from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
+from winolab.gpu.dtypes import precision_of
 from winolab.gpu.places import shapes
 from winolab.nouns import Algorithm, Problem, direct
 from winolab.operands import arithmetic_of, hand_over, operand
@@ -319,16 +320,28 @@ def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes:
         )
     if w.problem != problem:
         raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
-    for name, wanted, have in (
-        ("algorithm", wishes.algorithm, w.algorithm),
-        ("precision", wishes.precision, w.precision),
-    ):
-        if wanted not in (None, have):
-            raise ValueError(f"the filter is prepared with {name} {have}, not {wanted}")
+    for name in ("algorithm", "precision"):
+        wanted = getattr(wishes, name)
+        if wanted is None:
+            continue
+        meant, have = (_meant(name, value, w.held) for value in (wanted, getattr(w, name)))
+        if meant != have:
+            raise ValueError(f"the filter is prepared with {name} {have}, not {meant}")
     scale = _scale(wishes.scale, w.precision, np.empty(0, "float32"))
     filters = [s.b if s else Power() for s in (scale, w.scale)]
     if filters[0] not in (Power(), filters[1]):
         raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
+
+
+def _meant(name: str, value: Any, w: np.ndarray | Transformed) -> Any:
+    """What an algorithm or a precision of a call with the filter is, None being the usual one."""
+    if name == "precision":
+        if isinstance(w, Transformed):
+            return precision_of(value, "w", w.dtype)
+        return arithmetic_of(value, w).name
+    if value is None:
+        return "of the planner's choice" if isinstance(w, Transformed) else direct()
+    return value
 
 
 # kind of algorithm -> the module whose forward, backward_data, backward_filter run it.

@@ -184,7 +184,7 @@ def test_the_reference_keeps_a_prepared_filter_as_it_is() -> None:
         ),
         (
             lambda: winolab.conv_forward(x, prepared, padding=1, precision="fp16"),
-            "prepared with precision None, not fp16",
+            "prepared with precision fp32, not fp16",
         ),
         (
             lambda: winolab.prepare_filter(w, SHAPE, direction="backward_filter"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -37,3 +39,17 @@ def test_a_filter_prepared_for_float32_serves_every_dtype(library, dtype) -> Non
     y = winolab.conv_forward(Array(X / scale), prepared, padding=1, out_dtype=dtype)
     assert y.dtype.name == dtype
     assert (np.abs(inner(y) - SUM / scale) <= STEP * SUM / scale).all()
+
+
+def test_what_none_stands_for_may_be_named(library) -> None:
+    how: dict[str, Any] = {"padding": 1}
+    x = Array(X / 100)
+    named: dict[str, Any] = {"precision": "fp16"}
+    for prepared, called in (({}, named), (named, {})):
+        w = winolab.prepare_filter(Array(W), SHAPE, **how, **prepared)
+        winolab.conv_forward(x, w, **how, **called)
+    w = winolab.prepare_filter(Array(W), SHAPE, **how)
+    with pytest.raises(ValueError, match="fp32 takes float32 arrays; w has dtype float16"):
+        winolab.conv_forward(x, w, **how, precision="fp32")
+    with pytest.raises(ValueError, match="with algorithm of the planner's choice, not direct"):
+        winolab.conv_forward(x, w, **how, algorithm="direct")
