@@ -47,9 +47,10 @@ def conv_forward(
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
     x is (N, *spatial, IC) and w (OC, *filter, IC/groups) channels-last, (N, IC, *spatial) and
-    (OC, IC/groups, *filter) channels-first; y has x's layout and type. ``stride``, ``padding`` and
-    ``dilation`` are an int or one per spatial dimension; ``padding`` also a (low, high) pair per
-    dimension, "same" (needs stride 1) or "valid".
+    (OC, IC/groups, *filter) channels-first; y has x's layout and type, but is a CuPy array where x
+    is another library's CUDA array (``__dlpack__``, ``__cuda_array_interface__``), not torch's.
+    ``stride``, ``padding`` and ``dilation`` are an int or one per spatial dimension; ``padding``
+    also a (low, high) pair per dimension, "same" (needs stride 1) or "valid".
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
     direct for NumPy arrays and the planner's choice on a GPU.
