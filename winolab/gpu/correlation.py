@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.nouns import Problem
+from winolab.nouns import Algorithm, Problem
 
 CORRELATIONS = ("forward", "backward_data")
 MOST = 2**31 - 1  # that kernels count, in 32 bits
@@ -99,6 +99,18 @@ def uncounted(name: str, value: int) -> ValueError:
     return ValueError(
         f"{name} is {value}, and the CUDA kernels count to {MOST}: split the arrays, along batch, "
         "channels or outputs"
+    )
+
+
+def unserved(algorithm: Algorithm) -> ValueError:
+    """What the families of Γ raise for what none of them runs."""
+    if algorithm.kind == "winograd" and not algorithm.scaling:
+        return ValueError(
+            f"only split products of float32 arrays run {algorithm}; others run gamma"
+        )
+    return ValueError(
+        "the CUDA kernels run gamma and direct algorithms, in split FP32 winograd too, all without "
+        f"scaling, not {algorithm}"
     )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from winolab.device import Device
 from winolab.gpu import geometry
-from winolab.gpu.correlation import Correlation
+from winolab.gpu.correlation import Correlation, unserved
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.gamma_times import clusters, spent
@@ -289,9 +289,7 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     if algorithm.kind == "direct":
         return (Tile(1, 1),)
     if algorithm.kind != "gamma" or algorithm.scaling:
-        raise ValueError(
-            f"the CUDA kernels run gamma and direct algorithms without scaling, not {algorithm}"
-        )
+        raise unserved(algorithm)
     (tile,) = algorithm.tiles
     if tile.alpha not in VARIANTS:
         alphas = ", ".join(map(str, sorted(VARIANTS)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from winolab.gpu.correlation import Correlation
+from winolab.gpu.correlation import Correlation, unserved
 from winolab.gpu.preference import MOST_STATES
 from winolab.nouns import Algorithm, Tile
 from winolab.ref.errors import ADMISSIBLE, error_ratio
@@ -16,6 +16,7 @@ WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by 
 TEN, TEN_WIDTHS = 10, range(5, 8)
 WGMMA_TILES = 64  # of a product of a state
 TILE_STATES = 512  # of a block, tiles × states of BN channels at most: they fill the registers
+FFMA = "precision 'fp32' or 'fp32_ffma'"  # what runs on FFMA units
 BN, FEW = 64, 48  # output channels of a block; of ten states
 
 
@@ -48,22 +49,18 @@ def tiles(
         known = (Tile(a + 1 - r, r) for a, served in widths.items() for r in served)
         found = tuple(t for t in known if t.r <= width and _admissible(t))
         if not found:
-            other = "precision 'fp32' or 'fp32_ffma'"
-            if precision != "fp32_split":
-                other = "arrays in float32, or groups of multiples of 8 channels, 16-byte aligned"
+            other = FFMA if precision == "fp32_split" else "arrays in float32"
             raise ValueError(f"no Γ kernel in {precision} has a filter {width} wide; use {other}")
         return found
-    if algorithm.kind != "gamma" or algorithm.scaling or algorithm.variant:
-        raise ValueError(
-            f"{precision} runs gamma algorithms without options, not {algorithm}; use precision "
-            "'fp32' or 'fp32_ffma'"
-        )
+    if algorithm.kind not in ("direct", "gamma") or algorithm.scaling:
+        raise unserved(algorithm)
+    if algorithm.kind == "direct" or algorithm.variant:
+        other = f"; use {FFMA}" if precision == "fp32_split" else ""
+        raise ValueError(f"Γ in {precision} has tiles without options, not {algorithm}{other}")
     (tile,) = algorithm.tiles
-    if tile.r not in widths.get(tile.alpha, ()):
-        known = ", ".join(f"{a} with {r[0]} to {r[-1]} taps" for a, r in sorted(widths.items()))
-        raise ValueError(
-            f"{algorithm}: {precision} has alpha {known}; use precision 'fp32' for others"
-        )
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+    if tile.r not in widths.get(tile.alpha, ()):
+        known = ", ".join(f"{a} with {r[0]} to {r[-1]} taps" for a, r in sorted(widths.items()))
+        raise ValueError(f"{algorithm}: Γ in {precision} has alpha {known}")
     return (tile,)

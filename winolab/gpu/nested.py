@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 
 from winolab.gpu import nested_times
-from winolab.gpu.correlation import Correlation
+from winolab.gpu.correlation import Correlation, unserved
 from winolab.gpu.guard import unwatched, watchable
 from winolab.gpu.nested_launch import NestedPlan
 from winolab.gpu.nested_tiles import (
@@ -40,10 +40,12 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     a named algorithm all. Raises ValueError where none can run, and says why.
     """
     device, algorithm = request.device, request.algorithm
+    if algorithm and algorithm.kind != "winograd":
+        return  # other families say what they run
+    if algorithm and algorithm.scaling:
+        raise unserved(algorithm)
     if device.compute_capability != ARCHITECTURE:
         raise request.unfit("nested Winograd by wgmma needs {}.{}".format(*ARCHITECTURE))
-    if algorithm and (algorithm.kind != "winograd" or algorithm.scaling):
-        raise ValueError(f"the kernels of nested Winograd run it without scaling, not {algorithm}")
     c = Correlation.of(request.problem, request.direction)
     if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
