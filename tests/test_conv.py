@@ -1,5 +1,6 @@
 import itertools
 from fractions import Fraction
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -201,6 +202,16 @@ def test_other_numbers_are_no_sizes(arguments, message):
         prepare_filter(w, x.shape, **arguments)
     with pytest.raises(TypeError, match=r"a size of x is 6\.7; expected an integer"):
         conv_backward_data(np.ones((1, 4, 4, 2)), w, (1, 6.7, 6.2, 2))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_shape_has_all_sizes():
+    x, w, five = np.ones((1, 6, 6, 2)), np.ones((2, 3, 3, 2)), cast(Any, 5)
+    with pytest.raises(TypeError, match="input_shape is 5; expected all sizes, as"):
+        conv_backward_data(x, w, five)
+    with pytest.raises(TypeError, match="input_shape is 5; expected all sizes, as"):
+        prepare_filter(w, five)
+    with pytest.raises(TypeError, match="filter_shape is 5; expected all sizes"):
+        conv_backward_filter(x, x, five)
 
 
 def test_a_limit_of_the_workspace_is_a_size():

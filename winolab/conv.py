@@ -108,7 +108,7 @@ def conv_backward_data(
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
-    geometry = (tuple(input_shape), stride, padding, dilation, groups, layout)
+    geometry = (_sizes("input_shape", input_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
     return _run("backward_data", dy, w, out, geometry, wishes, deterministic)
 
@@ -142,7 +142,7 @@ def conv_backward_filter(
     sums of wider types are refused in float16. Other arguments and errors are those of
     :func:`conv_forward`.
     """
-    geometry = (tuple(filter_shape), stride, padding, dilation, groups, layout)
+    geometry = (_sizes("filter_shape", filter_shape), stride, padding, dilation, groups, layout)
     wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
     return _run("backward_filter", x, dy, out, geometry, wishes, deterministic)
 
@@ -204,7 +204,7 @@ def prepare_filter(
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
     wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit).checked()
     rest = (stride, padding, dilation, groups, layout)
-    problem = _problem(tuple(input_shape), shape_of(w), *rest)
+    problem = _problem(_sizes("input_shape", input_shape), shape_of(w), *rest)
     wishes = wishes._replace(scale=_scale(scale, precision, w))
     if on_gpu(w):
         held = kernels.transform(direction, problem, w, wishes)
@@ -227,6 +227,14 @@ def _try_on_nothing(
     x_shape, a_shape = (_axes(s, layout) for s in (problem.x_shape, shapes(direction, problem)[0]))
     geometry = (x_shape if direction == "backward_data" else None, *rest)
     _run(direction, np.empty(a_shape, w.dtype), w, None, geometry, given, True)
+
+
+def _sizes(name: str, shape: Any) -> tuple:
+    """The sizes of a shape. Raises TypeError for what is none."""
+    try:
+        return tuple(shape)
+    except TypeError:
+        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)") from None
 
 
 def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
