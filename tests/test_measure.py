@@ -272,3 +272,20 @@ def test_sampled_errors_of_wide_arithmetics_are_the_whole_ones() -> None:
 def test_bad_cases_say_what_was_expected(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Case(**{"algorithm": "gamma:8:6:3", **SMALL, **change})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "direction", "message"),
+    [
+        ("omega:8:6:3", "forward", "filter gradients only; for forward use gamma"),
+        ("gamma:8:6:3", "backward_filter", "serves forward and backward data; for the filter grad"),
+        ("fft:2", "forward", "a transform of 2 is shorter than the filter's 3 taps"),
+        ("dwm:3:2", "forward", "computed whole and with exact constants; use sample 'full'"),
+    ],
+)
+def test_a_full_sample_is_asked_for_where_it_helps(algorithm, direction, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Case(algorithm, "2x8x8x4", "4x3x3", "1", direction=direction)
+    for empty in ("2x8x8x0", "0x8x8x4"):
+        with pytest.raises(ValueError, match="use sample 'full'"):
+            Case(algorithm, empty, "4x3x3", "1", direction=direction)

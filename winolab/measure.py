@@ -106,10 +106,19 @@ class Case:
         if self._tiled and self.direction == "forward":
             winograd.regions(self.problem, self._algorithm)
         elif (self.sample, self.constants) != (FULL, EXACT):
+            if self.problem.macs:
+                self._try_on_nothing()
             raise ValueError(
                 f"{self.algorithm} {self.direction} is computed whole and with exact constants; "
                 f"use sample {FULL!r}"
             )
+
+    def _try_on_nothing(self) -> None:
+        """Raise ValueError where no sample helps: what the engine would, of an empty batch."""
+        problem = replace(self.problem, batch=0)
+        a, b = (np.zeros(getattr(problem, shape)) for shape in OPERANDS[self.direction])
+        engine = ENGINES[self._algorithm.kind]
+        getattr(engine, self.direction)(a, b, problem, self._algorithm, self._arithmetic)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Case:
