@@ -352,7 +352,7 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
             raise ValueError(
                 f"algorithm {text!r} is malformed; {kind} has the form {FORMS[kind][0]!r}"
             ) from None
-    near = difflib.get_close_matches(kind, FORMS, 1, 0.3)
+    near = difflib.get_close_matches(kind.lower(), FORMS, 1, 0.3)
     hint = f"; did you mean {FORMS[near[0]][0]!r}?" if near else ""
     forms = ", ".join(repr(form) for form, _ in FORMS.values())
     raise ValueError(f"unknown algorithm {text!r}; accepted are forms like {forms}{hint}")

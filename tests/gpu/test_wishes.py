@@ -19,7 +19,9 @@ FILTER = np.ones((4, 3, 3, 4), "f")
         ({"algorithm": ""}, ValueError, "unknown algorithm ''; accepted are forms like"),
         ({"algorithm": 0}, TypeError, "algorithm is a int; expected an Algorithm or its text"),
         ({"algorithm": "foo"}, ValueError, "unknown algorithm 'foo'"),
+        ({"algorithm": "DIRECT"}, ValueError, "did you mean 'direct'"),
         ({"precision": "foo"}, ValueError, "foo"),
+        ({"precision": "FP32"}, ValueError, "did you mean 'fp32'"),
     ],
 )
 def test_algorithms_and_precisions_that_are_none_are_refused(

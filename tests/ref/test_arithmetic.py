@@ -145,6 +145,7 @@ def test_names_read_back(text):
 def test_bad_text_is_refused_with_what_is_accepted():
     for text, message in {
         "fp31": "did you mean 'fp32'.*Accepted: exact, mp:BITS, fp32",
+        "FP32": "did you mean 'fp32'",
         "mp:many": "expected 'mp:BITS'",
         "mp:1": "expected 2 to 65536",
         "fp32,storage=half": "unknown format 'half'",

@@ -70,7 +70,9 @@ def precision_of(wish: Any, name: str, dtype: str) -> str:
         return own
     wanted = getattr(wish, "name", wish)
     if wanted not in PRECISIONS:
-        raise ValueError(f"precision {wanted!r}; the CUDA kernels have {', '.join(PRECISIONS)}")
+        hint = f"; did you mean {low!r}?" if (low := str(wanted).lower()) in PRECISIONS else ""
+        known = ", ".join(PRECISIONS)
+        raise ValueError(f"precision {wanted!r}; the CUDA kernels have {known}{hint}")
     if wanted.partition("_")[0] != own:
         of = next(k for k, v in PRECISION_OF.items() if v == wanted.partition("_")[0])
         raise ValueError(f"precision {wanted} takes {of} arrays; {name} has dtype {dtype}")

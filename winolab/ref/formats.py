@@ -120,8 +120,9 @@ def nearest_float(q: Fraction | int) -> float:
 
 def nearest_name(name: str, known: list[str]) -> str:
     """The end of an error message: the nearest known name, and all of them."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
+    hint = f"did you mean {lower[close[0]]!r}? " if close else ""
     return f"{hint}Accepted: {', '.join(known)}"
 
 
