@@ -189,13 +189,16 @@ def test_integers_of_any_type_are_sizes(integer):
     [
         ({"stride": 1.0}, "stride in spatial dimension 0 is 1.0; expected an integer"),
         ({"padding": (1, 1.5)}, "padding in spatial dimension 1 is 1.5; expected an integer"),
+        ({"padding": (1.0, 1)}, "padding in spatial dimension 0 is 1.0; expected an integer"),
+        ({"padding": 1.0}, "padding in spatial dimension 0 is 1.0; expected an integer"),
         ({"groups": "1"}, "groups is '1'; expected an integer"),
         ({"workspace_limit": "1 MB"}, "workspace_limit is '1 MB'; expected an integer"),
     ],
 )
 def test_other_numbers_are_no_sizes(arguments, message):
     x, w = np.ones((1, 6, 6, 2)), np.ones((2, 3, 3, 2))
-    conv_forward(x, w, stride=1, padding=(1, 1))  # what was asked before, with equal numbers
+    for padding in (1, (1, 1)):  # what was asked before, with equal numbers
+        conv_forward(x, w, stride=1, padding=padding)
     with pytest.raises(TypeError, match=message):
         conv_forward(x, w, **arguments)
     with pytest.raises(TypeError, match=message):

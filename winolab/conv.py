@@ -21,6 +21,7 @@ from winolab.ref import convolution, decompose, fft, winograd, winrs
 from winolab.ref.arithmetic import Arithmetic, Float, summed
 from winolab.ref.split import Power, Scale
 
+INTS = frozenset({int})
 Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
 Padding = int | str | Sequence[int | Sequence[int]]
@@ -242,15 +243,29 @@ def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     return (shape[0], shape[-1], *shape[1:-1]) if layout == "channels_first" else shape
 
 
-def _problem(*geometry: Any) -> Problem:
+def _types(shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, limit: Any) -> Any:
+    """What tells sizes from those that equal them, as 1.0 does 1; None, quickly, of integers."""
+    if (
+        type(stride) is type(dilation) is type(groups) is int
+        and (limit is None or type(limit) is int)
+        and (type(padding) is int or (type(padding) is tuple and {*map(type, padding)} == INTS))
+        and (shape is None or {*map(type, shape)} == INTS)
+    ):
+        return None
+    return repr((shape, stride, padding, dilation, groups, limit))
+
+
+def _problem(x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
+    sizes = (stride, padding, dilation, groups)
+    types = _types((*x_shape, *w_shape), *sizes, None)
     try:
-        return _known_problem(*geometry)
+        return _known_problem(types, x_shape, w_shape, *sizes, layout)
     except TypeError:  # lists have no hash
-        return _known_problem.__wrapped__(*geometry)
+        return _known_problem.__wrapped__(types, x_shape, w_shape, *sizes, layout)
 
 
-@lru_cache(maxsize=1024, typed=True)
-def _known_problem(x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
+@lru_cache(maxsize=1024)
+def _known_problem(_, x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
     return Problem.of(
         x_shape,
         w_shape,
@@ -269,12 +284,13 @@ def _run(
     if not isinstance(deterministic, bool | np.bool_):
         raise TypeError(f"deterministic is {deterministic!r}; expected True or False")
     held = b.held if isinstance(b, PreparedFilter) else b
-    how = (geometry, given)
+    shape, *rest = geometry
+    stride, padding, dilation, groups, _ = rest
+    how = (geometry, given, _types(shape, stride, padding, dilation, groups, given[4]))
     known = kernels.recall(direction, a, held, out, how)
     if known:
         return known.run(a, held, out)
     wishes = Wishes(*given).checked()
-    shape, *rest = geometry
     x_shape = shape if direction == "backward_data" else shape_of(a)
     problem = _problem(x_shape, shape if direction == "backward_filter" else shape_of(b), *rest)
     if isinstance(b, PreparedFilter):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,3 +34,32 @@ def test_algorithms_and_precisions_that_are_none_are_refused(
         winolab.conv_forward(x, w, **wrong)
     with pytest.raises(error, match=message):
         winolab.prepare_filter(w, x.shape, **wrong)
+
+
+SIZES: dict[str, Any] = {"stride": 1, "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+
+
+@pytest.mark.parametrize("wrap", [Array, np.asarray], ids=["cuda", "numpy"])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"stride": 1.0}, "stride in spatial dimension 0 is 1.0"),
+        ({"padding": (1.0, 1.0)}, "padding in spatial dimension 0 is 1.0"),
+        ({"padding": ((1, 1), (1, 1.0))}, "padding in spatial dimension 1 is 1.0"),
+        ({"dilation": (1, 1.0)}, "dilation in spatial dimension 1 is 1.0"),
+        ({"groups": 1.0}, "groups is 1.0"),
+        ({"workspace_limit": 1e6}, "workspace_limit is 1000000.0"),
+    ],
+)
+def test_what_equals_an_integer_is_none_after_it_either(library, wrap, wrong, message) -> None:
+    x, w = wrap(np.ones((2, 5, 6, 4), "f")), wrap(FILTER)
+    for pairs in ((1, 1), ((1, 1), (1, 1))):
+        how = {**SIZES, "padding": pairs, "workspace_limit": 1_000_000}
+        for _ in range(2):
+            y = winolab.conv_forward(x, w, **how)
+        with pytest.raises(TypeError, match=f"{message}; expected an integer"):
+            winolab.conv_forward(x, w, **{**how, **wrong})
+    shape: Any = (2, 5.0, 6, 4)
+    winolab.conv_backward_data(y, w, (2, 5, 6, 4), **SIZES)
+    with pytest.raises(TypeError, match=r"a size of x is 5\.0; expected an integer"):
+        winolab.conv_backward_data(y, w, shape, **SIZES)
