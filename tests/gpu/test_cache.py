@@ -60,6 +60,17 @@ def test_the_folder_is_named_by_variables_or_lies_at_home(tmp_path, monkeypatch)
         cache.cache_folder()
 
 
+def test_an_interrupt_leaves_nothing_half_written(tmp_path, monkeypatch, compiler) -> None:
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache.Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.cubin("source", "sm_90a", "k")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch, compiler) -> None:
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -76,6 +87,7 @@ def test_a_folder_that_can_be_made_can_be_written_to(tmp_path, monkeypatch) -> N
     for name, writable in (("", True), ("new/folder", True), ("file", False), ("file/in", False)):
         monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / name))
         assert cache.writable() is writable
-    monkeypatch.setattr(cache.os, "access", lambda *_: False)
-    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
-    assert not cache.writable()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    for name in ("/proc", "/proc/none"):
+        monkeypatch.setenv("WINOLAB_CACHE", name)
+        assert not cache.writable()

@@ -63,11 +63,18 @@ def cache_folder() -> Path:
 
 
 def writable() -> bool:
-    """Whether kernels can be kept; of a folder that is yet to be made, whether it can be."""
+    """Whether kernels can be kept; of a folder that is yet to be made, whether it can be.
+
+    It is tried, by a file without a name: as root everything seems to be permitted, in /proc too.
+    """
     folder = cache_folder()
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -79,7 +86,7 @@ def _write(path: Path, data: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             Path(name).replace(path)
-        except OSError:
+        except BaseException:  # an interrupt, too
             Path(name).unlink()
             raise
     except OSError as error:
