@@ -87,6 +87,8 @@ def test_table_and_picture():
         (["--filter", "5"], "expected sizes such as"),
         (["--algorithm", "dwm:0:2"], "expected at least 1"),
         (["--stride", "2", "--algorithm", "fft:16"], "use dwm or direct"),
+        (["--picture"], "name one, such as --algorithm dwm:3:2"),
+        (["--picture", "--algorithm", "dwm:3:2", "--json"], "without --json"),
     ],
 )
 def test_errors_say_what_is_possible(options, message):

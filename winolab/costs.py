@@ -93,14 +93,18 @@ def command(
         rows += _divisible(problem, more, direction, levels)
         algorithms += more
         rows.sort(key=lambda r: r["flops"])
+    cuts = [a for a in algorithms if a.kind == "dwm"]
+    if picture and (as_json or not cuts):
+        raise ValueError(
+            "--picture shows how a dwm cuts the filter, beside the table: name one, such as "
+            "--algorithm dwm:3:2, without --json"
+        )
     if as_json:
         print(document(rows))
         return
     console = Console(width=None if sys.stdout.isatty() else 200)
-    if picture:
-        for a in algorithms:
-            if a.kind == "dwm":
-                console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
+    for a in cuts if picture else ():
+        console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
     console.print(table(rows))
 
 
