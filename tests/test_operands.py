@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from winolab import conv_backward_data, conv_backward_filter, conv_forward
+from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 
 X, W, DY = np.ones((1, 6, 6, 2)), np.ones((4, 3, 3, 2)), np.ones((1, 4, 4, 4))
 CALLS = {
@@ -53,3 +53,31 @@ def test_values_that_are_not_finite_are_no_overflow() -> None:
     dw = conv_backward_filter(x, DY.astype(np.float16), W.shape, on_range="raise")
     assert np.isinf(dw[:, 0, 0, 0]).all()
     assert (dw[:, 1:] == 16).all()
+
+
+def test_masks_are_refused() -> None:
+    masked: Any = np.ma.masked_less(X, 0)
+    for name, call in (
+        ("x", lambda: conv_forward(masked, W)),
+        ("w", lambda: conv_forward(X, np.ma.masked_less(W, 0))),
+        ("w", lambda: prepare_filter(np.ma.masked_less(W, 0), X.shape)),
+        ("out", lambda: conv_forward(X, W, out=np.ma.masked_less(DY, 0))),
+    ):
+        with pytest.raises(TypeError, match=f"{name} is a masked array, .*; pass its filled"):
+            call()
+
+
+@pytest.mark.parametrize("precision", ["fp64", "exact"])
+@pytest.mark.parametrize("dtype", ["U5", "S5", "M8[s]", "m8[s]"])
+def test_results_are_numbers(dtype: str, precision: str) -> None:
+    x, w = X.astype(int), W.astype(int)
+    for given, wanted in ((np.zeros(DY.shape, dtype), None), (None, dtype)):
+        with pytest.raises(TypeError, match=r"out has dtype .*; expected numbers"):
+            conv_forward(x, w, precision=precision, out=given, out_dtype=wanted)
+
+
+def test_a_scale_changes_split_products_alone() -> None:
+    x, w = (np.random.default_rng(0).uniform(-1, 1, v.shape).astype("f") for v in (X, W))
+    assert (conv_forward(x, w, scale="8:-9") == conv_forward(x, w)).all()
+    split = conv_forward(x, w, precision="fp32_split")
+    assert (conv_forward(x, w, scale="8:-9", precision="fp32_split") != split).any()

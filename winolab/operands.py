@@ -11,6 +11,7 @@ from winolab.gpu.call import Wishes
 from winolab.gpu.dtypes import check_float16
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
+TEXTS = "SUMm"  # kinds of dtypes that hold no numbers: texts, and dates
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
 PRECISION_OF = {
     np.dtype(np.float64): "fp64",
@@ -27,6 +28,7 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
             f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
             "run the reference, or move it to a CUDA device to run the kernels"
         )
+    _check_unmasked(name, value)
     array = np.asarray(value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
@@ -35,9 +37,16 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
             f"{name} has dtype {array.dtype}, which has no precision of its own; "
             'pass precision="exact", or convert it to a floating-point dtype'
         )
-    if array.dtype.kind in "bSUMm":
+    if array.dtype.kind in "b" + TEXTS:
         raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
     return array
+
+
+def _check_unmasked(name: str, value: Any) -> None:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask nothing here heeds; pass its filled(0), or data"
+        )
 
 
 def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
@@ -67,6 +76,7 @@ def hand_over(
     """
     if wishes.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
+    _check_unmasked("out", out)
     if out is None:
         default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
         out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
@@ -74,6 +84,8 @@ def hand_over(
         raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
     elif out.shape != y.shape:
         raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
+    if out.dtype.kind in TEXTS:
+        raise TypeError(f"out has dtype {out.dtype}; expected numbers")
     if y.dtype != object and out.dtype.kind in "biu":
         raise TypeError(
             f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
