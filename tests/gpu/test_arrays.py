@@ -54,6 +54,34 @@ def test_torch_says_how_much_memory_was_asked(monkeypatch) -> None:
     arrays._fresh.cache_clear()
 
 
+class Full:
+    """A CUDA array of 48 bytes, of which nothing has a copy."""
+
+    is_cuda, nbytes = True, 48
+    clone = nan_to_num = resolve_neg = refuse
+
+    def is_neg(self) -> bool:
+        return True
+
+    def data_ptr(self) -> int:
+        return 0
+
+    def detach(self) -> Full:
+        return self
+
+
+def test_copies_say_how_much_memory_was_asked(monkeypatch) -> None:
+    torch = SimpleNamespace(OutOfMemoryError=Exhausted, Tensor=Full, contiguous_format=0)
+    monkeypatch.setattr(arrays, "_torch", lambda: torch)
+    monkeypatch.setattr(launch, "cupy", lambda: SimpleNamespace(nan_to_num=refuse, array=refuse))
+    calls = [
+        getattr(lib, f) for lib in (arrays.TORCH, arrays.CUPY) for f in ("contiguous", "largest")
+    ]
+    for call in (*calls, lambda array: arrays.TORCH.array("x", array)):
+        with pytest.raises(MemoryError, match="no device memory for 48 B: free some"):
+            call(Full())
+
+
 def test_arrays_on_the_cpu_are_refused_beside_cuda_arrays(monkeypatch) -> None:
     monkeypatch.setattr(launch, "cupy", lambda: SimpleNamespace(ndarray=str))
     with pytest.raises(TypeError, match="w is a list; expected a CUDA array like the other"):

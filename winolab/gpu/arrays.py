@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +32,7 @@ class Library(Protocol):
     """Array operations of one library, on the device that is current."""
 
     def array(self, name: str, value: Any) -> Any:
-        """``value`` as this library's array on a CUDA device."""
+        """``value`` as this library's array on a CUDA device. Raises as ``empty``."""
         ...
 
     def describe(self, array: Any) -> Described: ...
@@ -78,11 +78,11 @@ class Library(Protocol):
         ...
 
     def largest(self, array: Any) -> float:
-        """The largest finite magnitude; waits for it."""
+        """The largest finite magnitude; waits for it. Raises as ``empty``."""
         ...
 
     def contiguous(self, array: Any) -> Any:
-        """A copy in order of its axes."""
+        """A copy in order of its axes. Raises as ``empty``."""
         ...
 
     def channels_last(self, array: Any) -> Any: ...
@@ -182,11 +182,13 @@ class CuPy:
         target[...] = source
 
     def largest(self, array: Any) -> float:
-        finite = launch.cupy().nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
-        return float(abs(finite).max())
+        with _asking(array.nbytes, MemoryError):
+            finite = launch.cupy().nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+            return float(abs(finite).max())
 
     def contiguous(self, array: Any) -> Any:
-        return launch.cupy().array(array, order="C")
+        with _asking(array.nbytes, MemoryError):
+            return launch.cupy().array(array, order="C")
 
     def channels_last(self, array: Any) -> Any:
         return launch.cupy().moveaxis(array, 1, -1)
@@ -215,7 +217,10 @@ class Torch:
                 f"{name} has no memory that kernels could read ({error}): torch.autograd serves "
                 "here, torch.func and fake tensors do not"
             ) from error
-        return value.resolve_neg()
+        if not value.is_neg():
+            return value
+        with _asking(value.nbytes, torch.OutOfMemoryError):
+            return value.resolve_neg()
 
     def describe(self, array: Any) -> Described:
         return Described(
@@ -276,10 +281,13 @@ class Torch:
         target.copy_(source)
 
     def largest(self, array: Any) -> float:
-        return float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
+        with _asking(array.nbytes, _torch().OutOfMemoryError):
+            return float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
 
     def contiguous(self, array: Any) -> Any:
-        return array.detach().clone(memory_format=_torch().contiguous_format)
+        torch = _torch()
+        with _asking(array.nbytes, torch.OutOfMemoryError):
+            return array.detach().clone(memory_format=torch.contiguous_format)
 
     def channels_last(self, array: Any) -> Any:
         return array.detach().movedim(1, -1)
@@ -343,6 +351,15 @@ def _numpy(dtype: str) -> np.dtype:
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a C-contiguous array."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@contextmanager
+def _asking(size: int, error: type[Exception]) -> Iterator[None]:
+    """Says how much was asked where the library raises ``error``."""
+    try:
+        yield
+    except error as found:
+        raise _exhausted(found, size) from found
 
 
 def _exhausted(error: Exception, size: int) -> MemoryError:
