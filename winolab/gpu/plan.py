@@ -248,12 +248,11 @@ def candidates(request: Request) -> Choice:
         reasons += why
         if unit == "fp32_split" and offered:
             fallbacks = found
+            ffma = replace(request, algorithm=None, precision="fp32", variant=None)
             if request.algorithm or request.variant or not found:
-                ffma = replace(request, algorithm=None, precision="fp32", variant=None)
                 fallbacks, _ = _offered(ffma)
             if request.direction == "backward_filter":  # one that fits whatever split products take
-                least = replace(request, algorithm=None, precision="fp32", variant=None)
-                fallbacks = fallbacks + _offered(replace(least, workspace_limit=0))[0]
+                fallbacks = fallbacks + _offered(replace(ffma, workspace_limit=0))[0]
             named = request.precision == unit
             offered = list(guarded(offered, fallbacks, named, alone=bool(request.variant)))
         found += offered
