@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from winolab.device import Device
 from winolab.gpu.correlation import CORRELATIONS, check
-from winolab.gpu.guard import guarded
+from winolab.gpu.guard import FLAGS, guarded
 from winolab.gpu.preference import WORTH, beside_filter, ordered
 from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.winrs_plan import data_size
@@ -251,7 +251,8 @@ def candidates(request: Request) -> Choice:
             ffma = replace(request, algorithm=None, precision="fp32", variant=None)
             if request.algorithm or request.variant or not found:
                 fallbacks, _ = _offered(ffma)
-            if request.direction == "backward_filter":  # one that fits whatever split products take
+            limit = request.workspace_limit
+            if limit is not None and all(FLAGS + f.workspace > limit for f in fallbacks):
                 fallbacks = fallbacks + _offered(replace(ffma, workspace_limit=0))[0]
             named = request.precision == unit
             offered = list(guarded(offered, fallbacks, named, alone=bool(request.variant)))
