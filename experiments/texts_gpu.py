@@ -34,8 +34,9 @@ def machine() -> str:
 
 
 def _machine(row: Row) -> str:
+    clock = f" at {row['sm_mhz']} MHz" if row.get("sm_mhz") else ""  # nvidia-smi may not say it
     return (
-        f"{row['device']} at {row.get('sm_mhz')} MHz, driver {row['driver']}, CUDA {row['cuda']}, "
+        f"{row['device']}{clock}, driver {row['driver']}, CUDA {row['cuda']}, "
         f"cuDNN {row['cudnn']}, SGEMM {row['sgemm_tflops']:.1f} TFLOPS, commit {row['commit']}"
     )
 

@@ -115,7 +115,7 @@ def test_unknown_text_is_refused_with_what_is_accepted(text, message):
 
 
 def test_an_algorithm_of_another_type_is_refused():
-    with pytest.raises(TypeError, match="algorithm is a int; expected an Algorithm or its text"):
+    with pytest.raises(TypeError, match="algorithm is of type int, no Algorithm and no text"):
         parse_algorithm(3)  # type: ignore[arg-type]
 
 

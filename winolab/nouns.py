@@ -338,7 +338,7 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     if isinstance(text, Algorithm):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"algorithm is a {type(text).__name__}; expected an Algorithm or its text")
+        raise TypeError(f"algorithm is of type {type(text).__name__}, no Algorithm and no text")
     body, *pairs = text.strip().split(";")
     body, _, points = body.partition("@")
     kind, *fields = body.split(":")

@@ -230,6 +230,15 @@ def test_a_replay_that_the_driver_refuses_raises(monkeypatch, started) -> None:
         recording.replay(REFUSED, 1 << 30)
 
 
+def test_a_grid_that_cuda_does_not_launch_is_refused(started) -> None:
+    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+    message = "k takes 65536 × 1 blocks along y and z, and CUDA launches 65535 of each: convolve"
+    with pytest.raises(ValueError, match=message):
+        record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 65_536, 1), 32, params))
+    record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 65_535, 1), 32, params)).replay(7, 1 << 30)
+    assert started == [7]
+
+
 def test_addresses_that_could_not_be_written_are_written_again(monkeypatch, started) -> None:
     def encode(map, to, address) -> None:
         if address == 3 << 12:

@@ -17,7 +17,7 @@ from winolab.gpu.correlation import Correlation, unserved
 from winolab.gpu.emit import unit
 from winolab.gpu.gamma_blocks import VARIANTS, Variant, variants
 from winolab.gpu.gamma_times import clusters, spent
-from winolab.gpu.launch import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.launch import INT, LONG, MAP, MOST_BLOCKS, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.plan import Request
 from winolab.gpu.tensor_map import TensorMap
 from winolab.nouns import Algorithm, Problem, Tile
@@ -43,7 +43,6 @@ PARAMS = Layout(
 )
 COMPACT_PARAMS = Layout(("u_map", MAP), *PARAMS.fields)
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
-MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 
 
 @dataclass(frozen=True)

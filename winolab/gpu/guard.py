@@ -249,7 +249,7 @@ def unwatched(sizes: Sequence[int]) -> ValueError:
     """Of split products whose tiles have fewer outputs in maps of these sizes."""
     return ValueError(
         f"split products watch {WATCHED} outputs of a channel or more, and tiles of maps of "
-        f"{'×'.join(map(str, sizes))} have fewer; use precision 'fp32' or 'fp32_ffma'"
+        f"{'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"
     )
 
 

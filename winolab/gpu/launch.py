@@ -24,6 +24,7 @@ from winolab.gpu.machine import MachineError, driver
 from winolab.gpu.tensor_map import TensorMap
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
+MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
 
 

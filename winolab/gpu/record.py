@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from winolab.gpu import launch
-from winolab.gpu.launch import POINTER, Kernel, Params
+from winolab.gpu.launch import MOST_BLOCKS, POINTER, Kernel, Params
 from winolab.gpu.tensor_map import TensorMap
 
 SHIFT = 56  # recorded addresses are number << SHIFT + offset; no device has as much memory
@@ -44,9 +44,15 @@ class Recording:
         params: Params,
         early: bool,
     ) -> None:
-        """One launch; a grid without blocks launches nothing."""
+        """One launch; a grid without blocks launches nothing. Raises ValueError for one that CUDA
+        does not launch."""
         if 0 in grid:
             return
+        if max(grid[1:]) > MOST_BLOCKS:
+            raise ValueError(
+                f"{kernel.name} takes {grid[1]} × {grid[2]} blocks along y and z, and CUDA "
+                f"launches {MOST_BLOCKS} of each: convolve parts of the filter"
+            )
         buffer = params.buffer()
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         for kind, offset, value in zip(params.kinds, params.offsets, params.values, strict=True):
