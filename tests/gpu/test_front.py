@@ -186,7 +186,7 @@ def test_a_prepared_filter_stands_for_the_filter(direction, library):
     assert close(same, expected)
     with pytest.raises(ValueError, match="is prepared for"):
         call(ga[:1], prepared, *([(1, *shape[0][1:])] if shape else []), padding=1)
-    with pytest.raises(ValueError, match="with algorithm None, not direct"):
+    with pytest.raises(ValueError, match="with algorithm of the planner's choice, not direct"):
         call(ga, prepared, *shape, padding=1, algorithm="direct")
 
 
