@@ -3,7 +3,9 @@
 Each way of calling is made CALLS times in a row on layers whose kernels take a few microseconds,
 so that the queue never fills, one way after another, ROUNDS times over: a processor that others
 use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
-graph of each call is replayed and its bits compared. Rows replace experiments/results/host.jsonl.
+graph of each call is replayed and its bits compared. What comes again with the same addresses is
+itself launched as a graph (``winolab.gpu.graph``); of IN_TURN calls none is. Rows replace
+experiments/results/host.jsonl.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +25,7 @@ import winolab
 from experiments.facts import ROOT
 from winolab import bench
 from winolab.gpu import launch
+from winolab.gpu.call import GRAPHS
 
 RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
 # x (dy's too), w and the precision: of two launches on FFMA units, of the four and more of split
@@ -31,6 +35,8 @@ LAYERS = {
     ", split products": ((1, 8, 8, 64), (64, 3, 3, 64), "fp32_split"),
 }
 CALLS, ROUNDS, WARM = 200, 60, 20
+RESULTS_IN_TURN = 2 * GRAPHS
+IN_TURN = f", {RESULTS_IN_TURN} results in turn"
 Row = dict[str, Any]
 Way = tuple[str, str]  # what is called, and of whose arrays
 
@@ -59,13 +65,14 @@ def seconds(
 def ways(
     x: Any, w: Any, dy: Any, out: dict[str, Any], precision: str
 ) -> dict[str, Callable[[], Any]]:
-    """Ways to call this package with these arrays."""
+    """Ways to call this package with these arrays; ``out["ys"]`` are results to take in turn."""
     how: Any = {"padding": 1, "precision": precision}
     x_shape, w_shape = tuple(x.shape), tuple(w.shape)
     prepared = winolab.prepare_filter(w, x_shape, **how)
     return {
         "forward": lambda: winolab.conv_forward(x, w, **how, out=out["y"]),
         "forward, new result": lambda: winolab.conv_forward(x, w, **how),
+        "forward" + IN_TURN: lambda: winolab.conv_forward(x, w, **how, out=next(out["ys"])),
         "forward, filter prepared": lambda: winolab.conv_forward(x, prepared, **how, out=out["y"]),
         "backward data": lambda: winolab.conv_backward_data(dy, w, x_shape, **how, out=out["dx"]),
         "backward filter": lambda: winolab.conv_backward_filter(
@@ -92,6 +99,7 @@ def rows() -> Iterator[Row]:
         for library, (a, b, c) in arrays.items():
             empty = cp.empty_like if library == "CuPy" else torch.empty_like
             out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
+            out["ys"] = cycle([empty(a) for _ in range(RESULTS_IN_TURN)])
             for name, call in ways(a, b, c, out, precision).items():
                 calls[name + layer, library] = call
     for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
@@ -104,10 +112,12 @@ def rows() -> Iterator[Row]:
 def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row]:
     """Whether a captured call's replay has the bits of the call."""
     cp = launch.cupy()
-    out = {"y": cp.empty_like(x), "dx": cp.empty_like(x), "dw": cp.empty_like(w)}
+    out: dict[str, Any] = {
+        name: cp.empty_like(a) for name, a in zip(("y", "dx", "dw"), (x, x, w), strict=True)
+    }
     stream = cp.cuda.Stream(non_blocking=True)
     for name, call in ways(x, w, dy, out, precision).items():
-        if name == "forward, new result":
+        if name in ("forward, new result", "forward" + IN_TURN):
             continue
         cp.cuda.Device().synchronize()
         with stream:

@@ -1,8 +1,9 @@
 """Runs compute-sanitizer's four tools over a small problem of every kernel; needs a GPU.
 
-    python -m tests.gpu.sanitize [FAMILY...] [--rows FILE] [--jobs N]
+    python -m tests.gpu.sanitize [FAMILY...] [--rows FILE] [--changed] [--jobs N]
 
 A group of kernels shares a process; where a tool finds something, each is run again by itself.
+``--changed`` leaves out what FILE has a clean row of, of the present sources.
 """
 
 from __future__ import annotations
@@ -142,6 +143,16 @@ def sources(mold: Mold) -> list[str]:
     return [digest(p) for p in (plan, guarded(plan)) if p]
 
 
+def clean(path: Path) -> set[tuple[str, str, tuple[str, ...]]]:
+    """Kernel, tool and sources of every row of a file in which nothing was found."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {
+        (row["kernel"], row["tool"], tuple(row["sources"]))
+        for row in map(json.loads, lines)
+        if row["found"] == 0 and not row["exit"] and "sources" in row
+    }
+
+
 def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the rows to a file in place of those of the same kernels and tools."""
     machine = {"commit": environment.commit(), "device": launch.device(0).name}
@@ -152,11 +163,22 @@ def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
         *before, *({**machine, **row} for row in rows))))  # fmt: skip
 
 
+def grouped(chosen: Sequence[Mold]) -> list[list[Mold]]:
+    """What shares a process."""
+    return [list(chosen[i : i + GROUP]) for i in range(0, len(chosen), GROUP)]
+
+
+def cell(row: dict[str, Any]) -> str:
+    """What was found, or that the run failed."""
+    return "failed" if row["exit"] else str(row["found"])
+
+
 def main() -> int:
     names = [family.module for family in FAMILIES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
     parser.add_argument("--rows", type=Path, help="file that gets the rows")
+    parser.add_argument("--changed", action="store_true", help="only what has no clean row there")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--run", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -168,22 +190,27 @@ def main() -> int:
     if not which("compute-sanitizer"):
         parser.error("compute-sanitizer, of the CUDA toolkit, is not on the PATH")
     chosen = molds(given.families)
-    groups = [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
+    known = clean(given.rows) if given.changed and given.rows else set()
+    asked = {
+        tool: [mold for mold in chosen if (str(mold), tool, tuple(sources(mold))) not in known]
+        for tool in TOOLS
+    }
+    groups = grouped([mold for mold in chosen if any(mold in asked[tool] for tool in TOOLS)])
     with ThreadPoolExecutor(given.jobs) as pool:
         for _ in pool.map(lambda group: subprocess.run(started(group), check=False), groups):
             pass  # compiled by one process each
-        jobs = [pool.submit(sanitized, tool, group) for tool in TOOLS for group in groups]
+        jobs = [pool.submit(sanitized, tool, g) for tool in TOOLS for g in grouped(asked[tool])]
         rows = []
         for job in as_completed(jobs):
             found = job.result()
             rows += found
             if given.rows:  # at once: a run may be cut short
                 keep(found, given.rows)
-    print(f"{'kernel':44}" + "".join(f"{tool:>12}" for tool in TOOLS))
+    print(f"{'kernel':44}" + "".join(f"{tool:>14}" for tool in TOOLS))
     for mold in chosen:
         mine = {row["tool"]: row for row in rows if row["kernel"] == str(mold)}
-        cells = [mine[t]["found"] if not mine[t]["exit"] else "failed" for t in TOOLS]
-        print(f"{mold!s:44}" + "".join(f"{cell!s:>12}" for cell in cells))
+        cells = [cell(mine[tool]) if tool in mine else "clean before" for tool in TOOLS]
+        print(f"{mold!s:44}" + "".join(f"{text:>14}" for text in cells))
     return int(any(row["found"] != 0 or row["exit"] for row in rows))
 
 

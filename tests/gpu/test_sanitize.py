@@ -44,3 +44,19 @@ def test_a_run_replaces_the_rows_of_its_kernels_alone(tmp_path, monkeypatch) -> 
         ("b", 0, H100.name),
         ("a", 2, H100.name),
     ]
+
+
+def test_clean_rows_of_these_sources_are_known(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(launch, "device", lambda index: H100)
+    path, common = tmp_path / "rows.jsonl", {"tool": "memcheck", "exit": 0}
+    assert not sanitize.clean(path)
+    sanitize.keep(
+        [
+            {"kernel": "a", "sources": ["1", "2"], "found": 0, **common},
+            {"kernel": "b", "sources": ["1"], "found": 3, **common},
+            {"kernel": "c", "sources": ["1"], "found": 0, **common, "exit": 1},
+            {"kernel": "d", "found": 0, **common},
+        ],
+        path,
+    )
+    assert sanitize.clean(path) == {("a", "memcheck", ("1", "2"))}

@@ -30,6 +30,7 @@ NAMES = {
 }
 ON_RANGE = ("fallback", "raise")
 A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
+GRAPHS = 32  # of a call at most: layers of one shape share it, each with its own addresses
 
 
 class Wishes(NamedTuple):
@@ -251,7 +252,7 @@ def prepare_call(
             else:
                 cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
 
-        recording = Recording(load(chosen, a.index), record)
+        recording = Recording(load(chosen, a.index), record, GRAPHS)
         if out and not detour:
             read = {A: not copies_a and place_a, B: not copies_b and place_b}
             overlap = Overlap({n: p for n, p in read.items() if p}, size, place_out, out_size)

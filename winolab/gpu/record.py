@@ -1,7 +1,8 @@
 """A plan's launches, recorded once and replayed with other addresses.
 
 A plan packs parameters in Python; a replay writes the few device addresses into the packed structs
-and launches through the driver, which is what keeps a call's cost on the host small.
+and launches through the driver, which is what keeps a call's cost on the host small. What comes
+again with the same addresses may be launched as a graph (``gpu/graph.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from winolab.gpu import launch
+from winolab.gpu.graph import Repeated
 from winolab.gpu.launch import MOST_BLOCKS, POINTER, Kernel, Params
 from winolab.gpu.tensor_map import TensorMap
 
@@ -27,12 +29,17 @@ class Recording:
     """Launches that ``record`` made, to be replayed with addresses of its arrays."""
 
     def __init__(
-        self, kernels: Mapping[str, Kernel], record: Callable[[launch.Kernels], None]
+        self,
+        kernels: Mapping[str, Kernel],
+        record: Callable[[launch.Kernels], None],
+        graphs: int = 0,
     ) -> None:
+        """``graphs``: for how many sets of addresses, at most, a graph is kept."""
         self._launches: list[launch.Launch] = []
         self._needed: list[Any] = []  # what they point to
         self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
         self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
+        self._repeated = Repeated(graphs) if graphs else None
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
 
@@ -73,6 +80,9 @@ class Recording:
         """Launch everything on ``stream``, arrays lying at these addresses."""
         where = (stream, *addresses)
         with self._lock:
+            if self._repeated and (status := self._repeated.start(where)) is not None:
+                launch.check(status)
+                return
             if where != self._where:  # allocators like to hand out the same again
                 self._where = ()  # of no call, if one cannot be written
                 for pointer, number, offset in self._patches:
@@ -83,6 +93,8 @@ class Recording:
             for each in self._launches:
                 if status := each.start():
                     launch.check(status)
+            if self._repeated:
+                self._repeated.launched(where, self._launches)
 
 
 class _Encoded:

@@ -1,0 +1,240 @@
+"""Graphs of what comes again: by a driver that writes down what it is asked, and on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from types import SimpleNamespace
+
+import pytest
+
+import winolab
+from tests.gpu.test_front import UNITS, directions, operands
+from winolab.gpu import graph, launch, record
+from winolab.gpu.graph import REPEATS, Graph, Repeated
+
+KERNEL = launch.Kernel("k", 0, 0, None)
+STREAM, OWN = 7, 40  # the caller's, the first that graphs are captured on
+
+
+class Driver:
+    """Graphs are numbers; ``launched`` has the streams of kernels, ``-number`` for a graph."""
+
+    def __init__(self) -> None:
+        self.launched: list[int] = []
+        self.destroyed: list[int] = []
+        self.modes: list[int] = []
+        self.streams: list[int] = []  # that graphs are captured on, as long as they exist
+        self.capturing = 0  # the caller's stream
+        self.made = 0
+        self.refuses = ""
+
+    def cuLaunchKernelEx(self, config, *_) -> int:
+        self.launched.append(config._obj.stream or 0)
+        return int(self.refuses == "launch" and self.launched[-1] >= OWN)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode) -> int:
+        self.modes.append(mode._obj.value)
+        mode._obj.value = 0
+        return 0
+
+    def cuStreamIsCapturing(self, stream, found) -> int:
+        found._obj.value = self.capturing
+        return 0
+
+    def cuStreamCreate(self, stream, flags) -> int:
+        assert flags == graph.NON_BLOCKING
+        stream._obj.value = OWN + len(self.streams)
+        self.streams.append(stream._obj.value)
+        return 0
+
+    def cuStreamBeginCapture_v2(self, stream, mode) -> int:
+        assert (stream.value, mode) == (self.streams[-1], graph.RELAXED)
+        return int(self.refuses == "capture")
+
+    def cuStreamEndCapture(self, stream, made) -> int:
+        made._obj.value = 1
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made, captured, flags) -> int:
+        if self.refuses == "instance":
+            return 1
+        self.made += 1
+        made._obj.value = self.made
+        return 0
+
+    def cuGraphDestroy(self, captured) -> int:
+        return 0
+
+    def cuStreamDestroy_v2(self, stream) -> int:
+        self.streams.remove(stream.value)
+        return 0
+
+    def cuGraphLaunch(self, made, stream) -> int:
+        assert stream.value == STREAM
+        self.launched.append(-made.value)
+        return int(self.refuses == "graph")
+
+    def cuGraphExecDestroy(self, made) -> int:
+        self.destroyed.append(made.value)
+        return 0
+
+
+class Refused(RuntimeError):
+    """CuPy's CUDADriverError."""
+
+
+@pytest.fixture
+def driver(monkeypatch) -> Driver:
+    found = Driver()
+    for module in (launch, graph):
+        monkeypatch.setattr(module, "driver", lambda: found)
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    return found
+
+
+def recording(graphs: int = 2) -> record.Recording:
+    """Two launches with the address of one array."""
+    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+
+    def launches(kernels) -> None:
+        for _ in range(2):
+            kernels["k"]((1, 1, 1), 32, params)
+
+    return record.Recording({"k": KERNEL}, launches, graphs)
+
+
+def test_what_comes_again_is_launched_as_a_graph(driver) -> None:
+    of = recording()
+    for _ in range(REPEATS + 3):
+        of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 2 * REPEATS + [OWN] * 2 + [-1] * 3
+    assert not driver.streams
+    assert driver.modes == [graph.RELAXED, 0]  # the thread's own mode is what it was
+    driver.launched.clear()
+    of.replay(STREAM, 2 << 20)
+    of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM, STREAM, -1]
+    driver.refuses = "graph"
+    with pytest.raises(Refused):
+        of.replay(STREAM, 1 << 20)
+
+
+def test_a_recording_without_graphs_makes_none(driver) -> None:
+    of = recording(graphs=0)
+    for _ in range(REPEATS + 3):
+        of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 2 * (REPEATS + 3)
+
+
+def test_where_work_is_captured_there_is_no_graph(driver) -> None:
+    of = recording()
+    driver.capturing = 1
+    for _ in range(REPEATS + 3):
+        of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 2 * (REPEATS + 3)
+    driver.capturing = 0
+    of.replay(STREAM, 1 << 20)
+    of.replay(STREAM, 1 << 20)
+    assert driver.launched[-1] == -1
+    driver.capturing = 1
+    of.replay(STREAM, 1 << 20)
+    assert driver.launched[-2:] == [STREAM, STREAM]
+
+
+@pytest.mark.parametrize("refuses", ["launch", "capture", "instance"])
+def test_where_the_driver_makes_no_graph_launches_serve(driver, refuses) -> None:
+    of = recording()
+    driver.refuses = refuses
+    for _ in range(REPEATS):
+        of.replay(STREAM, 1 << 20)
+    driver.launched.clear()
+    for _ in range(REPEATS):
+        of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 2 * REPEATS
+    assert not driver.streams
+
+
+def test_graphs_of_what_came_last_are_kept(driver) -> None:
+    launches = [launch.Launch(KERNEL, (1, 1, 1), 32, 0, early=False)]
+    of = Repeated(2)
+    for address in (1, 2, 3):
+        for _ in range(REPEATS):
+            of.launched((STREAM, address), launches)
+        of.start((STREAM, 1))
+    gc.collect()
+    assert driver.destroyed == [2]
+    assert of.start((STREAM, 2)) is None
+    assert (of.start((STREAM, 1)), of.start((STREAM, 3))) == (0, 0)
+    assert driver.launched[-2:] == [-1, -3]
+    del of
+    gc.collect()
+    assert sorted(driver.destroyed) == [1, 2, 3]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize("precision", sorted(UNITS))
+def test_a_graph_has_the_bits_of_launches(precision, direction, monkeypatch) -> None:
+    """Of other data at the same addresses, of a call that a caller's graph captures, and of one
+    whose graph is gone while it runs."""
+    if direction not in directions(precision) or precision == "bf16":
+        return
+    started = []
+    start = Graph.start
+    monkeypatch.setattr(Graph, "start", lambda self: started.append(found := start(self)) or found)
+    cp = launch.cupy()
+    (a, b), shape = operands(direction)
+    dtype = "float16" if precision == "fp16" else "float32"
+    a, b = cp.asarray(a, dtype), cp.asarray(b, dtype)
+    call = getattr(winolab, f"conv_{direction}")
+    how = {"padding": 1, "precision": precision}
+    stream = cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    with stream:
+        out = cp.empty_like(call(a, b, *shape, **how))
+        for scale in (1, 2, -3):
+            a *= scale
+            expected = call(a.copy(), b, *shape, **how)
+            for _ in range(REPEATS + 1):
+                out.fill(cp.nan)
+                call(a, b, *shape, **how, out=out)
+            assert bool((out == expected).all())
+        assert len(started) > 2 * REPEATS
+        assert set(started) == {0}
+        stream.begin_capture()
+        call(a, b, *shape, **how, out=out)
+        captured = stream.end_capture()
+        assert started[-1] is None
+        out.fill(cp.nan)
+        captured.launch(stream)
+        assert bool((out == expected).all())
+        others = [a.copy() for _ in range(40)]  # the oldest graphs go, while the last ones run
+        for other in (other for other in others for _ in range(REPEATS + 1)):
+            call(other, b, *shape, **how, out=out)
+        assert bool((out == expected).all())
+    stream.synchronize()
+
+
+@pytest.mark.gpu
+def test_a_graph_takes_little_memory() -> None:
+    """The driver keeps 64 KiB of the device for a graph at the most, besides a first pool."""
+    cp = launch.cupy()
+    source = 'extern "C" __global__ void k(long long* x) { if (x) *x = 1; }'
+    function = cp.RawKernel(source, "k")
+    function()
+    kernel = launch.Kernel("k", function.kernel.ptr, 0, function)
+    params = launch.Layout(("x", launch.POINTER)).pack(0)
+    buffer = params.buffer()
+    pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+    four = [launch.Launch(kernel, (1, 1, 1), 32, ctypes.addressof(pointers), False)] * 4
+    stream = cp.cuda.Stream(non_blocking=True)
+    kept, free = [], []
+    for _ in range(3):
+        kept += [Graph(four, stream.ptr) for _ in range(200)]
+        assert not any(one.start() for one in kept)
+        stream.synchronize()
+        free.append(cp.cuda.runtime.memGetInfo()[0])
+    print(f"{(free[0] - free[2]) / 400} B a graph")
+    assert free[0] - free[2] <= 400 << 16
