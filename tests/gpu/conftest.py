@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.pretended import HostLaunch, Library, host_encode
+from tests.gpu.pretended import HostLaunch, Library, host_encoder
 from winolab.device import H100
 from winolab.gpu import conv, launch, nvrtc
 
@@ -57,7 +57,7 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(launch, "device", lambda index: H100)
     monkeypatch.setattr(launch, "make_current", lambda index: None)
     monkeypatch.setattr(launch, "load", load)
-    monkeypatch.setattr(launch, "encode", host_encode)
+    monkeypatch.setattr(launch, "encoder", host_encoder)
     monkeypatch.setattr(launch, "Launch", HostLaunch)
     monkeypatch.setattr(conv, "_calls", {})
     monkeypatch.setattr(conv, "_lies", dict(conv._lies))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -95,10 +96,14 @@ class Library:
         return Array(np.moveaxis(array.values, -1, 1), array.index)
 
 
-def host_encode(map: TensorMap, to: int, address: int) -> None:
-    """Write a tensor map as kernels on the CPU read it."""
-    described = replace(map, address=address).described()
-    ctypes.memmove(to, described, len(described))
+def host_encoder(map: TensorMap, to: int) -> Callable[[int], None]:
+    """What writes a tensor map as kernels on the CPU read it."""
+
+    def encode(address: int) -> None:
+        described = replace(map, address=address).described()
+        ctypes.memmove(to, described, len(described))
+
+    return encode
 
 
 class HostLaunch:

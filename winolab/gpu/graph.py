@@ -74,9 +74,10 @@ class Repeated:
         if isinstance(known, Graph):
             return
         self._known[where] = known + 1
-        if known + 1 >= REPEATS and not Capturing(where[0])():
+        if known + 1 >= REPEATS:
             try:
-                self._known[where] = Graph(launches, where[0])
+                if not Capturing(where[0])():
+                    self._known[where] = Graph(launches, where[0])
             except OSError:  # launches serve as before
                 self._known[where] = NEVER
         if len(self._known) > self._most:

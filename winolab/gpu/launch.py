@@ -124,7 +124,7 @@ class Kernel:
         """Launch on CuPy's current stream; ``params`` is the struct that the kernel takes."""
         buffer = params.buffer()
         for offset, tensor in params.maps():
-            encode(tensor, ctypes.addressof(buffer) + offset, tensor.address)
+            encoder(tensor, ctypes.addressof(buffer) + offset)(tensor.address)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         launch = Launch(self, grid, threads, ctypes.addressof(pointers), early)
         launch.on(cupy().cuda.get_current_stream().ptr)
@@ -195,9 +195,9 @@ class Launcher(Protocol):
 Kernels = Mapping[str, Launcher]
 
 
-def encode(map: TensorMap, to: int, address: int) -> None:
-    """Write a tensor map, of an array at ``address``, as the GPU reads it; ``to``: an address that
-    is a multiple of ALIGNMENT.
+def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
+    """What writes a tensor map, of an array at a given address, as the GPU reads it; ``to``: an
+    address that is a multiple of ALIGNMENT.
     """
     sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
     box, steps = (ctypes.c_uint32 * 5)(*map.box), (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
@@ -205,11 +205,17 @@ def encode(map: TensorMap, to: int, address: int) -> None:
     # CU_TENSOR_MAP_SWIZZLE_NONE, _64B, _128B
     swizzle = 0 if map.plain else {64: 2, 128: 3}[map.size * map.box[0]]
     plain, l2_256, zeros = 0, 3, 0
-    status = driver().cuTensorMapEncodeTiled(
-        *(ctypes.c_void_p(to), kind, 5, ctypes.c_void_p(address), sizes, strides, box, steps),
-        *(plain, swizzle, l2_256, zeros),
+    place, begin = ctypes.c_void_p(to), ctypes.c_void_p()
+    start = partial(
+        driver().cuTensorMapEncodeTiled,
+        *(place, kind, 5, begin, sizes, strides, box, steps, plain, swizzle, l2_256, zeros),
     )
-    check(status)
+
+    def encode(address: int) -> None:
+        begin.value = address
+        check(start())
+
+    return encode
 
 
 @cache

@@ -37,8 +37,9 @@ class Recording:
         """``graphs``: for how many sets of addresses, at most, a graph is kept."""
         self._launches: list[launch.Launch] = []
         self._needed: list[Any] = []  # what they point to
-        self._patches: list[tuple[Any, int, int]] = []  # a pointer, its array, offset in it
-        self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
+        self._patches: dict[int, list[tuple[Any, int]]] = {}  # an array's pointers, offsets in it
+        self._held: dict[int, int] = {}  # the arrays' addresses that the structs have
+        self._where: tuple[int, ...] = ()  # the stream and the addresses of the last replay
         self._repeated = Repeated(graphs) if graphs else None
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
@@ -74,7 +75,16 @@ class Recording:
 
     def _patch(self, pointer: Any, recorded: int) -> None:
         number = recorded + (1 << SHIFT - 1) >> SHIFT
-        self._patches.append((pointer, number - 1, recorded - (number << SHIFT)))
+        mine = self._patches.setdefault(number - 1, [])
+        mine.append((pointer, recorded - (number << SHIFT)))
+
+    def _write(self, number: int, pointers: list[tuple[Any, int]], address: int) -> None:
+        if self._held.get(number) == address:
+            return
+        self._held.pop(number, None)
+        for pointer, offset in pointers:
+            pointer.value = address + offset
+        self._held[number] = address
 
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
@@ -85,8 +95,8 @@ class Recording:
                 return
             if where != self._where:  # allocators like to hand out the same again
                 self._where = ()  # of no call, if one cannot be written
-                for pointer, number, offset in self._patches:
-                    pointer.value = addresses[number] + offset
+                for number, mine in self._patches.items():
+                    self._write(number, mine, addresses[number])
                 for each in self._launches:
                     each.on(stream)
                 self._where = where
@@ -101,12 +111,12 @@ class _Encoded:
     """A tensor map in a packed struct, whose address is set as that of a pointer."""
 
     def __init__(self, map: TensorMap, to: int) -> None:
-        self._map, self._to = map, to
+        self._encode = launch.encoder(map, to)
 
-    def _encode(self, address: int) -> None:
-        launch.encode(self._map, self._to, address)
+    def _set(self, address: int) -> None:
+        self._encode(address)
 
-    value = property(fset=_encode)
+    value = property(fset=_set)
 
 
 class _Recorder:
