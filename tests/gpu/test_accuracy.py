@@ -15,10 +15,10 @@ from tests.gpu.gradients import shared
 from tests.gpu.guarded import UNIFORM
 from tests.gpu.halves import DTYPES
 from winolab.device import H100
-from winolab.gpu.accuracy import predicted_rms
+from winolab.gpu.accuracy import correlation_rms, predicted_rms
 from winolab.gpu.oracle import relative_rms
 from winolab.gpu.plan import Request, candidates
-from winolab.nouns import Problem, direct, parse_algorithm
+from winolab.nouns import Problem, Tile, direct, parse_algorithm, tiled
 from winolab.ref import convolution
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import NORMAL, predict
@@ -132,6 +132,22 @@ def test_correlations_sum_the_channels_that_they_read(direction) -> None:
 
     assert of(64, 9) == of(192, 3)
     assert of(256, 3) == pytest.approx(2 * of(64, 3), rel=0.05)
+
+
+@pytest.mark.parametrize("tiles", [(Tile(6, 3),), (Tile(4, 3), Tile(6, 3)), ()])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_a_map_of_whole_tiles_errs_as_the_reference_says(tiles, padding) -> None:
+    """At its edges a sum has fewer products; backward data is padded by what taps are left."""
+    results, run = (8, 12), arithmetic("fp32")
+    algorithm = tiled(tiles, "best")
+    read = [size + 2 - 2 * padding for size in results]
+    forward = Problem.of((2, *read, 64), (32, 3, 3, 64), padding=padding)
+    backward = Problem.of((2, *results, 32), (64, 3, 3, 32), padding=2 - padding)
+    expected = predict(NORMAL, NORMAL, forward, algorithm, run).relative_rms
+    expected = math.hypot(expected, math.sqrt(CONSTANT) * 2.0**-24)
+    for problem, direction in ((forward, "forward"), (backward, "backward_data")):
+        found = correlation_rms(problem, direction, tiles, "best", "fp32", "float32")
+        assert found == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp32_split", "fp16", "bf16"])
