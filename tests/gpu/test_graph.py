@@ -143,10 +143,12 @@ def test_where_work_is_captured_there_is_no_graph(driver) -> None:
     assert driver.launched[-2:] == [STREAM, STREAM]
 
 
-@pytest.mark.parametrize("refuses", ["launch", "capture", "instance"])
-def test_where_the_driver_makes_no_graph_launches_serve(driver, refuses) -> None:
+@pytest.mark.parametrize("refuses", ["launch", "capture", "instance", "is too old"])
+def test_where_the_driver_makes_no_graph_launches_serve(driver, refuses, monkeypatch) -> None:
     of = recording()
     driver.refuses = refuses
+    if refuses == "is too old":
+        monkeypatch.delattr(Driver, "cuGraphInstantiateWithFlags")
     for _ in range(REPEATS):
         of.replay(STREAM, 1 << 20)
     driver.launched.clear()

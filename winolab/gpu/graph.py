@@ -29,7 +29,7 @@ class Graph:
     """Launches in order, with the parameters that they have now, on one stream."""
 
     def __init__(self, launches: Sequence[Launch], stream: int) -> None:
-        """Raises OSError where the driver makes none."""
+        """Raises OSError where the driver makes none, AttributeError where it is too old."""
         made = _instantiated(launches, stream)
         weakref.finalize(self, _destroy, made).atexit = False
         _alive.add(self)
@@ -84,7 +84,7 @@ class Repeated:
             try:
                 if not Capturing(where[0])():
                     self._known[where] = Graph(launches, where[0])
-            except OSError:  # launches serve as before
+            except (OSError, AttributeError):  # an old driver has no such function: launches serve
                 self._known[where] = NEVER
         if len(self._known) > self._most:
             self._known.popitem(last=False)
