@@ -199,6 +199,7 @@ def test_a_graph_has_the_bits_of_launches(precision, direction, monkeypatch) -> 
     whose graph is gone while it runs."""
     if direction not in directions(precision) or precision == "bf16":
         return
+    monkeypatch.setattr(graph, "MOST", len(graph._alive) + 100)  # whatever other tests left
     started = []
     start = Graph.start
     monkeypatch.setattr(Graph, "start", lambda self: started.append(found := start(self)) or found)

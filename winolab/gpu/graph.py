@@ -20,7 +20,7 @@ from winolab.gpu.machine import driver
 
 NON_BLOCKING, RELAXED = 1, 2  # CU_STREAM_NON_BLOCKING, CU_STREAM_CAPTURE_MODE_RELAXED
 REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.6 ms: it pays after 50 more
-MOST = 256  # graphs at a time, of all calls: 32 MB; what comes behind them is launched as before
+MOST = 512  # graphs at a time, of all calls: 64 MB; what comes behind them is launched as before
 NEVER = -(1 << 62)  # calls so far of what the driver makes no graph of
 Where = tuple[int, ...]  # a stream, and addresses
 
