@@ -13,8 +13,8 @@ from tests.gpu.test_front import UNITS, directions, operands
 from winolab.gpu import graph, launch, record
 from winolab.gpu.graph import REPEATS, Graph, Repeated
 
-KERNEL = launch.Kernel("k", 0, 0, None)
-STREAM, OWN = 7, 40  # the caller's, the first that graphs are captured on
+KERNEL = launch.Kernel("k", 5, 0, None)
+STREAM = 7
 
 
 class Driver:
@@ -22,16 +22,22 @@ class Driver:
 
     def __init__(self) -> None:
         self.launched: list[int] = []
+        self.nodes: list[str] = []  # of the graph that is made
+        self.uploaded: list[int] = []
         self.destroyed: list[int] = []
         self.modes: list[int] = []
-        self.streams: list[int] = []  # that graphs are captured on, as long as they exist
+        self.graphs = 0  # that are made
         self.capturing = 0  # the caller's stream
         self.made = 0
         self.refuses = ""
+        self.status = 1
+
+    def answer(self, name: str) -> int:
+        return self.status * (self.refuses == name)
 
     def cuLaunchKernelEx(self, config, *_) -> int:
         self.launched.append(config._obj.stream or 0)
-        return int(self.refuses == "launch" and self.launched[-1] >= OWN)
+        return 0
 
     def cuThreadExchangeStreamCaptureMode(self, mode) -> int:
         self.modes.append(mode._obj.value)
@@ -42,38 +48,46 @@ class Driver:
         found._obj.value = self.capturing
         return 0
 
-    def cuStreamCreate(self, stream, flags) -> int:
-        assert flags == graph.NON_BLOCKING
-        stream._obj.value = OWN + len(self.streams)
-        self.streams.append(stream._obj.value)
-        return 0
-
-    def cuStreamBeginCapture_v2(self, stream, mode) -> int:
-        assert (stream.value, mode) == (self.streams[-1], graph.RELAXED)
-        return int(self.refuses == "capture")
-
-    def cuStreamEndCapture(self, stream, made) -> int:
+    def cuGraphCreate(self, made, flags) -> int:
         made._obj.value = 1
+        self.graphs += 1
+        self.nodes.clear()
         return 0
+
+    def cuGraphAddKernelNode_v2(self, node, captured, behind, count, params) -> int:
+        of = params._obj
+        assert (of.function, list(of.block), of.extra) == (5, [32, 1, 1], None)
+        assert bool(behind) == count.value
+        self.nodes.append(f"{tuple(of.grid)} behind {behind._obj.value if behind else None}")
+        node._obj.value = len(self.nodes)
+        return self.answer("node")
+
+    def cuGraphAddDependencies_v2(self, captured, begin, end, edge, count) -> int:
+        found = edge._obj
+        assert bytes(found) == bytes([1, 0, 1, 0, 0, 0, 0, 0])
+        assert count.value == 1
+        self.nodes.append(f"{end._obj.value} early behind {begin._obj.value}")
+        return self.answer("edge")
 
     def cuGraphInstantiateWithFlags(self, made, captured, flags) -> int:
-        if self.refuses == "instance":
-            return 1
-        self.made += 1
-        made._obj.value = self.made
-        return 0
+        if not self.answer("instance"):
+            self.made += 1
+            made._obj.value = self.made
+        return self.answer("instance")
+
+    def cuGraphUpload(self, made, stream) -> int:
+        self.uploaded.append(stream.value)
+        return self.answer("upload")
 
     def cuGraphDestroy(self, captured) -> int:
-        return 0
-
-    def cuStreamDestroy_v2(self, stream) -> int:
-        self.streams.remove(stream.value)
+        self.graphs -= 1
         return 0
 
     def cuGraphLaunch(self, made, stream) -> int:
         assert stream.value == STREAM
-        self.launched.append(-made.value)
-        return int(self.refuses == "graph")
+        if not self.answer("graph"):
+            self.launched.append(-made.value)
+        return self.answer("graph")
 
     def cuGraphExecDestroy(self, made) -> int:
         self.destroyed.append(made.value)
@@ -109,8 +123,9 @@ def test_what_comes_again_is_launched_as_a_graph(driver) -> None:
     of = recording()
     for _ in range(REPEATS + 3):
         of.replay(STREAM, 1 << 20)
-    assert driver.launched == [STREAM] * 2 * REPEATS + [OWN] * 2 + [-1] * 3
-    assert not driver.streams
+    assert driver.launched == [STREAM] * 2 * REPEATS + [-1] * 3
+    assert driver.nodes == ["(1, 1, 1) behind None", "(1, 1, 1) behind 1"]
+    assert (driver.uploaded, driver.graphs) == ([STREAM], 0)
     assert driver.modes == [graph.RELAXED, 0]  # the thread's own mode is what it was
     driver.launched.clear()
     of.replay(STREAM, 2 << 20)
@@ -143,19 +158,65 @@ def test_where_work_is_captured_there_is_no_graph(driver) -> None:
     assert driver.launched[-2:] == [STREAM, STREAM]
 
 
-@pytest.mark.parametrize("refuses", ["launch", "capture", "instance", "is too old"])
+@pytest.mark.parametrize("refuses", ["node", "instance", "upload", "is too old"])
 def test_where_the_driver_makes_no_graph_launches_serve(driver, refuses, monkeypatch) -> None:
     of = recording()
     driver.refuses = refuses
     if refuses == "is too old":
         monkeypatch.delattr(Driver, "cuGraphInstantiateWithFlags")
-    for _ in range(REPEATS):
+    for _ in range(2 * REPEATS):
+        of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 2 * 2 * REPEATS
+    assert driver.graphs == 0
+    assert driver.destroyed == [1] * (refuses == "upload")
+    assert driver.modes == [graph.RELAXED, 0]
+
+
+@pytest.mark.parametrize("status", [graph.OUT_OF_MEMORY, 900])
+def test_where_a_graph_does_not_start_launches_serve(driver, status) -> None:
+    of = recording()
+    for _ in range(REPEATS + 1):
         of.replay(STREAM, 1 << 20)
     driver.launched.clear()
-    for _ in range(REPEATS):
-        of.replay(STREAM, 1 << 20)
-    assert driver.launched == [STREAM] * 2 * REPEATS
-    assert not driver.streams
+    driver.refuses, driver.status = "graph", status
+    of.replay(STREAM, 1 << 20)
+    driver.refuses = ""
+    of.replay(STREAM, 1 << 20)
+    assert driver.launched == [STREAM] * 4
+
+
+def test_early_launches_wait_by_themselves(driver) -> None:
+    """As on a stream, where they may begin before the launch before them ends."""
+    early = (False, True, False, True, True)
+    launches = [launch.Launch(KERNEL, (n, 1, 1), 32, 0, e) for n, e in enumerate(early)]
+    Graph(launches, STREAM)
+    assert driver.nodes == [
+        "(0, 1, 1) behind None",
+        "(1, 1, 1) behind None",
+        "2 early behind 1",
+        "(2, 1, 1) behind 2",
+        "(3, 1, 1) behind None",
+        "5 early behind 4",
+        "(4, 1, 1) behind None",
+        "7 early behind 5",
+    ]
+
+
+def test_many_launches_are_no_graph(driver) -> None:
+    one = launch.Launch(KERNEL, (1, 1, 1), 32, 0, early=False)
+    Graph([one] * graph.MOST_LAUNCHES, STREAM)
+    with pytest.raises(graph.NoGraph, match="17 launches"):
+        Graph([one] * (graph.MOST_LAUNCHES + 1), STREAM)
+
+
+def test_graphs_that_do_not_pay_are_made_later(driver) -> None:
+    launches = [launch.Launch(KERNEL, (1, 1, 1), 32, 0, early=False)]
+    of = Repeated(1)
+    for address in range(4):
+        for _ in range(2 * REPEATS):
+            if of.start((STREAM, address)) is None:
+                of.launched((STREAM, address), launches)
+    assert driver.made == 2  # the third waits for twice as many calls, and the next is there
 
 
 def test_graphs_of_what_came_last_are_kept(driver) -> None:
@@ -164,6 +225,8 @@ def test_graphs_of_what_came_last_are_kept(driver) -> None:
     for address in (1, 2, 3):
         for _ in range(REPEATS):
             of.launched((STREAM, address), launches)
+        for _ in range(graph.PAYS):
+            of.start((STREAM, address))
         of.start((STREAM, 1))
     gc.collect()
     assert driver.destroyed == [2]

@@ -3,7 +3,8 @@
 A graph costs the host about 3 µs to start, whatever it holds, where every launch costs 3.4; its
 kernels follow each other faster, too: calls of four launches took 24 to 31 µs of the host, and take
 10 to 15 (H100, `experiments.host_cost`), and 0.5 to 2 µs less of the GPU. The driver keeps 126 KB
-of the device for a graph of four.
+of the device for a graph of four. Graphs are made node by node: while a stream captures, another
+thread may not wait for the device.
 """
 
 from __future__ import annotations
@@ -11,36 +12,72 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from winolab.gpu.launch import Launch
 from winolab.gpu.machine import driver
 
-NON_BLOCKING, RELAXED = 1, 2  # CU_STREAM_NON_BLOCKING, CU_STREAM_CAPTURE_MODE_RELAXED
-REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.6 ms: it pays after 50 more
+REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.6 ms
+PAYS = 64  # starts of a graph that save as much
 MOST = 512  # graphs at a time, of all calls: 64 MB; what comes behind them is launched as before
+MOST_LAUNCHES = 16  # of a graph; groups have hundreds
 NEVER = -(1 << 62)  # calls so far of what the driver makes no graph of
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+OUT_OF_MEMORY, CAPTURES = 2, range(900, 908)  # of the driver's status
 Where = tuple[int, ...]  # a stream, and addresses
+
+
+class NoGraph(Exception):
+    """The driver makes none; launches serve."""
+
+
+class _Node(ctypes.Structure):
+    """The driver's CUDA_KERNEL_NODE_PARAMS_v2."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("params", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+
+
+class _Edge(ctypes.Structure):
+    """The driver's CUgraphEdgeData."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
 
 
 class Graph:
     """Launches in order, with the parameters that they have now, on one stream."""
 
     def __init__(self, launches: Sequence[Launch], stream: int) -> None:
-        """Raises OSError where the driver makes none, AttributeError where it is too old."""
+        """Raises NoGraph."""
         made = _instantiated(launches, stream)
         weakref.finalize(self, _destroy, made).atexit = False
         _alive.add(self)
+        self.starts = 0
         self._capturing = Capturing(stream)
-        self._launch: Callable[[], int] = partial(
-            driver().cuGraphLaunch, made, ctypes.c_void_p(stream)
-        )
+        self._launch = partial(_function("cuGraphLaunch"), made, ctypes.c_void_p(stream))
 
     def start(self) -> int | None:
         """The driver's status; None where a graph of the caller's captures: nothing is started."""
-        return None if self._capturing() else self._launch()
+        if self._capturing():
+            return None
+        self.starts += 1
+        return self._launch()
 
 
 _alive: weakref.WeakSet[Graph] = weakref.WeakSet()
@@ -52,7 +89,7 @@ class Capturing:
     def __init__(self, stream: int) -> None:
         self._found = ctypes.c_int()
         self._ask = partial(
-            driver().cuStreamIsCapturing, ctypes.c_void_p(stream), ctypes.byref(self._found)
+            _function("cuStreamIsCapturing"), ctypes.c_void_p(stream), ctypes.byref(self._found)
         )
 
     def __call__(self) -> bool:
@@ -64,15 +101,20 @@ class Repeated:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._repeats = REPEATS
         self._known: OrderedDict[Where, Graph | int] = OrderedDict()  # or how often it came
 
     def start(self, where: Where) -> int | None:
-        """As Graph's; None, too, where there is no graph."""
+        """As Graph's; None, too, where there is no graph, or where it does not start."""
         graph = self._known.get(where)
         if not isinstance(graph, Graph):
             return None
         self._known.move_to_end(where)
-        return graph.start()
+        status = graph.start()
+        if status and (status == OUT_OF_MEMORY or status in CAPTURES):
+            self._known[where] = NEVER
+            return None
+        return status
 
     def launched(self, where: Where, launches: Sequence[Launch]) -> None:
         """Told after launches on ``where[0]`` with these addresses, which they still hold."""
@@ -80,37 +122,57 @@ class Repeated:
         if isinstance(known, Graph):
             return
         self._known[where] = known + 1
-        if known + 1 >= REPEATS and len(_alive) < MOST:
+        if known + 1 >= self._repeats and len(_alive) < MOST:
             try:
                 if not Capturing(where[0])():
                     self._known[where] = Graph(launches, where[0])
-            except (OSError, AttributeError):  # an old driver has no such function: launches serve
+            except NoGraph:
                 self._known[where] = NEVER
         if len(self._known) > self._most:
-            self._known.popitem(last=False)
+            _, gone = self._known.popitem(last=False)
+            if isinstance(gone, Graph) and gone.starts < PAYS:
+                self._repeats *= 2  # it did not pay
 
 
 def _instantiated(launches: Sequence[Launch], stream: int) -> ctypes.c_void_p:
-    own, graph, made = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    if len(launches) > MOST_LAUNCHES:
+        raise NoGraph(f"{len(launches)} launches")
+    graph, made = ctypes.c_void_p(), ctypes.c_void_p()
     with _relaxed():
         try:
-            _do("cuStreamCreate", ctypes.byref(own), NON_BLOCKING)
-            _do("cuStreamBeginCapture_v2", own, RELAXED)
+            _do("cuGraphCreate", ctypes.byref(graph), 0)
+            before: ctypes.c_void_p | None = None
             for each in launches:
-                each.on(own.value or 0)
-            refused = [status for each in launches if (status := each.start())]
-            _do("cuStreamEndCapture", own, ctypes.byref(graph))
-            if refused:
-                raise OSError(f"launches of which a graph is made: status {refused[0]}")
-            _do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
+                before = _added(graph, each, before)
+            flags = ctypes.c_ulonglong(0)
+            _do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, flags)
+            _do("cuGraphUpload", made, ctypes.c_void_p(stream))
+        except NoGraph:
+            if made:
+                _do("cuGraphExecDestroy", made)
+            raise
         finally:
-            for each in launches:
-                each.on(stream)
             if graph:
-                driver().cuGraphDestroy(graph)
-            if own:
-                driver().cuStreamDestroy_v2(own)
+                _do("cuGraphDestroy", graph)
     return made
+
+
+def _added(
+    graph: ctypes.c_void_p, launch: Launch, before: ctypes.c_void_p | None
+) -> ctypes.c_void_p:
+    """The launch's node behind another, which it need not wait for if it is early."""
+    node, kernel = ctypes.c_void_p(), launch.kernel
+    block = (launch.threads, 1, 1)
+    params = _Node(kernel.handle, launch.grid, block, kernel.shared, launch.params)
+    waits = before is not None and not launch.early
+    behind, count = ctypes.byref(before) if before and waits else None, ctypes.c_size_t(waits)
+    _do("cuGraphAddKernelNode_v2", ctypes.byref(node), graph, behind, count, ctypes.byref(params))
+    if before and launch.early:
+        # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+        edge, one = _Edge(from_port=1, type=1), ctypes.c_size_t(1)
+        ends = ctypes.byref(before), ctypes.byref(node)
+        _do("cuGraphAddDependencies_v2", graph, *ends, ctypes.byref(edge), one)
+    return node
 
 
 def _destroy(made: ctypes.c_void_p) -> None:
@@ -122,14 +184,23 @@ def _destroy(made: ctypes.c_void_p) -> None:
 def _relaxed() -> Iterator[None]:
     """Captures go on, the caller's and other threads', whatever is made or destroyed meanwhile."""
     mode = ctypes.c_int(RELAXED)
-    exchange = driver().cuThreadExchangeStreamCaptureMode
-    exchange(ctypes.byref(mode))
+    exchange = _function("cuThreadExchangeStreamCaptureMode")
+    failed = exchange(ctypes.byref(mode))
     try:
         yield
     finally:
-        exchange(ctypes.byref(mode))
+        if not failed:
+            exchange(ctypes.byref(mode))
+
+
+def _function(name: str) -> Any:
+    """The driver's. Raises NoGraph where there is none, or no driver."""
+    try:
+        return getattr(driver(), name)
+    except (OSError, AttributeError) as error:
+        raise NoGraph(name) from error
 
 
 def _do(name: str, *arguments: object) -> None:
-    if status := getattr(driver(), name)(*arguments):
-        raise OSError(f"{name}: status {status}")
+    if status := _function(name)(*arguments):
+        raise NoGraph(f"{name}: status {status}")

@@ -165,6 +165,8 @@ class Launch:
     def __init__(
         self, kernel: Kernel, grid: tuple[int, int, int], threads: int, params: int, early: bool
     ) -> None:
+        self.kernel, self.grid, self.threads = kernel, grid, threads
+        self.params, self.early = params, early
         attribute = ctypes.pointer(_Attribute(self.SERIALIZATION, 0, (1,)))
         block = (threads, 1, 1)
         self._config = _Config(grid, block, kernel.shared, None, attribute, int(early))

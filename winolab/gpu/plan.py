@@ -190,9 +190,10 @@ class Request:
     def refused(self, reasons: Iterable[str]) -> str:
         """The families' reasons as one text that names the device once."""
         split = [(reason.removeprefix(self._unfit), reason) for reason in reasons]
-        lacks = ", ".join(rest for rest, reason in split if rest != reason)
+        lacks = [rest for rest, reason in split if rest != reason]
         others = [reason for rest, reason in split if rest == reason]
-        return "; ".join([self._unfit + lacks] * bool(lacks) + others)
+        lacks.sort(key=lambda rest: ";" in rest)  # what says more than that comes last
+        return "; ".join([self._unfit + ", ".join(lacks)] * bool(lacks) + others)
 
 
 @dataclass(frozen=True)
