@@ -1,9 +1,9 @@
 """Launches that come again with the same addresses, as CUDA graphs.
 
 A graph costs the host about 3 µs to start, whatever it holds, where every launch costs 3.4; its
-kernels follow each other faster, too: calls of four launches took 24 to 31 µs of the host, and take
-10 to 15 (H100, `experiments.host_cost`), and 0.5 to 2 µs less of the GPU. The driver keeps 126 KB
-of the device for a graph of four. Graphs are made node by node: while a stream captures, another
+kernels follow each other faster, too: calls of four launches took 20 to 31 µs of the host, and take
+10 to 17 (H100, `experiments.host_cost`), and 1 to 8 % less of the GPU. The driver keeps up to
+126 KB of the device for a graph. Graphs are made node by node: while a stream captures, another
 thread may not wait for the device.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from winolab.gpu.launch import Launch
 from winolab.gpu.machine import driver
 
-REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.6 ms
+REPEATS = 16  # calls before a graph is made, which takes 0.1 to 0.4 ms
 PAYS = 64  # starts of a graph that save as much
 MOST = 512  # graphs at a time, of all calls: 64 MB; what comes behind them is launched as before
 MOST_LAUNCHES = 16  # of a graph; groups have hundreds
