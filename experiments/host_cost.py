@@ -112,9 +112,7 @@ def rows() -> Iterator[Row]:
 def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row]:
     """Whether a captured call's replay has the bits of the call."""
     cp = launch.cupy()
-    out: dict[str, Any] = {
-        name: cp.empty_like(a) for name, a in zip(("y", "dx", "dw"), (x, x, w), strict=True)
-    }
+    out: dict[str, Any] = {"y": cp.empty_like(x), "dx": cp.empty_like(x), "dw": cp.empty_like(w)}
     stream = cp.cuda.Stream(non_blocking=True)
     for name, call in ways(x, w, dy, out, precision).items():
         if name in ("forward, new result", "forward" + IN_TURN):

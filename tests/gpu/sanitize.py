@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.throughput import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
 from tests.gpu.test_random import algorithms
 from winolab import environment
@@ -145,10 +146,9 @@ def sources(mold: Mold) -> list[str]:
 
 def clean(path: Path) -> set[tuple[str, str, tuple[str, ...]]]:
     """Kernel, tool and sources of every row of a file in which nothing was found."""
-    lines = path.read_text().splitlines() if path.exists() else []
     return {
         (row["kernel"], row["tool"], tuple(row["sources"]))
-        for row in map(json.loads, lines)
+        for row in stored(path)
         if row["found"] == 0 and not row["exit"] and "sources" in row
     }
 
@@ -157,15 +157,14 @@ def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the rows to a file in place of those of the same kernels and tools."""
     machine = {"commit": environment.commit(), "device": launch.device(0).name}
     anew = {(row["kernel"], row["tool"]) for row in rows}
-    lines = path.read_text().splitlines() if path.exists() else []
-    before = [row for row in map(json.loads, lines) if (row["kernel"], row["tool"]) not in anew]
+    before = [row for row in stored(path) if (row["kernel"], row["tool"]) not in anew]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in (
         *before, *({**machine, **row} for row in rows))))  # fmt: skip
 
 
-def grouped(chosen: Sequence[Mold]) -> list[list[Mold]]:
+def grouped(chosen: list[Mold]) -> list[list[Mold]]:
     """What shares a process."""
-    return [list(chosen[i : i + GROUP]) for i in range(0, len(chosen), GROUP)]
+    return [chosen[i : i + GROUP] for i in range(0, len(chosen), GROUP)]
 
 
 def cell(row: dict[str, Any]) -> str:

@@ -169,14 +169,3 @@ def test_plans_are_values() -> None:
     assert plan(request) is plan(replace(request))
     one, other = (candidates(request).plans for _ in range(2))
     assert one == other
-
-
-def test_a_device_that_lacks_something_is_named_once() -> None:
-    problem = Problem.of((1, 5, 5, 8), (8, 3, 3, 8), padding=1)
-    request = Request(problem, "forward", datasheet("a100"), parse_algorithm("direct"), "fp16")
-    message = (
-        r"^NVIDIA A100\S* has compute capability 8\.0; Γ by wgmma needs 9\.0, direct products by "
-        r"wgmma need 9\.0; Γ in fp16 has tiles without options, not direct$"
-    )
-    with pytest.raises(ValueError, match=message):
-        plan(request)

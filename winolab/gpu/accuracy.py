@@ -27,8 +27,15 @@ def predicted_rms(plan: Any, data: Moments = NORMAL) -> float:
     written = getattr(plan, "out_dtype", DTYPES[plan.precision])
     if plan.direction == "backward_filter":
         return _with_rounding(_gradient(plan, data), written)
-    tiles, arithmetic_of = plan.algorithm.tiles, (plan.points, plan.simulated)
-    return correlation_rms(plan.problem, plan.direction, tiles, *arithmetic_of, written, data)
+    return correlation_rms(
+        plan.problem,
+        plan.direction,
+        plan.algorithm.tiles,
+        plan.points,
+        plan.simulated,
+        written,
+        data,
+    )
 
 
 def correlation_rms(
@@ -91,6 +98,6 @@ def _gradient(plan: Any, data: Moments) -> float:
 def _squared(
     problem: Problem, tiles: tuple[Tile, ...], points: str, simulated: str, data: Moments
 ) -> float:
-    """Mean square of the relative errors of a correlation in FP32's or wider sums."""
+    """Mean square of the relative errors of a correlation's sums."""
     run = arithmetic(simulated)
     return predict(data, data, problem, tiled(tiles, points), run).relative_rms ** 2

@@ -164,8 +164,8 @@ def _added(
     node, kernel = ctypes.c_void_p(), launch.kernel
     block = (launch.threads, 1, 1)
     params = _Node(kernel.handle, launch.grid, block, kernel.shared, launch.params)
-    waits = before is not None and not launch.early
-    behind, count = ctypes.byref(before) if before and waits else None, ctypes.c_size_t(waits)
+    behind = ctypes.byref(before) if before and not launch.early else None
+    count = ctypes.c_size_t(1 if behind else 0)
     _do("cuGraphAddKernelNode_v2", ctypes.byref(node), graph, behind, count, ctypes.byref(params))
     if before and launch.early:
         # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC

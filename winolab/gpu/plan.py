@@ -6,7 +6,7 @@ time; the chooser takes the fastest, or one that is nearly as fast and more accu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -180,20 +180,8 @@ class Request:
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""
-        return ValueError(self._unfit + needs)
-
-    @property
-    def _unfit(self) -> str:
         major, minor = self.device.compute_capability
-        return f"{self.device.name} has compute capability {major}.{minor}; "
-
-    def refused(self, reasons: Iterable[str]) -> str:
-        """The families' reasons as one text that names the device once."""
-        split = [(reason.removeprefix(self._unfit), reason) for reason in reasons]
-        lacks = [rest for rest, reason in split if rest != reason]
-        others = [reason for rest, reason in split if rest == reason]
-        lacks.sort(key=lambda rest: ";" in rest)  # what says more than that comes last
-        return "; ".join([self._unfit + ", ".join(lacks)] * bool(lacks) + others)
+        return ValueError(f"{self.device.name} has compute capability {major}.{minor}; {needs}")
 
 
 @dataclass(frozen=True)
@@ -321,7 +309,7 @@ def plan(request: Request, prepared: bool = False) -> Plan:
         nothing = (
             f"no kernel of {request.direction} in {request.precision} transforms its filter apart"
         )
-        raise ValueError(request.refused(choice.reasons) or nothing)
+        raise ValueError("; ".join(choice.reasons) or nothing)
     limit = request.workspace_limit
     if prepared and limit is not None:
         # Nested Winograd cuts the batch by the limit, of which a fallback's filter takes some.

@@ -38,8 +38,7 @@ class Recording:
         self._launches: list[launch.Launch] = []
         self._needed: list[Any] = []  # what they point to
         self._patches: dict[int, list[tuple[Any, int]]] = {}  # an array's pointers, offsets in it
-        self._held: dict[int, int] = {}  # the arrays' addresses that the structs have
-        self._where: tuple[int, ...] = ()  # the stream and the addresses of the last replay
+        self._where: tuple[int, ...] = ()  # the stream and the addresses that the structs hold
         self._repeated = Repeated(graphs) if graphs else None
         self._lock = Lock()  # replays share the structs
         record({name: _Recorder(self, kernel) for name, kernel in kernels.items()})
@@ -78,14 +77,6 @@ class Recording:
         mine = self._patches.setdefault(number - 1, [])
         mine.append((pointer, recorded - (number << SHIFT)))
 
-    def _write(self, number: int, pointers: list[tuple[Any, int]], address: int) -> None:
-        if self._held.get(number) == address:
-            return
-        self._held.pop(number, None)
-        for pointer, offset in pointers:
-            pointer.value = address + offset
-        self._held[number] = address
-
     def replay(self, stream: int, *addresses: int) -> None:
         """Launch everything on ``stream``, arrays lying at these addresses."""
         where = (stream, *addresses)
@@ -94,9 +85,12 @@ class Recording:
                 launch.check(status)
                 return
             if where != self._where:  # allocators like to hand out the same again
-                self._where = ()  # of no call, if one cannot be written
+                held, self._where = self._where[1:], ()  # of no call, if one cannot be written
                 for number, mine in self._patches.items():
-                    self._write(number, mine, addresses[number])
+                    address = addresses[number]
+                    if not held or held[number] != address:
+                        for pointer, offset in mine:
+                            pointer.value = address + offset
                 for each in self._launches:
                     each.on(stream)
                 self._where = where
