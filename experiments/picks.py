@@ -11,9 +11,7 @@ import json
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +27,7 @@ from winolab.gpu import launch, timing
 from winolab.gpu.compare import free
 from winolab.gpu.contenders import Arrays, offered, ours, unnamed
 from winolab.gpu.plan import Plan
+from winolab.sweep import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
 ROUNDS = 7
@@ -49,9 +48,11 @@ def main(
     """Time plans side by side on this GPU."""
     bench.ready()
     wanted = [c for c in cases(lists) if re.search(match, " ".join(c.key))]
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+    with pool(cores()) as processes:
         device = launch.device(0)
-        found = pool.map(rivals, wanted, *map(repeat, (device, kernel, near, most)), chunksize=4)
+        found = processes.map(
+            rivals, wanted, *map(repeat, (device, kernel, near, most)), chunksize=4
+        )
         todo = [(c, plans) for c, each in zip(wanted, found, strict=True) for plans in each]
     print(f"{compile_all(p for _, plans in todo for p in plans)} kernels", flush=True)
     labels = {"step": step, "prediction": prediction}

@@ -17,10 +17,8 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +36,7 @@ from winolab.gpu.compare import compare, free
 from winolab.gpu.contenders import candidates, digest
 from winolab.gpu.plan import Plan
 from winolab.layers import Layer
+from winolab.sweep import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 90  # seconds that a case may take before the run is given up: a first one took 31
@@ -153,8 +152,8 @@ def planned(todo: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan,
 
     By all cores, before the first case is measured: one by one, each kept a GPU waiting for 0.2 s.
     """
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
-        found = pool.map(_planned, todo, repeat(device), chunksize=4)
+    with pool(cores()) as processes:
+        found = processes.map(_planned, todo, repeat(device), chunksize=4)
         return [(case, *each) for case, each in zip(todo, found, strict=True)]
 
 
@@ -204,8 +203,8 @@ def compile_all(plans: Iterable[Plan]) -> int:
     """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
     arch = nvrtc.architecture(launch.device(0).compute_capability)
     sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.variant}" for plan in plans}
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
-        return sum(pool.map(_compiled, sources, [arch] * len(sources), sources.values()))
+    with pool(cores()) as processes:
+        return sum(processes.map(_compiled, sources, [arch] * len(sources), sources.values()))
 
 
 def _compiled(source: str, arch: str, title: str) -> int:

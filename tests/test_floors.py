@@ -15,7 +15,7 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 GPU = {"cupy", "cupy_backends", "torch"}
 WITH_CUPY = {"arrays.py", "conv.py", "launch.py", "timing.py"}  # of winolab/gpu
 FLOORS = (
-    {"problem", "nouns", "device", "layers"},
+    {"problem", "nouns", "device", "layers", "lines"},
     {"ref"},
     {"gpu"},
     {"conv", "costs", "environment", "measure", "operands", "plans", "sweep", "render", "tables"},

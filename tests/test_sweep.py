@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from winolab import lines
 from winolab.measure import Case
 from winolab.render import document
 from winolab.sweep import RowFile, cases, run, spread
@@ -94,6 +97,22 @@ def test_an_error_ends_all_workers(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+WORK = "import time; print('up', flush=True); time.sleep(60)"
+
+
+def test_workers_end_with_a_killed_parent() -> None:
+    """They hold its standard output: its end is read only when they are gone, too."""
+    script = f"from winolab.sweep import spread; list(spread(exec, [{WORK!r}] * 2, 2))"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert parent.stdout is not None
+    for _ in range(2):
+        assert parent.stdout.readline() == b"up\n"
+    parent.kill()
+    assert parent.communicate(timeout=30) == (b"", None)
+
+
 def test_an_interrupt_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     todo = cases(**VALUES)
     path = tmp_path / "rows.jsonl"
@@ -136,14 +155,68 @@ def test_damaged_lines_are_reported_and_kept(tmp_path: Path) -> None:
         assert [file.rows[case] for case in todo] == rows
 
 
-@pytest.mark.parametrize(
-    "line", ['{"seed": 0}', "[]", "3", '"text"', "null", "\x00\xff", '{"a": 1'], ids=repr
-)
-def test_any_line_that_is_no_row_is_damaged(tmp_path: Path, line: str) -> None:
+NO_ROWS = [
+    '{"seed": 0}', "[]", "3", '"text"', "null", "\x00\xff", '{"a": 1', "algorithm,mare",
+    "[" * 200_000, '{"algorithm": ' + "[" * 200_000 + "]" * 200_000 + "}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NO_ROWS, ids=lambda line: repr(line[:20]))
+def test_any_line_that_is_no_row_is_damaged_and_a_file_of_them_is_refused(
+    tmp_path: Path, line: str
+) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(line.encode("latin-1") + b"\n")
+    (row,) = run(cases(**VALUES)[:1])
+    kept = json.dumps(row).encode()
+    content = line.encode("latin-1") + b"\n"
+    path.write_bytes(content + kept)
     with RowFile(path) as file:
         assert [report.line for report in file.damaged] == [1]
+        assert len(str(file.damaged[0])) < 500
+        assert list(file.rows.values()) == [row]
+    for end in (b"\n", b""):
+        path.write_bytes(content.removesuffix(b"\n") + end)
+        if line.startswith('{"algorithm": '):
+            continue  # as a row begins
+        with pytest.raises(ValueError, match="holds no rows of a sweep; choose another file"):
+            RowFile(path)
+        assert path.read_bytes() == content.removesuffix(b"\n") + end
+
+
+@pytest.mark.parametrize("length", [1, 13, 14, 15, 40, -1])
+def test_a_first_row_that_was_cut_off_is_gone_on_from(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "rows.jsonl"
+    (row,) = run(cases(**VALUES)[:1])
+    cut = json.dumps(row)[:length]
+    path.write_text(cut)
+    with RowFile(path) as file:
+        assert [report.line for report in file.damaged] == [1]
+        file.append(row)
+    assert path.read_text() == f"{cut}\n{json.dumps(row)}\n"
+
+
+@pytest.mark.parametrize("number", ["1" * 400, "-" + "9" * 400, "1" * 5000])
+@pytest.mark.parametrize("field", ["mare", "seed", "samples"])
+def test_numbers_of_400_digits_end_in_no_traceback(tmp_path: Path, number, field: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = run(cases(**VALUES)[:2])
+    line = json.dumps(rows[1]).replace(
+        f'"{field}": {json.dumps(rows[1][field])}', f'"{field}": {number}'
+    )
+    path.write_text(f"{json.dumps(rows[0])}\n{line}\n")
+    with RowFile(path) as file:
+        refused = field == "mare" or len(number) == 5000 or (field == "seed" and number[0] == "-")
+        assert [report.line for report in file.damaged] == [2] * refused
+        assert all(len(str(report)) < 500 for report in file.damaged)
+
+
+def test_a_file_without_line_ends_is_refused_by_its_beginning(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "film.bin"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a sparse terabyte: read whole, it would take all memory
+    monkeypatch.setattr(lines, "LONGEST", 1 << 10)
+    with pytest.raises(ValueError, match="holds no rows of a sweep"):
+        RowFile(path)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
 from winolab.gpu.plan import DIRECTIONS
 from winolab.layers import LAYERS, Layer, parse_layer
-from winolab.render import AsJson, document
+from winolab.lines import Lines
+from winolab.render import AsJson, document, plain
 from winolab.sweep import nonempty
 
 Row = dict[str, Any]
@@ -74,12 +75,12 @@ def command(
     ]
     launch.cupy()
     rows = []
-    with out.open("a") if out else nullcontext() as file:  # before minutes are spent
+    with Lines(out) if out else nullcontext() as file:  # before minutes are spent
         for found in measured(cases, Effort()):
             rows += found
             if file:
-                file.writelines(document(row) + "\n" for row in found)
-                file.flush()
+                for row in found:
+                    file.append(plain(row))
             if not as_json:
                 print(line(found), file=sys.stderr, flush=True)
     if as_json:

@@ -8,19 +8,22 @@ again. A line that holds no row is reported with its number and left as it is.
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from textwrap import shorten
+from threading import Thread
 from typing import Any
 
 from winolab.environment import provenance
+from winolab.lines import Lines
 from winolab.measure import Case
 from winolab.problem import Problem
 from winolab.render import plain
@@ -34,6 +37,9 @@ POINTS = r"\s*[-+\d∞]|\s*inf|\s*oo"
 PARTS = r"\s*\w+="
 # What every row says of its case in numbers.
 NUMBERS = (*METRICS, "unbounded")
+BEGINNING = b'{"algorithm": "'  # of a row's line
+MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
+MOST_REASON = 200  # characters
 
 
 def values(text: str, keep: str = r"(?!)") -> list[str]:
@@ -78,40 +84,37 @@ class Damaged:
         )
 
 
-class RowFile:
-    """A JSON Lines file of rows that only grows."""
+class RowFile(Lines):
+    """A JSON Lines file of rows that only grows, and that one process has at a time."""
 
     def __init__(self, path: Path | str) -> None:
         """Read the rows that are there and open the file for more.
 
-        Raises OSError where it cannot be written, ValueError where it holds lines but no row.
+        Raises as Lines, and ValueError where it holds lines but neither a row nor the beginning of
+        one, as an interrupted write leaves it.
         """
-        self.path = Path(path)
+        super().__init__(path)
         self.rows: dict[Case, Row] = {}
         self.damaged: list[Damaged] = []
-        content = self.path.read_bytes() if self.path.exists() else b""
-        for number, line in enumerate(content.splitlines(), 1):
+        foreign = False
+        for number, line in self.read():
+            before = len(self.damaged)
             self._read(number, line)
-        if self.damaged and not self.rows and len(self.damaged) > 1:
+            if len(self.damaged) > before and not self.rows:
+                foreign = foreign or not (line.startswith(BEGINNING) or BEGINNING.startswith(line))
+                if len(self.damaged) > MOST_DAMAGED:
+                    break
+        if foreign and not self.rows:
+            self.close()
             raise ValueError(f"{self.path} holds no rows of a sweep; choose another file")
-        self._file = self.path.open("ab")
-        if content and not content.endswith(b"\n"):
-            self._write(b"\n")  # an interrupted write: the next row starts a line of its own
 
     def append(self, row: Row) -> None:
         """Write a row, on the disk when this returns."""
-        self._write(json.dumps(row, allow_nan=False).encode() + b"\n")
+        super().append(row)
         self.rows[Case.of_row(row)] = row
-
-    def close(self) -> None:
-        """Close the file; what was appended is there already."""
-        self._file.close()
 
     def __enter__(self) -> RowFile:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _read(self, number: int, line: bytes) -> None:
         if not line.strip():
@@ -121,18 +124,19 @@ class RowFile:
             case = Case.of_row(row)
             for name in NUMBERS:
                 _check_number(name, row[name])
-            self.rows[case] = row
+            for name, value in row.items():
+                if isinstance(value, (dict, list)):
+                    raise ValueError(f"{name} is nested; expected numbers and texts")
+            self.rows[case] = {**asdict(case), **row}
         except KeyError as error:
             self.damaged.append(Damaged(self.path, number, f"no field {error}"))
         except json.JSONDecodeError as error:
             self.damaged.append(Damaged(self.path, number, f"not JSON ({error.msg})"))
-        except (ValueError, TypeError, AttributeError) as error:
-            self.damaged.append(Damaged(self.path, number, f"not a row ({error})"))
-
-    def _write(self, content: bytes) -> None:
-        self._file.write(content)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        except RecursionError:
+            self.damaged.append(Damaged(self.path, number, "nested too deep"))
+        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+            reason = shorten(str(error), MOST_REASON, placeholder=" …")
+            self.damaged.append(Damaged(self.path, number, f"not a row ({reason})"))
 
 
 def run(
@@ -159,6 +163,17 @@ def run(
     return [rows[case] for case in todo]
 
 
+def pool(workers: int) -> ProcessPoolExecutor:
+    """So many processes, which end when this one ends, however it does: killed, too.
+
+    An interrupt at the keyboard is this process's to handle.
+    """
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_serve_parent)
+
+
 def spread(
     function: Callable[[Any], Any], items: Sequence[Any], workers: int
 ) -> Iterator[tuple[int, Any]]:
@@ -166,16 +181,13 @@ def spread(
 
     An exception, an interrupt too, ends all of them at once.
     """
-    for name in THREADS:
-        os.environ.setdefault(name, "1")
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_leave_interrupts) as pool:
-        futures = {pool.submit(function, item): i for i, item in enumerate(items)}
+    with pool(workers) as processes:
+        futures = {processes.submit(function, item): i for i, item in enumerate(items)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            processes.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
@@ -193,9 +205,18 @@ def _measured(
         advance(1)
 
 
-def _leave_interrupts() -> None:
-    """In a worker: an interrupt at the keyboard is the parent's to handle."""
+def _serve_parent() -> None:
+    """In a worker: interrupts are the parent's to handle, and its end is the worker's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the parent's end, by whatever signal, and end at once: nobody reads results then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _refused(name: str) -> None:
@@ -209,6 +230,6 @@ def _check_number(name: str, value: Any) -> None:
         right = value in ("nan", "inf", "-inf")
     else:
         right = isinstance(value, (int, float)) and not isinstance(value, bool)
-        right = right and math.isfinite(value)
+        right = right and abs(value) <= sys.float_info.max  # an integer of 400 digits is none
     if not right:
-        raise ValueError(f"{name} is {value!r}; expected a number")
+        raise ValueError(f"{name} is {value!r}; expected a number of FP64")
