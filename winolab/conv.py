@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from winolab.gpu import conv as kernels
-from winolab.gpu.arrays import on_gpu, shape_of
-from winolab.gpu.call import NAMES, Transformed, Wishes, prepared
-from winolab.gpu.dtypes import precision_of
-from winolab.gpu.places import shapes
+from winolab import reference
+from winolab.arrays import on_gpu
+from winolab.calls import recall
 from winolab.nouns import Algorithm, Problem, direct
-from winolab.operands import arithmetic_of, hand_over, operand
-from winolab.problem import check_layout
-from winolab.ref import convolution, decompose, fft, winograd, winrs
-from winolab.ref.arithmetic import Arithmetic, Float, summed
+from winolab.operands import arithmetic_of, operand, shape_of
+from winolab.options import Convolution, ConvOptions, convolution
+from winolab.problem import shapes
+from winolab.ref.arithmetic import Arithmetic
 from winolab.ref.split import Power, Scale
 
-INTS = frozenset({int})
 Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
 Padding = int | str | Sequence[int | Sequence[int]]
@@ -81,9 +77,12 @@ def conv_forward(
     TypeError for arrays of a type that has no precision of its own, for other values of
     ``deterministic``.
     """
-    geometry = (None, stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
-    return _run("forward", x, w, out, geometry, wishes, deterministic)
+    asked = convolution(
+        "forward", None,
+        stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
+        workspace_limit, on_range, scale,
+    )  # fmt: skip
+    return _run(asked, x, w, out, deterministic)
 
 
 def conv_backward_data(
@@ -109,9 +108,12 @@ def conv_backward_data(
 
     dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
     """
-    geometry = (_sizes("input_shape", input_shape), stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale)
-    return _run("backward_data", dy, w, out, geometry, wishes, deterministic)
+    asked = convolution(
+        "backward_data", _sizes("input_shape", input_shape),
+        stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
+        workspace_limit, on_range, scale,
+    )  # fmt: skip
+    return _run(asked, dy, w, out, deterministic)
 
 
 def conv_backward_filter(
@@ -143,9 +145,12 @@ def conv_backward_filter(
     sums of wider types are refused in float16. Other arguments and errors are those of
     :func:`conv_forward`.
     """
-    geometry = (_sizes("filter_shape", filter_shape), stride, padding, dilation, groups, layout)
-    wishes = (layout, algorithm, precision, out_dtype, workspace_limit, on_range)
-    return _run("backward_filter", x, dy, out, geometry, wishes, deterministic)
+    asked = convolution(
+        "backward_filter", _sizes("filter_shape", filter_shape),
+        stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
+        workspace_limit, on_range,
+    )  # fmt: skip
+    return _run(asked, x, dy, out, deterministic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +166,7 @@ class PreparedFilter:
     algorithm: Algorithm | None
     precision: Any
     scale: Scale | None
-    held: np.ndarray | Transformed
+    held: Any  # NumPy's array, or the GPU's Transformed
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -171,8 +176,6 @@ class PreparedFilter:
     @property
     def nbytes(self) -> int:
         """Memory that it holds."""
-        if isinstance(self.held, Transformed):
-            return prepared(self.held.plan)
         return self.held.nbytes
 
 
@@ -203,31 +206,31 @@ def prepare_filter(
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
-    wishes = Wishes(layout, algorithm, precision, out_dtype, workspace_limit).checked()
-    rest = (stride, padding, dilation, groups, layout)
-    problem = _problem(_sizes("input_shape", input_shape), shape_of(w), *rest)
-    wishes = wishes._replace(scale=_scale(scale, precision, w))
+    x_shape = _sizes("input_shape", input_shape)
+    asked = convolution(
+        direction, x_shape if direction == "backward_data" else None,
+        stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
+        workspace_limit,
+    )  # fmt: skip
+    options = asked.options.checked()
+    problem = asked.problem(x_shape, shape_of(w))
+    options = replace(options, scale=_scale(scale, precision, w))
     if on_gpu(w):
-        held = kernels.transform(direction, problem, w, wishes)
+        from winolab.gpu import conv as kernels
+
+        held = kernels.transform(direction, problem, w, options)
     else:
         held = operand("w", w, precision)
-        _try_on_nothing(direction, problem, held, rest, wishes)
-    return PreparedFilter(problem, direction, layout, wishes.named, precision, wishes.scale, held)
+        _try_on_nothing(direction, problem, held, options)
+    return PreparedFilter(problem, direction, layout, options.named, precision, options.scale, held)
 
 
-def _try_on_nothing(
-    direction: str, problem: Problem, w: np.ndarray, rest: tuple, given: tuple
-) -> None:
-    """Raise what a call with the filter would, by one that has no images and few outputs.
-
-    ``rest`` and ``given`` are _run's, without the shape.
-    """
+def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:
+    """Raise what a call with the filter would, by one that has no images and few outputs."""
     w = w[: problem.groups]
-    problem = replace(problem, batch=0, out_channels=len(w))
-    layout = rest[-1]
-    x_shape, a_shape = (_axes(s, layout) for s in (problem.x_shape, shapes(direction, problem)[0]))
-    geometry = (x_shape if direction == "backward_data" else None, *rest)
-    _run(direction, np.empty(a_shape, w.dtype), w, None, geometry, given, True)
+    few = replace(problem, batch=0, out_channels=len(w))
+    a = np.empty(_axes(shapes(direction, few)[0], options.layout), w.dtype)
+    reference.convolve(direction, few, a, w, options, None)
 
 
 def _sizes(name: str, shape: Any) -> tuple:
@@ -243,82 +246,26 @@ def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     return (shape[0], shape[-1], *shape[1:-1]) if layout == "channels_first" else shape
 
 
-def _types(shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, limit: Any) -> Any:
-    """What tells sizes from those that equal them, as 1.0 does 1; None, quickly, of integers."""
-    if (
-        type(stride) is type(dilation) is type(groups) is int
-        and (limit is None or type(limit) is int)
-        and (type(padding) is int or (type(padding) is tuple and {*map(type, padding)} == INTS))
-        and (shape is None or {*map(type, shape)} == INTS)
-    ):
-        return None
-    return repr((shape, stride, padding, dilation, groups, limit))
-
-
-def _problem(x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
-    sizes = (stride, padding, dilation, groups)
-    types = _types((*x_shape, *w_shape), *sizes, None)
-    try:
-        return _known_problem(types, x_shape, w_shape, *sizes, layout)
-    except TypeError:  # lists have no hash
-        return _known_problem.__wrapped__(types, x_shape, w_shape, *sizes, layout)
-
-
-@lru_cache(maxsize=1024)
-def _known_problem(_, x_shape, w_shape, stride, padding, dilation, groups, layout) -> Problem:
-    return Problem.of(
-        x_shape,
-        w_shape,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        layout=layout,
-    )
-
-
-def _run(
-    direction: str, a: Any, b: Any, out: Any, geometry: tuple, given: tuple, deterministic: bool
-) -> Any:
-    """``geometry``: w's or x's shape where it is given, and what follows the shapes in _problem."""
+def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> Any:
+    """The result of what is asked: by a call that was kept, or checked and computed anew."""
     if not isinstance(deterministic, bool | np.bool_):
         raise TypeError(f"deterministic is {deterministic!r}; expected True or False")
     held = b.held if isinstance(b, PreparedFilter) else b
-    shape, *rest = geometry
-    stride, padding, dilation, groups, _ = rest
-    how = (geometry, given, _types(shape, stride, padding, dilation, groups, given[4]))
-    known = kernels.recall(direction, a, held, out, how)
+    known = recall(asked, a, held, out)
     if known:
         return known.run(a, held, out)
-    wishes = Wishes(*given).checked()
-    x_shape = shape if direction == "backward_data" else shape_of(a)
-    problem = _problem(x_shape, shape if direction == "backward_filter" else shape_of(b), *rest)
+    options = asked.options.checked()
+    problem = asked.problem(shape_of(a), shape_of(b))
     if isinstance(b, PreparedFilter):
-        _check_prepared(b, direction, problem, wishes)
-        scale = b.scale if wishes.scale is None else wishes.scale
-        wishes = wishes._replace(algorithm=b.algorithm, precision=b.precision, scale=scale)
-        b = b.held
-    wishes = wishes._replace(scale=_scale(wishes.scale, wishes.precision, a))
-    if on_gpu(a) or on_gpu(b) or isinstance(b, Transformed):
-        return kernels.convolve(direction, problem, a, b, wishes, out, how)
-    layout, precision, names = wishes.layout, wishes.precision, NAMES[direction]
-    a, b = (operand(name, value, precision) for name, value in zip(names, (a, b), strict=False))
-    run = arithmetic_of(precision, a, b)
-    if wishes.scale and isinstance(run, Float) and run.parts > 1:
-        run = replace(run, scale=wishes.scale)
-    first, second = (_last(array, layout) for array in (a, b))
-    if direction != "forward":
-        dy = first if direction == "backward_data" else second
-        if dy.shape != problem.y_shape:
-            raise ValueError(
-                f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
-            )
-    compute = _reference(direction, wishes.named or direct(), run)
-    if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
-        result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
-    else:
-        result = compute(first, second, problem)
-    return hand_over(direction, result, a.dtype, wishes, out)
+        _check_filter(b, asked.direction, problem, options)
+        scale = b.scale if options.scale is None else options.scale
+        options = replace(options, algorithm=b.algorithm, precision=b.precision, scale=scale)
+    options = replace(options, scale=_scale(options.scale, options.precision, a))
+    if on_gpu(a) or on_gpu(held) or (held is not b and not isinstance(held, np.ndarray)):
+        from winolab.gpu import conv as kernels
+
+        return kernels.convolve(asked.direction, problem, a, held, options, out, asked)
+    return reference.convolve(asked.direction, problem, a, held, options, out)
 
 
 def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:
@@ -337,60 +284,35 @@ def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> 
     return Scale.of_caller(scale)
 
 
-def _check_prepared(w: PreparedFilter, direction: str, problem: Problem, wishes: Wishes) -> None:
-    if (w.direction, w.layout) != (direction, wishes.layout):
+def _check_filter(
+    w: PreparedFilter, direction: str, problem: Problem, options: ConvOptions
+) -> None:
+    if (w.direction, w.layout) != (direction, options.layout):
         raise ValueError(
             f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "
-            f"{wishes.layout}"
+            f"{options.layout}"
         )
     if w.problem != problem:
         raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
     for name in ("algorithm", "precision"):
-        wanted = getattr(wishes, name)
+        wanted = getattr(options, name)
         if wanted is None:
             continue
         meant, have = (_meant(name, value, w.held) for value in (wanted, getattr(w, name)))
         if meant != have:
             raise ValueError(f"the filter is prepared with {name} {have}, not {meant}")
-    scale = _scale(wishes.scale, w.precision, np.empty(0, "float32"))
+    scale = _scale(options.scale, w.precision, np.empty(0, "float32"))
     filters = [s.b if s else Power() for s in (scale, w.scale)]
     if filters[0] not in (Power(), filters[1]):
         raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
 
 
-def _meant(name: str, value: Any, w: np.ndarray | Transformed) -> Any:
+def _meant(name: str, value: Any, held: Any) -> Any:
     """What an algorithm or a precision of a call with the filter is, None being the usual one."""
+    if isinstance(held, np.ndarray):
+        return arithmetic_of(value, held).name if name == "precision" else value or direct()
+    from winolab.gpu.dtypes import precision_of
+
     if name == "precision":
-        if isinstance(w, Transformed):
-            return precision_of(value, "w", w.dtype)
-        return arithmetic_of(value, w).name
-    if value is None:
-        return "of the planner's choice" if isinstance(w, Transformed) else direct()
-    return value
-
-
-# kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
-ENGINES = {
-    "direct": winograd,
-    "winograd": winograd,
-    "gamma": winograd,
-    "dwm": decompose,
-    "fft": fft,
-    "omega": winrs,
-    "winrs": winrs,
-}
-
-
-def _reference(
-    direction: str, chosen: Algorithm, run: Arithmetic
-) -> Callable[[np.ndarray, np.ndarray, Problem], np.ndarray]:
-    """The reference's function of the two arrays and the problem."""
-    if chosen.kind == "direct" and run.name == "fp64":
-        return getattr(convolution, direction)
-    compute, run = getattr(ENGINES[chosen.kind], direction), summed(run, chosen)
-    return lambda a, b, problem: compute(a, b, problem, chosen, run)
-
-
-def _last(array: np.ndarray, layout: str) -> np.ndarray:
-    check_layout(layout)
-    return np.moveaxis(array, 1, -1) if layout == "channels_first" else array
+        return precision_of(value, "w", held.dtype)
+    return value or "of the planner's choice"

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from winolab.conv import ENGINES
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic, summed
@@ -29,6 +28,7 @@ from winolab.ref.proven import proven
 from winolab.ref.roundings import DIRECTIONS
 from winolab.ref.transforms import Programs
 from winolab.ref.winograd import ProgramsOf
+from winolab.reference import ENGINES
 
 FULL = "full"
 EXACT = "exact"

@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from winolab.gpu.call import Wishes
-from winolab.gpu.dtypes import check_float16
+from winolab.arrays import check_float16, on_gpu
+from winolab.options import ConvOptions
 from winolab.ref.arithmetic import Arithmetic, arithmetic
 
 TEXTS = "SUMm"  # kinds of dtypes that hold no numbers: texts, and dates
@@ -19,6 +19,15 @@ PRECISION_OF = {
     np.dtype(np.float16): "fp16",
     np.dtype(ml_dtypes.bfloat16): "bf16",
 }
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of any array, of one that says it to other libraries only, too."""
+    if hasattr(value, "shape") or not on_gpu(value):
+        return np.shape(value)
+    from winolab.gpu.arrays import CUPY
+
+    return np.shape(CUPY.array("an operand", value))
 
 
 def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
@@ -67,19 +76,19 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
 
 
 def hand_over(
-    direction: str, y: np.ndarray, dtype: np.dtype, wishes: Wishes, out: Any
+    direction: str, y: np.ndarray, dtype: np.dtype, options: ConvOptions, out: Any
 ) -> np.ndarray:
     """The reference's result, channels last, in the caller's layout, dtype and array.
 
     Raises ValueError or TypeError for an ``out`` that does not hold it, ValueError for a dw that
     overflows float16 where on_range says so.
     """
-    if wishes.layout == "channels_first":
+    if options.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
     _check_unmasked("out", out)
     if out is None:
         default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
-        out = np.empty(y.shape, dtype=default if wishes.out_dtype is None else wishes.out_dtype)
+        out = np.empty(y.shape, dtype=default if options.out_dtype is None else options.out_dtype)
     elif not isinstance(out, np.ndarray):
         raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
     elif out.shape != y.shape:
@@ -90,7 +99,7 @@ def hand_over(
         raise TypeError(
             f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
         )
-    if (direction, wishes.on_range) == ("backward_filter", "raise") and out.dtype == np.float16:
+    if (direction, options.on_range) == ("backward_filter", "raise") and out.dtype == np.float16:
         sums = np.abs(y.astype(float))
         check_float16(float(sums.max(initial=0, where=np.isfinite(sums))))
     with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it

@@ -9,6 +9,12 @@ from operator import index
 from typing import Any
 
 LAYOUTS = ("channels_last", "channels_first")
+# What callers name the operands and the result of each direction.
+NAMES = {
+    "forward": ("x", "w", "y"),
+    "backward_data": ("dy", "w", "dx"),
+    "backward_filter": ("x", "dy", "dw"),
+}
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,14 @@ class Problem:
     def unit(self) -> bool:
         """Whether stride and dilation are 1 everywhere, as tiled algorithms need."""
         return set(self.stride) | set(self.dilation) == {1}
+
+
+def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """Channels-last shapes of both operands and the result."""
+    x, w, y = problem.x_shape, problem.w_shape, problem.y_shape
+    return {"forward": (x, w, y), "backward_data": (y, w, x), "backward_filter": (x, y, w)}[
+        direction
+    ]
 
 
 def check_layout(layout: str) -> None:

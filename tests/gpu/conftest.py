@@ -8,6 +8,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.pretended import HostLaunch, Library, host_encoder
+from winolab import calls
 from winolab.device import H100
 from winolab.gpu import conv, launch, nvrtc
 
@@ -59,6 +60,6 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(launch, "load", load)
     monkeypatch.setattr(launch, "encoder", host_encoder)
     monkeypatch.setattr(launch, "Launch", HostLaunch)
-    monkeypatch.setattr(conv, "_calls", {})
-    monkeypatch.setattr(conv, "_lies", dict(conv._lies))
+    monkeypatch.setattr(calls, "kept", {})
+    monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
     return made

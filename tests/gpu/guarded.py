@@ -25,9 +25,10 @@ from winolab.gpu import launch, oracle
 from winolab.gpu.arrays import Described
 from winolab.gpu.call import load
 from winolab.gpu.correlation import Correlation
-from winolab.gpu.places import Place, shapes
+from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Problem, Tile, parse_algorithm, tiled
+from winolab.problem import shapes
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.errors import Moments, predict
 from winolab.ref.formats import FORMATS

@@ -34,8 +34,9 @@ from winolab.gpu.call import load
 from winolab.gpu.contenders import digest
 from winolab.gpu.gamma_tensor import GammaTensorPlan
 from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.places import Place, shapes
+from winolab.gpu.places import Place
 from winolab.gpu.plan import DTYPES, FAMILIES, Request, candidates
+from winolab.problem import shapes
 from winolab.ref import convolution
 
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")  # the slowest last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ import winolab
 from tests.gpu.pretended import Array, Library
 from tests.problems import integers, problems
 from winolab.gpu import autograd, conv
-from winolab.gpu.call import Transformed, Wishes
-from winolab.gpu.places import shapes
 from winolab.gpu.plan import DIRECTIONS
+from winolab.gpu.resolve import Transformed
 from winolab.nouns import gamma
+from winolab.options import ConvOptions
+from winolab.problem import shapes
 from winolab.ref import convolution
 
 SHAPES = {"x": (2, 6, 9, 16), "w": (24, 3, 3, 16), "y": (2, 6, 7, 24)}
@@ -34,13 +36,13 @@ def torch() -> Any:
 def test_gradients_are_adjoint(problem, direction, operand, seed) -> None:
     """⟨g, f(a, b)⟩ = ⟨the gradient of a, a⟩ and ⟨that of b, b⟩, exactly on small integers."""
 
-    def convolve(direction, problem, a, b, wishes) -> np.ndarray:
+    def convolve(direction, problem, a, b, options) -> np.ndarray:
         return getattr(convolution, direction)(a, b, problem)
 
     a, b, g = (
         integers(s, seed + i).astype(float) for i, s in enumerate(shapes(direction, problem))
     )
-    found = autograd.gradient(operand, (a, b, g), direction, problem, Wishes(), convolve)
+    found = autograd.gradient(operand, (a, b, g), direction, problem, ConvOptions(), convolve)
     assert found.shape == (a, b)[operand].shape
     total = (g * convolve(direction, problem, a, b, None)).sum()
     assert (found * (a, b)[operand]).sum() == total
@@ -50,12 +52,14 @@ def test_gradients_are_adjoint(problem, direction, operand, seed) -> None:
 def test_gradients_are_asked_for_as_the_result_was(direction) -> None:
     """But for what holds for that alone: its dtype, scales of its operands, tiles of gradients."""
     asked = []
-    wishes = Wishes("channels_first", gamma(8, 6, 3), "fp32_ffma", "float16", 1 << 20, "raise")
+    options = ConvOptions(
+        "channels_first", gamma(8, 6, 3), "fp32_ffma", "float16", 1 << 20, "raise"
+    )
     for operand in range(2):
-        autograd.gradient(operand, (0, 1, 2), direction, None, wishes, lambda *a: asked.append(a))  # pyright: ignore[reportArgumentType]
+        autograd.gradient(operand, (0, 1, 2), direction, None, options, lambda *a: asked.append(a))  # pyright: ignore[reportArgumentType]
     for wanted, _, _, _, how in asked:
-        kept = wishes.algorithm if "backward_filter" not in (direction, wanted) else None
-        assert how == wishes._replace(out_dtype=None, algorithm=kept)
+        kept = options.algorithm if "backward_filter" not in (direction, wanted) else None
+        assert how == replace(options, out_dtype=None, algorithm=kept)
     assert {direction, *(wanted for wanted, *_ in asked)} == set(DIRECTIONS)
 
 
@@ -70,7 +74,7 @@ def test_what_has_no_place_in_a_graph_is_refused(monkeypatch) -> None:
     x.requires_grad = True
     held: Any = object.__new__(Transformed)
     with pytest.raises(ValueError, match=r"x requires grad, for which the prepared filter is of"):
-        autograd.differentiable(conv.convolve, "forward", None, x, held, Wishes(), None)  # pyright: ignore[reportArgumentType]
+        autograd.differentiable(conv.convolve, "forward", None, x, held, ConvOptions(), None)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ import pytest
 
 import winolab
 from tests.gpu.pretended import Array
+from winolab import calls
 from winolab.device import H100
 from winolab.gpu import call, conv, launch
 from winolab.gpu.guard import GuardedGamma, GuardedPlan
@@ -372,9 +373,9 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
     assert len(made) == 4
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})  # has no hash
     assert len(made) == 4
-    monkeypatch.setattr(conv, "MOST", len(conv._calls))
+    monkeypatch.setattr(calls, "MOST", len(calls.kept))
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": 0})
-    assert len(conv._calls) == 2  # by its problem and by its arguments
+    assert len(calls.kept) == 2  # by its problem and by its arguments
 
 
 def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:

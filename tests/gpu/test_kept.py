@@ -12,9 +12,11 @@ import pytest
 import winolab
 from tests.gpu.pretended import Array, Library
 from winolab.gpu import call
-from winolab.gpu.arrays import CUPY, Described, shape_of
+from winolab.gpu.arrays import CUPY, Described
 from winolab.gpu.places import contiguous
 from winolab.nouns import Problem
+from winolab.operands import shape_of
+from winolab.options import ConvOptions
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
 PROBLEM = Problem.of(SHAPE, FILTER, padding=1)
@@ -65,7 +67,7 @@ def test_operands_of_gradients_with_steps_beyond_32_bits_are_copied(library: Lib
         return Described(shape, (image, *contiguous(shape)[1:]), "float32", 0, True)
 
     far, dy = 1 << 31, described(PROBLEM.y_shape, 5 * 8 * 16)
-    ffma = call.Wishes(precision="fp32_ffma")
+    ffma = ConvOptions(precision="fp32_ffma")
     for image, copied in ((480, False), (far - 481, False), (far - 480, True)):
         x = described(SHAPE, image)
         made = call.prepare_call("backward_filter", PROBLEM, library, ffma, x, dy, None)

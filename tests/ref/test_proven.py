@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winolab.conv import ENGINES
 from winolab.nouns import Problem, parse_algorithm
 from winolab.ref import convolution
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.bounds import bound
 from winolab.ref.proven import proven
+from winolab.reference import ENGINES
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 

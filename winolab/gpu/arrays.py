@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from winolab.arrays import CUDA
 from winolab.gpu import launch
-
-CUDA = 2  # DLPack's number of the device type
 
 
 class Described(NamedTuple):
@@ -93,23 +92,6 @@ def library_of(array: Any) -> Library:
     """The library of an array: torch where it is a tensor, CuPy for all else on a CUDA device."""
     torch = sys.modules.get("torch")
     return TORCH if torch is not None and isinstance(array, torch.Tensor) else CUPY
-
-
-def on_gpu(value: Any) -> bool:
-    """Whether the array lives on a CUDA device."""
-    if isinstance(value, np.ndarray):
-        return False
-    if hasattr(value, "is_cuda"):
-        return value.is_cuda
-    if hasattr(value, "__cuda_array_interface__"):
-        return True
-    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA
-
-
-def shape_of(value: Any) -> tuple[int, ...]:
-    """Of any array, of one that says it to other libraries only, too."""
-    known = hasattr(value, "shape") or not on_gpu(value)
-    return np.shape(value if known else CUPY.array("an operand", value))
 
 
 _captured: list[tuple[Any, ...]] = []  # memory of graphs, whose end nobody tells

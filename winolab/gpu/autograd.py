@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from winolab.gpu.call import NAMES, Transformed, Wishes
-from winolab.nouns import Problem
+from winolab.gpu.resolve import Transformed
+from winolab.options import ConvOptions
+from winolab.problem import NAMES, Problem
 
 # A convolution is linear in both of its operands: what each one's gradient is, and which arrays
 # that takes, 0 and 1 being the operands, 2 the gradient of the result.
@@ -18,7 +20,7 @@ GRADIENTS = {
     "backward_filter": (("backward_data", 1, 2), ("forward", 0, 2)),
 }
 INSTEAD = "detach it, or call under torch.no_grad()"
-Convolve = Callable[[str, Problem, Any, Any, Wishes], Any]
+Convolve = Callable[[str, Problem, Any, Any, ConvOptions], Any]
 
 
 def gradient(
@@ -26,7 +28,7 @@ def gradient(
     arrays: tuple[Any, Any, Any],
     direction: str,
     problem: Problem,
-    wishes: Wishes,
+    options: ConvOptions,
     convolve: Convolve,
 ) -> Any:
     """The gradient of operand 0 or 1 of ``direction``; ``arrays`` are both, and the result's.
@@ -35,14 +37,20 @@ def gradient(
     forward and backward data alike; filter gradients have tiles of their own.
     """
     wanted, first, second = GRADIENTS[direction][operand]
-    wishes = wishes._replace(out_dtype=None, scale=None, variant=None)
+    options = replace(options, out_dtype=None, scale=None, variant=None)
     if "backward_filter" in (direction, wanted):
-        wishes = wishes._replace(algorithm=None)
-    return convolve(wanted, problem, arrays[first], arrays[second], wishes)
+        options = replace(options, algorithm=None)
+    return convolve(wanted, problem, arrays[first], arrays[second], options)
 
 
 def differentiable(
-    convolve: Convolve, direction: str, problem: Problem, a: Any, b: Any, wishes: Wishes, out: Any
+    convolve: Convolve,
+    direction: str,
+    problem: Problem,
+    a: Any,
+    b: Any,
+    options: ConvOptions,
+    out: Any,
 ) -> Any:
     """What ``convolve`` returns for torch tensors that require grad, with its place in the graph.
 
@@ -60,7 +68,7 @@ def differentiable(
             f"{names[0]} requires grad, for which the prepared filter is of no use: give the "
             f"filter itself; or {INSTEAD}"
         )
-    return _function().apply(a, b, direction, problem, wishes, convolve)
+    return _function().apply(a, b, direction, problem, options, convolve)
 
 
 @cache
@@ -71,12 +79,12 @@ def _function() -> Any:
         """One of the three, differentiable as often as wanted: the gradients are the others."""
 
         @staticmethod
-        def forward(ctx, a, b, direction, problem, wishes, convolve):
+        def forward(ctx, a, b, direction, problem, options, convolve):
             ctx.save_for_backward(a, b)
             ctx.save_for_forward(a, b)
-            ctx.how = direction, problem, wishes, convolve
+            ctx.how = direction, problem, options, convolve
             # no view, even where axes were moved: those may not be changed in place
-            return convolve(direction, problem, a, b, wishes).detach()
+            return convolve(direction, problem, a, b, options).detach()
 
         @staticmethod
         def backward(ctx, upstream):
@@ -88,10 +96,10 @@ def _function() -> Any:
 
         @staticmethod
         def jvp(ctx, *tangents):
-            direction, problem, wishes, convolve = ctx.how
-            wishes = wishes._replace(scale=None)  # of the operands, not of their tangents
+            direction, problem, options, convolve = ctx.how
+            options = replace(options, scale=None)  # of the operands, not of their tangents
             (a, b), (da, db, *_) = ctx.saved_tensors, tangents
             pairs = ((p, q) for p, q in ((da, b), (a, db)) if p is not None and q is not None)
-            return sum(convolve(direction, problem, p, q, wishes) for p, q in pairs)
+            return sum(convolve(direction, problem, p, q, options) for p, q in pairs)
 
     return Convolution

@@ -4,77 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from winolab.arrays import check_float16
 from winolab.gpu import launch
 from winolab.gpu.arrays import Described, Library
 from winolab.gpu.cache import dump
-from winolab.gpu.dtypes import check_float16, common_dtype, precision_of, result_dtype
 from winolab.gpu.guard import GuardedPlan, scaled, verify
 from winolab.gpu.launch import Kernels
-from winolab.gpu.places import Overlap, Place, is_contiguous, shapes
+from winolab.gpu.places import Overlap, Place
 from winolab.gpu.plan import ITEMSIZE, Plan, Request, plan
 from winolab.gpu.preference import beside_filter
 from winolab.gpu.record import Recording, address_of
-from winolab.nouns import Algorithm, Problem, parse_algorithm
-from winolab.problem import check_layout, whole
-from winolab.ref.split import Scale
+from winolab.gpu.resolve import Operand, Resolved, Transformed, resolve
+from winolab.options import ConvOptions
+from winolab.problem import NAMES, Problem
 
-NAMES = {
-    "forward": ("x", "w", "y"),
-    "backward_data": ("dy", "w", "dx"),
-    "backward_filter": ("x", "dy", "dw"),
-}
-ON_RANGE = ("fallback", "raise")
 A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
 GRAPHS = 32  # of a call at most: layers of one shape share it, each with its own addresses
-
-
-class Wishes(NamedTuple):
-    """What a caller asks for beside the problem: winolab.conv_forward's arguments."""
-
-    layout: str = "channels_last"
-    algorithm: str | Algorithm | None = None
-    precision: Any = None
-    out_dtype: Any = None
-    workspace_limit: int | None = None
-    on_range: str = "fallback"
-    scale: Scale | None = None  # of split products
-    variant: Any = None
-
-    @property
-    def named(self) -> Algorithm | None:
-        """The algorithm, where there is one. Raises as parse_algorithm."""
-        return None if self.algorithm is None else parse_algorithm(self.algorithm)
-
-    def checked(self) -> Wishes:
-        """The same, the algorithm no text. Raises TypeError for a limit that is no integer,
-        ValueError for a negative one, for on_range and for what names no algorithm."""
-        limit = self.workspace_limit
-        if limit is not None and whole(limit, "workspace_limit") < 0:
-            raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
-        if self.on_range not in ON_RANGE:
-            raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
-        return self._replace(algorithm=self.named)
-
-
-@dataclass(frozen=True, eq=False)
-class Transformed:
-    """A filter in device memory, transformed for a plan; ``memory`` keeps ``address`` valid.
-
-    Of an empty problem it is nothing, without a plan.
-    """
-
-    plan: Plan | None
-    dtype: str
-    index: int
-    aligned: bool  # as the plan takes the arrays to be
-    memory: Any
-    address: int
-    number: int = field(default_factory=count().__next__)  # no other's, ever
 
 
 @dataclass(frozen=True)
@@ -162,127 +111,142 @@ def prepare_call(
     direction: str,
     problem: Problem,
     library: Library,
-    wishes: Wishes,
+    options: ConvOptions,
     a: Described,
     b: Described | Transformed,
     out: Described | None,
 ) -> Call:
-    """Plan, load and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
-    transformed = b if isinstance(b, Transformed) else None
-    names = NAMES[direction]
-    arguments = (*names[:2], "out")  # as the caller names them
-    given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
-    places = _places(given, dict(zip(arguments, shapes(direction, problem), strict=True)), wishes)
-    dtype = common_dtype(names, a.dtype, b.dtype)
-    precision = precision_of(wishes.precision, names[0], dtype)
-    wanted = result_dtype(direction, dtype, wishes.out_dtype, out)
-    # dw that shall not overflow unnoticed is seen in float32 first
-    gradient = direction == "backward_filter"
-    narrowed = gradient and wanted == "float16" and wishes.on_range == "raise"
-    computed = "float32" if narrowed else wanted
-    size, out_size = ITEMSIZE[dtype], ITEMSIZE[computed]
-
-    place_a, place_b = places[names[0]], places.get(names[1])
-    strict = transformed is not None and transformed.aligned
-    copies_a = not place_a.direct or (strict and not place_a.aligned(size))
-    copies_a = copies_a or (gradient and not place_a.steps_fit)
-    if copies_a:
-        place_a = Place.fresh(place_a.shape)
-    copies_b = False
-    if place_b:
-        copies_b = not (place_b.direct and place_b.steps_fit if gradient else place_b.forward)
-        if copies_b:
-            place_b = Place.fresh(place_b.shape)
-
-    empty = problem.empty
-    fresh = Place.fresh(shapes(direction, problem)[2])
-    place_out = places.get("out", fresh)
-    out_first = out is None and wishes.layout == "channels_first" and is_contiguous(a)
-    plain = place_out.direct and place_out.distinct
-    detour = out_first or not plain or (strict and not place_out.aligned(out_size))
-
-    def choose(target: Place) -> Plan | None:
-        if transformed or empty:
-            return transformed and scaled(transformed.plan, wishes.scale)
-        aligned = place_a.aligned(size) and target.aligned(out_size)
-        if place_b and gradient:
-            aligned = aligned and place_b.aligned(size)
-        return planned(problem, direction, a.index, wishes, precision, computed, aligned)
-
-    chosen = choose(fresh if detour else place_out)
-    written = getattr(chosen, "out_dtype", dtype)
-    if transformed and chosen and written not in ("float32", wanted):
-        raise ValueError(
-            f"the prepared filter's kernel writes {written}, which does not hold what {wanted} "
-            "does: prepare it with out_dtype float32"
-        )
-    if written != wanted and not detour:
-        detour = True
-        chosen = choose(fresh)
-    if detour:
-        place_out = fresh
-
-    if place_b and getattr(chosen, "reads_filters_in_place", False) and not copies_b:
-        copies_b = not (place_b.direct and place_b.aligned(size))
-        if copies_b:
-            place_b = Place.fresh(place_b.shape)
-
-    recording, overlap, workspace, flags = None, None, 0, 0
-    if wishes.on_range == "raise" and isinstance(chosen, GuardedPlan):
-        chosen, flags = chosen.split, chosen.flags * (not empty)
-    if chosen and not empty:
-        filters = [name in ("w", "dw") for name in names]
-        view_a = place_a.view(address_of(A), filter=filters[0])
-        view_b = place_b.view(address_of(B), filter=filters[1]) if place_b else None
-        view_out = place_out.view(address_of(OUT), filter=filters[2])
-        workspace = chosen.workspace
-        if transformed:
-            workspace = beside_filter(chosen)
-            limit = wishes.workspace_limit
-            if limit is not None and workspace > limit:
-                raise ValueError(
-                    f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
-                    f"limit is {limit} B: raise it, or prepare the filter with it"
-                )
-
-        def record(kernels: Kernels) -> None:
-            end = (address_of(WORKSPACE), a.index)
-            if view_b:
-                chosen.launch(kernels, view_a, view_b, view_out, *end)
-            else:
-                cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
-
-        recording = Recording(load(chosen, a.index), record, GRAPHS)
-        if out and not detour:
-            read = {A: not copies_a and place_a, B: not copies_b and place_b}
-            overlap = Overlap({n: p for n, p in read.items() if p}, size, place_out, out_size)
-    anew = wishes._replace(out_dtype=wanted)
-    lies = replace(b, memory=None) if isinstance(b, Transformed) else b  # not kept alive by a call
+    """Resolve, plan and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
+    asked = resolve(direction, problem, options, a, b, out)
+    made = plan_call(asked)
+    recording, overlap = record(asked, made)
+    # another call for the same operands, which it does not keep alive
+    lies = replace(b, memory=None) if isinstance(b, Transformed) else b
+    anew = replace(options, out_dtype=asked.out_dtype)
     return Call(
-        library,
-        a.index,
-        chosen,
-        wishes.layout == "channels_first",
-        (copies_a, copies_b),
-        fresh.shape,
-        written,
-        detour,
-        out_first,
-        wanted,
-        workspace,
-        recording,
-        flags,
-        narrowed and not empty,
-        overlap,
-        cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),
+        library=library,
+        index=asked.index,
+        plan=made.plan,
+        first=options.layout == "channels_first",
+        copies=(asked.a.copied, bool(made.b and made.b.copied)),
+        shape=asked.fresh.shape,
+        dtype=made.written,
+        detour=made.detour,
+        out_first=asked.out_first,
+        out_dtype=asked.out_dtype,
+        workspace=made.workspace,
+        recording=recording,
+        flags=made.flags,
+        narrowed=asked.narrowed and not problem.empty,
+        overlap=overlap,
+        anew=cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),
     )
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A plan, and how its operands and its result come to lie as it takes them."""
+
+    plan: Plan | None  # None: nothing is to be summed
+    written: str  # the dtype that its kernels write
+    b: Operand | None
+    out: Place  # where its kernels write
+    detour: bool  # the result is copied to where, or how, it is wanted
+    workspace: int
+    flags: int  # as Call's
+
+
+def plan_call(asked: Resolved) -> PlannedCall:
+    """The plan for what was asked. Raises ValueError where there is none, or none within the limit
+    or that holds the result."""
+    problem, options, transformed = asked.problem, asked.options, asked.transformed
+    out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
+    out = asked.out or fresh
+    fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
+    detour = asked.out_first or not fits_out
+    chosen = _chosen(asked, fresh if detour else out)
+    written = getattr(chosen, "out_dtype", asked.dtype)
+    if transformed and chosen and written not in ("float32", asked.out_dtype):
+        raise ValueError(
+            f"the prepared filter's kernel writes {written}, which does not hold what "
+            f"{asked.out_dtype} does: prepare it with out_dtype float32"
+        )
+    if written != asked.out_dtype and not detour:
+        detour = True
+        chosen = _chosen(asked, fresh)
+    b = asked.b
+    if b and not b.copied and getattr(chosen, "reads_filters_in_place", False):
+        b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
+    flags = 0
+    if options.on_range == "raise" and isinstance(chosen, GuardedPlan):
+        chosen, flags = chosen.split, chosen.flags * (not problem.empty)
+    workspace = 0
+    if chosen and not problem.empty:
+        workspace = beside_filter(chosen) if transformed else chosen.workspace
+        limit = options.workspace_limit
+        if transformed and limit is not None and workspace > limit:
+            raise ValueError(
+                f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
+                f"limit is {limit} B: raise it, or prepare the filter with it"
+            )
+    return PlannedCall(chosen, written, b, fresh if detour else out, detour, workspace, flags)
+
+
+def _chosen(asked: Resolved, out: Place) -> Plan | None:
+    """The plan whose kernels write to ``out``; None where there is nothing to sum."""
+    transformed, options = asked.transformed, asked.options
+    if transformed:
+        return transformed.plan and scaled(transformed.plan, options.scale)
+    if asked.problem.empty:
+        return None
+    size = ITEMSIZE[asked.dtype]
+    aligned = asked.a.place.aligned(size) and out.aligned(ITEMSIZE[asked.computed])
+    if asked.b and asked.gradient:
+        aligned = aligned and asked.b.place.aligned(size)
+    return planned(
+        asked.problem,
+        asked.direction,
+        asked.index,
+        options,
+        asked.precision,
+        asked.computed,
+        aligned,
+    )
+
+
+def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overlap | None]:
+    """The plan's launches, and where they would write to what they still read; None where there
+    are no launches, or no ``out`` of the caller's."""
+    chosen = made.plan
+    if not chosen or asked.problem.empty:
+        return None, None
+    a, b = asked.a, made.b
+    is_filter = [name in ("w", "dw") for name in NAMES[asked.direction]]
+    view_a = a.place.view(address_of(A), filter=is_filter[0])
+    view_b = b and b.place.view(address_of(B), filter=is_filter[1])
+    view_out = made.out.view(address_of(OUT), filter=is_filter[2])
+
+    def launches(kernels: Kernels) -> None:
+        end = (address_of(WORKSPACE), asked.index)
+        if view_b:
+            chosen.launch(kernels, view_a, view_b, view_out, *end)
+        else:
+            cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
+
+    recording = Recording(load(chosen, asked.index), launches, GRAPHS)
+    if not asked.out or made.detour:
+        return recording, None
+    operands = {A: a, B: b}
+    read = {n: each.place for n, each in operands.items() if each and not each.copied}
+    sizes = ITEMSIZE[asked.dtype], ITEMSIZE[asked.computed]
+    return recording, Overlap(read, sizes[0], made.out, sizes[1])
 
 
 def planned(
     problem: Problem,
     direction: str,
     index: int,
-    wishes: Wishes,
+    options: ConvOptions,
     precision: str,
     out_dtype: str,
     aligned: bool,
@@ -293,19 +257,14 @@ def planned(
         problem,
         direction,
         launch.device(index),
-        wishes.named,
+        options.named,
         precision,
         aligned=aligned,
-        variant=wishes.variant,
-        workspace_limit=wishes.workspace_limit,
+        variant=options.variant,
+        workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
     )
-    return scaled(plan(request, prepared), wishes.scale)
-
-
-def prepared(chosen: Plan | None) -> int:
-    """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
-    return getattr(chosen, "prepared", 0)
+    return scaled(plan(request, prepared), options.scale)
 
 
 def load(chosen: Plan, index: int) -> Mapping[str, launch.Kernel]:
@@ -315,26 +274,3 @@ def load(chosen: Plan, index: int) -> Mapping[str, launch.Kernel]:
     name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")
     return launch.load(chosen.source(), title, chosen.shared(), index)
-
-
-def _places(
-    given: dict[str, Any], expected: dict[str, tuple[int, ...]], wishes: Wishes
-) -> dict[str, Place]:
-    """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
-    check_layout(wishes.layout)
-    first = next(iter(given))
-    index = given[first].index
-    places = {}
-    for name, array in given.items():
-        if array.index != index:
-            raise ValueError(
-                f"{first} is on CUDA device {index} and {name} on {array.index}; move one of them"
-            )
-        if isinstance(array, Transformed):
-            continue
-        place = places[name] = Place.of(array, wishes.layout)
-        if place.shape != expected[name]:
-            raise ValueError(
-                f"{name} has shape {place.shape} with channels last; expected {expected[name]}"
-            )
-    return places

@@ -17,12 +17,12 @@ from winolab.gpu import cudnn, launch
 from winolab.gpu.correlation import CORRELATIONS, three
 from winolab.gpu.emit import fingerprint
 from winolab.gpu.launch import Kernel, Kernels, View
-from winolab.gpu.places import shapes
 from winolab.gpu.plan import Plan, Request, plan
 from winolab.gpu.plan import candidates as choices
 from winolab.gpu.preference import AS_EXACT, beside_filter, loses, loss
 from winolab.gpu.record import Recording, address_of
 from winolab.nouns import Algorithm, Problem, omega
+from winolab.problem import shapes
 
 GROUPS = {"fp32": ("fp32_ffma", "fp32_split"), "fp16": ("fp16",), "bf16": ("bf16",)}
 ORDERS = ("NHWC", "NCHW")

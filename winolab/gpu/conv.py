@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from types import NoneType
 from typing import Any, cast
 
+from winolab import calls
 from winolab.gpu import autograd, launch
 from winolab.gpu.arrays import library_of
-from winolab.gpu.call import (
-    NAMES,
-    Call,
-    Transformed,
-    Wishes,
-    load,
-    planned,
-    prepare_call,
-    prepared,
-)
+from winolab.gpu.call import load, planned, prepare_call
 from winolab.gpu.dtypes import precision_of, result_dtype
 from winolab.gpu.launch import Kernels
-from winolab.gpu.places import Place, shapes
+from winolab.gpu.places import Place
 from winolab.gpu.plan import ITEMSIZE
 from winolab.gpu.record import Recording, address_of
-from winolab.nouns import Problem
+from winolab.gpu.resolve import Transformed, prepared
+from winolab.options import Convolution, ConvOptions
+from winolab.problem import NAMES, Problem, shapes
 
-DEFAULTS = Wishes()
-MOST = 4096  # calls that are kept
+DEFAULTS = ConvOptions()
 
-_calls: dict[Any, Call] = {}
-# What says quickly how an array lies, by its type.
-_lies: dict[type, Callable[[Any], Any]] = {
-    Transformed: lambda w: w.number,
-    type(None): lambda nothing: nothing,
-}
-
-
-def _key(direction: str, a: Any, b: Any, out: Any, how: Any) -> tuple:
-    lies = _lies
-    return direction, lies[type(a)](a), lies[type(b)](b), lies[type(out)](out), how
-
-
-def recall(direction: str, a: Any, b: Any, out: Any, how: Any) -> Call | None:
-    """The call that ``convolve`` kept for arrays that lie like these, asked for in the same way."""
-    try:
-        return _calls[_key(direction, a, b, out, how)]
-    except (KeyError, TypeError, RuntimeError):
-        return None  # nothing yet, an argument without a hash, a tensor without memory
+calls.described_by[Transformed] = lambda w: w.number
 
 
 def convolve(
@@ -55,18 +28,18 @@ def convolve(
     problem: Problem,
     a: Any,
     b: Any,
-    wishes: Wishes = DEFAULTS,
+    options: ConvOptions = DEFAULTS,
     out: Any = None,
-    how: Any = None,
+    asked: Convolution | None = None,
 ) -> Any:
     """The result of ``direction`` on the GPU that holds a and b, on the caller's current stream.
 
     ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
     place may stand a Transformed. The result has a's library and memory order, and its place in
-    torch's graph of gradients. By ``how``, which with the shapes implies problem and wishes,
-    ``recall`` finds the call again. Raises ValueError for what the kernels cannot run, TypeError
-    for other dtypes, MemoryError where memory does not suffice.
+    torch's graph of gradients. By ``asked``, which with the shapes implies problem and options,
+    ``calls.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
+    TypeError for other dtypes, MemoryError where memory does not suffice.
     """
     library = library_of(a)
     names = NAMES[direction]
@@ -77,47 +50,47 @@ def convolve(
         out = library.array("out", out)
     arrays = (array for array in (a, b, out) if not isinstance(array, (NoneType, Transformed)))
     if library.requires_grad(*arrays):
-        return autograd.differentiable(convolve, direction, problem, a, b, wishes, out)
-    asked = (problem, wishes)
-    call = recall(direction, a, b, out, asked)
+        return autograd.differentiable(convolve, direction, problem, a, b, options, out)
+    resolved = (direction, problem, options)
+    call = calls.recall(resolved, a, b, out)
     if call is None:
         call = prepare_call(
             direction,
             problem,
             library,
-            wishes,
+            options,
             library.describe(a),
             b if isinstance(b, Transformed) else library.describe(b),
             None if out is None else library.describe(out),
         )
         for array in (a, b, out):
-            _lies.setdefault(type(array), library.lie)
-    if len(_calls) >= MOST:
-        _calls.clear()
-    for kept in (asked, how or asked):
-        with suppress(TypeError):
-            _calls[_key(direction, a, b, out, kept)] = call
+            calls.described_by.setdefault(type(array), library.lie)
+    calls.keep(call, (resolved, asked) if asked and asked.unique else (resolved,), a, b, out)
     return call.run(a, b, out)
 
 
-def conv_forward(x: Any, w: Any, *, problem: Problem, out: Any = None, **wishes: Any) -> Any:
-    """y = x ⋆ w; ``wishes`` are the fields of Wishes, errors those of ``convolve``."""
-    return convolve("forward", problem, x, w, Wishes(**wishes), out)
+def conv_forward(x: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any) -> Any:
+    """y = x ⋆ w; ``options`` are the fields of ConvOptions, errors those of ``convolve``."""
+    return convolve("forward", problem, x, w, ConvOptions(**options), out)
 
 
-def conv_backward_data(dy: Any, w: Any, *, problem: Problem, out: Any = None, **wishes: Any) -> Any:
+def conv_backward_data(
+    dy: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any
+) -> Any:
     """dx, the gradient with respect to x; as ``conv_forward``."""
-    return convolve("backward_data", problem, dy, w, Wishes(**wishes), out)
+    return convolve("backward_data", problem, dy, w, ConvOptions(**options), out)
 
 
 def conv_backward_filter(
-    x: Any, dy: Any, *, problem: Problem, out: Any = None, **wishes: Any
+    x: Any, dy: Any, *, problem: Problem, out: Any = None, **options: Any
 ) -> Any:
     """dw, the gradient with respect to w; as ``conv_forward``."""
-    return convolve("backward_filter", problem, x, dy, Wishes(**wishes), out)
+    return convolve("backward_filter", problem, x, dy, ConvOptions(**options), out)
 
 
-def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULTS) -> Transformed:
+def transform(
+    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
+) -> Transformed:
     """w transformed for ``direction``, kept in device memory as long as the result lives.
 
     Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is.
@@ -128,13 +101,13 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
         raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
     described = library.describe(w)
     index, dtype = described.index, described.dtype
-    place = Place.of(described, wishes.layout)
+    place = Place.of(described, options.layout)
     if place.shape != problem.w_shape:
         raise ValueError(
             f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
         )
-    precision = precision_of(wishes.precision, "w", dtype)
-    wanted = result_dtype(direction, dtype, wishes.out_dtype, None)
+    precision = precision_of(options.precision, "w", dtype)
+    wanted = result_dtype(direction, dtype, options.out_dtype, None)
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     first, _, last = shapes(direction, problem)
@@ -142,13 +115,13 @@ def transform(direction: str, problem: Problem, w: Any, wishes: Wishes = DEFAULT
     aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
         chosen = planned(
-            problem, direction, index, wishes, precision, wanted, aligned, prepared=True
+            problem, direction, index, options, precision, wanted, aligned, prepared=True
         )
         memory = library.empty((prepared(chosen),), "uint8", index)
         address = library.address(memory)
         if not place.forward:
             w = library.contiguous(w)
-            place = Place.of(library.describe(w), wishes.layout)
+            place = Place.of(library.describe(w), options.layout)
         launch.make_current(index)
         view = place.view(address_of(0), filter=True)
 

@@ -10,7 +10,6 @@ from winolab.gpu.arrays import Described
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS
 
 PRECISION_OF = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-INFINITE = 65520.0  # rounded to float16
 
 
 def common_dtype(names: tuple[str, ...], first: str, second: str) -> str:
@@ -40,15 +39,6 @@ def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -
             "out_dtype float32 or bfloat16"
         )
     return wanted
-
-
-def check_float16(largest: float) -> None:
-    """Raise ValueError where dw, of that largest finite magnitude, overflows float16."""
-    if largest >= INFINITE:
-        raise ValueError(
-            f"dw reaches {largest:.6g}, and float16 holds at most 65504: ask for out_dtype float32 "
-            "or bfloat16, which hold it"
-        )
 
 
 def dtype_name(value: Any) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 from winolab.gpu.arrays import Described, contiguous
 from winolab.gpu.correlation import MOST, three
 from winolab.gpu.launch import View
-from winolab.nouns import Problem
 
 VECTOR = 16  # bytes of the widest access
 MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
@@ -127,11 +126,3 @@ def is_contiguous(array: Described) -> bool:
     """Whether the elements follow one another in the order of the axes."""
     pairs = zip(array.shape, array.strides, contiguous(tuple(array.shape)), strict=True)
     return all(n <= 1 or have == due for n, have, due in pairs)
-
-
-def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
-    """Channels-last shapes of both operands and the result."""
-    x, w, y = problem.x_shape, problem.w_shape, problem.y_shape
-    return {"forward": (x, w, y), "backward_data": (y, w, x), "backward_filter": (x, y, w)}[
-        direction
-    ]

@@ -1,0 +1,96 @@
+"""What a caller asks for is a named value, and the NumPy path needs no GPU code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from winolab.nouns import gamma
+from winolab.options import ConvOptions, Geometry, convolution
+from winolab.problem import Problem
+
+# Every argument of ``convolution`` by its name, each with a value that no other has.
+GEOMETRY = {
+    "result_shape": (2, 9, 8, 4),
+    "stride": 2,
+    "padding": (1, 3),
+    "dilation": 5,
+    "groups": 6,
+}
+OPTIONS = {
+    "layout": "channels_first",
+    "algorithm": "gamma:8:6:3",
+    "precision": "fp16",
+    "out_dtype": "float32",
+    "workspace_limit": 7,
+    "on_range": "raise",
+    "scale": (11, 18),
+}
+
+WITHOUT_GPU = """
+import sys
+import numpy as np
+import winolab
+
+def loaded():
+    return sorted(name for name in sys.modules if (name + ".").startswith("winolab.gpu."))
+
+assert not loaded(), loaded()
+x, w = np.ones((1, 5, 6, 4), "f"), np.ones((4, 3, 3, 4), "f")
+y = winolab.conv_forward(x, w, padding=1)
+winolab.conv_backward_data(y, w, x.shape, padding=1)
+winolab.conv_backward_filter(x, y, w.shape, padding=1)
+winolab.conv_forward(x, winolab.prepare_filter(w, x.shape, padding=1), padding=1, precision="fp32")
+assert not loaded(), loaded()
+"""
+
+
+def test_the_numpy_path_imports_nothing_of_the_gpu() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_GPU], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_argument_arrives_under_its_name() -> None:
+    asked = convolution("backward_data", *GEOMETRY.values(), *OPTIONS.values())
+    assert asked.geometry == Geometry(**GEOMETRY)
+    assert asked.options == ConvOptions(**OPTIONS)
+    assert asked.options.checked().algorithm == gamma(8, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "equal"),
+    [("stride", 2.0), ("padding", (1.0, 3)), ("dilation", 5.0), ("groups", 6.0),
+     ("result_shape", (2, 9.0, 8, 4)), ("workspace_limit", 7.0), ("scale", (11.0, 18))],
+)  # fmt: skip
+def test_equal_questions_are_one_object_and_equal_numbers_of_other_types_are_not(
+    name, equal
+) -> None:
+    arguments = GEOMETRY | OPTIONS
+    asked = convolution("forward", *arguments.values())
+    assert convolution("forward", *arguments.values()) is asked
+    assert convolution("backward_data", *arguments.values()) is not asked
+    assert arguments[name] == equal
+    assert convolution("forward", *(arguments | {name: equal}).values()) is not asked
+
+
+def test_questions_without_a_hash_are_objects_of_their_own() -> None:
+    lists = GEOMETRY | {"padding": [1, 3]}
+    one, other = (convolution("forward", *lists.values(), **OPTIONS) for _ in range(2))
+    assert one is not other
+    assert one.options == other.options
+    assert one.geometry == other.geometry
+    assert not one.unique
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+def test_a_question_becomes_the_problem_of_its_arrays(direction) -> None:
+    x, w = (2, 9, 8, 4), (6, 3, 3, 2)
+    expected = Problem.of(x, w, stride=2, padding=1, groups=2)
+    result = {"backward_data": x, "backward_filter": w}.get(direction)
+    asked = convolution(direction, result, 2, 1, 1, 2, "channels_last")
+    a = np.empty(0).shape if direction == "backward_data" else x
+    b = expected.y_shape if direction == "backward_filter" else w
+    assert asked.problem(a, b) == expected

@@ -1,0 +1,162 @@
+"""What a call computes and how its arrays lie, before it is planned: dtypes, precision, places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from winolab.gpu.arrays import Described
+from winolab.gpu.dtypes import common_dtype, precision_of, result_dtype
+from winolab.gpu.places import Place, is_contiguous
+from winolab.gpu.plan import ITEMSIZE, Plan
+from winolab.options import ConvOptions
+from winolab.problem import NAMES, Problem, check_layout, shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """A filter in device memory, transformed for a plan; ``memory`` keeps ``address`` valid.
+
+    Of an empty problem it is nothing, without a plan.
+    """
+
+    plan: Plan | None
+    dtype: str
+    index: int
+    aligned: bool  # as the plan takes the arrays to be
+    memory: Any
+    address: int
+    number: int = field(default_factory=count().__next__)  # no other's, ever
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it holds."""
+        return prepared(self.plan)
+
+
+def prepared(chosen: Plan | None) -> int:
+    """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
+    return getattr(chosen, "prepared", 0)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand as kernels read it: where it lies, and whether it is copied there first."""
+
+    place: Place
+    copied: bool
+
+    @classmethod
+    def of(cls, place: Place, fits: bool) -> Operand:
+        """Read in place where that fits the kernels, or from a fresh copy."""
+        return cls(place if fits else Place.fresh(place.shape), not fits)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a call computes, in which dtypes, and how its arrays lie; no plan yet."""
+
+    direction: str
+    problem: Problem
+    options: ConvOptions
+    index: int  # of the device
+    dtype: str  # of the operands
+    precision: str  # a key of PRECISIONS
+    out_dtype: str  # of the result
+    computed: str  # what the kernels are asked to write: float32 where it is looked at first
+    a: Operand
+    b: Operand | None  # None: it is transformed already
+    transformed: Transformed | None
+    out: Place | None  # where the caller wants the result; None: in a new array
+    out_first: bool  # a new result lies channels-first
+
+    @property
+    def fresh(self) -> Place:
+        """A new result, channels-last."""
+        return Place.fresh(shapes(self.direction, self.problem)[2])
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether the result is looked at before it is converted to a narrower dtype."""
+        return self.computed != self.out_dtype
+
+    @property
+    def gradient(self) -> bool:
+        return self.direction == "backward_filter"
+
+    @property
+    def strict(self) -> bool:
+        """Whether arrays have to be as aligned as the filter's plan takes them to be."""
+        return self.transformed is not None and self.transformed.aligned
+
+
+def resolve(
+    direction: str,
+    problem: Problem,
+    options: ConvOptions,
+    a: Described,
+    b: Described | Transformed,
+    out: Described | None,
+) -> Resolved:
+    """Dtypes, precision, and what kernels can read where it lies. Raises as winolab.conv_forward
+    for arrays that do not fit the problem, one another or the kernels."""
+    transformed = b if isinstance(b, Transformed) else None
+    names = NAMES[direction]
+    arguments = (*names[:2], "out")  # as the caller names them
+    given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
+    expected = dict(zip(arguments, shapes(direction, problem), strict=True))
+    places = _places(given, expected, options.layout)
+    dtype = common_dtype(names, a.dtype, b.dtype)
+    precision = precision_of(options.precision, names[0], dtype)
+    out_dtype = result_dtype(direction, dtype, options.out_dtype, out)
+    # dw that shall not overflow unnoticed is seen in float32 first
+    gradient = direction == "backward_filter"
+    looked_at = gradient and out_dtype == "float16" and options.on_range == "raise"
+
+    place_a, place_b = places[names[0]], places.get(names[1])
+    strict = transformed is not None and transformed.aligned
+    fits_a = place_a.direct and (not strict or place_a.aligned(ITEMSIZE[dtype]))
+    fits_a = fits_a and (not gradient or place_a.steps_fit)
+    operand_b = None
+    if place_b:
+        fits_b = place_b.direct and place_b.steps_fit if gradient else place_b.forward
+        operand_b = Operand.of(place_b, fits_b)
+    return Resolved(
+        direction=direction,
+        problem=problem,
+        options=options,
+        index=a.index,
+        dtype=dtype,
+        precision=precision,
+        out_dtype=out_dtype,
+        computed="float32" if looked_at else out_dtype,
+        a=Operand.of(place_a, fits_a),
+        b=operand_b,
+        transformed=transformed,
+        out=places.get("out"),
+        out_first=out is None and options.layout == "channels_first" and is_contiguous(a),
+    )
+
+
+def _places(
+    given: dict[str, Any], expected: dict[str, tuple[int, ...]], layout: str
+) -> dict[str, Place]:
+    """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
+    check_layout(layout)
+    first = next(iter(given))
+    index = given[first].index
+    places = {}
+    for name, array in given.items():
+        if array.index != index:
+            raise ValueError(
+                f"{first} is on CUDA device {index} and {name} on {array.index}; move one of them"
+            )
+        if isinstance(array, Transformed):
+            continue
+        place = places[name] = Place.of(array, layout)
+        if place.shape != expected[name]:
+            raise ValueError(
+                f"{name} has shape {place.shape} with channels last; expected {expected[name]}"
+            )
+    return places

@@ -1,0 +1,134 @@
+"""What a caller asks for, as named values: no array library and no GPU is needed here.
+
+Equal questions are one object (``convolution``), so that a call that was made before is found by
+its identity: of a call that takes the host 3 µs, hashing a dataclass would take 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from winolab.nouns import Algorithm, parse_algorithm
+from winolab.problem import Problem, check_layout, whole
+
+ON_RANGE = ("fallback", "raise")
+INTS = frozenset({int})
+
+
+@dataclass(frozen=True)
+class ConvOptions:
+    """How a convolution is computed: the arguments of winolab.conv_forward beside its geometry."""
+
+    layout: str = "channels_last"
+    algorithm: str | Algorithm | None = None
+    precision: Any = None  # a name or an Arithmetic; None: that of the arrays' dtype
+    out_dtype: Any = None
+    workspace_limit: int | None = None  # bytes
+    on_range: str = "fallback"
+    scale: Any = None  # of split products: a ref.split.Scale, or what its of_caller takes
+    variant: Any = None  # the configuration of a family's kernels, a value of its own kind
+
+    @property
+    def named(self) -> Algorithm | None:
+        """The algorithm, where there is one. Raises as parse_algorithm."""
+        return None if self.algorithm is None else parse_algorithm(self.algorithm)
+
+    def checked(self) -> ConvOptions:
+        """The same, the algorithm no text. Raises TypeError for a limit that is no integer,
+        ValueError for a negative one, for unknown layouts and on_range, and for what names no
+        algorithm."""
+        check_layout(self.layout)
+        limit = self.workspace_limit
+        if limit is not None and whole(limit, "workspace_limit") < 0:
+            raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
+        if self.on_range not in ON_RANGE:
+            raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
+        return replace(self, algorithm=self.named)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How windows lie on the input, as the caller states it; Problem.of reads and checks it."""
+
+    result_shape: Any  # of dx or dw, in the caller's layout; None forward, where it follows
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """One of the three convolutions as a caller asks for it, before it meets arrays."""
+
+    direction: str
+    geometry: Geometry
+    options: ConvOptions
+    unique: bool = True  # whether who asks for the same gets this very object
+
+    def problem(self, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> Problem:
+        """The problem with operands of these shapes, in the caller's layout. Raises as
+        Problem.of."""
+        g = self.geometry
+        return Problem.of(
+            g.result_shape if self.direction == "backward_data" else a_shape,
+            g.result_shape if self.direction == "backward_filter" else b_shape,
+            stride=g.stride,
+            padding=g.padding,
+            dilation=g.dilation,
+            groups=g.groups,
+            layout=self.options.layout,
+        )
+
+
+def convolution(
+    direction: str,
+    result_shape: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    layout: Any,
+    algorithm: Any = None,
+    precision: Any = None,
+    out_dtype: Any = None,
+    workspace_limit: Any = None,
+    on_range: Any = "fallback",
+    scale: Any = None,
+) -> Convolution:
+    """What these arguments ask for, unchecked; the same object for the same hashable arguments.
+
+    Keyword arguments would take a warm call 5 % longer.
+    """
+    types = None  # tells sizes from those that equal them, as 1.0 does 1
+    if not (
+        type(stride) is type(dilation) is type(groups) is int
+        and (workspace_limit is None or type(workspace_limit) is int)
+        and (type(padding) is int or (type(padding) is tuple and {*map(type, padding)} == INTS))
+        and (result_shape is None or {*map(type, result_shape)} == INTS)
+        and (type(scale) is not tuple or {*map(type, scale)} == INTS)
+        and not isinstance(scale, float)
+    ):
+        types = repr((result_shape, stride, padding, dilation, groups, workspace_limit, scale))
+    arguments = (
+        types, direction, result_shape, stride, padding, dilation, groups,
+        layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
+    )  # fmt: skip
+    try:
+        return _unique(*arguments)
+    except TypeError:  # lists have no hash
+        return replace(_unique.__wrapped__(*arguments), unique=False)
+
+
+@lru_cache(maxsize=4096)
+def _unique(
+    _, direction, result_shape, stride, padding, dilation, groups,
+    layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
+) -> Convolution:  # fmt: skip
+    return Convolution(
+        direction,
+        Geometry(result_shape, stride, padding, dilation, groups),
+        ConvOptions(layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale),
+    )
