@@ -149,7 +149,7 @@ class Float(Arithmetic):
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
         a, b = (np.asarray(v, np.float64) for v in (a, b))
         if self.parts > 1:
-            with np.errstate(invalid="ignore"):  # infinity leaves no rest
+            with np.errstate(all="ignore"):  # infinity leaves no rest
                 group = max(1, self.accumulation.block)
                 each = group * split.products(self.parts)
                 inside = [i // each for i in self.accumulation.intervals]

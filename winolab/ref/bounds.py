@@ -24,14 +24,17 @@ there is no bound. L adds up, on the longest path,
 - the accumulation of K products (`roundings.accumulation_unit`).
 
 **Underflow.** η/2 of each product enters a linear recurrence over the same programs, with the
-largest magnitudes met in place of each output's own.
+largest magnitudes met in place of each output's own. Sums of numbers of a format do not underflow
+in it (Hauser 1996), sums of stored data that the transform format does not hold do. FP64 has no
+half of its own η, so all of it counts; products with it are rounded up.
 
 **Scaling** by powers of two moves underflow alone: what it adds is found among the scaled numbers.
 
 **Overflow.** Where a magnitude times exp(L) exceeds a format's largest number there is no bound.
 
-**FP64.** M is itself computed in FP64, so it is multiplied by exp(L) with u = 2^-53; an oracle of
-direct summation in FP64 is off by at most γ_k M, k its products, which is added.
+**FP64.** M is itself computed in FP64, so it is multiplied by exp(L) with u = 2^-53, after what
+underflow took from it is added; an oracle of direct summation in FP64 is off by at most γ_k M + kη,
+k its products, which is added. Numbers of more than FP64's bits count as an oracle's do.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,12 +54,12 @@ from winolab.ref import sample as sampling
 from winolab.ref import winograd
 from winolab.ref.arithmetic import Arithmetic, Exact, Float, arithmetic
 from winolab.ref.formats import FORMATS
-from winolab.ref.roundings import Cost, Units, depth_of, tiling
+from winolab.ref.roundings import Cost, Units, depth_of, ldexp, part, tiling
+from winolab.ref.split import halves
 from winolab.ref.tiles import gains
 from winolab.ref.winograd import ProgramsOf
 
-# What scaling the result back, in two products, may lose below FP32's normal numbers.
-LEAST = 2 * FORMATS["fp32"].smallest_subnormal
+FP64 = FORMATS["fp64"]
 
 RUNS = {
     "forward": winograd.forward,
@@ -136,28 +140,34 @@ def assembled(
         return np.zeros(size.shape)
     stored = all(_is_stored(v, run) for v in (a, b))
     fp64 = arithmetic("fp64,fused=no")
-    growth = floor = wide = oracle = 0.0
+    growth = floor = wide = under = oracle = 0.0
     run = run.of_data(a, b)
     scales, added = set(), costing.pieces - 1
     for tiles, depth in kinds:
-        cost = costing.cost(tiles, depth, run)
+        cost, own = (costing.cost(tiles, depth, r) for r in (run, fp64))
         growth = max(growth, cost.growth + (0.0 if stored else cost.storage))
         scale = run.exponents(gains([costing.of(tile) for tile in tiles]))
         scales.add(scale)
-        operands = [math.ldexp(v, e) for v, e in zip(magnitude.operands, scale, strict=True)]
-        least = math.ldexp(cost.underflow((operands[0], operands[1]), stored), -sum(scale))
-        floor = max(floor, least + (LEAST if any(scale) else 0.0))
-        wide = max(wide, costing.cost(tiles, depth, fp64).roundings)
-        products = depth * math.prod(tile.r for tile in tiles)
-        oracle = max(oracle, (products + 4) * FORMATS["fp64"].unit_roundoff)
+        operands = _scaled(magnitude.operands, scale)
+        least = ldexp(cost.underflow(operands, stored, scale), -sum(scale))
+        floor = max(floor, least + (4 * cost.units.transform.absolute if any(scale) else 0.0))
+        wide = max(wide, own.roundings)
+        under = max(under, own.underflow(magnitude.operands, True))
+        oracle = max(oracle, depth * math.prod(tile.r for tile in tiles) + 4)
     growth += added * Units.of(run).transform.growth
-    wide += added * FORMATS["fp64"].unit_roundoff
-    floor, oracle = costing.pieces * floor, costing.pieces * oracle
+    wide += added * FP64.unit_roundoff
+    floor, oracle, under = (costing.pieces * v for v in (floor, oracle, under))
     if growth >= 1 or any(magnitude.overflows(run, math.exp(growth), s) for s in scales):
         return np.full(size.shape, np.inf)
     with np.errstate(all="ignore"):
-        total = math.exp(wide) * ((math.expm1(growth) + oracle) * size + math.exp(growth) * floor)
+        relative = math.expm1(growth) + oracle * FP64.unit_roundoff
+        total = relative * (size + under) + math.exp(growth) * floor
+        total = math.exp(wide) * total + (oracle + 4) * FP64.underflow
     return np.where(np.isnan(total), np.inf, total)
+
+
+def _scaled(sizes: tuple[float, float], scale: tuple[int, int]) -> tuple[float, float]:
+    return ldexp(sizes[0], scale[0]), ldexp(sizes[1], scale[1])
 
 
 def _is_stored(x: NDArray[Any], run: Arithmetic) -> bool:
@@ -168,12 +178,22 @@ def _is_stored(x: NDArray[Any], run: Arithmetic) -> bool:
 
 @dataclass(eq=False)
 class Magnitude(Arithmetic):
-    """FP64 run of an algorithm on absolute values that keeps the largest magnitudes it met."""
+    """FP64 run of an algorithm on absolute values that keeps the largest magnitudes it met.
+
+    Of what is ``stored``, made by the input's ``transformed``, multiplied as ``operands``,
+    ``summed``, and made of sums (``results``); the filter's transform has a Magnitude of its own.
+    """
 
     stored: float = 0.0
     transformed: float = 0.0
     operands: tuple[float, float] = (0.0, 0.0)
     summed: float = 0.0
+    results: float = 0.0
+    behind: bool = False  # the products, or before them
+
+    @cached_property
+    def of_filters(self) -> Magnitude:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Magnitude()
 
     @property
     def name(self) -> str:
@@ -181,7 +201,7 @@ class Magnitude(Arithmetic):
 
     def asarray(self, x: Any) -> NDArray[np.float64]:
         y = np.abs(np.asarray(x, np.float64))
-        self.stored = max(self.stored, _peak(y))
+        self.stored, self.behind = max(self.stored, _peak(y)), False
         return y
 
     def constant(self, q: Fraction | int) -> np.float64:
@@ -191,7 +211,10 @@ class Magnitude(Arithmetic):
         return np.abs(y)
 
     def _keep(self, y: Any) -> Any:
-        self.transformed = max(self.transformed, _peak(y))
+        if self.behind:
+            self.results = max(self.results, _peak(y))
+        else:
+            self.transformed = max(self.transformed, _peak(y))
         return y
 
     def add(self, a: Any, b: Any) -> Any:
@@ -210,25 +233,36 @@ class Magnitude(Arithmetic):
         a, b = np.abs(a), np.abs(b)
         y = np.matmul(a, b)
         self.operands = max(self.operands[0], _peak(a)), max(self.operands[1], _peak(b))
-        self.summed = max(self.summed, _peak(y))
+        self.summed, self.behind = max(self.summed, _peak(y)), True
         return y
 
     def overflows(self, run: Arithmetic, factor: float, scale: tuple[int, int]) -> bool:
         """Whether a magnitude times the factor may exceed what a format of the arithmetic holds.
 
-        ``scale``: exponents of the powers of two by which the tensors are scaled.
+        ``scale``: exponents of the powers of two by which the tensors are scaled; formats that do
+        not hold these, and their results', hold nothing.
         """
         if not isinstance(run, Float):
             return False
-        operands = [math.ldexp(v, e) for v, e in zip(self.operands, scale, strict=True)]
-        results = max(self.transformed, self.summed)
-        peaks = (
+        both, of_w, filters = sum(scale), self.of_filters, run.of_filters.transform
+        made = max(self.summed, self.results)
+        x, w = _scaled(self.operands, scale)
+        peaks = [
             (self.stored, run.storage),
-            (max(results, math.ldexp(results, sum(scale))), run.transform),
-            (max(operands), run.product),
-            (math.ldexp(self.summed, sum(scale)), run.accumulate),
-        )
-        return not all(peak * factor <= fmt.max for peak, fmt in peaks)
+            (ldexp(self.transformed, scale[0]), run.transform),
+            (ldexp(of_w.transformed, scale[1]), filters),
+            (max(x, w), run.product if run.parts == 1 else part(run)),
+            (ldexp(self.summed, both), run.accumulate),
+            (ldexp(made, both), run.transform),
+        ]
+        if any(scale):
+            sizes = (self.stored, of_w.stored)
+            peaks += [(v, run.transform) for v in (made, *_scaled(sizes, scale))]
+            if run.filters:
+                peaks.append((ldexp(of_w.stored, scale[1]), run.storage))
+        powers = [Fraction(2) ** e for e in (*scale, *halves(both))] if any(scale) else []
+        held = all(run.transform.round_fraction(q) == q for q in powers)
+        return not (held and all(peak * factor <= fmt.max for peak, fmt in peaks))
 
 
 def _peak(y: Any) -> float:

@@ -83,10 +83,12 @@ class Fourier(Engine):
         v = self._spectrum(v)
         states, tiles, channels = v.shape[: self._ndim], v.shape[self._ndim], u.shape[-1]
         count, depth = math.prod(states), u.shape[-2]
-        m = self._multiplied(v.reshape(count, tiles, depth), u.reshape(count, depth, channels))
+        with np.errstate(all="ignore"):  # infinities
+            m = self._multiplied(v.reshape(count, tiles, depth), u.reshape(count, depth, channels))
         axes = range(self._ndim)
         m = m.reshape(*states, tiles, channels)
-        y = np.asarray(scipy.fft.irfftn(m, s=self._lengths, axes=axes))
+        with np.errstate(all="ignore"):
+            y = np.asarray(scipy.fft.irfftn(m, s=self._lengths, axes=axes))
         y = y[tuple(slice(s.tile.n) for s in self.region.segments)]
         return np.ascontiguousarray(y).reshape(math.prod(y.shape[:-1]), channels)
 

@@ -52,6 +52,12 @@ class Format:
         """Smallest positive number, the spacing of all numbers below 2**emin."""
         return 2.0 ** (self.emin - self.precision + 1)
 
+    @property
+    def underflow(self) -> float:
+        """Largest error of rounding to nearest below 2**emin: half the spacing there, or for FP64
+        all of it, which has no half in FP64."""
+        return max(self.smallest_subnormal / 2, 2.0**-1074)
+
     def round(self, x: ArrayLike, mode: str = "nearest") -> NDArray[np.float64]:
         """Round float64 values to this format.
 

@@ -98,15 +98,23 @@ class _Norms(Fourier):
     """Σ_k ‖x_k‖₂ ‖w_k‖₂ of a tile, at each of its outputs."""
 
     def _filters(self, w: np.ndarray) -> np.ndarray:
-        u = self._pieces(w)
-        return np.sqrt((u**2).sum(axis=tuple(range(self._ndim)), keepdims=True))
+        return _norm(self._pieces(w), self._ndim)
 
     def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        v = np.sqrt((v**2).sum(axis=tuple(range(self._ndim))))
+        v = _norm(v, self._ndim)[(0,) * self._ndim]
         tiles, depth = v.shape[0], u.shape[-2]
         size = v.reshape(tiles, depth) @ u.reshape(depth, -1)
         outputs = math.prod(s.tile.n for s in self.region.segments)
         return np.broadcast_to(size, (outputs, *size.shape)).reshape(-1, size.shape[-1])
+
+
+def _norm(x: np.ndarray, ndim: int) -> np.ndarray:
+    """‖x‖₂ over the leading axes, kept; of numbers as small as FP64 has."""
+    axes = tuple(range(ndim))
+    peak = np.abs(x).max(axis=axes, keepdims=True, initial=0.0)
+    with np.errstate(all="ignore"):
+        unit = np.where(peak > 0, x / peak, 0.0)
+        return peak * np.sqrt((unit**2).sum(axis=axes, keepdims=True))
 
 
 def _fourier(
@@ -126,9 +134,10 @@ def _fourier(
         "backward_filter": problem.w_shape,
     }[direction]
     powers = all(length & (length - 1) == 0 for length in lengths)
-    if not isinstance(run, Float) or run.parts > 1 or run.product.emin > EMIN or not powers:
+    if not isinstance(run, Float) or not powers or run.scale or run.product.emin > EMIN:
         return np.full(shape, np.inf)
-    norms = fft.evaluated(a, b, problem, algorithm, fp64, direction, _Norms)
+    with np.errstate(all="ignore"):
+        norms = fft.evaluated(a, b, problem, algorithm, fp64, direction, _Norms)
     units, steps, count = Units.of(run), sum(map(_log2, lengths)), math.prod(lengths)
     depth = _depth(problem, tiles, direction)
     u = run.transform.unit_roundoff
@@ -147,9 +156,11 @@ def _fourier(
     relative = before + e * (math.sqrt(taps) * (1 + before) + math.sqrt(count) * before)
     relative += (depth * taps + 4) * FORMATS["fp64"].unit_roundoff  # of the oracle, and of norms
     peaks = float(np.max(np.abs(a), initial=0.0)), float(np.max(np.abs(b), initial=0.0))
-    if 4 * count**2 * depth * max(1.0, *peaks) ** 2 > run.transform.max:
+    formats = (run.storage, run.transform, run.product, run.accumulate)
+    largest, tiny = min(f.max for f in formats), max(f.smallest_subnormal for f in formats)
+    peak = max(1.0, *peaks)
+    if 4 * count**2 * depth * peak * peak > largest:
         return np.full(shape, np.inf)
-    tiny = run.transform.smallest_subnormal
     floor = 16 * (steps + 1) * count**2 * depth * (1 + sum(peaks)) * tiny
     return np.where(np.isnan(norms), np.inf, relative * norms + floor)
 

@@ -17,13 +17,15 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref import split, winograd
 from winolab.ref.accumulate import pieces
 from winolab.ref.arithmetic import Arithmetic, Float, Mp
-from winolab.ref.formats import Format
+from winolab.ref.formats import FORMATS, Format
 from winolab.ref.im2col import DIRECT
 from winolab.ref.program import Program, is_power_of_two
 from winolab.ref.tiles import Region
 from winolab.ref.transforms import transforms
 from winolab.ref.winograd import ProgramsOf, programs_of
 
+FP32 = FORMATS["fp32"]
+TWICE = math.log1p(FORMATS["fp64"].unit_roundoff)  # simulated by way of FP64
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 
 
@@ -86,12 +88,12 @@ class Unit:
             f.precision <= fmt.precision and f.emin >= fmt.emin and f.max <= fmt.max for f in held
         ):
             return cls()
-        return cls(fmt.unit_roundoff, fmt.smallest_subnormal / 2)
+        return cls(fmt.unit_roundoff, fmt.underflow)
 
 
 @dataclass(frozen=True)
 class Units:
-    """Where an arithmetic rounds, and how much."""
+    """Where an arithmetic rounds, and how much; ``held``: the transform format holds the data."""
 
     storage: Unit
     transform: Unit
@@ -101,6 +103,7 @@ class Units:
     fused: bool
     sums: Callable[[int], Unit] = field(compare=False)
     constant: Callable[[Fraction], float] = field(compare=False)
+    held: bool = True
 
     @classmethod
     def of(cls, run: Arithmetic) -> Units:
@@ -117,7 +120,7 @@ class Units:
             """Relative error of the constant, rounded once."""
             try:
                 return float(abs(rounded_constant(run, q) / q - 1))
-            except OverflowError:
+            except (OverflowError, ValueError):  # infinite, or NaN in its place
                 return math.inf
 
         return cls(
@@ -129,11 +132,12 @@ class Units:
             run.fused,
             lambda k: accumulation_unit(run, k),
             constant,
+            Unit.of(run.transform, run.storage) == Unit(),
         )
 
 
 def rounded_constant(run: Arithmetic, q: Fraction) -> Fraction:
-    """q as the transform format holds it. Raises OverflowError where it is infinite."""
+    """q as the transform format holds it. Raises OverflowError or ValueError where it does not."""
     return Fraction(run.transform.round_fraction(q)) if isinstance(run, Float) else q
 
 
@@ -142,7 +146,13 @@ def operand_unit(run: Float, *held: Format) -> Unit:
     if run.parts == 1:
         return Unit.of(run.product, *held)
     precision = max(fmt.precision for fmt in held)
-    return Unit(split.left(run.product, run.parts, precision), run.product.smallest_subnormal / 2)
+    lost = run.parts * FP32.underflow if precision > FP32.precision else 0.0
+    return Unit(split.left(part(run), run.parts, precision), part(run).underflow + lost)
+
+
+def part(run: Float) -> Format:
+    """The format of the parts of an operand, which pass through FP32."""
+    return run.product if run.product.precision <= FP32.precision else FP32
 
 
 def accumulation_unit(run: Float, k: int) -> Unit:
@@ -164,11 +174,11 @@ def accumulation_unit(run: Float, k: int) -> Unit:
     if k == 0:
         return Unit()
     if run.parts > 1:
-        n, v = run.parts, run.product.unit_roundoff
+        n, v = run.parts, part(run).unit_roundoff
         group = max(1, run.accumulation.block)
         unit = _sum_unit(run, -(-k // group) * group * split.products(n))
         grown = (1 + n * v) ** 2 * unit.relative
-        return Unit(grown + split.dropped(run.product, n), unit.absolute)
+        return Unit(grown + split.dropped(part(run), n), unit.absolute)
     return _sum_unit(run, k)
 
 
@@ -188,14 +198,14 @@ def _sum_unit(run: Float, k: int) -> Unit:
         return Unit(math.expm1(growth), chunks * ((c + 1) * fine + 1) * eta)
     if order.kind == "kahan":
         product = 0.0 if run.fused else u
-        return Unit((1 + kahan_factor(k, u)) * (1 + product) - 1, k * eta / 2)
+        return Unit((1 + kahan_factor(k, u)) * (1 + product) - 1, k * fmt.underflow)
     roundings = {
         "sequential": k,
         "unspecified": k,
         "two_level": min(order.block, k) + -(-k // max(1, order.block)) - 1,
         "pairwise": 1 + (k - 1).bit_length(),
     }[order.kind]
-    return Unit(math.expm1(roundings * math.log1p(u)), k * eta / 2)
+    return Unit(math.expm1(roundings * math.log1p(u)), k * fmt.underflow)
 
 
 def kahan_factor(k: int, u: float) -> float:
@@ -224,6 +234,17 @@ def kahan_factor(k: int, u: float) -> float:
     return math.inf
 
 
+def ldexp(x: float, exponent: int) -> float:
+    """x · 2^exponent, infinite where FP64 does not hold it."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.ldexp(x, exponent))
+
+
+def above(a: float, b: float) -> float:
+    """a · b at least, where FP64 itself underflows too."""
+    return math.nextafter(a * b, math.inf) if a and b else 0.0
+
+
 @dataclass(frozen=True)
 class Stage:
     """A program's part: growth (log) and row sum at most, and what underflow adds to an output."""
@@ -235,21 +256,34 @@ class Stage:
     copies: bool  # its outputs are inputs
 
     @classmethod
-    def of(cls, program: Program, matrix: Sequence[Sequence[Fraction]], units: Units) -> Stage:
+    def of(
+        cls,
+        program: Program,
+        matrix: Sequence[Sequence[Fraction]],
+        units: Units,
+        *,
+        held: bool = True,
+    ) -> Stage:
+        """Inputs that are no numbers of the transform format (``held``) underflow in sums, and
+        round in products by powers of two."""
         unit, eta = units.transform, units.transform.absolute
         growth, floor = [0.0] * program.inputs, [0.0] * program.inputs
         for op in program.ops:
             q = float(abs(op.constant))
-            free = is_power_of_two(op.constant)
-            g, f = growth[op.a], floor[op.a] * q
+            fresh, also = (not held and r is not None and r < program.inputs for r in (op.a, op.b))
+            free = is_power_of_two(op.constant) and not fresh
+            g, f = growth[op.a], above(floor[op.a], q)
             if op.kind not in ("add", "sub"):
                 g += math.log1p(units.constant(op.constant))
+                f += eta
+            elif fresh or also:
                 f += eta
             if op.b is not None:
                 if op.kind in ("fma", "fms") and not units.fused:
                     g += 0 if free else unit.growth
                     f += eta
                 g, f = max(g, growth[op.b]), f + floor[op.b]
+            g += TWICE if fresh or also else 0.0
             growth.append(g if op.kind == "mul" and free else g + unit.growth)
             floor.append(f)
         used = [reg for sign, reg in program.outputs if sign]
@@ -279,7 +313,7 @@ class Cost:
     units: Units
     operands: tuple[Unit, ...]  # rounded filters and inputs, as they are multiplied
     stages: tuple[tuple[Stage, ...], ...]  # AT, G, BT; per dimension
-    scaled: bool
+    scaling: Unit | None  # what multiplying a number by its power of two rounds
 
     @property
     def growth(self) -> float:
@@ -299,12 +333,16 @@ class Cost:
         """``exact``: the programs compute the very matrices that they are made of."""
         units, of_g = Units.of(run), Units.of(run.of_filters)
         of = programs or programs_of(algorithm)
+        scaling = None
+        if isinstance(run, Float) and run.scale:
+            scaling = Unit(Unit.of(run.transform, run.storage).relative, run.transform.underflow)
         stages = tuple(
             tuple(
                 Stage.of(
                     getattr(of(tile), name),
                     getattr(of(tile), name).exact() if exact else matrix_of(algorithm, tile, name),
                     rounded,
+                    held=name == "AT" or rounded.held,
                 )
                 for tile in tiles
             )
@@ -312,36 +350,43 @@ class Cost:
         )
         roundings = sum(s.growth for part in stages for s in part)
         operands = tuple(
-            unit.copied if all(stage.copies for stage in part) else unit.product
+            unit.copied if scaling is None and all(s.copies for s in part) else unit.product
             for part, unit in zip(stages[1:], (of_g, units), strict=True)
         )
         roundings += sum(unit.growth for unit in operands)
+        roundings += 2 * scaling.growth if scaling else 0.0
         roundings += units.sums(depth).growth + units.result.growth
         typed = sum(s.typed for part in stages for s in part)
-        scaled = isinstance(run, Float) and run.scale is not None
         return cls(
-            2 * units.storage.growth, roundings, typed, depth, units, operands, stages, scaled
+            2 * units.storage.growth, roundings, typed, depth, units, operands, stages, scaling
         )
 
-    def underflow(self, operands: tuple[float, float], stored: bool) -> float:
-        """What underflow adds to an output at most, before growth.
+    def underflow(
+        self, operands: tuple[float, float], stored: bool, scale: tuple[int, int] = (0, 0)
+    ) -> float:
+        """What underflow adds to an output, scaled by 2^Σ``scale``, at most, before growth.
 
-        ``operands``: the largest magnitudes of transformed inputs and of transformed filters.
+        ``operands``: the largest magnitudes of transformed, scaled inputs and filters.
         """
         at, g, bt = self.stages
 
         def through(stages: Sequence[Stage], floor: float) -> float:
             for stage in stages:
-                floor = stage.gain * floor + stage.floor
+                floor = above(stage.gain, floor) + stage.floor
             return floor
 
-        start = 0.0 if stored and not self.scaled else self.units.storage.absolute
+        def start(exponent: int) -> float:
+            unit = self.units.storage.absolute
+            once = 0.0 if stored else math.nextafter(ldexp(unit, exponent), math.inf)
+            # filters of another format are stored again
+            return once + (unit + self.scaling.absolute if self.scaling else 0.0)
+
         u, v = (
-            through(stages, start) + unit.absolute
-            for stages, unit in zip((g, bt), self.operands, strict=True)
+            through(stages, start(exponent)) + unit.absolute
+            for stages, unit, exponent in zip((g, bt), self.operands, scale[::-1], strict=True)
         )
         left, right = operands
-        m = self.depth * (left * u + right * v + u * v)
+        m = above(self.depth, above(left, u) + above(right, v) + above(u, v))
         m += self.units.sums(self.depth).absolute + self.units.result.absolute
         return through(at, m)
 
