@@ -25,6 +25,17 @@ def test_compiled_code_is_cached_whole(tmp_path, monkeypatch) -> None:
     assert sorted(p.suffix for p in (tmp_path / "dump").iterdir()) == [".cu", ".txt"]
 
 
+def test_code_is_kept_for_what_it_was_compiled_for(tmp_path, monkeypatch, compiler) -> None:
+    """One source has a file for each architecture, compiler and set of its options."""
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    found = {cache.cubin("source", arch, "k") for arch in ("sm_80", "sm_86", "sm_90a")}
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 99))
+    found.add(cache.cubin("source", "sm_80", "k"))
+    monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "--fmad=true"))
+    found.add(cache.cubin("source", "sm_80", "k"))
+    assert len(found) == len(compiler) == 5
+
+
 def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
