@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from shlex import quote
@@ -32,6 +31,7 @@ from experiments import (
 from experiments.jobs import Row
 from experiments.report import number
 from experiments.tables import Cell, Table, select, store, stored
+from winolab import process
 from winolab.environment import cores
 from winolab.render import document
 
@@ -194,11 +194,7 @@ def main(
     console = Console(stderr=as_json)
     if not console.is_terminal:
         console = Console(stderr=as_json, width=WIDTH)
-    try:
-        tables = chosen(paper, table, every or list_)
-    except ValueError as error:
-        print(f"winolab: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+    tables = chosen(paper, table, every or list_)
     if list_:
         listed = [*tables, *KEPT] if paper is None else tables
         print(document([_entry(t) for t in listed]) if as_json else "\n".join(map(_line, listed)))
@@ -244,4 +240,4 @@ def _fields(cell: Cell) -> dict:
 
 
 if __name__ == "__main__":
-    app()
+    process.run(app)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -224,27 +222,6 @@ def test_what_the_machine_lacks_is_one_line_and_a_fault_of_ours_is_not(
         cli.main()
 
 
-def test_reproduce_forwards_arguments_and_exit_code(
-    winolab: Winolab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "winolab").mkdir()
-    (tmp_path / "winolab" / "cli.py").touch()
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "reproduce.py").write_text(
-        "import sys; print(sys.argv[1:]); sys.exit(7)"
-    )
-    monkeypatch.chdir(tmp_path)
-    result = winolab("reproduce", "lavin_gray_2016", "table4", "--full", "--workers", "2")
-    assert result.code == 7
-    assert result.out == "['lavin_gray_2016', 'table4', '--full', '--workers', '2']\n"
-
-
-def test_reproduce_lists_the_tables_as_one_document(winolab: Winolab) -> None:
-    read = json.loads(winolab("reproduce", "--list", "--json").out)
-    assert {"paper": "lavin_gray_2016", "table": "table3"}.items() <= read[2].items()
-    assert len(read) == len(winolab("reproduce", "--list").out.splitlines())
-
-
 def test_doctor_reports(winolab: Winolab) -> None:
     report = json.loads(winolab("doctor", "--json").out)
     assert report["core"]["numpy"]
@@ -252,17 +229,3 @@ def test_doctor_reports(winolab: Winolab) -> None:
     shown = winolab("doctor").out
     assert report["core"]["numpy"] in shown
     assert "GPU" in shown
-
-
-@pytest.mark.parametrize("size", ["2", "16"])
-def test_a_reader_that_has_enough_gets_no_traceback(size: str) -> None:
-    script = (
-        "import sys, winolab.cli as c; sys.argv[1:] = ['transforms', sys.argv[1], '9']; c.main()"
-    )
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-c", script, size], stdout=write, stderr=subprocess.PIPE, check=False
-    )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")

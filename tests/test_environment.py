@@ -102,14 +102,15 @@ def test_what_kernels_need_of_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(environment, "installed", lambda name: name == "cupy-cuda13x" or None)
     monkeypatch.setattr(environment.cudnn, "version", lambda: "9.1.0")
     expected = {"driver": "12.4", "cupy": "13", "cudnn": "9.1.0", "cache_writable": True}
+    expected |= {"cupy_wheels": ["cupy-cuda13x"]}
     assert expected.items() <= environment.cuda().items()
     monkeypatch.setattr(environment, "driver_cuda", lambda: None)
     monkeypatch.setattr(environment, "installed", lambda name: None)
     monkeypatch.setattr(environment.cudnn, "version", missing)
-    monkeypatch.setattr(environment.cache, "cache_folder", missing)
+    monkeypatch.setattr(environment.cache, "users_folder", missing)
     monkeypatch.setitem(sys.modules, "cupy", None)
     nothing = dict.fromkeys(("driver", "cupy", "cudnn", "cache"))
-    assert environment.cuda() == {**nothing, "cache_writable": False}
+    assert environment.cuda() == {**nothing, "cupy_wheels": [], "cache_writable": False}
 
 
 def test_a_cupy_without_a_wheels_name_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +118,47 @@ def test_a_cupy_without_a_wheels_name_is_asked(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(environment, "installed", lambda name: None)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
     assert environment.cuda()["cupy"] == "12.6"
+
+
+def test_two_wheels_of_cupy_are_asked_which_one_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The later one installed overwrote the other's files: no name of a wheel tells which."""
+    both = ["cupy-cuda12x", "cupy-cuda13x"]
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: 12060)
+    monkeypatch.setattr(environment, "installed", lambda name: name in both or None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    found = environment.cuda()
+    assert (found["cupy"], found["cupy_wheels"]) == ("12.6", both)
+
+
+PROJECT = '[project]\nname = "winolab"\n'
+
+
+@pytest.mark.parametrize(
+    ("project", "mode", "taken"),
+    [
+        (PROJECT, 0o644, True),
+        (PROJECT, 0o666, False),  # others can write what would be run
+        ('[project]\nname = "other"\n', 0o644, False),
+        ("[project", 0o644, False),
+        ("project = 3", 0o644, False),
+        (None, 0o644, False),
+    ],
+)
+def test_only_a_checkout_of_winolab_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, project: str | None, mode, taken
+) -> None:
+    (tmp_path / "winolab").mkdir()
+    (tmp_path / "winolab" / "cli.py").touch()
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "reproduce.py").touch()
+    if project is not None:
+        (tmp_path / "pyproject.toml").write_text(project)
+        (tmp_path / "pyproject.toml").chmod(mode)
+    monkeypatch.chdir(tmp_path)
+    package = Path(environment.__file__).parents[1]
+    assert environment.experiments() == (tmp_path if taken else package)
+    told = f"winolab: running experiments of the checkout {tmp_path}\n" if taken else ""
+    assert capsys.readouterr().err == told
 
 
 def test_provenance_names_versions_and_processor() -> None:

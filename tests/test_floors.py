@@ -25,6 +25,7 @@ FLOORS = (
         "measure",
         "operands",
         "plans",
+        "process",
         "reference",
         "render",
         "sweep",

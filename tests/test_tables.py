@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from winolab import environment, tables
+from winolab.gpu.machine import install
 from winolab.ref.search import score
 from winolab.ref.transforms import transforms
 from winolab.sweep import cases, run
@@ -61,13 +62,17 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
         "cuda": {**CUDA, "driver": None, "cupy": None, "cudnn": None},
     }
     text = shown(tables.doctor(report), 120)
-    assert "pip install 'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13" in text
+    assert " ".join(install("gpu").split()) in " ".join(text.split())
     assert "none: winolab bench compares without it" in text
     assert "winolab[torch]" not in text
     assert "none found" in text
 
 
-CUDA = {"driver": "12.4", "cupy": "12", "cudnn": "9.1.0", "cache": "/c", "cache_writable": True}
+CUDA = {
+    "driver": "12.4", "cupy": "12", "cupy_wheels": ["cupy-cuda12x"], "cudnn": "9.1.0",
+    "cache": "/c", "cache_writable": True,
+}  # fmt: skip
+BOTH = ["cupy-cuda12x", "cupy-cuda13x"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +82,11 @@ CUDA = {"driver": "12.4", "cupy": "12", "cudnn": "9.1.0", "cache": "/c", "cache_
         ({"cupy": "12.9"}, "CuPy for CUDA 12.9\n"),
         ({"cupy": "13"}, "for CUDA 13, which the driver does not run: update the driver, or pip"),
         ({"cupy": "13", "driver": None}, "CuPy for CUDA 13\n"),
+        (
+            {"cupy": "13", "cupy_wheels": BOTH},
+            "CuPy cupy-cuda12x and cupy-cuda13x overwrite each other's files: pip uninstall "
+            "cupy-cuda12x cupy-cuda13x, then pip install 'winolab[gpu]' for CUDA 12,",
+        ),
         ({}, "cuDNN 9.1.0\n"),
         ({}, "driver runs CUDA up to 12.4\n"),
         ({}, "kernels kept in /c\n"),
@@ -87,5 +97,5 @@ CUDA = {"driver": "12.4", "cupy": "12", "cudnn": "9.1.0", "cache": "/c", "cache_
 def test_doctor_says_what_kernels_need(found: dict, line: str) -> None:
     report = dict.fromkeys(("winolab", "commit", "checkout", "python", "device"), "x")
     report |= {"core": {}, "extras": {}, "gpus": [], "compilers": {}, "cuda": {**CUDA, **found}}
-    text = shown(tables.doctor(report), 200)
+    text = shown(tables.doctor(report), 300)
     assert line in "".join(f"{' '.join(row.split())}\n" for row in text.splitlines())

@@ -12,11 +12,11 @@ from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from winolab import environment
+from winolab import environment, process
 from winolab.gpu import compare, cudnn, launch
 from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
@@ -86,7 +86,7 @@ def command(
     if as_json:
         print(document(rows))
     else:
-        Console(width=None if sys.stdout.isatty() else 200).print(table(rows))
+        process.console().print(table(rows))
 
 
 Case = tuple[str, Layer, str, str]

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from winolab import bench, costs, environment, plans, render, sweep, tables
-from winolab.gpu.machine import MachineError
+from winolab import bench, costs, environment, plans, process, render, sweep, tables
 from winolab.ref.search import best_points
 from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
@@ -31,9 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(plans.app, name="plan")
-# typer's usage errors: the same class whether typer carries click or depends on it
-USAGE_ERROR = cast(type[Exception], typer.BadParameter.__mro__[1])
-INTERRUPTED = 130
 
 
 @app.callback(invoke_without_command=True)
@@ -111,7 +107,7 @@ def points(
     if as_json:
         print(render.document({"alpha": alpha, "r": r, "leaders": leaders}))
     else:
-        _console().print(tables.points(leaders))
+        process.console().print(tables.points(leaders))
 
 
 @app.command()
@@ -206,7 +202,7 @@ def accuracy(
     if as_json:
         print(render.document(rows))
     else:
-        _console().print(tables.accuracy(rows))
+        process.console().print(tables.accuracy(rows))
 
 
 def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) -> list[sweep.Row]:
@@ -226,7 +222,7 @@ def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) 
             )
             bar.stop()
             print(f"winolab: interrupted; {kept}", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(process.INTERRUPTED) from None
         finally:
             if file:
                 file.close()
@@ -260,17 +256,16 @@ def reproduce(
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []
-    command = [sys.executable, "-m", "experiments.reproduce", *arguments]
-    raise typer.Exit(_code(subprocess.Popen(command, cwd=root)))
+    _become([sys.executable, "-m", "experiments.reproduce", *arguments], root)
 
 
-def _code(process: subprocess.Popen) -> int:
-    """The exit code of a process, which an interrupt at the keyboard reaches too and ends."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+def _become(command: list[str], folder: Path) -> NoReturn:
+    """Run a command in place of this process, which signals reach; where the system has that."""
+    sys.stdout.flush()
+    if sys.platform == "win32":
+        raise typer.Exit(subprocess.run(command, cwd=folder, check=False).returncode)
+    os.chdir(folder)
+    os.execv(command[0], command)
 
 
 @app.command()
@@ -288,7 +283,7 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         print(render.document(report))
     else:
-        _console().print(tables.doctor(report))
+        process.console().print(tables.doctor(report))
 
 
 costs.register(app)
@@ -300,11 +295,6 @@ def _integer(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{name} {text!r}; expected an integer") from None
-
-
-def _console() -> Console:
-    """Tables are cut to a terminal's width, never to a pipe's."""
-    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def _progress(quiet: bool) -> Progress:
@@ -344,29 +334,9 @@ def _clock(name: str, seconds: float, quiet: bool) -> Iterator[None]:
             ticking.join()
 
 
-def _fail(message: str) -> NoReturn:
-    print(f"winolab: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
-
-
 def main() -> None:
-    """Run the command; usage errors, the library's and the machine's become one line, exit code 2.
-
-    Other RuntimeErrors are faults of ours, and keep their traceback.
-    """
-    try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1  # as typer ends where it meets this first
-    except USAGE_ERROR as error:
-        _fail(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except (ValueError, TypeError, MemoryError, MachineError) as error:
-        _fail(str(error))
-    sys.exit(code)
+    """Run the command, as ``process.run`` says."""
+    process.run(app)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from winolab import process
 from winolab.nouns import (
     Algorithm,
     Problem,
@@ -102,7 +103,7 @@ def command(
     if as_json:
         print(document(rows))
         return
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = process.console()
     for a in cuts if picture else ():
         console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
     console.print(table(rows))

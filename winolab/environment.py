@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
+import tomllib
+import warnings
 from collections.abc import Callable
 from functools import cache as once
 from importlib import import_module, metadata
@@ -13,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from winolab.gpu import cache, cudnn, nvrtc
-from winolab.gpu.machine import MachineError, driver_cuda
+from winolab.gpu.cache import own
+from winolab.gpu.machine import MachineError, driver_cuda, install
 
 PATIENCE = 20  # seconds that a command may take
 CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
@@ -46,17 +50,32 @@ def extras() -> dict[str, dict[str, str | None]]:
 
 
 def checkout() -> Path | None:
-    """The checkout: the current directory, else the folder that the package is imported from."""
-    for folder in (Path.cwd(), Path(__file__).resolve().parents[1]):
-        if (folder / "experiments").is_dir() and (folder / "winolab" / "cli.py").is_file():
-            return folder
-    return None
+    """The checkout: the current directory, else the folder that the package is imported from.
+
+    A folder is one if its project is called winolab; the current directory only if it is this
+    user's own, because what lies in it is run.
+    """
+    package = Path(__file__).resolve().parents[1]
+    here = Path.cwd().resolve()
+    folders = [here] if here == package or own(here / "pyproject.toml") else []
+    return next(filter(_is_checkout, [*folders, package]), None)
+
+
+def _is_checkout(folder: Path) -> bool:
+    if not (folder / "experiments" / "reproduce.py").is_file():
+        return False
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return project == "winolab"
 
 
 def experiments() -> Path:
     """The checkout, where papers can be reproduced and figures drawn.
 
-    Raises ValueError without a checkout or the extra "experiments".
+    Says on standard error which it is where the package is imported from elsewhere. Raises
+    ValueError without a checkout or the extra "experiments".
     """
     root = checkout()
     if root is None:
@@ -66,7 +85,9 @@ def experiments() -> Path:
         )
     missing = [name for name in EXTRAS["experiments"] if find_spec(name) is None]
     if missing:
-        raise ValueError(f"{missing[0]} is missing; install it: pip install 'winolab[experiments]'")
+        raise ValueError(f"{missing[0]} is missing: {install('experiments')}")
+    if root != Path(__file__).resolve().parents[1]:
+        print(f"winolab: running experiments of the checkout {root}", file=sys.stderr)
     return root
 
 
@@ -137,19 +158,28 @@ def cuda() -> dict[str, Any]:
     return {
         "driver": driver and "{}.{}".format(*driver),
         "cupy": _cupy_cuda(),
+        "cupy_wheels": cupy_wheels(),
         "cudnn": found(cudnn.version),
-        "cache": found(lambda: str(cache.cache_folder())),
+        "cache": found(lambda: str(cache.users_folder())),
         "cache_writable": found(cache.writable) or False,
     }
 
 
+def cupy_wheels() -> list[str]:
+    """The distributions of CuPy that are installed; two overwrite each other's files."""
+    return [name for name in EXTRAS["gpu"]["cupy"] if installed(name)]
+
+
 def _cupy_cuda() -> str | None:
-    """The CUDA that CuPy is for: the major version where its wheel says it."""
+    """The CUDA that CuPy is for: the major version where its only wheel says it."""
+    wheels = cupy_wheels()
     for major in (13, 12):
-        if installed(f"cupy-cuda{major}x"):
+        if wheels == [f"cupy-cuda{major}x"]:
             return str(major)
     try:
-        version = import_module("cupy").cuda.runtime.runtimeGetVersion()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of several wheels, which doctor tells of
+            version = import_module("cupy").cuda.runtime.runtimeGetVersion()
     except (ImportError, OSError, RuntimeError):
         return None
     return f"{version // 1000}.{version % 1000 // 10}"

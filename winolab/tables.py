@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from winolab.gpu.machine import install
 from winolab.measure import Case
 from winolab.ref.points import NAMES, named_points, show
 from winolab.ref.search import Scored
@@ -22,7 +23,6 @@ METRICS = {
     "bound": "largest\nbound",
     "bound_ratio": "error/\nbound",
 }
-GPU_EXTRAS = "'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13"
 LEGEND = (
     "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values;\n"
     "beside it what a model of the roundings predicts. Bound: proven for every single output,\n"
@@ -110,8 +110,11 @@ def _cuda(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     """What kernels and comparisons need, each with what to change where it does not serve."""
     driver, cupy, folder = (found[name] for name in ("driver", "cupy", "cache"))
     yield "driver", f"runs CUDA up to {driver}" if driver else "none"
-    if cupy and driver and int(cupy.split(".")[0]) > int(driver.split(".")[0]):
-        change = f"update the driver, or pip install {GPU_EXTRAS}"
+    if len(wheels := found["cupy_wheels"]) > 1:
+        anew = f"pip uninstall {' '.join(wheels)}, then {install('gpu')}"
+        yield "CuPy", _warning(f"{' and '.join(wheels)} overwrite each other's files: {anew}")
+    elif cupy and driver and int(cupy.split(".")[0]) > int(driver.split(".")[0]):
+        change = f"update the driver, or {install('gpu')}"
         yield "CuPy", _warning(f"for CUDA {cupy}, which the driver does not run: {change}")
     elif cupy:
         yield "CuPy", f"for CUDA {cupy}"
@@ -140,5 +143,4 @@ def _versions(packages: dict[str, str | None]) -> str:
 def _extra(extra: str, packages: dict[str, str | None]) -> Text:
     if all(packages.values()):
         return Text(_versions(packages))
-    ways = GPU_EXTRAS if extra == "gpu" else f"'winolab[{extra}]'"
-    return _warning(f"{_versions(packages)}: pip install {ways}")
+    return _warning(f"{_versions(packages)}: {install(extra)}")

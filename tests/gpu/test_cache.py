@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from winolab.gpu import cache, nvrtc
@@ -36,6 +39,67 @@ def test_code_is_kept_for_what_it_was_compiled_for(tmp_path, monkeypatch, compil
     assert len(found) == len(compiler) == 5
 
 
+@pytest.mark.parametrize("content", [b"", b"\x7fEL", b"\x7fELF of somebody else"])
+def test_a_file_with_other_content_is_compiled_anew(tmp_path, monkeypatch, compiler, content):
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    first = cache.cubin("source", "sm_90a", "k")
+    first.write_bytes(content)
+    assert cache.cubin("source", "sm_90a", "k") == first
+    assert len(compiler) == 2
+    assert first.read_bytes() == b"\x7fELF"
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664])
+def test_a_file_that_others_can_write_is_compiled_anew(tmp_path, monkeypatch, compiler, mode):
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    first = cache.cubin("source", "sm_90a", "k")
+    first.chmod(mode)
+    assert cache.cubin("source", "sm_90a", "k") == first
+    assert len(compiler) == 2
+
+
+def test_users_of_a_shared_folder_have_one_each(tmp_path, monkeypatch, compiler) -> None:
+    """Users are pretended: the files are this one's, and so no other's."""
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    foreign = cache.cubin("source", "sm_90a", "k")
+    tmp_path.chmod(0o1777)
+    me = os.getuid()
+    mine = cache.cubin("source", "sm_90a", "k")
+    assert mine == tmp_path / f"user-{me}" / foreign.name
+    assert cache.cubin("source", "sm_90a", "k") == mine
+    assert len(compiler) == 2
+    tmp_path.chmod(0o755)
+    found = cache.Path.stat
+    owner = dict.fromkeys((tmp_path, foreign), 4321)
+
+    def owned(path, **how):
+        return SimpleNamespace(st_mode=found(path, **how).st_mode, st_uid=owner.get(path, me))
+
+    monkeypatch.setattr(cache.Path, "stat", owned)
+    assert cache.cubin("source", "sm_90a", "k") == mine
+    owner[mine] = 4321
+    assert cache.cubin("source", "sm_90a", "k") == mine
+    assert len(compiler) == 3
+    owner[mine.parent] = 4321
+    message = f"belong in {mine.parent}, which others can write to: set WINOLAB_CACHE"
+    with pytest.raises(MachineError, match=message):
+        cache.cubin("source", "sm_90a", "k")
+
+
+def test_what_root_keeps_for_all_is_taken(tmp_path, monkeypatch, compiler) -> None:
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    first = cache.cubin("source", "sm_90a", "k")
+    found = cache.Path.stat
+    monkeypatch.setattr(
+        cache.Path, "stat",
+        lambda path, **how: SimpleNamespace(st_mode=found(path, **how).st_mode, st_uid=0),
+    )  # fmt: skip
+    monkeypatch.setattr(cache.os, "getuid", lambda: 1234)
+    assert cache.cubin("source", "sm_90a", "k") == first
+    assert len(compiler) == 1
+
+
 def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, compiler) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "file" / "cache"))
@@ -45,7 +109,7 @@ def test_a_cache_that_cannot_be_written_names_itself(tmp_path, monkeypatch, comp
 
 
 def test_a_cache_that_cannot_be_entered_names_itself(tmp_path, monkeypatch, compiler) -> None:
-    def closed(path):
+    def closed(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from winolab.device import H100
 from winolab.gpu import launch, record
-from winolab.gpu.machine import MachineError
+from winolab.gpu.machine import MachineError, install
 from winolab.gpu.tensor_map import TensorMap
 
 
@@ -58,7 +59,7 @@ def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
 def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     launch.cupy.cache_clear()
-    with pytest.raises(MachineError, match="pip install cupy"):
+    with pytest.raises(MachineError, match=re.escape(install("gpu"))):
         launch.cupy()
     launch.cupy.cache_clear()
 

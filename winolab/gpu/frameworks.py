@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from winolab.gpu.contenders import ORDERS, Arrays, Contender
-from winolab.gpu.machine import MachineError
+from winolab.gpu.machine import MachineError, install
 from winolab.nouns import Problem
 
 
@@ -32,7 +32,7 @@ def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contend
 
 def _usable() -> None:
     if find_spec("torch") is None:
-        raise MachineError("torch is not installed: pip install 'winolab[torch]'")
+        raise MachineError(f"torch is not installed: {install('torch')}")
     try:
         torch = importlib.import_module("torch")
     except (ImportError, OSError) as error:

@@ -20,7 +20,7 @@ from winolab.device import Device
 from winolab.gpu import nvrtc
 from winolab.gpu.cache import cubin, remove
 from winolab.gpu.correlation import MOST, uncounted
-from winolab.gpu.machine import MachineError, driver
+from winolab.gpu.machine import MachineError, driver, install
 from winolab.gpu.tensor_map import TensorMap
 
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
@@ -226,10 +226,7 @@ def cupy() -> Any:
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
-        raise MachineError(
-            "CUDA arrays need CuPy: pip install cupy-cuda12x or cupy-cuda13x, "
-            f"whichever nvidia-smi's CUDA version says ({error})"
-        ) from error
+        raise MachineError(f"CUDA arrays need CuPy: {install('gpu')} ({error})") from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

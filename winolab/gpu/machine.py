@@ -11,6 +11,16 @@ class MachineError(RuntimeError):
     """The machine lacks something, or forbids it; the text says what to install or change."""
 
 
+def install(extra: str) -> str:
+    """The line that installs an extra of this package, the same wherever something is missing."""
+    if extra in ("gpu", "gpu13"):
+        return (
+            "pip install 'winolab[gpu]' for CUDA 12, 'winolab[gpu13]' for 13, whichever "
+            "nvidia-smi's CUDA version says"
+        )
+    return f"pip install 'winolab[{extra}]'"
+
+
 @cache
 def driver() -> Any:
     """The driver's library. Raises OSError where there is none."""
