@@ -8,9 +8,9 @@ from shlex import quote
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table as Grid
+from rich.text import Text
 
 from experiments import (
     dwm,
@@ -31,7 +31,7 @@ from experiments import (
 from experiments.jobs import Row
 from experiments.report import number
 from experiments.tables import Cell, Table, select, store, stored
-from winolab import process
+from winolab import fitted, process
 from winolab.environment import cores
 from winolab.render import document
 
@@ -118,20 +118,10 @@ def measure(tables: Sequence[Table], full: bool, workers: int, console: Console)
     return [by_table[table.key] for table in tables]
 
 
-def shown(table: Table, cells: Sequence[Cell]) -> Grid:
+def shown(table: Table, cells: Sequence[Cell]) -> Group:
     """The judged numbers of a table for the screen; those of all variants are in the report."""
     judged = [c for c in cells if c.agrees is not None]
     agreed = sum(bool(c.agrees) for c in judged)
-    grid = Grid(
-        title=f"{table.paper} {table.name}: {table.title}",
-        caption=f"{agreed} of {len(judged)} agree: {table.tolerance}. "
-        f"The report has all {len(cells)} numbers.",
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
     columns: list[tuple[str, Callable[[Cell], str]]] = [
         ("", lambda c: f"{c.where}: {c.column}"),
         ("paper", lambda c: number(c.paper)),
@@ -143,16 +133,22 @@ def shown(table: Table, cells: Sequence[Cell]) -> Grid:
         ("agrees", lambda c: VERDICT[c.agrees]),
     ]
     lines = judged or cells
-    for name, text in columns:
-        if any(text(c) for c in lines):
-            grid.add_column(name, justify="right" if name else "left", no_wrap=True)
-    used = [text for _, text in columns if any(text(c) for c in lines)]
-    for c in lines:
-        grid.add_row(*(text(c) for text in used))
-    return grid
+    grid = fitted.Fitted(
+        [
+            fitted.Column(name, texts, folds=not name, rank=RANKS.get(name, 0))
+            for name, text in columns
+            if any(texts := tuple(map(text, lines)))
+        ]
+    )
+    title = Text(f"{table.paper} {table.name}: {table.title}", style="italic")
+    caption = (
+        f"{agreed} of {len(judged)} agree: {table.tolerance}. The report has all {len(cells)} "
+        "numbers."
+    )
+    return Group(title, grid, Text(caption, style="dim italic"))
 
 
-def kept(table: Table, whole: bool) -> tuple[list[Cell], Grid | str]:
+def kept(table: Table, whole: bool) -> tuple[list[Cell], Group | str]:
     """A KEPT table's numbers and what the screen shows of them; ``whole``: unjudged ones too."""
     how = "; ".join(gpu_targets.measured_by(table))
     cells = table.cells(gpu_targets.rows_of(table))
@@ -162,12 +158,11 @@ def kept(table: Table, whole: bool) -> tuple[list[Cell], Grid | str]:
     if not whole and all(c.agrees is None for c in cells):
         name = f"winolab reproduce {table.paper} {quote(table.name)}"
         return cells, f"{table.key}: {len(cells)} numbers, none judged: {name} shows them. {where}"
-    grid = shown(table, cells)
-    grid.caption = f"{grid.caption}\n{where}"
-    return cells, grid
+    return cells, Group(shown(table, cells), Text(where, style="dim italic"))
 
 
-VERDICT = {None: "", True: "[green]yes[/]", False: "[red]no[/]"}
+VERDICT = {None: "", True: "yes", False: "no"}
+RANKS = {"interval": 4, "prediction": 2, "bound": 3, "ratio": 1}  # the last is left out first
 
 
 # Columns of a log file: the longest line of a table.

@@ -77,7 +77,14 @@ def test_a_comparison_leaves_out_aloud_what_strassen_cannot_halve():
 def test_table_and_picture():
     shown = run("--algorithm", "dwm:3:2", "--picture").stdout
     assert "A A A B B" in shown
-    assert "multiplications" in shown
+    assert "Multiplications of the products" in shown
+
+
+def test_sizes_beyond_fp64_end_in_no_traceback():
+    huge = ["cost", "--input", f"1x{10**150}x28x3", "--filter", f"{10**160}x5x5"]
+    shown = CliRunner().invoke(app, huge)
+    assert shown.exit_code == 0, shown.exception
+    assert "1.800e+313" in shown.stdout  # (10¹⁵⁰ − 4) · 24 · 25 · 3 · 10¹⁶⁰
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ FLOORS = (
         "conv",
         "costs",
         "environment",
+        "fitted",
         "measure",
         "operands",
         "plans",

@@ -21,7 +21,7 @@ def shown(table: RenderableType, width: int) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("width", [90, 200])
 def test_numbers_are_never_cut(width: int) -> None:
     rows = run(
         cases(

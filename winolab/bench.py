@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from winolab import environment, process
+from winolab import environment, fitted, process
 from winolab.gpu import compare, cudnn, launch
 from winolab.gpu.compare import Effort
 from winolab.gpu.contenders import GROUPS
@@ -56,6 +55,7 @@ def command(
         str, typer.Option(help=f"Of the arrays, with commas: {', '.join(GROUPS)}.")
     ] = "fp32",
     out: Annotated[Path | None, typer.Option(help="File that rows are added to.")] = None,
+    wide: fitted.Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Time these kernels beside every algorithm of cuDNN and PyTorch, with their errors.
@@ -86,7 +86,7 @@ def command(
     if as_json:
         print(document(rows))
     else:
-        process.console().print(table(rows))
+        process.console(wide).print(table(rows))
 
 
 Case = tuple[str, Layer, str, str]
@@ -210,11 +210,7 @@ def table(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         cases.setdefault((row["layer"], row["direction"], row["precision"]), []).append(row)
     names = list(dict.fromkeys(name for mine in cases.values() for name in columns(mine)))
-    grid = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("layer", "direction", "arrays", "kernel"):
-        grid.add_column(title, no_wrap=True)
-    for title in (*names, "/ frugal", "/ any", "error"):
-        grid.add_column(title, justify="right", no_wrap=True)
+    lines = []
     for case, mine in cases.items():
         found = columns(mine)
         ours = found["ours"]
@@ -222,7 +218,9 @@ def table(rows: Sequence[Row]) -> RenderableType:
         cells = [_tflops(found.get(name)) for name in names]
         ratios = [_ratio(ours, found[name]) for name in ("cuDNN frugal", "cuDNN any")]
         error = f"{float(ours['relative_rms_u11']):.1e}" if ours else ""
-        grid.add_row(*case, kernel, *cells, *ratios, error)
+        lines.append((*case, kernel, *cells, *ratios, error))
+    texts = fitted.texts("layer", "direction", "arrays", "kernel")
+    grid = fitted.of_rows([*texts, *fitted.numbers(*names, "/ frugal", "/ any", "error")], lines)
     first = rows[0]
     title = (
         f"{first['device']}, driver {first['driver']}, CUDA {first['cuda']}, "

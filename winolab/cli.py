@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab import bench, costs, environment, plans, process, render, sweep, tables
+from winolab.fitted import Wide
 from winolab.ref.search import best_points
 from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
@@ -92,6 +93,7 @@ def points(
     budget: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Time that the search may take.")
     ] = 10.0,
+    wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Search for better interpolation points; shows the leaders, scored by their errors.
@@ -107,7 +109,7 @@ def points(
     if as_json:
         print(render.document({"alpha": alpha, "r": r, "leaders": leaders}))
     else:
-        process.console().print(tables.points(leaders))
+        process.console(wide).print(tables.points(leaders))
 
 
 @app.command()
@@ -174,6 +176,7 @@ def accuracy(
         int | None,
         typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
+    wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     r"""The error of a simulated convolution against its oracle, its bound and its prediction.
@@ -202,7 +205,7 @@ def accuracy(
     if as_json:
         print(render.document(rows))
     else:
-        process.console().print(tables.accuracy(rows))
+        process.console(wide).print(tables.accuracy(rows))
 
 
 def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) -> list[sweep.Row]:

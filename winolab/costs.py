@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from winolab import process
+from winolab import fitted, process
 from winolab.nouns import (
     Algorithm,
     Problem,
@@ -67,6 +67,7 @@ def command(
     picture: Annotated[
         bool, typer.Option("--picture", help="Show how a dwm cuts the filter.")
     ] = False,
+    wide: fitted.Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """Multiplications, transform operations, traffic and workspace of algorithms for a layer.
@@ -103,7 +104,7 @@ def command(
     if as_json:
         print(document(rows))
         return
-    console = process.console()
+    console = process.console(wide)
     for a in cuts if picture else ():
         console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
     console.print(table(rows))
@@ -166,36 +167,35 @@ def row(problem: Problem, found: Cost, levels: int = 0) -> Row:
     }
 
 
+# Heads of the columns, and the order in which they stay where a terminal is narrow.
 TITLES = {
-    "algorithm": "algorithm",
-    "multiplications": "multiplications",
-    "additions": "additions",
-    "transform_multiplications": "multiply",
-    "shifts": "shifts",
-    "fmas": "FMAs",
-    "flops": "FLOP",
-    "speedup": "speedup",
-    "workspace_bytes": "workspace B",
-    "traffic_bytes": "traffic B",
-    "intensity": "FLOP/B",
-    "fused_intensity": "fused",
+    "multiplications": ("multipli-\ncations", 2),
+    "additions": ("additions", 3),
+    "transform_multiplications": ("multiply", 6),
+    "shifts": ("shifts", 7),
+    "fmas": ("FMAs", 8),
+    "flops": ("FLOP", 0),
+    "speedup": ("speedup", 1),
+    "workspace_bytes": ("workspace\nB", 4),
+    "traffic_bytes": ("traffic\nB", 5),
+    "intensity": ("FLOP/B", 9),
+    "fused_intensity": ("fused\nFLOP/B", 10),
 }
 
 
 def table(rows: list[Row]) -> RenderableType:
     """The rows side by side."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for key, title in TITLES.items():
-        shown.add_column(title, justify="left" if key == "algorithm" else "right", no_wrap=True)
-    for one in rows:
-        shown.add_row(*(_cell(one[key]) for key in TITLES))
-    return Group(shown, Text(), Text(LEGEND, style="dim"))
+    lines = [(one["algorithm"], *(_cell(one[key]) for key in TITLES)) for one in rows]
+    heads, ranks = zip(*TITLES.values(), strict=True)
+    columns = [*fitted.texts("algorithm"), *fitted.numbers(*heads, ranks=ranks)]
+    return Group(fitted.of_rows(columns, lines), Text(), Text(LEGEND, style="dim"))
 
 
-def _cell(value: str | float | None) -> str:
+def _cell(value: float | None) -> str:
+    """Four digits; of integers that FP64 does not hold, too."""
     if value is None:
         return "none"
-    return value if isinstance(value, str) else f"{value:.4g}"
+    return f"{Decimal(value):.4g}" if abs(value) >= 1 << 1023 else f"{value:.4g}"
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:

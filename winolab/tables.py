@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from winolab import fitted
 from winolab.gpu.machine import install
 from winolab.measure import Case
 from winolab.ref.points import NAMES, named_points, show
@@ -23,9 +24,10 @@ METRICS = {
     "bound": "largest\nbound",
     "bound_ratio": "error/\nbound",
 }
+RANKS = (1, 0, 2, 5, 3, 4)  # in which METRICS stay where a terminal is narrow
 LEGEND = (
-    "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values;\n"
-    "beside it what a model of the roundings predicts. Bound: proven for every single output,\n"
+    "MARE: mean of |error| / |exact|. Relative RMS: RMS of errors over RMS of exact values; "
+    "beside it what a model of the roundings predicts. Bound: proven for every single output, "
     "the largest is shown; error/bound is the worst of all outputs."
 )
 
@@ -35,17 +37,14 @@ def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
     names = [field.name for field in fields(Case)]
     varied = [name for name in names if len({row[name] for row in rows}) > 1]
     shared = [f"{name} {rows[0][name]}" for name in names if name not in varied]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in varied:
-        table.add_column(name, justify="left", overflow="fold")  # a number is never cut
-    for title in METRICS.values():
-        table.add_column(title, justify="right", no_wrap=True)
+    lines = []
     for row in rows:
-        cells = [str(row[name]) for name in varied]
         absent = {"prediction"} if row["prediction"] == "nan" else set()
         absent |= {"bound", "bound_ratio"} if row["unbounded"] else set()
-        numbers = ("none" if name in absent else _number(row[name]) for name in METRICS)
-        table.add_row(*cells, *numbers)
+        cells = ("none" if name in absent else _number(row[name]) for name in METRICS)
+        lines.append((*(str(row[name]) for name in varied), *cells))
+    titles = [*fitted.texts(*varied), *fitted.numbers(*METRICS.values(), ranks=RANKS)]
+    table = fitted.of_rows(titles, lines)
     return Group(Text(", ".join(shared)), Text(), table, Text(), Text(LEGEND, style="dim"))
 
 
@@ -70,26 +69,26 @@ def leaders(found: Sequence[Scored]) -> list[dict[str, Any]]:
 
 def points(rows: Sequence[dict[str, Any]], shown: int = 10) -> RenderableType:
     """The leaders of a search, best first, and the named sets wherever they stand."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("rank", "score", "U[-1,1]", "U[1,2]", "noise gain"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("name", no_wrap=True)
-    table.add_column("points", overflow="fold")
+    titles = fitted.numbers("rank", "score", "U[-1,1]", "U[1,2]", "noise gain")
+    lines = []
     for rank, row in enumerate(rows, 1):
         if rank <= shown or row["name"]:
             numbers = (row[key] for key in ("score", "zero_mean", "positive", "noise_gain"))
             cells = (*map(_number, numbers), row["name"] or "", ", ".join(row["points"]))
-            table.add_row(str(rank), *cells)
+            lines.append((str(rank), *cells))
     legend = (
         f"Errors of {rows[0]['tile']} on rows over 64 channels in FP32: relative RMS on U[-1,1], "
         "MARE on U[1,2]. Score: their geometric mean; the noise gain predicts the first."
     )
+    table = fitted.of_rows([*titles, *fitted.texts("name", "points")], lines)
     return Group(table, Text(), Text(legend, style="dim"))
 
 
 def doctor(report: dict[str, Any]) -> RenderableType:
     """What is installed, what is missing and how to get it."""
     grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for name in ("winolab", "commit", "checkout", "python", "device"):
         grid.add_row(name, report[name] or "none")
     grid.add_row("core", _versions(report["core"]))
