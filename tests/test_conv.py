@@ -294,11 +294,11 @@ def test_object_arrays_of_fractions_are_exact():
         ),
         (
             lambda x, w: conv_forward(x, w, algorithm="gamma:8:6:3", stride=2),
-            "needs stride 1 and dilation 1",
+            "needs stride 1 and dilation 1.*; use dwm, such as 'dwm:3:2', or direct",
         ),
         (
             lambda x, w: conv_forward(x, w, algorithm="winograd:2x2:3x3", dilation=2),
-            "needs stride 1 and dilation 1",
+            "needs stride 1 and dilation 1.*; use dwm, such as 'dwm:3:2', or direct",
         ),
         (lambda x, w: conv_forward(x, w, precision="fp31"), "fp31"),
         (

@@ -248,7 +248,7 @@ def kernels(request: Request) -> Kernels:
     """
     if wanted := request.algorithm:
         for tile in wanted.tiles:
-            transforms(tile.n, tile.r, wanted.points, wanted.scaling)
+            transforms(tile.n, tile.r, wanted.points_of(tile), wanted.scaling)
     choice = candidates(request)
     chosen = gpu_plan(request)
     fastest: dict[tuple[str, str], GpuPlan] = {}

@@ -1,4 +1,4 @@
-"""A convolution problem: the shapes of one layer, which all three directions share."""
+"""A convolution problem, the shapes of one layer in all three directions; a tile F(n,r)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,44 @@ NAMES = {
     "backward_data": ("dy", "w", "dx"),
     "backward_filter": ("x", "dy", "dw"),
 }
+MAX_ALPHA = 32
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """The minimal filtering algorithm F(n, r): n outputs of an r-tap filter (Lavin & Gray, 3)."""
+
+    n: int
+    r: int
+
+    def __post_init__(self) -> None:
+        for name in ("n", "r"):
+            object.__setattr__(self, name, whole(getattr(self, name), f"{name} of a tile F(n, r)"))
+        if self.n < 1 or self.r < 1:
+            raise ValueError(f"F({self.n},{self.r}) needs at least one output and one tap")
+        if self.alpha > MAX_ALPHA:
+            raise ValueError(
+                f"F({self.n},{self.r}) has alpha = n + r - 1 = {self.alpha}; "
+                f"at most {MAX_ALPHA} is supported"
+            )
+
+    @property
+    def alpha(self) -> int:
+        """Inputs of a tile, and its multiplications."""
+        return self.n + self.r - 1
+
+    def __str__(self) -> str:
+        return f"F({self.n},{self.r})"
 
 
 @dataclass(frozen=True)
 class Problem:
     """The shapes of one convolution layer, per spatial dimension, for all three directions.
 
-    x is (N, *input, IC), w is (OC, *filter, IC/groups), y is (N, *output, OC).
+    x is (N, *input, IC), w is (OC, *filter, IC/groups), y is (N, *output, OC). Paddings are (low,
+    high) pairs; a negative one, as adjoint problems have, cuts. :meth:`of` takes what callers give.
+
+    Raises TypeError where a size is no integer, ValueError where sizes do not fit each other.
     """
 
     batch: int
@@ -103,12 +134,47 @@ class Problem:
         )
 
     def __post_init__(self) -> None:
+        self._make_exact()
         for d, size in enumerate(self.output):
             if size < 0 or (size == 0 and self.input[d] > 0):
                 lo, hi = self.padding[d]
                 raise ValueError(
                     f"spatial dimension {d}: the filter spans {self.extent[d]} inputs, but input "
                     f"{self.input[d]} with padding ({lo}, {hi}) has only {self.input[d] + lo + hi}"
+                )
+
+    def _make_exact(self) -> None:
+        """Make every size an int and every list a tuple, of one length and in its range."""
+        for name, least in (
+            *(("batch", 0), ("in_channels", 0), ("out_channels", 0), ("groups", 1)),
+            *(("filter", 0), ("input", 0), ("stride", 1), ("dilation", 1)),
+        ):
+            given = getattr(self, name)
+            if name in ("filter", "input", "stride", "dilation"):
+                found: Any = tuple(whole(v, f"a size of {name}") for v in _sequence(name, given))
+                low = min(found, default=least)
+            else:
+                low = found = whole(given, name)
+            if low < least:
+                raise ValueError(f"{name} is {given}; expected at least {least}")
+            object.__setattr__(self, name, found)
+        pairs = [_sequence("padding", pair) for pair in _sequence("padding", self.padding)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise ValueError(f"padding is {self.padding}; expected a (low, high) pair a dimension")
+        padding = tuple((whole(lo, "a padding"), whole(hi, "a padding")) for lo, hi in pairs)
+        object.__setattr__(self, "padding", padding)
+        if not self.filter:
+            raise ValueError("a problem has at least one spatial dimension")
+        for name in ("input", "stride", "padding", "dilation"):
+            if (count := len(getattr(self, name))) != self.ndim:
+                raise ValueError(
+                    f"{name} has {count} values; expected {self.ndim}, as the filter has dimensions"
+                )
+        for name in ("in_channels", "out_channels"):
+            if getattr(self, name) % self.groups:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; expected a multiple of the {self.groups} "
+                    "groups"
                 )
 
     @property
@@ -193,12 +259,26 @@ def listed(value: Any, count: int) -> tuple[Any, ...]:
         return (value,) * count
 
 
-def whole(value: Any, name: str) -> int:
-    """The integer that ``value`` is, of whatever type. Raises TypeError for other numbers."""
+def _sequence(name: str, value: Any) -> tuple[Any, ...]:
+    """The values of a list. Raises TypeError for what is none."""
     try:
-        return index(value)
+        return tuple(value)
+    except TypeError:
+        raise TypeError(f"{name} has {value!r}; expected a value a spatial dimension") from None
+
+
+def whole(value: Any, name: str) -> int:
+    """The Python integer that ``value`` is, of whatever type, in 64 bits.
+
+    Raises TypeError for what is none, ValueError for a larger one.
+    """
+    try:
+        found = int(index(value))
     except TypeError:
         raise TypeError(f"{name} is {value!r}; expected an integer") from None
+    if found.bit_length() > 63:
+        raise ValueError(f"{name} has {found.bit_length()} bits; expected an integer of 64 bits")
+    return found
 
 
 def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:

@@ -110,11 +110,18 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
-@pytest.mark.parametrize("points", ["0,1,2,3,4,5,6,inf", "0,1,-1", "paper"])
+@pytest.mark.parametrize("points", ["0,1,2,3,4,5,6,inf", "0,1,-1,inf", "paper"])
 def test_winrs_is_admissible_at_any_points(points, precision) -> None:
-    """Of points that err too much, or are another number than a tile has, direct is left."""
+    """Of points that err too much, other tiles are left, which take their own best."""
     request = request_of("32x56x56x64:64x3x3", precision)
     chosen = first_tried(plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))))
     tile = getattr(chosen, "tile", DIRECT)
     assert tile == DIRECT or error_ratio(tile, points) <= ADMISSIBLE
     chosen.source()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
+def test_winrs_refuses_points_that_serve_no_kernel(precision) -> None:
+    request = request_of("32x56x56x64:64x3x3", precision)
+    with pytest.raises(ValueError, match=r"3 points given; .* as many as a kernel of winrs"):
+        plan(replace(request, algorithm=parse_algorithm("winrs@0,1,-1")))

@@ -58,6 +58,7 @@ def _exact(direction: str, a: np.ndarray, b: np.ndarray, problem: Problem) -> np
     return compute(a.astype("float64"), b.astype("float64"), problem)
 
 
+SIX = "0,1,-1,2,-2,inf"
 FORTH, BACK = "forward", "backward_data"
 PARAMETERS = ("direction", "x_shape", "w_shape", "options", "text", "scales")
 CASES = [
@@ -66,6 +67,8 @@ CASES = [
     (BACK, (1, 9, 13, 20), (36, 3, 3, 20), {"padding": 1}, "winograd:2x2:3x3", (1e15, 1e-20)),
     # tiles that differ along the dimensions, groups
     (FORTH, (2, 6, 9, 16), (8, 3, 5, 8), {"groups": 2}, "winograd:4x2:3x5", (1e30, 1e-38)),
+    # points of one tile, whose other takes its own best
+    (FORTH, (1, 9, 8, 8), (8, 3, 3, 8), {"padding": 1}, f"winograd:4x2:3x3@{SIX}", (1, 1)),
     # pieces, which share tiles of the input, filled up with taps of zeros
     (FORTH, (2, 9, 10, 36), (6, 7, 7, 36), {"padding": 3}, "winograd:4x4:4x4", (1, 1)),
     (BACK, (1, 7, 11, 6), (34, 5, 9, 6), {"padding": (1, 4)}, "winograd:2x3:2x3", (1, 1)),
@@ -91,7 +94,7 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
 
 
 @pytest.mark.parametrize(
-    ("direction", "x_shape", "w_shape", "options", "text", "scales"), CASES[:5]
+    ("direction", "x_shape", "w_shape", "options", "text", "scales"), CASES[:6]
 )
 def test_every_bit_is_the_references(direction, x_shape, w_shape, options, text, scales) -> None:
     problem = Problem.of(x_shape, w_shape, **options)

@@ -167,3 +167,8 @@ def test_every_preset_has_a_dtype_that_holds_it():
     for name, value in PRESETS.items():
         assert isinstance(value, Float)
         assert value.dtype == (np.float64 if name == "fp64" else np.float32)
+
+
+def test_a_field_that_is_given_twice_is_refused():
+    with pytest.raises(ValueError, match="gives fused twice; give it once"):
+        arithmetic("fp32,fused=yes,fused=no")

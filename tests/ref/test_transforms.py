@@ -166,3 +166,31 @@ def test_sizes_are_integers():
 
 def test_no_scaling_has_a_name():
     assert transforms(4, 3, scaling="none") == transforms(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("matrices", "error", "message"),
+    [
+        # Issue 42: a float, which is named, and nothing.
+        (([[1]], [[0.5]], [[2]]), TypeError, r"G\[0\]\[0\] is 0\.5; expected an exact number"),
+        (([], [], []), ValueError, "AT is empty"),
+        (([[1]], [[]], [[1]]), ValueError, r"G\[0\] is empty"),
+        (([[1]], [[1]], [["1"]]), TypeError, r"BT\[0\]\[0\] is '1'; expected an exact number"),
+        (([[1]], [1], [[1]]), TypeError, r"G\[0\] is 1; expected a list"),
+        ((1, [[1]], [[1]]), TypeError, "AT is 1; expected a list"),
+        (([[1], [1, 0]], [[1]], [[1]]), ValueError, "AT is not 2 × 1"),
+        (([[1]], [[1]], [[1]], (0, 1)), ValueError, r"2 points given; expected alpha .* = 1"),
+        (([[1]], [[1]], [[1]], (0.5,)), TypeError, "point 0.5 is not an exact number"),
+    ],
+)
+def test_matrices_are_exact(matrices, error, message):
+    with pytest.raises(error, match=message):
+        Transforms(*matrices)
+
+
+def test_matrices_of_numpys_integers_are_proved_in_pythons():
+    t = transforms(2, 2, (0, 16, INFINITY))
+    AT, BT = (np.array([[int(v) for v in row] for row in m], np.int16) for m in (t.AT, t.BT))
+    made = Transforms(AT, t.G, BT, (np.int8(0), np.int8(16), np.inf))  # type: ignore[arg-type]
+    assert made == t
+    assert {type(v.numerator) for row in (*made.AT, *made.BT) for v in row} == {int}

@@ -9,6 +9,7 @@ from functools import lru_cache
 from winolab.gpu import scale
 from winolab.gpu.emit import unit
 from winolab.gpu.nested_tiles import Pair, Variant
+from winolab.points import points_for
 from winolab.ref.transforms import Transforms, transforms
 
 SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
@@ -23,7 +24,7 @@ def name(tiles: Pair) -> str:
 @lru_cache(maxsize=256)
 def made_of(tiles: Pair, points: str) -> tuple[Transforms, Transforms]:
     """The transforms along both dimensions."""
-    first, second = (transforms(t.n, t.r, points, SCALING) for t in tiles)
+    first, second = (transforms(t.n, t.r, points_for(points, t.alpha), SCALING) for t in tiles)
     return first, second
 
 

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from winolab.gpu.correlation import check, three
 from winolab.gpu.launch import INT, LONG, POINTER, Launcher, Layout, Params, View
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.points import check_served
 from winolab.ref.errors import ADMISSIBLE, error_ratio
 from winolab.ref.im2col import DIRECT
 
@@ -241,11 +242,8 @@ def of_this_gpu(algorithm: Algorithm | None) -> None:
 
 @lru_cache
 def admitted(tile: Tile, points: str) -> bool:
-    """Whether a tile that is admissible at the best points is so at these, where these make one."""
-    try:
-        return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
-    except ValueError:  # another number of points
-        return False
+    """Whether a tile that is admissible at the best points is so at these, where these serve it."""
+    return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
 
 
 def tiles(
@@ -261,6 +259,8 @@ def tiles(
     width = gradient.filter[2]
     if algorithm is None or (algorithm.kind == "winrs" and not algorithm.scaling):
         points = algorithm.points if algorithm else "best"
+        kernels = tuple(kernels)
+        check_served(points, {t.alpha for t in kernels} - {1}, "a kernel of winrs")
         for tile in kernels:
             transformed = width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)
             if tile == DIRECT or transformed:

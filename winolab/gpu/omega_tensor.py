@@ -16,6 +16,7 @@ from winolab.gpu.omega_tensor_blocks import MMA_VARIANTS, VARIANTS, Variant, rou
 from winolab.gpu.omega_tensor_launch import SCALING, OmegaTensorPlan
 from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
 from winolab.nouns import Algorithm, Problem, Tile
+from winolab.points import check_served
 from winolab.ref.errors import error_ratio
 from winolab.ref.split import products
 
@@ -103,8 +104,9 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
     width = problem.filter[-1]
     scaled = algorithm is not None and algorithm.scaling
     if algorithm is None or (algorithm.kind == "winrs" and not scaled):
-        yield Tile(1, 1)
         points = algorithm.points if algorithm else "best"
+        check_served(points, {t.alpha for t in ADMITTED}, "a kernel of winrs on Tensor Cores")
+        yield Tile(1, 1)
         work = {
             t: _work(t, width, problem.output[-1])
             for t in ADMITTED

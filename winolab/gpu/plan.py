@@ -133,7 +133,7 @@ class Request:
 
     def points_of(self, tile: Tile) -> str:
         """Those of a gradient's tile: direct products have none to name."""
-        return self.points if tile.alpha > 1 else "best"
+        return self.algorithm.points_of(tile) if self.algorithm and tile.alpha > 1 else "best"
 
     @property
     def dtype(self) -> str:

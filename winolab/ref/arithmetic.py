@@ -203,8 +203,12 @@ def _mixed(text: str) -> Float:
     if name not in PRESETS:
         raise ValueError(f"unknown arithmetic {name!r}: {nearest_name(name, ACCEPTED)}.")
     values = {f.name: getattr(PRESETS[name], f.name) for f in fields(Float)}
+    given = set()
     for change in changes:
         key, _, value = change.partition("=")
+        if key in given:
+            raise ValueError(f"{text!r} gives {key} twice; give it once.")
+        given.add(key)
         if key not in values:
             raise ValueError(f"unknown field {change!r}: {nearest_name(key, list(values))}.")
         if key == "accumulation":

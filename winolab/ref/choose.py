@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, product
 
 from winolab.nouns import Algorithm, Problem, Tile, direct
+from winolab.points import points_for
 from winolab.ref.arithmetic import Arithmetic, Float
 from winolab.ref.cuts import Decomposition, Piece, cuts, exchanged, pieces_of
 from winolab.ref.errors import noise_gain
@@ -52,7 +53,7 @@ def choose(
     if budget is None:
         raise ValueError(f"{algorithm} states no error to keep to")
     found = _chosen(replace(problem, batch=max(1, problem.batch)), algorithm, run, direction)
-    return replace(algorithm, tiles=found, error=None)
+    return _with(algorithm, found)
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +66,7 @@ def _chosen(
     @cache
     def error(i: int) -> float:
         tiles = choices[i].tiles
-        return predicted(problem, replace(algorithm, tiles=tiles), run, direction)
+        return predicted(problem, _with(algorithm, tiles), run, direction)
 
     first = bisect_left(range(len(choices)), True, key=lambda i: error(i) <= budget)
     # The error falls along the front but for ripples: look a little to the left, or at its end.
@@ -74,11 +75,19 @@ def _chosen(
         if error(i) <= budget:
             return choices[i].tiles
     least = min(near, key=error)
-    best = replace(algorithm, tiles=choices[least].tiles, error=None)
+    best = _with(algorithm, choices[least].tiles)
     raise ValueError(
         f"no cut of {problem.filter} taps keeps the error to {budget:g} in {run.name}: the least "
         f"is {error(least):.2g}, by {best}; allow more or take a wider precision"
     )
+
+
+def _with(algorithm: Algorithm, tiles: tuple[Tile, ...]) -> Algorithm:
+    """``algorithm`` with these tiles in place of its error; a list of points serves some piece of
+    theirs, or all take their best."""
+    alphas = (alpha for t in tiles for alpha in range(t.n, t.alpha + 1))
+    points = points_for(algorithm.points, *alphas)
+    return replace(algorithm, tiles=tiles, error=None, points=points)
 
 
 def front(problem: Problem, algorithm: Algorithm) -> list[Choice]:
@@ -129,7 +138,7 @@ def _choices(problem: Problem, d: int, points: str, scaling: str | None) -> list
 def _gain(tile: Tile, points: str, scaling: str | None) -> float:
     if 1 in (tile.n, tile.r):
         return 1.0
-    return noise_gain(Algorithm("winograd", (tile,), points, scaling))
+    return noise_gain(Algorithm("winograd", (tile,), points_for(points, tile.alpha), scaling))
 
 
 def predicted(
@@ -191,7 +200,8 @@ def _piece_error(
     if of_filter:
         tiles, of = tuple(Tile(t.r, t.n) for t in tiles), exchanged(of)
     problem = Problem.of((1, *(t.alpha for t in tiles), depth), (4, *(t.r for t in tiles), depth))
-    kind = Algorithm("winograd", tiles, algorithm.points, algorithm.scaling) if tiled else direct()
+    points = points_for(algorithm.points, *(t.alpha for t in tiles))
+    kind = Algorithm("winograd", tiles, points, algorithm.scaling) if tiled else direct()
     return predict(NORMAL, NORMAL, problem, kind, run, programs=of).relative_rms
 
 

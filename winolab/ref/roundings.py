@@ -395,5 +395,5 @@ def matrix_of(algorithm: Algorithm, tile: Tile, name: str) -> Sequence[Sequence[
     """AT, G or BT of the algorithm's tile, exact."""
     if tile == DIRECT:
         return ((Fraction(1),),)
-    exact = transforms(tile.n, tile.r, algorithm.points, algorithm.scaling)
+    exact = transforms(tile.n, tile.r, algorithm.points_of(tile), algorithm.scaling)
     return getattr(exact, name)

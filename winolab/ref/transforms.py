@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import lcm
+from typing import Any
 
 import numpy as np
 
-from winolab.nouns import Tile
+from winolab.nouns import SCALINGS, Tile
+from winolab.points import check_served, exact, parse_points, text_of
 from winolab.problem import whole
 from winolab.ref.points import INFINITY, Point, as_points
 from winolab.ref.program import Program, program
 
 Matrix = tuple[tuple[Fraction, ...], ...]
-SCALINGS = ("power_of_two", "filter", "l1")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class Programs:
 class Transforms:
     """AT (n × α), G (α × r) and BT (α × α) with y = AT[(G g) ⊙ (BT d)] (Lavin & Gray, eq. 6).
 
-    Built only where the identity holds exactly: the constructor raises ValueError otherwise.
+    Rows of exact numbers: ints, Fractions or NumPy's integers. Built only where the identity holds
+    exactly: the constructor raises ValueError otherwise, and TypeError that names an element which
+    is not exact.
     """
 
     AT: Matrix
@@ -42,7 +45,13 @@ class Transforms:
     scaling: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("AT", "G", "BT"):
+            object.__setattr__(self, name, _exact_matrix(name, getattr(self, name)))
         prove(self.AT, self.G, self.BT)
+        if len(self.points):
+            points = parse_points(self.points)
+            check_served(text_of(points), [self.alpha], f"F({self.n},{self.r})")
+            object.__setattr__(self, "points", as_points(points, self.alpha))
 
     @property
     def tile(self) -> Tile:
@@ -135,9 +144,8 @@ def _build(tile: Tile, points: tuple[Point, ...], scaling: str | None) -> Transf
         BT.append(polynomial)
     if scaling is not None:
         AT_columns, G, BT = _scaled(AT_columns, G, BT, scaling)
-    return Transforms(
-        _frozen(zip(*AT_columns, strict=True)), _frozen(G), _frozen(BT), points, scaling
-    )
+    AT = tuple(zip(*AT_columns, strict=True))
+    return Transforms(AT, _frozen(G), _frozen(BT), points, scaling)
 
 
 def _monic(roots: list[Fraction]) -> list[Fraction]:
@@ -220,5 +228,28 @@ def _integers(rows: Sequence[Sequence[Fraction]]) -> tuple[np.ndarray, list[int]
     return scaled, denominators
 
 
-def _frozen(rows) -> Matrix:
-    return tuple(tuple(Fraction(v) for v in row) for row in rows)
+def _frozen(rows: list[list[Fraction]]) -> Matrix:
+    return tuple(map(tuple, rows))
+
+
+def _exact_matrix(name: str, rows: Any) -> Matrix:
+    """The matrix in Python's own rational numbers. Raises TypeError for others, ValueError where
+    there are none."""
+    made = []
+    for i, row in enumerate(_listed(name, rows)):
+        made.append([])
+        for j, value in enumerate(_listed(f"{name}[{i}]", row)):
+            if (q := exact(value)) is None:
+                raise TypeError(
+                    f"{name}[{i}][{j}] is {value!r}; expected an exact number, an int or a Fraction"
+                )
+            made[i].append(q)
+    return _frozen(made)
+
+
+def _listed(name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is {values!r}; expected a list")
+    if not (found := tuple(values)):
+        raise ValueError(f"{name} is empty; expected AT n × α, G α × r and BT α × α")
+    return found

@@ -41,7 +41,7 @@ def regions(
     if algorithm.kind != "direct" and not problem.unit:
         raise ValueError(
             f"{algorithm} needs stride 1 and dilation 1, not stride {problem.stride} and dilation "
-            f"{problem.dilation}; use direct"
+            f"{problem.dilation}; use dwm, such as 'dwm:3:2', or direct"
         )
     if algorithm.kind == "direct":
         cuts = [masked(size, DIRECT) for size in problem.output]
@@ -80,7 +80,7 @@ def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
 def _programs(algorithm: Algorithm, tile: Tile) -> Programs:
     if tile == DIRECT:
         return Programs(*(program([[1]]),) * 3)
-    return transforms(tile.n, tile.r, algorithm.points, algorithm.scaling).programs
+    return transforms(tile.n, tile.r, algorithm.points_of(tile), algorithm.scaling).programs
 
 
 def programs_of(algorithm: Algorithm) -> ProgramsOf:

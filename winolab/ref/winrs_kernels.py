@@ -99,7 +99,8 @@ class Kernel:
 def kernels(width: int, precision: str, points: str, admissible: bool = True) -> tuple[Kernel, ...]:
     """The kernels whose n divides ``width`` taps (WinRS, section 4.1, criterion 1).
 
-    With ``admissible``, those only whose predicted error stays within ADMISSIBLE times direct's.
+    A list of points serves those with as many states, others take their best. With
+    ``admissible``, those only whose predicted error stays within ADMISSIBLE times direct's.
     """
     if precision not in TILES:
         raise ValueError(f"precision {precision!r}; kernels exist for {', '.join(TILES)}")

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from winolab.device import Device, datasheet
 from winolab.nouns import Algorithm, Problem
+from winolab.points import check_served, text_of
 from winolab.ref.arithmetic import Arithmetic, Float
 from winolab.ref.winrs_kernels import Kernel, Pair, kernels, pair
 from winolab.ref.winrs_model import seconds
@@ -120,6 +121,10 @@ def plan(
             f"stride {problem.stride} and dilation {problem.dilation}: plan the problems of "
             "winolab.ref.winrs.phases, which have neither"
         )
+    points = text_of(points)
+    if kernel is None:
+        alphas = {k.tile.alpha for k in _all(precision)} - {1}
+        check_served(points, alphas, f"a kernel of winrs in {precision}")
     choice = kernels(problem.filter[-1], precision, points, admissible)
     chosen = _pair(problem, choice, kernel, precision, device)
     count = segments or baseline(problem, chosen.first, device)
@@ -218,7 +223,7 @@ def partition(
         precision = "fp16"
     if problem.filter[-1] == 1:
         # A phase of a strided filter can be one tap wide: nothing to save.
-        algorithm = replace(algorithm, kind="winrs")
+        algorithm = replace(algorithm, kind="winrs", tiles=(), points="best")
     kernel = None
     if algorithm.kind == "omega":
         kernel = Kernel(algorithm.tiles[0], precision)
