@@ -1,4 +1,5 @@
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,54 +137,59 @@ def test_algorithms_are_hashable_values():
     assert len({gamma(8, 6, 3), parse_algorithm("gamma:8:6:3"), Algorithm("direct")}) == 2
 
 
+def of(make: Any, *values: Any, **named: Any) -> Any:
+    """A call to be made, of any types."""
+    return lambda: make(*values, **named)
+
+
 REFUSED = [
     # Issue 42, item 8.
-    (lambda: winograd(2, 3), TypeError, r"winograd: output sizes 2; expected one a dimension"),
-    (lambda: Tile("6", 3), TypeError, r"n of a tile F\(n, r\) is '6'; expected an integer"),
-    (lambda: gamma(8.0, 6.0, 3.0), TypeError, r"n of a tile F\(n, r\) is 6.0; expected an integer"),
-    (lambda: gamma(8.0, 6, 3), TypeError, "alpha of gamma is 8.0; expected an integer"),
-    (lambda: omega(8, 3, 6, segments=2.5), TypeError, "segments is 2.5; expected an integer"),
-    (lambda: gamma(8, 6, 3, points="papr"), ValueError, "unknown points 'papr'"),
+    (of(winograd, 2, 3), TypeError, r"winograd: output sizes 2; expected one a dimension"),
+    (of(Tile, "6", 3), TypeError, r"n of a tile F\(n, r\) is '6'; expected an integer"),
+    (of(gamma, 8.0, 6.0, 3.0), TypeError, r"n of a tile F\(n, r\) is 6.0; expected an integer"),
+    (of(gamma, 8.0, 6, 3), TypeError, "alpha of gamma is 8.0; expected an integer"),
+    (of(omega, 8, 3, 6, segments=2.5), TypeError, "segments is 2.5; expected an integer"),
+    (of(gamma, 8, 6, 3, points="papr"), ValueError, "unknown points 'papr'"),
     # Their siblings.
-    (lambda: Algorithm("gama"), ValueError, "algorithm of kind 'gama'; expected one of direct"),
-    (lambda: Algorithm("gamma"), ValueError, "gamma has 0 tiles; expected one"),
-    (lambda: Algorithm("winograd"), ValueError, "winograd has no tiles"),
-    (lambda: Algorithm("gamma", ((6, 3),)), TypeError, r"a tile is \(6, 3\); expected a Tile"),
-    (lambda: Algorithm("direct", points="paper"), ValueError, "direct takes no points"),
-    (lambda: Algorithm("winograd", (Tile(4, 3),), segments=3), ValueError, "takes no segments"),
-    (lambda: Algorithm("dwm"), ValueError, "either pieces and tiles or an error"),
-    (lambda: gamma(6, 4, 3, points="0,1,inf"), ValueError, "3 points given; expected alpha .* = 6"),
+    (of(Algorithm, "gama"), ValueError, "algorithm of kind 'gama'; expected one of direct"),
+    (of(Algorithm, "gamma"), ValueError, "gamma has 0 tiles; expected one"),
+    (of(Algorithm, "winograd"), ValueError, "winograd has no tiles"),
+    (of(Algorithm, "gamma", ((6, 3),)), TypeError, r"a tile is \(6, 3\); expected a Tile"),
+    (of(Algorithm, "direct", points="paper"), ValueError, "direct takes no points"),
+    (of(Algorithm, "winograd", (Tile(4, 3),), segments=3), ValueError, "takes no segments"),
+    (of(Algorithm, "dwm"), ValueError, "either pieces and tiles or an error"),
+    (of(gamma, 6, 4, 3, points="0,1,inf"), ValueError, "3 points given; expected alpha .* = 6"),
     (
-        lambda: winograd((4, 2), (3, 3), points="0,1,inf"),
+        of(winograd, (4, 2), (3, 3), points="0,1,inf"),
         ValueError,
         r"3 points given; expected alpha = n \+ r - 1 = 4 or 6, as many as F\(4,3\) or F\(2,3\)",
     ),
-    (lambda: dwm(3, 2, points="0,1,2,3,inf"), ValueError, "5 points given; expected alpha"),
-    (lambda: dwm(5, 4, error=0.02), ValueError, "an error chooses pieces and tiles"),
-    (lambda: dwm(error=0.02, variant="long"), ValueError, "dwm: unknown variant 'long'"),
-    (lambda: dwm(error="0.02"), TypeError, "dwm: error is '0.02'"),
-    (lambda: dwm(2.0), TypeError, "a size of an algorithm is 2.0; expected an integer"),
+    (of(dwm, 3, 2, points="0,1,2,3,inf"), ValueError, "5 points given; expected alpha"),
+    (of(dwm, 5, 4, error=0.02), ValueError, "an error chooses pieces and tiles"),
+    (of(dwm, error=0.02, variant="long"), ValueError, "dwm: unknown variant 'long'"),
+    (of(dwm, error="0.02"), TypeError, "dwm: error is '0.02'"),
+    (of(dwm, 2.0), TypeError, "a size of an algorithm is 2.0; expected an integer"),
     (
-        lambda: gamma(8, 6, 3, scaling="l3"),
+        of(gamma, 8, 6, 3, scaling="l3"),
         ValueError,
         "unknown scaling 'l3'; expected one of none",
     ),
-    (lambda: gamma(8, 6, 3, variant="two_level:0"), ValueError, "unknown variant 'two_level:0'"),
-    (lambda: winrs(device="rtx409"), ValueError, "unknown device 'rtx409'"),
-    (lambda: winrs(device=3), TypeError, "device is of type int"),
-    (lambda: winrs(segments=0), ValueError, "segments = 0; expected at least 1"),
-    (lambda: winrs(segments=10**12), ValueError, "expected at least 1, and below"),
-    (lambda: fft(16, products=3.0), TypeError, "products is 3.0; expected an integer"),
-    (lambda: fft(16, products=5), ValueError, "5 products; expected >= 1, and 3 or 4"),
-    (lambda: fft(()), ValueError, r"fft: sizes \(\)"),
+    (of(gamma, 8, 6, 3, variant="two_level:0"), ValueError, "unknown variant 'two_level:0'"),
+    (of(winrs, device="rtx409"), ValueError, "unknown device 'rtx409'"),
+    (of(winrs, device=3), TypeError, "device is of type int"),
+    (of(winrs, segments=0), ValueError, "segments = 0; expected at least 1"),
+    (of(winrs, segments=10**12), ValueError, "expected at least 1, and below"),
+    (of(fft, 16, products=3.0), TypeError, "products is 3.0; expected an integer"),
+    (of(fft, 16, products=5), ValueError, "5 products; expected >= 1, and 3 or 4"),
+    (of(fft, ()), ValueError, r"fft: sizes \(\)"),
     # Options that contradict each other.
-    (lambda: parse_algorithm("gamma:8:6:3@paper;points=wincnn"), ValueError, "its points twice"),
-    (lambda: parse_algorithm("winrs;segments=3;segments=5"), ValueError, "its segments twice"),
-    (lambda: parse_algorithm("gamma:8:6:3;scaling=l1;scaling=none"), ValueError, "scaling twice"),
-    (lambda: parse_algorithm("dwm:3:2;error=0.02"), ValueError, "malformed; dwm has the form"),
-    (lambda: parse_algorithm("gamma:8:6:3@"), ValueError, "malformed; gamma has the form"),
-    (lambda: parse_algorithm("gamma:8:6:3;scaling="), ValueError, "malformed; gamma has the form"),
-    (lambda: parse_algorithm("gamma:8:6:" + "3" * 5000), ValueError, "malformed; gamma has the"),
+    (of(parse_algorithm, "gamma:8:6:3@paper;points=wincnn"), ValueError, "its points twice"),
+    (of(parse_algorithm, "winrs;segments=3;segments=5"), ValueError, "its segments twice"),
+    (of(parse_algorithm, "gamma:8:6:3;scaling=l1;scaling=none"), ValueError, "scaling twice"),
+    (of(parse_algorithm, "dwm:3:2;error=0.02"), ValueError, "malformed; dwm has the form"),
+    (of(parse_algorithm, "gamma:8:6:3@"), ValueError, "malformed; gamma has the form"),
+    (of(parse_algorithm, "gamma:8:6:3;scaling="), ValueError, "malformed; gamma has the form"),
+    (of(parse_algorithm, "gamma:8:6:" + "3" * 5000), ValueError, "malformed; gamma has the"),
 ]
 
 
@@ -227,10 +233,9 @@ def test_a_problem_checks_its_fields(changed, error, message):
 
 def test_a_problem_holds_pythons_integers():
     """Those of NumPy wrap: 100 channels of int8 are 10,000 with a filter of 100."""
-    p = Problem(
-        np.int8(1), np.int8(100), np.int8(1), [np.int8(1)], np.array([1], "int8"), (1,), ((0, 0),),
-        (np.int8(1),),
-    )  # fmt: skip
+    one: Any = np.int8(1)
+    sizes: Any = np.array([1], "int8")
+    p = Problem(one, 100 * one, one, sizes, sizes, sizes, ((0, 0),), (one,))
     assert p == Problem.of((1, 1, 100), (1, 1, 100))
     assert {type(v) for v in (p.batch, p.in_channels, *p.input, *p.filter)} == {int}
     assert hash(p) == hash(Problem.of((1, 1, 100), (1, 1, 100)))

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,15 @@ from winolab.ref.errors import error_ratio
 from winolab.ref.winograd import programs_of
 from winolab.ref.winrs_plan import plan as winrs_plan
 
+
+def small(*numbers: int) -> Fraction:
+    """A Fraction that holds NumPy's integers, of 8 bits."""
+    eight: Any = [np.int8(n) for n in numbers]
+    return Fraction(*eight)
+
+
 # What a whole number may come as; all hold -9 to 9.
-CARRIERS = (int, str, np.int8, np.int32, np.int64, Fraction, lambda q: Fraction(np.int8(q)))
+CARRIERS = (int, str, np.int8, np.int32, np.int64, Fraction, small)
 
 
 def test_names_and_lists_are_told_apart():
@@ -77,9 +85,9 @@ def test_points_have_up_to_so_many_digits():
 
 
 def test_a_fraction_of_numpys_integers_becomes_pythons():
-    found = exact(Fraction(np.int8(100)))
+    found = exact(small(100))
     assert found == 100
-    assert type(found.numerator) is type(found.denominator) is int  # type: ignore[union-attr]
+    assert {type(v) for v in (found.numerator, found.denominator)} == {int}
     assert exact(0.5) is None
 
 
@@ -128,9 +136,7 @@ def test_points_of_any_type_mean_the_same(data):
             return data.draw(st.sampled_from((INFINITY, "inf", "∞", np.float32(np.inf))))
         if p.denominator == 1:
             return data.draw(st.sampled_from(CARRIERS))(int(p))
-        return data.draw(
-            st.sampled_from((p, str(p), Fraction(*map(np.int8, p.as_integer_ratio()))))
-        )
+        return data.draw(st.sampled_from((p, str(p), small(*p.as_integer_ratio()))))
 
     expected = gamma(alpha, alpha - r + 1, r, points=points)
     found = gamma(alpha, alpha - r + 1, r, points=map(carried, points))
@@ -249,7 +255,7 @@ def test_a_list_that_serves_no_kernel_of_winrs_is_refused():
 def test_kernels_have_the_points_of_the_reference(text, precision, direction):
     problem = Problem.of((4, 20, 26, 64), (64, 3, 3, 64), padding=1)
     algorithm = parse_algorithm(text)
-    found = plan(Request(problem, direction, DATASHEETS["h100"], algorithm, precision))
+    found: Any = plan(Request(problem, direction, DATASHEETS["h100"], algorithm, precision))
     found = getattr(found, "split", found)
     assert predicted_rms(found) < (1e-5 if precision != "fp16" else 1e-1)
     assert found.source()
