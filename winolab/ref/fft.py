@@ -21,7 +21,7 @@ from winolab.nouns import Algorithm, Problem, Tile
 from winolab.ref.arithmetic import Arithmetic, Float
 from winolab.ref.im2col import masked
 from winolab.ref.tiles import Engine, Region
-from winolab.ref.winograd import data_adjoint, evaluate, filter_adjoint, group_slices
+from winolab.ref.winograd import data_adjoint, evaluate, filter_adjoint, group_slices, rotated
 
 
 @dataclass(frozen=True, order=True)
@@ -161,8 +161,8 @@ def evaluated(
     if direction == "forward":
         return _run(a, b, problem, tiles, algorithm, arithmetic, engine)
     if direction == "backward_data":
-        adjoint, dy, w = data_adjoint(problem, a, b)
-        return _run(dy, w, adjoint, tiles, algorithm, arithmetic, engine)
+        w = rotated(b, problem.groups)
+        return _run(a, w, data_adjoint(problem), tiles, algorithm, arithmetic, engine)
     arithmetic = arithmetic.of_data(a, b)
     parts = [
         _run(

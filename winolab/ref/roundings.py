@@ -52,8 +52,7 @@ def tiling(
         return winograd.gradient_regions(problem, algorithm)
     layer = problem
     if direction == "backward_data":
-        dy, w = (np.broadcast_to(np.float32(0), s) for s in (problem.y_shape, problem.w_shape))
-        layer = winograd.data_adjoint(problem, dy, w)[0]
+        layer = winograd.data_adjoint(problem)
     boxes = winograd.regions(layer, algorithm)
     groups = layer.groups
     group = replace(

@@ -44,7 +44,8 @@ class Engine:
 
     Along each dimension stand a tile F(n, r) and its ``programs``; arrays put the dimensions of
     the states (α0, α1, …) first, so that a transform runs along a leading axis. Products are summed
-    in the order pieces, then channels, or in a kernel's own ``order``.
+    in the order pieces, then channels, or in a kernel's own ``order``. The elements of the input
+    lie ``spread`` apart, zeros between, by default side by side.
     """
 
     problem: Problem
@@ -52,6 +53,7 @@ class Engine:
     programs: tuple[Programs, ...]
     arithmetic: Arithmetic
     order: Order | None = None
+    spread: tuple[int, ...] = ()
 
     def blocks(
         self, x: np.ndarray, w: np.ndarray, ids: np.ndarray
@@ -135,8 +137,12 @@ class Engine:
             first = _along(s.start + s.tile.n * at[i], d, axes) * problem.stride[i]
             where = first + taps * problem.dilation[i] - problem.padding[i][0]
             beyond = (where < 0) | (where >= problem.input[i])
+            size = problem.input[i]
+            if self.spread and self.spread[i] > 1:
+                beyond |= where % self.spread[i] != 0
+                where, size = where // self.spread[i], -(-size // self.spread[i])
             outside = outside | beyond
-            index = index * problem.input[i] + np.where(beyond, 0, where)
+            index = index * size + np.where(beyond, 0, where)
         patches = np.take(rows, index, axis=0)
         if outside.any():
             patches[np.broadcast_to(outside, index.shape)] = 0

@@ -116,13 +116,14 @@ def backward_data(
 ) -> np.ndarray:
     """dx (N, *input, IC) of dy (N, *output, OC) and w: the forward algorithm on rotated filters.
 
-    A stride is undone by zeros between the elements of dy, which only direct convolution accepts.
+    A stride is undone by zeros between the elements of dy, which only direct convolution accepts;
+    they are read where a tile meets them and stored nowhere.
     """
     if algorithm.kind != "direct":
         regions(problem, algorithm, order)
-    adjoint, dy, w = data_adjoint(problem, dy, w)
-    boxes = regions(adjoint, algorithm, order)
-    return compute(dy, w, adjoint, boxes, programs or programs_of(algorithm), arithmetic, order)
+    adjoint, w = data_adjoint(problem), rotated(w, problem.groups)
+    boxes, of = regions(adjoint, algorithm, order), programs or programs_of(algorithm)
+    return compute(dy, w, adjoint, boxes, of, arithmetic, order, spread=problem.stride)
 
 
 def backward_filter(
@@ -156,10 +157,9 @@ def backward_filter(
     return np.concatenate(parts)
 
 
-def data_adjoint(
-    problem: Problem, dy: np.ndarray, w: np.ndarray
-) -> tuple[Problem, np.ndarray, np.ndarray]:
-    """The forward problem whose output is dx, its input (dy with zeros between) and its filter."""
+def data_adjoint(problem: Problem) -> Problem:
+    """The forward problem whose output is dx: its input is dy with stride − 1 zeros between its
+    elements, its filter ``rotated``."""
     sizes, pads = [], []
     for o, s, e, i, (lo, _) in zip(
         problem.output, problem.stride, problem.extent, problem.input, problem.padding, strict=True
@@ -167,7 +167,7 @@ def data_adjoint(
         size = max(0, (o - 1) * s + 1)
         sizes.append(size)
         pads.append((e - 1 - lo, i - size + lo))
-    adjoint = replace(
+    return replace(
         problem,
         in_channels=problem.out_channels,
         out_channels=problem.in_channels,
@@ -175,11 +175,6 @@ def data_adjoint(
         stride=(1,) * problem.ndim,
         padding=tuple(pads),
     )
-    if set(problem.stride) != {1}:
-        spread = np.zeros((problem.batch, *sizes, problem.out_channels), dtype=dy.dtype)
-        spread[(slice(None), *(slice(None, None, s) for s in problem.stride))] = dy
-        dy = spread
-    return adjoint, dy, rotated(w, problem.groups)
 
 
 def rotated(w: np.ndarray, groups: int) -> np.ndarray:
@@ -239,12 +234,17 @@ def compute(
     programs: ProgramsOf,
     arithmetic: Arithmetic,
     order: Order | None = None,
+    spread: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Every output y (N, *output, OC) of the boxes, groups one after the other."""
+    """Every output y (N, *output, OC) of the boxes, groups one after the other.
+
+    The elements of x lie ``spread`` apart in the problem's input, by default side by side.
+    """
     arithmetic = arithmetic.of_data(x, w)
 
     def engine(group: Problem, box: Region) -> Engine:
-        return Engine(group, box, tuple(programs(s.tile) for s in box.segments), arithmetic, order)
+        of = tuple(programs(s.tile) for s in box.segments)
+        return Engine(group, box, of, arithmetic, order, spread)
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)
 
