@@ -81,16 +81,24 @@ def test_table_and_picture():
 
 
 def test_sizes_beyond_fp64_end_in_no_traceback():
-    huge = ["cost", "--input", f"1x{10**150}x28x3", "--filter", f"{10**160}x5x5"]
-    shown = CliRunner().invoke(app, huge)
+    huge = ["cost", "--input", "x".join(["1", *[str(10**17)] * 18, "3"])]
+    shown = CliRunner().invoke(app, [*huge, "--filter", "x".join(["5"] + ["1"] * 18)])
     assert shown.exit_code == 0, shown.exception
-    assert "1.800e+313" in shown.stdout  # (10¹⁵⁰ − 4) · 24 · 25 · 3 · 10¹⁶⁰
+    assert "1.5e+307" in shown.stdout  # 10^(17 · 18) · 15 multiplications
+    assert "3e+307" in shown.stdout
+    longer = CliRunner().invoke(app, [*huge, "--filter", "x".join(["5000"] + ["1"] * 18)])
+    assert "3e+310" in longer.stdout
+    refused = CliRunner().invoke(app, ["cost", "--input", f"1x{10**18}x3", "--filter", "3x3"])
+    assert "expected sizes of at most 18 digits" in str(refused.exception)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--stride", "one"], "expected a number"),
+        (["--stride", "one"], 'expected sizes such as "1", or one a dimension'),
+        (["--groups", "3"], "groups = 3; expected a divisor of the 128 channels of input 1x28x28"),
+        (["--groups", "0"], "groups = 0; expected a divisor of the 128 channels"),
+        (["--filter", "127x5x5", "--groups", "2"], "of the 127 output channels of filter 127x5x5"),
         (["--filter", "5"], "expected sizes such as"),
         (["--algorithm", "dwm:0:2"], "expected at least 1"),
         (["--stride", "2", "--algorithm", "fft:16"], "use dwm or direct"),

@@ -15,7 +15,8 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 GPU = {"cupy", "cupy_backends", "torch"}
 WITH_CUPY = {"arrays.py", "conv.py", "launch.py", "timing.py"}  # of winolab/gpu
 FLOORS = (
-    {"arrays", "calls", "device", "layers", "lines", "nouns", "options", "points", "problem"},
+    {"arrays", "calls", "device", "layers", "lines", "nouns", "options", "points", "problem"}
+    | {"shapes"},
     {"ref"},
     {"gpu"},
     {

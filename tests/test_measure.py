@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -115,6 +116,48 @@ def test_gradients_are_computed_whole(algorithm: str, direction: str, data: str)
     else:
         assert np.isnan(row["prediction"])
     assert Case.of_row(row).measure()["max_abs"] == row["max_abs"]
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize("algorithm", ["direct", "dwm:3:2"])
+def test_strides_dilation_and_groups_are_those_of_the_calls(algorithm: str, direction: str) -> None:
+    geometry: dict[str, Any] = {"stride": (2, 1), "dilation": (1, 2), "padding": (1, 2)}
+    texts: dict[str, Any] = {name: "x".join(map(str, sizes)) for name, sizes in geometry.items()}
+    case = Case(algorithm, "2x7x9x8", "4x3x3", **texts, groups=2, sample="full",
+                data="normal", direction=direction)  # fmt: skip
+    a, b = case.tensors()
+    shape = {"backward_data": [case.problem.x_shape], "backward_filter": [case.problem.w_shape]}
+    call = getattr(winolab, f"conv_{direction}")
+    arguments = (a, b, *shape.get(direction, []))
+    y = call(*arguments, **geometry, groups=2, algorithm=algorithm, precision="fp32")
+    exact = call(*(v.astype(np.float64) if isinstance(v, np.ndarray) else v for v in arguments),
+                 **geometry, groups=2, precision="exact", out_dtype=object)  # fmt: skip
+    row = case.measure()
+    worst = max(abs(Fraction(float(e)) - t) for e, t in zip(y.ravel(), exact.ravel(), strict=True))
+    assert row["max_abs"] == pytest.approx(float(worst), rel=1e-6)
+    assert 0 < row["bound_ratio"] <= 1
+    assert row["unbounded"] == 0
+    assert Case.of_row(row) == case
+    if algorithm == "direct":
+        assert row["relative_rms"] == pytest.approx(row["prediction"], rel=0.35)
+
+
+def test_a_sample_knows_strides_and_dilation() -> None:
+    case: dict[str, Any] = {**SMALL, "stride": "2x1", "dilation": "2"}
+    full = Case("direct", **case, sample="full").measure()
+    sampled = Case("direct", **case, sample="1000000").measure()
+    assert full["samples"] == sampled["samples"] == 4 * 7 * 6
+    # oracles in FP64 that add in another order
+    assert full["max_abs"] == pytest.approx(sampled["max_abs"], rel=1e-6)
+
+
+def test_rows_from_before_cases_had_strides_are_cases() -> None:
+    case = Case("direct", **SMALL)
+    fields = asdict(case)
+    for name in ("direction", "stride", "dilation", "groups"):
+        del fields[name]
+    assert Case.of_row(fields) == case
+    assert Case("direct", **SMALL, stride="1x1", dilation="1x1") == case
 
 
 @pytest.mark.parametrize("algorithm", ["winrs", "omega:4:3:2"])
@@ -266,6 +309,13 @@ def test_sampled_errors_of_wide_arithmetics_are_the_whole_ones() -> None:
         ({"sample": "0"}, "sample '0'"),
         ({"sample": "all"}, "'full'"),
         ({"seed": -1}, "seed -1"),
+        ({"groups": 3}, "groups = 3; expected a divisor of the 8 channels of input 2x7x9x8"),
+        ({"groups": 8}, "groups = 8; expected a divisor of the 4 output channels of filter 4x3x3"),
+        ({"groups": 2}, "groups = 2 and sample '4096'; expected sample 'full'"),
+        ({"stride": "0"}, "stride in spatial dimension 0 is 0; expected at least 1"),
+        ({"dilation": "1x2x3"}, "dilation has 3 values"),
+        ({"stride": "2"}, "gamma:8:6:3 needs stride 1"),
+        ({"sample": "²"}, "sample '²'; expected a positive number"),
         ({"algorithm": "dwm:3:2", "sample": "10"}, "use sample 'full'"),
     ],
 )

@@ -84,9 +84,29 @@ def test_what_has_no_plan_says_why(arguments: tuple[str, ...], message: str) -> 
     assert message in str(done.exception)
 
 
-def test_a_stride_is_planned_by_its_phases() -> None:
-    read = json.loads(call(*VGG16_2, "--stride", "2", "--json").stdout)
-    assert len(read) == 4
+def test_strides_and_dilation_are_planned_by_their_phases() -> None:
+    for option, count in (("--stride=2", 4), ("--stride=2x1", 2), ("--dilation=2", 4)):
+        read = json.loads(call(*VGG16_2, option, "--json").stdout)
+        assert len(read) == count
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward-data", "backward-filter"])
+def test_groups_are_planned_and_validated(direction: str) -> None:
+    read = json.loads(kernels(direction, *VGG16_2, "--groups", "2", "--json").stdout)
+    assert read.get("cuda", read)["w"] == [64, 3, 3, 32]
+    refused = kernels(direction, *VGG16_2, "--groups", "3")
+    message = "groups = 3; expected a divisor of the 64 channels of input 32x224x224x64"
+    assert str(refused.exception) == message
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward-data", "backward-filter"])
+@pytest.mark.parametrize("option", ["--stride", "--dilation"])
+def test_what_no_kernel_computes_is_refused_in_one_line(direction: str, option: str) -> None:
+    refused = kernels(direction, *VGG16_2, option, "2", "--algorithm", "direct")
+    assert isinstance(refused.exception, ValueError)
+    assert str(refused.exception).startswith("the CUDA kernels need stride 1 and dilation 1, not ")
+    assert "\n" not in str(refused.exception)
+    assert refused.stdout == ""
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:

@@ -50,6 +50,27 @@ def test_a_case_that_computes_nothing_stops_the_sweep_before_it_starts(empty: An
         cases(**{**VALUES, **empty})
 
 
+def test_operands_that_no_memory_holds_stop_the_sweep_before_it_starts() -> None:
+    huge = {**VALUES, "input": ["99999x99999x99999x99999"], "filter": ["2x3x3"], "sample": ["9"]}
+    message = (
+        "input 99999x99999x99999x99999 and filter 2x3x3 are 4.00e.20 B of operands, and this "
+        "machine has .* B of memory; expected smaller sizes"
+    )
+    with pytest.raises(ValueError, match=message):
+        cases(**huge)
+
+
+def test_rows_from_before_cases_had_strides_are_gone_on_from(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    todo = cases(**VALUES)[:1]
+    (row,) = run(todo)
+    earlier = {k: v for k, v in row.items() if k not in ("stride", "dilation", "groups")}
+    path.write_text(json.dumps(earlier) + "\n")
+    with RowFile(path) as file:
+        assert run(todo, file=file) == [row]
+    assert len(path.read_text().splitlines()) == 1
+
+
 def test_a_row_says_where_it_was_computed(tmp_path: Path) -> None:
     (row,) = run(cases(**{**VALUES, "algorithm": ["direct"], "data": ["u12"], "seed": [0]}))
     assert {"winolab", "commit", "python", "numpy", "device", "seconds", "samples"} <= row.keys()

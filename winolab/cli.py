@@ -166,6 +166,15 @@ def accuracy(
             help="forward; backward_data and backward_filter need --sample full.",
         ),
     ] = "forward",
+    stride: Annotated[
+        str, typer.Option(metavar="LIST", help="2, or 1x2 for one a dimension.")
+    ] = "1",
+    dilation: Annotated[
+        str, typer.Option(metavar="LIST", help="2, or 1x2 for one a dimension.")
+    ] = "1",
+    groups: Annotated[
+        str, typer.Option(metavar="LIST", help="Groups of channels; they need --sample full.")
+    ] = "1",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -193,12 +202,14 @@ def accuracy(
     """
     lists = {
         "input": input, "filter": filter, "padding": padding, "data": data,
-        "constants": constants, "sample": sample, "direction": direction,
+        "constants": constants, "sample": sample, "direction": direction, "stride": stride,
+        "dilation": dilation,
     }  # fmt: skip
     todo = sweep.cases(
         algorithm=sweep.values(algorithm, sweep.POINTS),
         precision=sweep.values(precision, sweep.PARTS),
         seed=[_integer("seed", value) for value in sweep.values(seed)],
+        groups=[_integer("groups", value) for value in sweep.values(groups)],
         **{name: sweep.values(text) for name, text in lists.items()},
     )
     rows = _swept(todo, out, workers or environment.cores(), quiet=as_json)
@@ -297,7 +308,7 @@ def _integer(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{name} {text!r}; expected an integer") from None
+        raise ValueError(f"{name} {text[:60]!r}; expected an integer") from None
 
 
 def _progress(quiet: bool) -> Progress:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab import fitted, process
+from winolab import fitted, process, shapes
 from winolab.nouns import (
     Algorithm,
     Problem,
@@ -78,15 +78,8 @@ def command(
     winolab cost --algorithm dwm:3:2 --input 1x28x28x128 --filter 128x7x7 --padding 3 --compare
     ```
     """
-    x, w = _sizes("input", input), _sizes("filter", filter)
-    named = padding in ("same", "valid")
-    problem = Problem.of(
-        x,
-        (*w, x[-1] // max(1, groups)),
-        stride=_each("stride", stride),
-        padding=padding if named else _each("padding", padding),
-        dilation=_each("dilation", dilation),
-        groups=groups,
+    problem = shapes.problem(
+        input, filter, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
     algorithms = [parse_algorithm(text) for text in values(algorithm, POINTS)]
     rows = [row(problem, cost(problem, a, direction), levels) for a in algorithms]
@@ -195,18 +188,6 @@ def _cell(value: float | None) -> str:
     """Four digits; of integers that FP64 does not hold, too."""
     if value is None:
         return "none"
-    return f"{Decimal(value):.4g}" if abs(value) >= 1 << 1023 else f"{value:.4g}"
-
-
-def _sizes(name: str, text: str) -> tuple[int, ...]:
-    parts = text.lower().split("x")
-    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
-        raise ValueError(f"{name} {text!r}; expected sizes such as 128x96x96x64")
-    return tuple(map(int, parts))
-
-
-def _each(name: str, text: str) -> int | tuple[int, ...]:
-    parts = text.lower().split("x")
-    if not all(part.isdecimal() for part in parts):
-        raise ValueError(f"{name} {text!r}; expected a number, or one a dimension such as 1x2")
-    return int(text) if len(parts) == 1 else tuple(map(int, parts))
+    if abs(value) < 1 << 1023:
+        return f"{value:.4g}"
+    return f"{Context(prec=4).create_decimal(value).normalize():e}"

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab import shapes
 from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
 from winolab.ref import convolution, sample, winograd
 from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic, summed
@@ -31,6 +32,8 @@ from winolab.ref.winograd import ProgramsOf
 from winolab.reference import ENGINES
 
 FULL = "full"
+# Fields that a row may lack, because rows were written before cases had them.
+LATER = ("direction", "stride", "dilation", "groups")
 EXACT = "exact"
 # What `--data` accepts: the inputs' distribution, and the filters'.
 DATA = {
@@ -61,9 +64,10 @@ class Case:
     """A convolution, the arithmetic it is simulated in, its data and how many outputs are computed.
 
     ``input`` (N, *spatial, IC) and ``filter`` (OC, *taps) are texts such as "128x96x96x64" and
-    "64x3x3"; ``padding`` is "1", "1x2", "same" or "valid"; ``sample`` is a number of outputs or
-    "full"; ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as
-    in the kernels published with α = 16.
+    "64x3x3"; ``padding`` is "1", "1x2", "same" or "valid", ``stride`` and ``dilation`` are "1" or
+    "1x2"; ``sample`` is a number of outputs or "full", which more than one of ``groups`` need;
+    ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as in the
+    kernels published with α = 16.
 
     Raises ValueError where a text does not parse or the parts do not fit.
     """
@@ -78,6 +82,9 @@ class Case:
     sample: str = "4096"
     seed: int = 0
     direction: str = "forward"
+    stride: str = "1"
+    dilation: str = "1"
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if self.data not in DATA:
@@ -86,11 +93,11 @@ class Case:
             raise ValueError(
                 f"unknown direction {self.direction!r}; expected one of {', '.join(DIRECTIONS)}"
             )
-        if self.sample != FULL and not (self.sample.isdigit() and int(self.sample) > 0):
+        if self.sample != FULL and not (self.sample.isdecimal() and int(self.sample) > 0):
             raise ValueError(
                 f"sample {self.sample!r}; expected a positive number of outputs or {FULL!r}"
             )
-        if self.constants != EXACT and not (self.constants.isdigit() and int(self.constants) > 0):
+        if self.constants != EXACT and not (self.constants.isdecimal() and int(self.constants) > 0):
             raise ValueError(
                 f"constants {self.constants!r}; expected {EXACT!r} or a number of digits"
             )
@@ -101,8 +108,15 @@ class Case:
             ("precision", arithmetic(self.precision).name),
             ("input", "x".join(map(str, self.problem.x_shape))),
             ("filter", "x".join(map(str, self.problem.w_shape[:-1]))),
+            ("stride", _same(self.problem.stride)),
+            ("dilation", _same(self.problem.dilation)),
         ):
             object.__setattr__(self, name, value)
+        if self.groups != 1 and self.sample != FULL:
+            raise ValueError(
+                f"groups = {self.groups} and sample {self.sample!r}; expected sample {FULL!r}, "
+                "because a sample is of one group"
+            )
         if self._tiled and self.direction == "forward":
             winograd.regions(self.problem, self._algorithm)
         elif (self.sample, self.constants) != (FULL, EXACT):
@@ -124,24 +138,19 @@ class Case:
     def of_row(cls, row: Mapping[str, Any]) -> Case:
         """The case that a row of a table holds. Raises KeyError, ValueError where it holds none."""
         names = {field.name for field in fields(cls)}
-        return cls(**{name: row[name] for name in names if name in row or name != "direction"})
+        return cls(**{name: row[name] for name in names if name in row or name not in LATER})
 
     @cached_property
     def problem(self) -> Problem:
-        """The shapes; IC of the filter is the input's."""
-        x = _sizes(self.input, "input", 3, "128x96x96x64 (batch, sizes, channels)")
-        w = _sizes(self.filter, "filter", 2, "64x3x3 (output channels, taps)")
-        if len(w) != len(x) - 1:
-            raise ValueError(
-                f"filter {self.filter} has {len(w) - 1} spatial dimensions and input {self.input} "
-                f"has {len(x) - 2}; expected as many"
-            )
-        if self.padding in ("same", "valid"):
-            padding: Any = self.padding
-        else:
-            pads = _sizes(self.padding, "padding", 1, '"1", "1x2", "same" or "valid"')
-            padding = pads[0] if len(pads) == 1 else pads
-        return Problem.of(x, (*w, x[-1]), padding=padding)
+        """The shapes; IC of the filter is the input's over the groups."""
+        return shapes.problem(
+            self.input,
+            self.filter,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
 
     @property
     def _algorithm(self) -> Algorithm:
@@ -346,8 +355,6 @@ def _fill(rng: np.random.Generator, data: str, shape: tuple[int, ...]) -> np.nda
     return x
 
 
-def _sizes(text: str, name: str, least: int, expected: str) -> tuple[int, ...]:
-    parts = text.lower().split("x")
-    if len(parts) < least or not all(part.strip().isdigit() for part in parts):
-        raise ValueError(f"{name} {text!r}; expected sizes such as {expected}")
-    return tuple(map(int, parts))
+def _same(values: tuple[int, ...]) -> str:
+    """One number where all are the same, as a text that means the same has it."""
+    return "x".join(map(str, values if len(set(values)) > 1 else values[:1]))

@@ -11,13 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from winolab import environment
+from winolab import environment, shapes
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.accuracy import predicted_rms
 from winolab.gpu.plan import PRECISIONS, Request, candidates
 from winolab.gpu.plan import Plan as GpuPlan
 from winolab.gpu.plan import plan as gpu_plan
-from winolab.measure import Case
 from winolab.nouns import parse_algorithm
 from winolab.problem import Problem
 from winolab.ref.transforms import transforms
@@ -36,6 +35,9 @@ app = typer.Typer(
 Input = Annotated[str, typer.Option(help="Batch, sizes, channels: 32x224x224x64.")]
 Filter = Annotated[str, typer.Option(help="Output channels, taps: 64x3x3.")]
 Padding = Annotated[str, typer.Option(help="A number, one a dimension (1x2), same or valid.")]
+Stride = Annotated[str, typer.Option(help="A number, or one a dimension (1x2).")]
+Dilation = Annotated[str, typer.Option(help="A number, or one a dimension.")]
+Groups = Annotated[int, typer.Option(help="Groups of channels.")]
 Gpu = Annotated[str, typer.Option(help=f"{', '.join(DATASHEETS)}.")]
 Precision = Annotated[str, typer.Option(help=f"{', '.join(PRECISIONS)}.")]
 Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, direct.")]
@@ -56,7 +58,9 @@ def backward_filter(
     input: Input,
     filter: Filter,
     padding: Padding = "0",
-    stride: Annotated[int, typer.Option(min=1, help="Of every dimension.")] = 1,
+    stride: Stride = "1",
+    dilation: Dilation = "1",
+    groups: Groups = 1,
     device: Gpu = "h100",
     precision: Annotated[
         str,
@@ -83,15 +87,15 @@ def backward_filter(
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
     Behind it, in JSON as "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no
-    such precision or an algorithm is named. A stride gives a plan for every phase.
+    such precision or an algorithm is named. Strides and dilation give a plan for
+    every phase.
 
     For example:
 
         winolab plan backward-filter --input 32x224x224x64 --filter 64x3x3 --padding 1 \
             --device rtx4090
     """
-    whole = _problem(input, filter, padding)
-    whole = Problem.of(whole.x_shape, whole.w_shape, stride=stride, padding=whole.padding)
+    whole = _problem(input, filter, stride, padding, dilation, groups)
     if algorithm or precision not in OF_WINRS:
         if segments or picture or all_kernels or points != "best":
             raise ValueError(
@@ -118,7 +122,7 @@ def backward_filter(
     if picture:
         _draw(plans, picture)
     own = None
-    if stride == 1 and points == "best" and not (all_kernels or segments):
+    if whole.unit and points == "best" and not (all_kernels or segments):
         own = _own(
             Request(
                 whole,
@@ -130,7 +134,7 @@ def backward_filter(
         )
     if as_json:
         shown: Any = [plan.as_dict() for plan in plans]
-        print(document({**shown[0], "cuda": own and own.as_dict()} if stride == 1 else shown))
+        print(document({**shown[0], "cuda": own and own.as_dict()} if whole.unit else shown))
     else:
         print("\n\n".join(map(str, plans)))
         if own:
@@ -142,6 +146,9 @@ def forward(
     input: Input,
     filter: Filter,
     padding: Padding = "0",
+    stride: Stride = "1",
+    dilation: Dilation = "1",
+    groups: Groups = 1,
     device: Gpu = "h100",
     precision: Precision = "fp32",
     algorithm: Named = None,
@@ -154,7 +161,7 @@ def forward(
 
         winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
     """
-    problem = _problem(input, filter, padding)
+    problem = _problem(input, filter, stride, padding, dilation, groups)
     _show("forward", problem, device, precision, algorithm, workspace_limit, as_json)
 
 
@@ -163,6 +170,9 @@ def backward_data(
     input: Input,
     filter: Filter,
     padding: Padding = "0",
+    stride: Stride = "1",
+    dilation: Dilation = "1",
+    groups: Groups = 1,
     device: Gpu = "h100",
     precision: Precision = "fp32",
     algorithm: Named = None,
@@ -170,7 +180,7 @@ def backward_data(
     as_json: AsJson = False,
 ) -> None:
     """The kernel that a gradient of the input would run, and what else was considered."""
-    problem = _problem(input, filter, padding)
+    problem = _problem(input, filter, stride, padding, dilation, groups)
     _show("backward_data", problem, device, precision, algorithm, workspace_limit, as_json)
 
 
@@ -189,8 +199,14 @@ def _show(
     print(document(found.as_dict()) if as_json else found)
 
 
-def _problem(input: str, filter: str, padding: str) -> Problem:
-    return nonempty(Case("direct", input, filter, padding).problem)
+def _problem(
+    input: str, filter: str, stride: str, padding: str, dilation: str, groups: int
+) -> Problem:
+    return nonempty(
+        shapes.problem(
+            input, filter, stride=stride, padding=padding, dilation=dilation, groups=groups
+        )
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ again. A line that holds no row is reported with its number and left as it is.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -16,15 +17,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from textwrap import shorten
 from threading import Thread
 from typing import Any
 
-from winolab.environment import provenance
+from winolab.environment import memory, provenance
 from winolab.lines import Lines
-from winolab.measure import Case
+from winolab.measure import OPERANDS, Case
 from winolab.problem import Problem
 from winolab.render import plain
 from winolab.tables import METRICS
@@ -39,6 +41,7 @@ PARTS = r"\s*\w+="
 NUMBERS = (*METRICS, "unbounded")
 BEGINNING = b'{"algorithm": "'  # of a row's line
 MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
+ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
 
 
@@ -56,7 +59,19 @@ def cases(**values: Sequence[Any]) -> list[Case]:
     found = dict.fromkeys(Case(**dict(zip(values, c, strict=True))) for c in combinations)
     for case in found:
         nonempty(case.problem)
+        _in_memory(case)
     return list(found)
+
+
+def _in_memory(case: Case) -> None:
+    """Raise ValueError where this machine's memory does not hold the operands."""
+    first, second = (math.prod(getattr(case.problem, name)) for name in OPERANDS[case.direction])
+    wanted, there = ITEMSIZE * (first + second), memory()
+    if there and wanted > there:
+        raise ValueError(
+            f"input {case.input} and filter {case.filter} are {Decimal(wanted):.3g} B of operands, "
+            f"and this machine has {there:.3g} B of memory; expected smaller sizes"
+        )
 
 
 def nonempty(problem: Problem) -> Problem:

@@ -1,0 +1,66 @@
+"""A layer's shapes as texts: "128x96x96x64" inputs, "64x3x3" filters, "1x2" strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from winolab.problem import Problem
+
+INPUT = "128x96x96x64 (batch, sizes, channels)"
+FILTER = "64x3x3 (output channels, taps)"
+DIGITS = 18  # of a size: more than any array has
+
+
+def sizes(text: str, name: str, least: int, expected: str) -> tuple[int, ...]:
+    """At least so many sizes. Raises ValueError that says what was expected."""
+    parts = [part.strip() for part in text.lower().split("x")]
+    if len(parts) < least or not all(part.isdecimal() and part.isascii() for part in parts):
+        raise ValueError(f"{name} {text!r}; expected sizes such as {expected}")
+    if any(len(part) > DIGITS for part in parts):
+        raise ValueError(f"{name} {text[:60]!r}; expected sizes of at most {DIGITS} digits")
+    return tuple(map(int, parts))
+
+
+def each(text: str, name: str) -> int | tuple[int, ...]:
+    """A number, or one a dimension."""
+    values = sizes(text, name, 1, '"1", or one a dimension, "1x2"')
+    return values[0] if len(values) == 1 else values
+
+
+def problem(
+    input: str,
+    filter: str,
+    *,
+    stride: str = "1",
+    padding: str = "0",
+    dilation: str = "1",
+    groups: int = 1,
+) -> Problem:
+    """The problem of these texts; IC of the filter is the input's over ``groups``.
+
+    ``padding`` is "1", "1x2", "same" or "valid". Raises ValueError as Problem.of.
+    """
+    x, w = sizes(input, "input", 3, INPUT), sizes(filter, "filter", 2, FILTER)
+    if len(w) != len(x) - 1:
+        raise ValueError(
+            f"filter {filter} has {len(w) - 1} spatial dimensions and input {input} has "
+            f"{len(x) - 2}; expected as many"
+        )
+    for name, text, channels in (("input", input, x[-1]), ("filter", filter, w[0])):
+        if groups < 1 or channels % groups:
+            kind = "channels" if name == "input" else "output channels"
+            raise ValueError(
+                f"groups = {groups}; expected a divisor of the {channels} {kind} of {name} {text}"
+            )
+    pads: Any = padding
+    if padding not in ("same", "valid"):
+        pads = sizes(padding, "padding", 1, '"1", "1x2", "same" or "valid"')
+        pads = pads[0] if len(pads) == 1 else pads
+    return Problem.of(
+        x,
+        (*w, x[-1] // groups),
+        stride=each(stride, "stride"),
+        padding=pads,
+        dilation=each(dilation, "dilation"),
+        groups=groups,
+    )
