@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
+import mpmath
 import numpy as np
 
-from winolab.arrays import check_float16, on_gpu
+from winolab.arrays import FLOAT16_INFINITE, check_float16, on_gpu
 from winolab.options import ConvOptions
+from winolab.problem import NAMES
 from winolab.ref.arithmetic import Arithmetic, arithmetic
+from winolab.ref.elements import INTEGERS, native, number, reals
+from winolab.ref.formats import FORMAT_OF, LONGDOUBLE, nearest_float
 
-TEXTS = "SUMm"  # kinds of dtypes that hold no numbers: texts, and dates
+# What results may have: floats that are rounded to, integers that hold the numbers, any objects.
+RESULTS = frozenset({*FORMAT_OF, *INTEGERS, np.dtype(object)})
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
 PRECISION_OF = {
     np.dtype(np.float64): "fp64",
@@ -31,7 +38,10 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
-    """``value`` as an array of numbers. Raises TypeError for what has no precision of its own."""
+    """``value`` as an array of real numbers, in an object array each int or Fraction.
+
+    Raises TypeError for what holds none, naming the element, or has no precision of its own.
+    """
     if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         raise TypeError(
             f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
@@ -41,14 +51,23 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
     array = np.asarray(value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
-    if array.dtype.kind in "iuO" and precision is None:
+    if precision is None and (array.dtype == object or native(array.dtype) in INTEGERS):
         raise TypeError(
             f"{name} has dtype {array.dtype}, which has no precision of its own; "
             'pass precision="exact", or convert it to a floating-point dtype'
         )
-    if array.dtype.kind in "b" + TEXTS:
-        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers")
-    return array
+    return reals(array, name)
+
+
+@np.errstate(all="ignore")
+def operands(
+    names: Sequence[str], values: Sequence[Any], precision: str | Arithmetic | None
+) -> tuple[np.ndarray, np.ndarray, Arithmetic]:
+    """The two operands and what they are computed in, whose carriers are made of object arrays."""
+    a, b = (operand(name, value, precision) for name, value in zip(names, values, strict=False))
+    run = arithmetic_of(precision, a, b)
+    a, b = (run.asarray(array) if array.dtype == object else array for array in (a, b))
+    return a, b, run
 
 
 def _check_unmasked(name: str, value: Any) -> None:
@@ -75,33 +94,111 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
     return arithmetic(PRECISION_OF[dtype])
 
 
+@np.errstate(all="ignore")
 def hand_over(
     direction: str, y: np.ndarray, dtype: np.dtype, options: ConvOptions, out: Any
 ) -> np.ndarray:
     """The reference's result, channels last, in the caller's layout, dtype and array.
 
-    Raises ValueError or TypeError for an ``out`` that does not hold it, ValueError for a dw that
-    overflows float16 where on_range says so.
+    Every number is rounded once to that dtype. Raises ValueError for a number that an integer
+    dtype does not hold, ValueError or TypeError for an ``out`` that does not hold the result,
+    ValueError for a dw that overflows float16 where on_range says so.
     """
     if options.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
     _check_unmasked("out", out)
-    if out is None:
-        default = y.dtype if y.dtype == object or dtype.kind in "biu" else dtype
-        out = np.empty(y.shape, dtype=default if options.out_dtype is None else options.out_dtype)
-    elif not isinstance(out, np.ndarray):
+    if out is not None and not isinstance(out, np.ndarray):
         raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
-    elif out.shape != y.shape:
+    if out is not None and out.shape != y.shape:
         raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
-    if out.dtype.kind in TEXTS:
-        raise TypeError(f"out has dtype {out.dtype}; expected numbers")
-    if y.dtype != object and out.dtype.kind in "biu":
+    default = dtype if dtype in FORMAT_OF and y.dtype != object else y.dtype
+    wanted = _wanted(options.out_dtype, default, out)
+    if y.dtype != object and native(wanted) in INTEGERS:
         raise TypeError(
-            f"out has dtype {out.dtype} and the result is {y.dtype}; ask for a floating-point dtype"
+            f"out has dtype {wanted} and the result is {y.dtype}; ask for a floating-point dtype"
         )
-    if (direction, options.on_range) == ("backward_filter", "raise") and out.dtype == np.float16:
-        sums = np.abs(y.astype(float))
-        check_float16(float(sums.max(initial=0, where=np.isfinite(sums))))
-    with np.errstate(over="ignore"):  # a narrower dtype overflows to infinity, as IEEE has it
-        out[...] = y
+    result = np.ascontiguousarray(_rounded(NAMES[direction][2], y, wanted))
+    if (direction, options.on_range) == ("backward_filter", "raise") and wanted == np.float16:
+        largest = _largest(y)
+        if largest >= FLOAT16_INFINITE:
+            check_float16(nearest_float(largest))
+    if out is None:
+        return result
+    out[...] = result
     return out
+
+
+def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:
+    """The result's dtype: that of ``out``, or as wished, or the default. Raises TypeError."""
+    try:
+        wanted = default if wish is None else np.dtype(wish)
+    except TypeError:
+        raise TypeError(f"out_dtype is {wish!r}; expected a dtype, such as 'float32'") from None
+    if out is not None:
+        if wish is not None and wanted != out.dtype:
+            raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+        wanted = out.dtype
+    if native(wanted) not in RESULTS:
+        names = ", ".join(sorted(map(str, RESULTS)))
+        raise TypeError(f"out has dtype {wanted}; expected numbers: {names}")
+    return wanted
+
+
+def _rounded(name: str, y: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The result ``name`` in another dtype, each number rounded once, overflow as IEEE has it.
+
+    Raises ValueError for a number that an integer dtype does not hold.
+    """
+    kind = native(dtype)
+    if kind in (object, y.dtype):
+        return y.astype(dtype, copy=False)
+    if kind in INTEGERS:
+        return _whole(name, y, dtype)
+    if kind == np.longdouble and y.dtype == object:
+        return _longdouble(y)
+    if kind == np.longdouble:
+        return y.astype(dtype)
+    return FORMAT_OF[kind].nearest(y).astype(dtype)
+
+
+def _whole(name: str, y: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    limits = ml_dtypes.iinfo(native(dtype))
+    wide = np.empty(y.shape, np.int64 if limits.min < 0 else np.uint64)
+    for at, value in np.ndenumerate(y):
+        q = number(value)
+        if isinstance(q, float) or q.denominator != 1 or not limits.min <= q <= limits.max:
+            raise ValueError(
+                f"{name}[{', '.join(map(str, at))}] is {_text(q)}, which {dtype} does not hold; "
+                "ask for out_dtype object, or a floating-point dtype"
+            )
+        wide[at] = int(q)
+    return wide.astype(dtype)
+
+
+def _text(q: int | Fraction | float) -> str:
+    """q, or its first digits where it has many."""
+    if isinstance(q, float) or max(map(int.bit_length, q.as_integer_ratio())) <= 64:
+        return str(q)
+    return str(mpmath.nstr(mpmath.mpf(q.numerator) / q.denominator, 17))
+
+
+def _longdouble(y: np.ndarray) -> np.ndarray:
+    def convert(value: Any) -> Any:
+        q = number(value)
+        return q if isinstance(q, float) else LONGDOUBLE.round_fraction(q, _scaled)
+
+    return np.array([convert(v) for v in y.reshape(-1)], np.longdouble).reshape(y.shape)
+
+
+def _scaled(significand: int, exponent: int) -> np.longdouble:
+    return np.ldexp(np.longdouble(significand), exponent)
+
+
+def _largest(y: np.ndarray) -> Fraction:
+    """The largest finite magnitude."""
+    if y.dtype == object:
+        exact = map(number, y.reshape(-1))
+        return max(
+            (Fraction(abs(q)) for q in exact if not isinstance(q, float)), default=Fraction()
+        )
+    return Fraction(float(np.abs(y).max(initial=0, where=np.isfinite(y))))

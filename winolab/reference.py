@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winolab.nouns import Algorithm, Problem, direct
-from winolab.operands import arithmetic_of, hand_over, operand
+from winolab.operands import hand_over, operands
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, shapes
 from winolab.ref import convolution, decompose, fft, winograd, winrs
@@ -32,11 +32,7 @@ def convolve(
 ) -> np.ndarray:
     """The result of ``direction`` of two arrays in the options' layout, which fit the problem but
     for dy; the options are ``checked``. Raises as winolab.conv_forward."""
-    names = NAMES[direction]
-    a, b = (
-        operand(name, value, options.precision) for name, value in zip(names, (a, b), strict=False)
-    )
-    run = arithmetic_of(options.precision, a, b)
+    a, b, run = operands(NAMES[direction], (a, b), options.precision)
     if options.scale and isinstance(run, Float) and run.parts > 1:
         run = replace(run, scale=options.scale)
     first, second = (_last(array, options.layout) for array in (a, b))
@@ -57,11 +53,12 @@ def convolve(
 def _engine(
     direction: str, chosen: Algorithm, run: Arithmetic
 ) -> Callable[[np.ndarray, np.ndarray, Problem], np.ndarray]:
-    """The reference's function of the two arrays and the problem."""
+    """The reference's function of the two arrays and the problem, whatever NumPy is told to raise."""
+    quiet = np.errstate(all="ignore")
     if chosen.kind == "direct" and run.name == "fp64":
-        return getattr(convolution, direction)
+        return quiet(getattr(convolution, direction))
     compute, run = getattr(ENGINES[chosen.kind], direction), summed(run, chosen)
-    return lambda a, b, problem: compute(a, b, problem, chosen, run)
+    return quiet(lambda a, b, problem: compute(a, b, problem, chosen, run))
 
 
 def _last(array: np.ndarray, layout: str) -> np.ndarray:

@@ -19,7 +19,8 @@ from winolab.ref import accumulate as sums
 from winolab.ref import split
 from winolab.ref.accumulate import Accumulation
 from winolab.ref.eft import fma64
-from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp, numbers
+from winolab.ref.elements import reals
+from winolab.ref.exact import Arithmetic, Carrier, Exact, Mp
 from winolab.ref.formats import FORMATS, Format, format_named, nearest_name
 from winolab.ref.split import HEADROOM, Power, Scale
 
@@ -87,11 +88,11 @@ class Float(Arithmetic):
         return ",".join([base, *changed])
 
     def asarray(self, x: ArrayLike) -> Carrier:
-        x = numbers(x)
-        if self.storage.name == "fp32" and x.dtype != np.float64:
+        x = reals(x)
+        if self.storage.name == "fp32" and x.dtype not in (np.float64, object):
             with np.errstate(all="ignore"):
                 return x.astype(np.float32).astype(self.dtype, copy=False)
-        return self.storage.round(x.astype(np.float64, copy=False)).astype(self.dtype)
+        return self.storage.nearest(x).astype(self.dtype)
 
     def constant(self, q: Fraction | int) -> Any:
         return self.dtype.type(self.transform.round_fraction(q))

@@ -13,7 +13,8 @@ import mpmath
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.ref.formats import nearest_float
+from winolab.ref.elements import number, reals
+from winolab.ref.formats import FORMATS
 
 Carrier = NDArray[Any]
 MOST_BITS = 1 << 16  # of Mp
@@ -79,13 +80,6 @@ class Arithmetic(ABC):
         return a * b + c
 
 
-def numbers(x: ArrayLike) -> NDArray[Any]:
-    x = np.asarray(x)
-    if x.dtype.kind not in "iuf" and x.dtype.name != "bfloat16":
-        raise TypeError(f"array of {x.dtype}: expected real floats or integers; convert it first.")
-    return x
-
-
 def _objects(x: NDArray[Any], convert: Any) -> Carrier:
     out = np.empty(x.shape, object)
     out.reshape(-1)[:] = [convert(v) for v in x.reshape(-1).tolist()]
@@ -115,27 +109,23 @@ class Exact(Arithmetic):
         return "exact"
 
     def asarray(self, x: ArrayLike) -> Carrier:
-        """Exact values of x (object arrays of int and Fraction pass). Raises ValueError on NaN."""
-        x = np.asarray(x)
-        if x.dtype == object:
-            return x
-        x = numbers(x)
-        if x.dtype.kind in "iu":
-            return _objects(x, int)
-        x = x.astype(np.float64)
-        if not np.isfinite(x).all():
+        """Exact values of x, int and Fraction. Raises ValueError on NaN, TypeError on no number."""
+        x = reals(x)
+        if x.dtype != object:
+            x = _objects(x, number)
+        if any(type(v) is float for v in x.reshape(-1)):
             raise ValueError(
                 "exact arithmetic on NaN or infinity: expected finite numbers; use a "
                 "floating-point arithmetic such as 'fp64' for such data."
             )
-        return _objects(x, lambda v: int(v) if v.is_integer() else Fraction(v))
+        return x
 
     def constant(self, q: Fraction | int) -> Fraction | int:
         q = Fraction(q)
         return q.numerator if q.denominator == 1 else q
 
     def to_float64(self, y: Carrier) -> NDArray[np.float64]:
-        return _objects(np.asarray(y, object), nearest_float).astype(np.float64)
+        return FORMATS["fp64"].nearest(np.asarray(y, object))
 
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
         whole, scales = [], []
@@ -179,13 +169,12 @@ class Mp(Arithmetic):
         return _context(self.bits)
 
     def asarray(self, x: ArrayLike) -> Carrier:
+        """x rounded once to the precision. Raises TypeError on what is no number."""
         x = np.asarray(x)
-        if x.dtype == object:
-            return _objects(x, self._convert)
-        return _objects(numbers(x), self._convert)
+        return _objects(x if x.dtype == object else reals(x), self._convert)
 
     def _convert(self, v: Any) -> Any:
-        if isinstance(v, Fraction):
+        if not hasattr(v, "_mpf_") and type(v := number(v)) is Fraction:
             return self.constant(v)
         return +self.context.mpf(v)
 
@@ -194,14 +183,7 @@ class Mp(Arithmetic):
         return self.context.fdiv(q.numerator, q.denominator)
 
     def to_float64(self, y: Carrier) -> NDArray[np.float64]:
-        def convert(v: Any) -> float:
-            if not self.context.isfinite(v):
-                return float(v)
-            sign, man, exponent, _ = v._mpf_
-            value = Fraction(int(man)) * Fraction(2) ** exponent
-            return nearest_float(-value if sign else value)
-
-        return _objects(np.asarray(y, object), convert).astype(np.float64)
+        return FORMATS["fp64"].nearest(np.asarray(y, object))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         exact = np.frompyfunc(
@@ -210,19 +192,37 @@ class Mp(Arithmetic):
         return exact(a, b, c)
 
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        def common(x: Carrier) -> tuple[Carrier, int]:
-            exponent = min((v._mpf_[2] for v in x.reshape(-1)), default=0)
-            whole = [
-                (-1 if v._mpf_[0] else 1) * (int(v._mpf_[1]) << v._mpf_[2] - exponent)
-                for v in x.reshape(-1)
-            ]
-            out = np.empty(x.shape, object)
-            out.reshape(-1)[:] = whole
-            return out, exponent
-
-        if not all(self.context.isfinite(v) for x in (a, b) for v in x.reshape(-1)):
-            zero = self.context.zero
-            return np.matmul(a, b) if a.shape[-1] else np.matmul(a, b) + zero
-        (left, p), (right, q) = common(a), common(b)
+        """Exact sums rounded once; NaN and infinity reach the sums of their row or column only."""
+        (left, p), (right, q) = _common(a), _common(b)
         product = _integer_matmul(left, right)
-        return _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
+        y = _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
+        signs = _signs(a), _signs(b)
+        if all(np.isfinite(s).all() for s in signs):
+            return y
+        with np.errstate(invalid="ignore"):
+            special = np.einsum("...mk,...kn->...mn", *signs)
+        return np.where(np.isfinite(special), y, _objects(special, self.context.mpf))
+
+
+def _common(x: Carrier) -> tuple[Carrier, int]:
+    """Integers and e, with which the mpf x are integer · 2^e; 0 in the place of NaN, infinity."""
+    parts = [v._mpf_ for v in x.reshape(-1)]
+    exponent = min((e for _, whole, e, _ in parts if whole), default=0)
+    out = np.empty(x.shape, object)
+    out.reshape(-1)[:] = [
+        (-1 if sign else 1) * (int(whole) << e - exponent) if whole else 0
+        for sign, whole, e, _ in parts
+    ]
+    return out, exponent
+
+
+def _signs(x: Carrier) -> NDArray[np.float64]:
+    """The signs of the mpf x; NaN and infinity as they are."""
+
+    def sign(v: Any) -> float:
+        negative, whole, exponent, _ = v._mpf_
+        if not whole:
+            return float(v) if exponent else 0.0
+        return -1.0 if negative else 1.0
+
+    return _objects(x, sign).astype(np.float64)

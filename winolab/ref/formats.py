@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from winolab.ref.elements import INTEGERS, number, reals
 
 EXPONENT_BITS = np.int64(0x7FF0_0000_0000_0000)
 MODES = ("nearest", "truncate")
@@ -86,20 +91,57 @@ class Format:
             y[np.isinf(y)] = np.nan
         return y.reshape(given.shape)
 
-    def round_fraction(self, q: Fraction | int) -> float:
-        """Round an exact number to nearest even, once."""
-        q = Fraction(q)
-        if q == 0:
-            return 0.0
-        size = abs(q)
-        exponent = size.numerator.bit_length() - size.denominator.bit_length()
-        if Fraction(2) ** exponent > size:
-            exponent -= 1
-        spacing = Fraction(2) ** (max(exponent, self.emin) - self.precision + 1)
-        rounded = round(q / spacing) * spacing  # Fraction's round is half to even
-        if abs(rounded) > Fraction(self.max):
-            return float(np.copysign(np.inf if self.infinities else np.nan, float(q > 0) - 0.5))
-        return float(rounded)
+    def nearest(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Real numbers of any type rounded to nearest even, once.
+
+        Object arrays may hold whatever `winolab.ref.elements.number` knows; overflow is that of
+        `round`. Raises TypeError for what are no real numbers.
+        """
+        x = reals(x)
+        if x.dtype == object:
+            return self._elements(x.reshape(-1).tolist()).reshape(x.shape)
+        with np.errstate(all="ignore"):
+            wide = x.astype(np.float64, copy=False)
+            if self.precision == 53:
+                return wide
+            if x.dtype in INTEGERS and x.dtype.itemsize == 8:
+                inexact = np.abs(wide) >= 2.0**53
+            elif x.dtype == np.longdouble:
+                inexact = (wide != x) & ~np.isnan(wide)
+            else:
+                return self.round(wide)
+        y = self.round(wide)
+        if inexact.any():
+            y = np.where(inexact, 0, y)
+            y[inexact] = self._elements(x[inexact].tolist())
+        return y
+
+    def _elements(self, values: list[Any]) -> NDArray[np.float64]:
+        exact = map(number, values)
+        return np.array(
+            [v if isinstance(v, float) else self.round_fraction(v) for v in exact], float
+        )
+
+    def round_fraction(
+        self, q: Fraction | int, ldexp: Callable[[int, int], Any] = math.ldexp
+    ) -> Any:
+        """Round an exact number to nearest even, once; ``ldexp`` makes m · 2^e a number."""
+        if self.name == "fp64":
+            return nearest_float(q)
+        size, unit = abs(q.numerator), q.denominator
+        exponent = size.bit_length() - unit.bit_length()
+        if size << max(0, -exponent) < unit << max(0, exponent):
+            exponent -= 1  # now ⌊log2 |q|⌋
+        spacing = max(exponent, self.emin) - self.precision + 1
+        unit <<= max(0, spacing)
+        whole, rest = divmod(size << max(0, -spacing), unit)
+        whole += 2 * rest > unit or (2 * rest == unit and whole % 2)
+        top = (1 << self.precision) - (1 if self.infinities else 2)
+        beyond = spacing - (self.emax - self.precision + 1)
+        sign = -1 if q < 0 else 1
+        if whole << max(0, beyond) > top << max(0, -beyond):
+            return sign * math.inf if self.infinities else math.nan
+        return ldexp(sign * whole, spacing) if whole else sign * 0.0
 
 
 FORMATS = {
@@ -113,6 +155,23 @@ FORMATS = {
         Format("fp8_e5m2", 3, -14, 15),
         Format("fp8_e4m3", 4, -6, 8, infinities=False),
     )
+}
+
+LONGDOUBLE = Format(  # no format of arithmetics: what results are rounded to
+    "longdouble",
+    int(np.finfo(np.longdouble).nmant) + 1,
+    int(np.finfo(np.longdouble).minexp),
+    int(np.finfo(np.longdouble).maxexp) - 1,
+)
+# dtype -> the format of its elements
+FORMAT_OF: dict[np.dtype[Any], Format] = {
+    np.dtype(np.float64): FORMATS["fp64"],
+    np.dtype(np.float32): FORMATS["fp32"],
+    np.dtype(np.float16): FORMATS["fp16"],
+    np.dtype(ml_dtypes.bfloat16): FORMATS["bf16"],
+    np.dtype(ml_dtypes.float8_e5m2): FORMATS["fp8_e5m2"],
+    np.dtype(ml_dtypes.float8_e4m3fn): FORMATS["fp8_e4m3"],
+    np.dtype(np.longdouble): LONGDOUBLE,
 }
 
 
