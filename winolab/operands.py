@@ -155,7 +155,7 @@ def _rounded(name: str, y: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if kind in INTEGERS:
         return _whole(name, y, dtype)
     if kind == np.longdouble and y.dtype == object:
-        return _longdouble(y)
+        return _longdouble(y).astype(dtype, copy=False)
     if kind == np.longdouble:
         return y.astype(dtype)
     return FORMAT_OF[kind].nearest(y).astype(dtype)

@@ -53,7 +53,7 @@ def convolve(
 def _engine(
     direction: str, chosen: Algorithm, run: Arithmetic
 ) -> Callable[[np.ndarray, np.ndarray, Problem], np.ndarray]:
-    """The reference's function of the two arrays and the problem, whatever NumPy is told to raise."""
+    """The reference's function of two arrays and the problem, whatever NumPy is told to raise."""
     quiet = np.errstate(all="ignore")
     if chosen.kind == "direct" and run.name == "fp64":
         return quiet(getattr(convolution, direction))

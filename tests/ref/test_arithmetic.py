@@ -159,7 +159,7 @@ def test_bad_text_is_refused_with_what_is_accepted():
     with pytest.raises(TypeError, match="arithmetic of type int"):
         arithmetic(32)  # pyright: ignore[reportArgumentType]
     for bad in (np.array([1j]), np.array(["a"]), np.array([True])):
-        with pytest.raises(TypeError, match="has dtype .*; expected numbers"):
+        with pytest.raises(TypeError, match=r"has dtype .*; expected numbers"):
             arithmetic("fp32").asarray(bad)
 
 

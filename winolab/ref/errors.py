@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from winolab.nouns import Algorithm, Problem, Tile, tiled
 from winolab.ref.arithmetic import arithmetic
 from winolab.ref.bounds import bound
+from winolab.ref.formats import FORMATS
 from winolab.ref.predict import Moments, Prediction, predict
 from winolab.ref.roundings import matrix_of
 
@@ -82,7 +83,7 @@ def compare(
 
     Raises ValueError where the shapes differ or a bound is negative.
     """
-    y, ref = (np.asarray(v, np.float64) for v in (y, oracle))
+    y, ref = (FORMATS["fp64"].nearest(v) for v in (y, oracle))
     if y.shape != ref.shape:
         raise ValueError(f"result of shape {y.shape} against an oracle of shape {ref.shape}.")
     if error is not None and np.shape(error) != y.shape:

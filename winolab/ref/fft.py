@@ -115,12 +115,19 @@ class Fourier(Engine):
         if self.products == 4:
             real = run.sub(run.matmul(a, c), run.matmul(b, d))
             imag = run.add(run.matmul(a, d), run.matmul(b, c))
-            return real + 1j * imag
+            return _complex(real, imag)
         # Lavin & Gray, eq. 16 to 18, with the real and imaginary parts that they interchange.
         shared = run.matmul(run.add(a, b), c)
         real = run.sub(shared, run.matmul(b, run.add(c, d)))
         imag = run.add(shared, run.matmul(a, run.sub(d, c)))
-        return real + 1j * imag
+        return _complex(real, imag)
+
+
+def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+    """The parts put together; 1j times an infinity would make NaN of the real part."""
+    m = np.empty(real.shape, np.result_type(real, 1j))
+    m.real, m.imag = real, imag
+    return m
 
 
 def forward(

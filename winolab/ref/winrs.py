@@ -150,7 +150,7 @@ def run(
 def reduce(buckets: Sequence[np.ndarray], run: Arithmetic, compensated: bool = True) -> np.ndarray:
     """The sum of the buckets in order, in the transform format (Kahan's, or plain)."""
     total, *rest = buckets
-    lost = total * 0
+    lost = run.asarray(np.zeros(total.shape, np.int64))
     for bucket in rest:
         term = run.sub(bucket, lost) if compensated else bucket
         new = run.add(total, term)
