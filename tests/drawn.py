@@ -118,7 +118,8 @@ def draw(seed: str, number: int) -> Case:
     arguments["layout"] = rng.choice(["channels_last", "channels_last", "channels_first"])
     arguments["deterministic"] = rng.random() < 0.8
     arguments["workspace_limit"] = rng.choice([None, None, 0, 1 << 20])
-    if precision == "fp32_split" and dtypes[0] == "float32" and direction != "backward_filter":
+    split = precision == "fp32_split" and set(dtypes) == {"float32"}
+    if split and direction != "backward_filter":
         arguments["scale"] = rng.choice([None, "3:-2", "peaks:4:4", "peaks:5", (2, 1), 0])
     fills = (rng.choice(FILLS), rng.choice(FILLS))
     exact = str(precision).startswith(("exact", "mp:"))

@@ -1,0 +1,291 @@
+"""Mutants of the reference and of the kernels' planning, and the tests that should kill them.
+
+    python -m tests.mutants [--only TEXT] [--workers N] [--all]
+
+Each is a text of a file with another in its place. In a copy of the checkout the tests run that are
+named behind it, until one fails; a mutant that none kills survives, and 1 is returned. One whose
+text is not in its file any more is stale: say what took its place, or delete it. ``--all`` runs
+all of tests/ref and tests/gpu on survivors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 600  # seconds for the tests of one mutant: what loops for ever is killed
+PYTEST = ("-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header")
+EVERYTHING = ("tests/ref", "tests/gpu", "tests/test_conv.py", "tests/test_random_problems.py")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``old`` becomes ``new`` in ``file``, and one of ``tests`` should fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: str  # separated by spaces
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old.strip()!r} -> {self.new.strip()!r}"
+
+
+def copied(folder: Path) -> None:
+    """The checkout's files, without what git ignores."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.decode()
+    for name in listed.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+
+
+def tried(folder: Path, mutant: Mutant, tests: tuple[str, ...]) -> str:
+    """ "killed", "survives" or "stale"; the copy in ``folder`` is as before."""
+    path = folder / mutant.file
+    text = path.read_text() if path.is_file() else ""
+    if text.count(mutant.old) < 1:
+        return "stale"
+    path.write_text(text.replace(mutant.old, mutant.new, 1))
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    try:
+        done = subprocess.run(
+            [sys.executable, *PYTEST, *tests],
+            cwd=folder, env=environment, capture_output=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "killed"
+    finally:
+        path.write_text(text)
+    if done.returncode not in (0, 1, 2):  # 2: it cannot even be imported
+        raise RuntimeError(f"{mutant}: {' '.join(tests)}\n{done.stdout.decode()[-2000:]}")
+    return "killed" if done.returncode else "survives"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="mutants whose description has this text")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="everything, on survivors")
+    given = parser.parse_args(arguments)
+    chosen = [m for m in MUTANTS if given.only in str(m)]
+    with tempfile.TemporaryDirectory() as made:
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for number in range(given.workers):
+            folders.put(Path(made) / str(number))
+            copied(Path(made) / str(number))
+
+        def outcome(mutant: Mutant) -> str:
+            folder = folders.get()
+            try:
+                found = tried(folder, mutant, tuple(mutant.tests.split()))
+                if given.all and found == "survives":
+                    found = tried(folder, mutant, EVERYTHING)
+            finally:
+                folders.put(folder)
+            print(f"{found:9}{mutant}", flush=True)
+            return found
+
+        with ThreadPoolExecutor(given.workers) as pool:
+            outcomes = list(pool.map(outcome, chosen))
+    counts = {word: outcomes.count(word) for word in ("killed", "survives", "stale")}
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return int(counts["survives"] + counts["stale"] > 0)
+
+
+def _of(file: str, tests: str, *pairs: tuple[str, str]) -> list[Mutant]:
+    return [Mutant(file, old, new, tests) for old, new in pairs]
+
+
+# Of issue 42, then others; those of one file together.
+MUTANTS = [
+    *_of(
+        "winolab/ref/roundings.py",
+        "tests/ref/test_bounds_reached.py tests/ref/test_roundings.py tests/ref/test_bounds.py",
+        ("(c if whole else c + 1)", "c"),
+        ("((c + 1) * fine + 1) * eta", "(c * fine + 1) * eta"),
+        ("max(lengths) * (math.log1p(aligned)", "min(lengths) * (math.log1p(aligned)"),
+        ("growth += (len(lengths) - 1) * math.log1p(u)", "growth += 0"),
+        ('"pairwise": 1 + (k - 1).bit_length()', '"pairwise": (k - 1).bit_length()'),
+        ("-(-k // max(1, order.block)) - 1", "-(-k // max(1, order.block)) - 2"),
+        ("product = 0.0 if run.fused else u", "product = 0.0"),
+    ),
+    *_of(
+        "winolab/ref/proven.py",
+        "tests/ref/test_bounds_reached.py tests/ref/test_proven.py",
+        ("2 + 2 * math.sqrt(2)", "2.0"),
+        ("1 + crossed * math.expm1(growth)", "1 + math.expm1(growth)"),
+        ("math.exp(storage) * (1 + e) ** 2", "(1 + e) ** 2"),
+    ),
+    *_of(
+        "winolab/ref/bounds.py",
+        "tests/ref/test_bounds_reached.py tests/ref/test_bounds.py tests/ref/test_proven.py",
+        ("growth += added * Units.of(run).transform.growth", "growth += 0"),
+        ("4 * cost.units.transform.absolute if any(scale)", "0.0 if any(scale)"),
+        ("math.expm1(growth) + oracle * FP64.unit_roundoff", "math.expm1(growth)"),
+        ("costing.pieces * v for v in (floor, oracle, under)", "v for v in (floor, oracle, under)"),
+        ("(0.0 if stored else cost.storage)", "0.0"),
+    ),
+    *_of("winolab/lines.py", "tests/test_lines.py", ("os.fsync(self._file.fileno())", "pass")),
+    *_of("winolab/gpu/cache.py", "tests/gpu/test_cache.py", ('f"{arch} {major}', 'f"{major}')),
+    *_of("winolab/arrays.py", "tests/test_arrays.py", ("65520.0", "65536.0")),
+    *_of(
+        "winolab/ref/accumulate.py",
+        "tests/ref/test_accumulate.py",
+        ("np.maximum(size.max(axis=0), np.abs(acc))", "size.max(axis=0)"),
+        ("2.0 ** (fmt.emax + 1)", "2.0 ** (fmt.emax + 2)"),
+        ("tiny = np.abs(self.sum) < self.normal", "tiny = np.abs(self.sum) < 0"),
+        ("self.shift = 11 + fmt.precision", "self.shift = 12 + fmt.precision"),
+    ),
+    *_of(
+        "winolab/ref/split.py",
+        "tests/ref/test_split.py tests/ref/test_arithmetic.py tests/ref/test_bounds.py",
+        ("if ahead >= len(inside):", "if ahead > len(inside):"),
+        ("(products(parts) - parts) * fmt", "(products(parts) - parts - 1) * fmt"),
+        ("while Fraction(2) ** power < q:", "while Fraction(2) ** power <= q:"),
+    ),
+    *_of(
+        "winolab/ref/formats.py",
+        "tests/ref/test_formats.py tests/ref/test_arithmetic.py",
+        ("(np.abs(y) > self.max) & np.isfinite(x)", "(np.abs(y) >= self.max) & np.isfinite(x)"),
+        ("max(exponent, self.emin) - self.precision + 1", "exponent - self.precision + 1"),
+    ),
+    *_of(
+        "winolab/ref/predict.py",
+        "tests/ref/test_predict.py tests/ref/test_forms.py",
+        ("AWAY**2 * (tile.power - tile.mean**2)", "AWAY**2 * tile.power"),
+        ("relative**2 * (self.a.roundoff + self.b.roundoff)", "relative**2 * self.a.roundoff"),
+        ("done if e < d else current", "waiting if e < d else current"),
+        ("total[..., 1, 1] = 0", "total[..., 1, 1] *= 1"),
+        ("9 * CONSTANT**2 * dropped_square", "0 * CONSTANT**2 * dropped_square"),
+    ),
+    *_of(
+        "winolab/ref/partial_sums.py",
+        "tests/ref/test_partial_sums.py tests/ref/test_predict.py",
+        ("chunks * (chunks + 1) * (2 * chunks + 1) / 6", "chunks * (chunks + 1) / 2"),
+        ("np.minimum(np.maximum(q, finest), spacing)", "np.minimum(q, spacing)"),
+    ),
+    *_of(
+        "winolab/ref/choose.py",
+        "tests/ref/test_choose.py tests/ref/test_decompose.py",
+        (
+            "if not kept or choice.gain < kept[-1].gain",
+            "if not kept or choice.gain <= kept[-1].gain",
+        ),
+        ("0.0 if of_filter else sum(list(accumulate(weights))[1:]) / share", "0.0"),
+        ("max(0, first - RIPPLES)", "first"),
+        ("-(-len(c.outputs) // n) for c, n in pairs", "len(c.outputs) // n for c, n in pairs"),
+    ),
+    *_of(
+        "winolab/ref/winrs.py",
+        "tests/ref/test_winrs.py tests/ref/test_winrs_plan.py",
+        ("lost = run.sub(run.sub(new, total), term)", "lost = run.sub(new, new)"),
+        ("end = min(reads, -((first - size) // step))", "end = reads"),
+    ),
+    *_of(
+        "winolab/ref/winrs_plan.py",
+        "tests/ref/test_winrs_plan.py tests/ref/test_winrs_model.py",
+        ("min(2 ** math.ceil(math.log2(z)), 8)", "min(2 ** math.ceil(math.log2(z)), 16)"),
+        ("z < 2 and b2 >=", "z < 2 or b2 >="),
+        (
+            "count = min(count - 1, max(1, count * workspace_limit",
+            "count = max(1, min(count - 1, 1 *",
+        ),
+    ),
+    *_of(
+        "winolab/ref/winrs_kernels.py",
+        "tests/ref/test_winrs_kernels.py tests/ref/test_winrs_plan.py",
+        ("slowness[second] < slowness[first]", "slowness[second] > slowness[first]"),
+    ),
+    *_of(
+        "winolab/ref/complexity.py",
+        "tests/ref/test_complexity.py",
+        ("7 * (m * n // 4)", "6 * (m * n // 4)"),
+    ),
+    *_of(
+        "winolab/ref/order.py",
+        "tests/ref/test_order.py",
+        ("steps * rank // self.split", "steps // self.split * rank"),
+    ),
+    *_of(
+        "winolab/gpu/plan.py",
+        "tests/gpu/test_plan.py tests/gpu/test_gradient_workspace.py",
+        ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
+        ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
+        ("max(0, limit - kept)", "limit"),
+        ("FLAGS + f.workspace > limit for f", "f.workspace > limit for f"),
+    ),
+    *_of(
+        "winolab/gpu/preference.py",
+        "tests/gpu/test_plan.py tests/gpu/test_gamma_tensor_tiles.py tests/gpu/test_ten_states.py",
+        ("(lost := loss(first)) > 1", "(lost := loss(first)) > 2"),
+        ("most = WORTH * min(lean", "most = min(lean"),
+        ("first = min(close, key=_states)", "first = fastest"),
+        ("ratio * math.sqrt(taps / math.prod", "ratio * (taps / math.prod"),
+    ),
+    *_of(
+        "winolab/gpu/scale.py",
+        "tests/gpu/test_scale.py",
+        ("counts[1] // SINGLE + counts[2] // PAIR", "counts[1] // SINGLE"),
+        ("if gap or merged[-1] * merged[axis] >= 1 << 31", "if gap"),
+        ("min(0, stride) * (size - 1)", "min(0, stride) * size"),
+    ),
+    *_of(
+        "winolab/gpu/places.py",
+        "tests/gpu/test_places.py tests/gpu/test_arrays.py tests/gpu/test_wishes.py",
+        ("max(self.strides[-2:]) <= MAX_STRIDE", "True"),
+        ("self.strides[0] + image.span <= MOST", "image.span <= MOST"),
+        ("-self._span < offset < span", "0 <= offset < span"),
+    ),
+    *_of(
+        "winolab/gpu/gamma_blocks.py",
+        "tests/gpu/test_gamma.py tests/gpu/test_gamma_times.py tests/gpu/test_plan.py",
+        ("and stages(shape, tile, correlation) > longest(shape)", "and True"),
+        ("fold % shape.kc", "fold % 2"),
+        ("for count in (blocks, blocks + 1)", "for count in (blocks,)"),
+    ),
+    *_of(
+        "winolab/gpu/omega_plan.py",
+        "tests/gpu/test_omega_tiles.py tests/gpu/test_gradient_workspace.py",
+        ("segments == 1 else segments - first", "segments == 1 else segments"),
+        ("tile.alpha <= pitch < self.whole_pitch(tile)", "pitch < self.whole_pitch(tile)"),
+        ("ENOUGH * min(s.seconds for s in fitting)", "min(s.seconds for s in fitting)"),
+    ),
+    *_of(
+        "winolab/gpu/columns.py",
+        "tests/gpu/test_columns.py tests/gpu/test_omega_columns.py",
+        ('begins, side="right"', 'begins, side="left"'),
+        ("seconds = max(seconds, waves.loads[-1])", "seconds = waves.loads[-1]"),
+    ),
+    *_of(
+        "winolab/gpu/nested_tiles.py",
+        "tests/gpu/test_nested.py tests/gpu/test_nested_times.py",
+        ("if r == taps or r % n == 0", "if r == taps or n % r == 0"),
+        (
+            "(pieces(tile, taps) - 1) * (tile.r // tile.n)",
+            "pieces(tile, taps) * (tile.r // tile.n)",
+        ),
+    ),
+    *_of(
+        "winolab/gpu/guard.py",
+        "tests/gpu/test_guard.py tests/gpu/test_plan.py",
+        ("room = p.workspace - found.kept", "room = p.workspace"),
+        ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),
+    ),
+]
+
+if __name__ == "__main__":
+    sys.exit(main())
