@@ -108,7 +108,8 @@ def _of_segments(
             operands = math.ldexp(x * rows[2], scale[0]), math.ldexp(dy * rows[1], scale[1])
             if growth >= 1 or _overflow(run, depth * gain * x * dy, operands, sum(scale)):
                 return math.inf
-            floor = math.ldexp(cost.underflow(operands, stored=False), -sum(scale))
+            floor = math.ldexp(cost.underflow(operands, False, scale), -sum(scale))
+            floor += 4 * cost.units.transform.absolute  # of scaling back
             bound += math.expm1(growth) * depth * gain * x * dy + math.exp(growth) * 4 * floor
     return bound * (1 + 4 * added * math.expm1(transform))
 

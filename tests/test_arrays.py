@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,7 @@ def test_what_rounds_to_infinity_is_refused(largest: float) -> None:
 def test_a_dw_is_refused_where_it_is_infinite_in_float16(largest: float) -> None:
     x, dy = np.full((1, 1, 1), largest, np.float32), np.ones((1, 1, 1), np.float32)
 
-    def dw(**how: str) -> np.ndarray:
+    def dw(**how: Any) -> np.ndarray:
         return conv_backward_filter(x, dy, (1, 1, 1), out_dtype=np.float16, **how)
 
     if largest < 65520:
