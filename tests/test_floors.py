@@ -16,7 +16,7 @@ GPU = {"cupy", "cupy_backends", "torch"}
 WITH_CUPY = {"arrays.py", "conv.py", "launch.py", "timing.py"}  # of winolab/gpu
 FLOORS = (
     {"arrays", "calls", "device", "layers", "lines", "nouns", "options", "points", "problem"}
-    | {"shapes"},
+    | {"shapes", "version"},
     {"ref"},
     {"gpu"},
     {
@@ -24,6 +24,7 @@ FLOORS = (
         "costs",
         "environment",
         "fitted",
+        "listing",
         "measure",
         "operands",
         "plans",

@@ -24,6 +24,7 @@ from winolab.ref.arithmetic import arithmetic
 from winolab.ref.decompose import decomposition
 from winolab.ref.search import best_points
 from winolab.ref.transforms import Transforms, transforms
+from winolab.version import __version__
 
 __all__ = [
     "Algorithm",
@@ -31,6 +32,7 @@ __all__ = [
     "Problem",
     "Tile",
     "Transforms",
+    "__version__",
     "arithmetic",
     "best_points",
     "conv_backward_data",

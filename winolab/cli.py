@@ -16,12 +16,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from winolab import bench, costs, environment, plans, process, render, sweep, tables
+from winolab import bench, costs, environment, listing, plans, process, render, sweep, tables
 from winolab.fitted import Wide
 from winolab.ref.search import best_points
 from winolab.ref.transforms import SCALINGS
 from winolab.ref.transforms import transforms as build_transforms
 from winolab.render import AsJson
+from winolab.version import __version__
 
 app = typer.Typer(
     name="winolab",
@@ -45,10 +46,11 @@ def root(
     ```
     winolab transforms 6 3
     winolab accuracy --algorithm gamma:8:6:3 --input 32x48x48x64 --filter 64x3x3
+    winolab algorithms
     ```
     """
     if version:
-        print(f"winolab {environment.installed('winolab')}")
+        print(f"winolab {__version__}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -188,7 +190,7 @@ def accuracy(
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
-    r"""The error of a simulated convolution against its oracle, its bound and its prediction.
+    """The error of a simulated convolution against its oracle, its bound and its prediction.
 
     A LIST is one value or several, as a,b,c: all combinations are run, one row each. An interrupted
     sweep goes on with the same command and --out.
@@ -196,8 +198,10 @@ def accuracy(
     For example:
 
     ```
-    winolab accuracy --algorithm gamma:8:6:3,direct --input 128x48x48x128 \
-        --filter 128x3x3 --padding 1 --data u12,normal --out rows.jsonl
+    winolab accuracy --algorithm gamma:8:6:3 --input 8x48x48x64 --filter 64x3x3
+    winolab accuracy --algorithm direct,gamma:4:2:3 --input 8x99x8 --filter 8x3
+    winolab accuracy --algorithm direct --input 8x9x8 --filter 8x3 --data u12,u11
+    winolab accuracy --algorithm direct --input 8x9x8 --filter 8x3 --out a.jsonl
     ```
     """
     lists = {
@@ -264,6 +268,13 @@ def reproduce(
     Tables that a GPU measured are shown from kept rows; --list has the commands that measure them.
 
     Needs the checkout (papers/ and experiments/ are not in the wheel) and the extra "experiments".
+
+    For example:
+
+    ```
+    winolab reproduce --list
+    winolab reproduce lavin_gray_2016 table4
+    ```
     """
     root = environment.experiments()
     flags = {"--list": list_, "--all": every, "--full": full, "--json": as_json}
@@ -284,7 +295,14 @@ def _become(command: list[str], folder: Path) -> NoReturn:
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Versions, which extras are installed, which GPU is there and what its kernels need."""
+    """Versions, which extras are installed, which GPU is there and what its kernels need.
+
+    For example:
+
+    ```
+    winolab doctor
+    ```
+    """
     report: dict[str, Any] = {
         **environment.provenance(),
         "core": {name: environment.installed(name) for name in environment.CORE},
@@ -302,6 +320,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 costs.register(app)
 bench.register(app)
+listing.register(app)
 
 
 def _integer(name: str, text: str) -> int:

@@ -75,7 +75,8 @@ def command(
     For example:
 
     ```
-    winolab cost --algorithm dwm:3:2 --input 1x28x28x128 --filter 128x7x7 --padding 3 --compare
+    winolab cost --input 1x28x28x128 --filter 128x7x7 --padding 3 --compare
+    winolab cost --input 1x28x28x8 --filter 8x7x7 --algorithm dwm:3:2 --picture
     ```
     """
     problem = shapes.problem(

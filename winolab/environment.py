@@ -18,6 +18,7 @@ from typing import Any
 from winolab.gpu import cache, cudnn, nvrtc
 from winolab.gpu.cache import own
 from winolab.gpu.machine import MachineError, driver_cuda, install
+from winolab.version import __version__
 
 PATIENCE = 20  # seconds that a command may take
 CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
@@ -204,7 +205,7 @@ def found(ask: Callable[[], Any]) -> Any:
 def provenance() -> dict[str, str | None]:
     """What a row says about where it was computed."""
     return {
-        "winolab": installed("winolab"),
+        "winolab": __version__,
         "commit": commit(),
         "python": platform.python_version(),
         "numpy": installed("numpy"),

@@ -32,6 +32,12 @@ class Column:
     rank: int = 0
 
     @property
+    def name(self) -> str:
+        """The title in one line."""
+        joined = self.title.replace("-\n", "").replace("/\n", "/")
+        return " ".join(joined.split())
+
+    @property
     def natural(self) -> int:
         """Screen columns that the cells want."""
         return max(map(len, (*self.title.split(), *self.cells, "")))
@@ -66,7 +72,7 @@ class Fitted:
         yield table
         if left_out:
             yield Text()
-            names = ", ".join(" ".join(column.title.split()) for column in left_out)
+            names = ", ".join(column.name for column in left_out)
             yield Text(f"Left out, for --wide or a wider terminal: {names}.", style="yellow")
 
 
@@ -114,6 +120,5 @@ def _width(columns: Sequence[Column]) -> int:
 def _records(columns: Sequence[Column]) -> Iterable[RenderableType]:
     for cells in zip(*(column.cells for column in columns), strict=True):
         for column, cell in zip(columns, cells, strict=True):
-            title = " ".join(column.title.split())
-            yield Text(f"{title}: {cell}" if title else cell, overflow="fold")
+            yield Text(f"{column.name}: {cell}" if column.name else cell, overflow="fold")
         yield Text()

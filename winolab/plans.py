@@ -92,8 +92,10 @@ def backward_filter(
 
     For example:
 
-        winolab plan backward-filter --input 32x224x224x64 --filter 64x3x3 --padding 1 \
-            --device rtx4090
+    ```
+    winolab plan backward-filter --input 32x56x56x64 --filter 64x3x3 --padding 1
+    winolab plan backward-filter --input 8x9x9x64 --filter 64x3x3 --device a100
+    ```
     """
     whole = _problem(input, filter, stride, padding, dilation, groups)
     if algorithm or precision not in OF_WINRS:
@@ -159,7 +161,9 @@ def forward(
 
     For example:
 
-        winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
+    ```
+    winolab plan forward --input 128x48x48x128 --filter 128x3x3 --padding 1
+    ```
     """
     problem = _problem(input, filter, stride, padding, dilation, groups)
     _show("forward", problem, device, precision, algorithm, workspace_limit, as_json)
@@ -179,7 +183,14 @@ def backward_data(
     workspace_limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """The kernel that a gradient of the input would run, and what else was considered."""
+    """The kernel that a gradient of the input would run, and what else was considered.
+
+    For example:
+
+    ```
+    winolab plan backward-data --input 32x56x56x64 --filter 64x3x3 --padding 1
+    ```
+    """
     problem = _problem(input, filter, stride, padding, dilation, groups)
     _show("backward_data", problem, device, precision, algorithm, workspace_limit, as_json)
 
