@@ -200,7 +200,7 @@ def accuracy(
     ```
     winolab accuracy --algorithm gamma:8:6:3 --input 8x48x48x64 --filter 64x3x3
     winolab accuracy --algorithm direct,gamma:4:2:3 --input 8x99x8 --filter 8x3
-    winolab accuracy --algorithm direct --input 8x9x8 --filter 8x3 --data u12,u11
+    winolab accuracy --algorithm direct --input 8x9x8 --filter 8x3 --seed 0,1
     winolab accuracy --algorithm direct --input 8x9x8 --filter 8x3 --out a.jsonl
     ```
     """
