@@ -21,6 +21,15 @@ def on_gpu(value: Any) -> bool:
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA
 
 
+def dtype_of(wish: Any) -> np.dtype[Any]:
+    """The dtype that a caller wishes, NumPy's, torch's or a name. Raises TypeError for others."""
+    name = str(wish)
+    try:
+        return np.dtype(name.removeprefix("torch.") if name.startswith("torch.") else wish)
+    except (TypeError, ValueError, KeyError):
+        raise TypeError(f"out_dtype is {wish!r}; expected a dtype, such as 'float32'") from None
+
+
 def check_float16(largest: float) -> None:
     """Raise ValueError where dw, of that largest finite magnitude, overflows float16."""
     if largest >= FLOAT16_INFINITE:

@@ -10,7 +10,7 @@ import ml_dtypes
 import mpmath
 import numpy as np
 
-from winolab.arrays import FLOAT16_INFINITE, check_float16, on_gpu
+from winolab.arrays import FLOAT16_INFINITE, check_float16, dtype_of, on_gpu
 from winolab.options import ConvOptions
 from winolab.problem import NAMES
 from winolab.ref.arithmetic import Arithmetic, arithmetic
@@ -130,10 +130,7 @@ def hand_over(
 
 def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:
     """The result's dtype: that of ``out``, or as wished, or the default. Raises TypeError."""
-    try:
-        wanted = default if wish is None else np.dtype(wish)
-    except TypeError:
-        raise TypeError(f"out_dtype is {wish!r}; expected a dtype, such as 'float32'") from None
+    wanted = default if wish is None else dtype_of(wish)
     if out is not None:
         if wish is not None and wanted != out.dtype:
             raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")

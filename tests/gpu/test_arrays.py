@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from winolab.gpu import arrays, launch
+from winolab.gpu.dtypes import result_dtype
 
 
 class Exhausted(MemoryError):
@@ -92,3 +94,26 @@ def test_arrays_on_the_cpu_are_refused_beside_cuda_arrays(monkeypatch) -> None:
         arrays.TORCH.array("w", [1.0])
     with pytest.raises(ValueError, match="w is on cpu; expected a CUDA device"):
         arrays.TORCH.array("w", tensor())
+
+
+@pytest.mark.parametrize("name", ["x", "w", "out"])
+def test_swapped_bytes_are_refused(monkeypatch, name: str) -> None:
+    """Item 6 of issue 42: the name of a dtype is the same in either byte order."""
+    monkeypatch.setattr(launch, "cupy", lambda: SimpleNamespace(ndarray=np.ndarray))
+    native = np.zeros(3, "<f4")
+    assert arrays.CUPY.array(name, native) is native
+    with pytest.raises(TypeError, match=f"{name} has dtype >f4, whose bytes are swapped; convert"):
+        arrays.CUPY.array(name, native.astype(">f4"))
+
+
+def test_out_dtypes_are_what_kernels_write() -> None:
+    torch = type("dtype", (), {"__str__": lambda self: "torch.bfloat16"})
+    for wish, name in ((np.float32, "float32"), ("<f2", "float16"), (torch(), "bfloat16")):
+        assert result_dtype("forward", "float32", wish, None) == name
+    with pytest.raises(TypeError, match="out_dtype >f4 has its bytes swapped; kernels write float"):
+        result_dtype("forward", "float32", ">f4", None)
+    with pytest.raises(TypeError, match="out_dtype is 'float31'; expected a dtype, such as"):
+        result_dtype("forward", "float32", "float31", None)
+    for wrong in ("V4", [("a", "f4")], "f8", "?", "O", np.dtypes.StringDType()):
+        with pytest.raises(TypeError, match="; the CUDA kernels write float32, float16, bfloat16"):
+            result_dtype("forward", "float32", wrong, None)

@@ -103,12 +103,21 @@ class CuPy:
     def array(self, name: str, value: Any) -> Any:
         cp = launch.cupy()
         if isinstance(value, cp.ndarray):
-            return value
-        if hasattr(value, "__cuda_array_interface__"):
-            return cp.asarray(value)
-        if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == CUDA:
-            return cp.from_dlpack(value)
-        raise TypeError(f"{name} is a {type(value).__name__}; expected a CUDA array like the other")
+            array = value
+        elif hasattr(value, "__cuda_array_interface__"):
+            array = cp.asarray(value)
+        elif hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == CUDA:
+            array = cp.from_dlpack(value)
+        else:
+            raise TypeError(
+                f"{name} is a {type(value).__name__}; expected a CUDA array like the other"
+            )
+        if not array.dtype.isnative:  # which its name does not say
+            raise TypeError(
+                f"{name} has dtype {array.dtype}, whose bytes are swapped; convert it to "
+                f"{array.dtype.name}"
+            )
+        return array
 
     def describe(self, array: Any) -> Described:
         size = array.itemsize

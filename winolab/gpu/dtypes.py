@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from winolab.arrays import dtype_of
 from winolab.gpu.arrays import Described
 from winolab.gpu.plan import ITEMSIZE, PRECISIONS
 
@@ -42,9 +41,17 @@ def result_dtype(direction: str, dtype: str, wish: Any, out: Described | None) -
 
 
 def dtype_name(value: Any) -> str:
-    """The name of a dtype of NumPy, CuPy or torch, or of its name."""
+    """The name of a dtype of NumPy, CuPy or torch, or of its name.
+
+    Raises TypeError for what is none, and for one of another byte order than the device's.
+    """
     text = str(value).removeprefix("torch.")
-    return text if text in ITEMSIZE else np.dtype(value).name
+    if text in ITEMSIZE:
+        return text
+    dtype = dtype_of(value)
+    if not dtype.isnative:
+        raise TypeError(f"out_dtype {dtype} has its bytes swapped; kernels write {dtype.name}")
+    return dtype.name
 
 
 def precision_of(wish: Any, name: str, dtype: str) -> str:
