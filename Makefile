@@ -31,12 +31,12 @@ sanitize: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 
 # Cases whose kernels did not change since their rows were measured are left out.
 measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
-	$(BIN)/python -m experiments.throughput --compile
-	$(BIN)/python -m experiments.throughput
-	$(BIN)/python -m experiments.gpu_errors
-	$(BIN)/python -m experiments.counters
-	$(BIN)/python -m experiments.host_cost
-	$(BIN)/python -m experiments.readme
+	$(BIN)/python -m experiments.measure.throughput --compile
+	$(BIN)/python -m experiments.measure.throughput
+	$(BIN)/python -m experiments.measure.errors
+	$(BIN)/python -m experiments.measure.counters
+	$(BIN)/python -m experiments.measure.host_cost
+	$(BIN)/python -m experiments.harness.readme
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check
@@ -46,10 +46,10 @@ types: $(VENV)/.has-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 notebooks: $(VENV)/.has-dev
-	$(BIN)/python -m experiments.notebooks
+	$(BIN)/python -m experiments.harness.notebooks
 
 bench: $(VENV)/.has-dev
-	$(BIN)/python -m experiments.bench
+	$(BIN)/python -m experiments.harness.bench
 
 wheel: $(VENV)/.has-dev
 	$(BIN)/python -m hatchling build --target wheel

@@ -1,7 +1,7 @@
 """How far a random problem's result may be from the exact one.
 
-Proven bounds where the package has one (winolab.ref.proven). WinRS has none: here its longest path
-multiplies the largest magnitudes, which bounds every output alike. Neither have FFTs of other
+Proven bounds where the package has one (winolab.ref.error.proven). WinRS has none: here its longest
+path multiplies the largest magnitudes, which bounds every output alike. Neither have FFTs of other
 lengths than powers of two, nor products of few exponents, where bounds stay infinite.
 """
 
@@ -18,15 +18,15 @@ from tests.definition import exact
 from tests.drawn import Case
 from winolab import Algorithm, Problem, arithmetic, parse_algorithm
 from winolab.operands import arithmetic_of
-from winolab.ref.arithmetic import Arithmetic, Float, summed
-from winolab.ref.exact import Mp
-from winolab.ref.proven import proven
-from winolab.ref.roundings import Cost, Units
-from winolab.ref.split import Scale
-from winolab.ref.tiles import gains
-from winolab.ref.winograd import programs_of
-from winolab.ref.winrs import phases
-from winolab.ref.winrs_plan import partition
+from winolab.ref.algorithms.engine import gains
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.algorithms.winrs.gradient import phases
+from winolab.ref.algorithms.winrs.plan import partition
+from winolab.ref.arithmetic.exact import Mp
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
+from winolab.ref.arithmetic.split import Scale
+from winolab.ref.error.proven import proven
+from winolab.ref.error.roundings import Cost, Units
 
 
 def run_of(case: Case) -> Arithmetic:

@@ -113,7 +113,7 @@ def _of(file: str, tests: str, *pairs: tuple[str, str]) -> list[Mutant]:
 # Of issue 42, then others; those of one file together.
 MUTANTS = [
     *_of(
-        "winolab/ref/roundings.py",
+        "winolab/ref/error/roundings.py",
         "tests/ref/test_bounds_reached.py tests/ref/test_roundings.py tests/ref/test_bounds.py",
         ("(c if whole else c + 1)", "c"),
         ("((c + 1) * fine + 1) * eta", "(c * fine + 1) * eta"),
@@ -124,14 +124,14 @@ MUTANTS = [
         ("product = 0.0 if run.fused else u", "product = 0.0"),
     ),
     *_of(
-        "winolab/ref/proven.py",
+        "winolab/ref/error/proven.py",
         "tests/ref/test_bounds_reached.py tests/ref/test_proven.py",
         ("2 + 2 * math.sqrt(2)", "2.0"),
         ("1 + crossed * math.expm1(growth)", "1 + math.expm1(growth)"),
         ("math.exp(storage) * (1 + e) ** 2", "(1 + e) ** 2"),
     ),
     *_of(
-        "winolab/ref/bounds.py",
+        "winolab/ref/error/bounds.py",
         "tests/ref/test_bounds_reached.py tests/ref/test_bounds.py tests/ref/test_proven.py",
         ("growth += added * Units.of(run).transform.growth", "growth += 0"),
         ("4 * cost.units.transform.absolute if any(scale)", "0.0 if any(scale)"),
@@ -140,10 +140,12 @@ MUTANTS = [
         ("(0.0 if stored else cost.storage)", "0.0"),
     ),
     *_of("winolab/lines.py", "tests/test_lines.py", ("os.fsync(self._file.fileno())", "pass")),
-    *_of("winolab/gpu/cache.py", "tests/gpu/test_cache.py", ('f"{arch} {major}', 'f"{major}')),
+    *_of(
+        "winolab/gpu/runtime/cache.py", "tests/gpu/test_cache.py", ('f"{arch} {major}', 'f"{major}')
+    ),
     *_of("winolab/arrays.py", "tests/test_arrays.py", ("65520.0", "65536.0")),
     *_of(
-        "winolab/ref/accumulate.py",
+        "winolab/ref/arithmetic/accumulate.py",
         "tests/ref/test_accumulate.py",
         ("np.maximum(size.max(axis=0), np.abs(acc))", "size.max(axis=0)"),
         ("2.0 ** (fmt.emax + 1)", "2.0 ** (fmt.emax + 2)"),
@@ -151,20 +153,20 @@ MUTANTS = [
         ("self.shift = 11 + fmt.precision", "self.shift = 12 + fmt.precision"),
     ),
     *_of(
-        "winolab/ref/split.py",
+        "winolab/ref/arithmetic/split.py",
         "tests/ref/test_split.py tests/ref/test_arithmetic.py tests/ref/test_bounds.py",
         ("if ahead >= len(inside):", "if ahead > len(inside):"),
         ("(products(parts) - parts) * fmt", "(products(parts) - parts - 1) * fmt"),
         ("while Fraction(2) ** power < q:", "while Fraction(2) ** power <= q:"),
     ),
     *_of(
-        "winolab/ref/formats.py",
+        "winolab/ref/arithmetic/formats.py",
         "tests/ref/test_formats.py tests/ref/test_arithmetic.py",
         ("(np.abs(y) > self.max) & np.isfinite(x)", "(np.abs(y) >= self.max) & np.isfinite(x)"),
         ("max(exponent, self.emin) - self.precision + 1", "exponent - self.precision + 1"),
     ),
     *_of(
-        "winolab/ref/predict.py",
+        "winolab/ref/error/predict.py",
         "tests/ref/test_predict.py tests/ref/test_forms.py",
         ("AWAY**2 * (tile.power - tile.mean**2)", "AWAY**2 * tile.power"),
         ("relative**2 * (self.a.roundoff + self.b.roundoff)", "relative**2 * self.a.roundoff"),
@@ -173,13 +175,13 @@ MUTANTS = [
         ("9 * CONSTANT**2 * dropped_square", "0 * CONSTANT**2 * dropped_square"),
     ),
     *_of(
-        "winolab/ref/partial_sums.py",
+        "winolab/ref/error/partial_sums.py",
         "tests/ref/test_partial_sums.py tests/ref/test_predict.py",
         ("chunks * (chunks + 1) * (2 * chunks + 1) / 6", "chunks * (chunks + 1) / 2"),
         ("np.minimum(np.maximum(q, finest), spacing)", "np.minimum(q, spacing)"),
     ),
     *_of(
-        "winolab/ref/choose.py",
+        "winolab/ref/algorithms/dwm/choose.py",
         "tests/ref/test_choose.py tests/ref/test_decompose.py",
         (
             "if not kept or choice.gain < kept[-1].gain",
@@ -190,13 +192,13 @@ MUTANTS = [
         ("-(-len(c.outputs) // n) for c, n in pairs", "len(c.outputs) // n for c, n in pairs"),
     ),
     *_of(
-        "winolab/ref/winrs.py",
+        "winolab/ref/algorithms/winrs/gradient.py",
         "tests/ref/test_winrs.py tests/ref/test_winrs_plan.py",
         ("lost = run.sub(run.sub(new, total), term)", "lost = run.sub(new, new)"),
         ("end = min(reads, -((first - size) // step))", "end = reads"),
     ),
     *_of(
-        "winolab/ref/winrs_plan.py",
+        "winolab/ref/algorithms/winrs/plan.py",
         "tests/ref/test_winrs_plan.py tests/ref/test_winrs_model.py",
         ("min(2 ** math.ceil(math.log2(z)), 8)", "min(2 ** math.ceil(math.log2(z)), 16)"),
         ("z < 2 and b2 >=", "z < 2 or b2 >="),
@@ -206,22 +208,22 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "winolab/ref/winrs_kernels.py",
+        "winolab/ref/algorithms/winrs/kernels.py",
         "tests/ref/test_winrs_kernels.py tests/ref/test_winrs_plan.py",
         ("slowness[second] < slowness[first]", "slowness[second] > slowness[first]"),
     ),
     *_of(
-        "winolab/ref/complexity.py",
+        "winolab/ref/cost/complexity.py",
         "tests/ref/test_complexity.py",
         ("7 * (m * n // 4)", "6 * (m * n // 4)"),
     ),
     *_of(
-        "winolab/ref/order.py",
+        "winolab/ref/arithmetic/order.py",
         "tests/ref/test_order.py",
         ("steps * rank // self.split", "steps // self.split * rank"),
     ),
     *_of(
-        "winolab/gpu/plan.py",
+        "winolab/gpu/planner/planner.py",
         "tests/gpu/test_plan.py tests/gpu/test_gradient_workspace.py",
         ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
         ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
@@ -229,7 +231,7 @@ MUTANTS = [
         ("FLAGS + f.workspace > limit for f", "f.workspace > limit for f"),
     ),
     *_of(
-        "winolab/gpu/preference.py",
+        "winolab/gpu/planner/ranking.py",
         "tests/gpu/test_plan.py tests/gpu/test_gamma_tensor_tiles.py tests/gpu/test_ten_states.py",
         ("(lost := loss(first)) > 1", "(lost := loss(first)) > 2"),
         ("most = WORTH * min(lean", "most = min(lean"),
@@ -237,41 +239,41 @@ MUTANTS = [
         ("ratio * math.sqrt(taps / math.prod", "ratio * (taps / math.prod"),
     ),
     *_of(
-        "winolab/gpu/scale.py",
+        "winolab/gpu/families/scale.py",
         "tests/gpu/test_scale.py",
         ("counts[1] // SINGLE + counts[2] // PAIR", "counts[1] // SINGLE"),
         ("if gap or merged[-1] * merged[axis] >= 1 << 31", "if gap"),
         ("min(0, stride) * (size - 1)", "min(0, stride) * size"),
     ),
     *_of(
-        "winolab/gpu/places.py",
+        "winolab/gpu/runtime/array_layout.py",
         "tests/gpu/test_places.py tests/gpu/test_arrays.py tests/gpu/test_wishes.py",
         ("max(self.strides[-2:]) <= MAX_STRIDE", "True"),
         ("self.strides[0] + image.span <= MOST", "image.span <= MOST"),
         ("-self._span < offset < span", "0 <= offset < span"),
     ),
     *_of(
-        "winolab/gpu/gamma_blocks.py",
+        "winolab/gpu/families/gamma_ffma/config.py",
         "tests/gpu/test_gamma.py tests/gpu/test_gamma_times.py tests/gpu/test_plan.py",
         ("and stages(shape, tile, correlation) > longest(shape)", "and True"),
         ("fold % shape.kc", "fold % 2"),
         ("for count in (blocks, blocks + 1)", "for count in (blocks,)"),
     ),
     *_of(
-        "winolab/gpu/omega_plan.py",
+        "winolab/gpu/families/wgrad.py",
         "tests/gpu/test_omega_tiles.py tests/gpu/test_gradient_workspace.py",
         ("segments == 1 else segments - first", "segments == 1 else segments"),
         ("tile.alpha <= pitch < self.whole_pitch(tile)", "pitch < self.whole_pitch(tile)"),
         ("ENOUGH * min(s.seconds for s in fitting)", "min(s.seconds for s in fitting)"),
     ),
     *_of(
-        "winolab/gpu/columns.py",
+        "winolab/gpu/families/wgrad_direct/chunks.py",
         "tests/gpu/test_columns.py tests/gpu/test_omega_columns.py",
         ('begins, side="right"', 'begins, side="left"'),
         ("seconds = max(seconds, waves.loads[-1])", "seconds = waves.loads[-1]"),
     ),
     *_of(
-        "winolab/gpu/nested_tiles.py",
+        "winolab/gpu/families/nested/tiles.py",
         "tests/gpu/test_nested.py tests/gpu/test_nested_times.py",
         ("if r == taps or r % n == 0", "if r == taps or n % r == 0"),
         (
@@ -280,7 +282,7 @@ MUTANTS = [
         ),
     ),
     *_of(
-        "winolab/gpu/guard.py",
+        "winolab/gpu/planner/fallback.py",
         "tests/gpu/test_guard.py tests/gpu/test_plan.py",
         ("room = p.workspace - found.kept", "room = p.workspace"),
         ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),

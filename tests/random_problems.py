@@ -39,7 +39,7 @@ from winolab import (
     conv_forward,
     prepare_filter,
 )
-from winolab.environment import provenance
+from winolab.cli.environment import provenance
 
 ROWS = Path(__file__).resolve().parents[1] / "experiments/results/random_problems.jsonl"
 LASTING = 100  # problems whose row is kept unasked

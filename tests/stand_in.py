@@ -20,7 +20,7 @@ class Buffer(np.ndarray):
 
 
 class CuPy:
-    """Called as winolab.gpu.launch.cupy is; ``cuda`` is the test's."""
+    """Called as winolab.gpu.driver.cupy is; ``cuda`` is the test's."""
 
     cuda: Any = None
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab import Problem, conv_backward_filter, conv_forward, parse_algorithm, prepare_filter
-from winolab.ref.arithmetic import arithmetic
+from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.reference import ENGINES
 
 FLOATS = {

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import winolab
+from winolab.algorithm import Tile
 from winolab.measure import DATA, Case, significant
-from winolab.nouns import Tile
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.formats import FORMATS
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import arithmetic
 
 SMALL: dict[str, Any] = {"input": "2x7x9x8", "filter": "4x3x3", "padding": "1"}
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from winolab.nouns import gamma
+from winolab.algorithm import gamma
 from winolab.options import ConvOptions, Geometry, convolution
 from winolab.problem import Problem
 

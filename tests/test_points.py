@@ -17,16 +17,16 @@ from winolab import (
     transforms,
 )
 from winolab.device import DATASHEETS
-from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.nested_source import made_of
-from winolab.gpu.plan import Request, plan
+from winolab.gpu.families.nested.source import made_of
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.planner import Request, plan
 from winolab.measure import Case
 from winolab.points import DIGITS, INFINITY, exact, parse_points, points_for, text_of
 from winolab.problem import Problem, Tile
-from winolab.ref.cost import cost
-from winolab.ref.errors import error_ratio
-from winolab.ref.winograd import programs_of
-from winolab.ref.winrs_plan import plan as winrs_plan
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
+from winolab.ref.cost.count import cost
+from winolab.ref.error.metrics import error_ratio
 
 
 def small(*numbers: int) -> Fraction:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from winolab import conv_backward_data, conv_forward, prepare_filter
-from winolab.ref.arithmetic import arithmetic
+from winolab.ref.arithmetic.simulated import arithmetic
 
 SHAPE, FILTER = (2, 9, 8, 4), (6, 3, 3, 4)
 W = np.random.default_rng(0).uniform(-1, 1, FILTER).astype("f")

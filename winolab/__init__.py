@@ -1,13 +1,6 @@
 """winolab: Winograd convolution, exact; its error before it runs; its kernels from matrices."""
 
-from winolab.conv import (
-    PreparedFilter,
-    conv_backward_data,
-    conv_backward_filter,
-    conv_forward,
-    prepare_filter,
-)
-from winolab.nouns import (
+from winolab.algorithm import (
     Algorithm,
     Problem,
     Tile,
@@ -20,10 +13,17 @@ from winolab.nouns import (
     winograd,
     winrs,
 )
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.decompose import decomposition
-from winolab.ref.search import best_points
-from winolab.ref.transforms import Transforms, transforms
+from winolab.conv import (
+    PreparedFilter,
+    conv_backward_data,
+    conv_backward_filter,
+    conv_forward,
+    prepare_filter,
+)
+from winolab.ref.algebra.transforms import Transforms, transforms
+from winolab.ref.algorithms.dwm.decompose import decomposition
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.search import best_points
 from winolab.version import __version__
 
 __all__ = [

@@ -1,6 +1,6 @@
 """``python -m winolab`` is the command ``winolab``."""
 
-from winolab.cli import main
+from winolab.cli.command import main
 
 if __name__ == "__main__":
     main()

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from winolab import reference
+from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arrays import on_gpu
 from winolab.calls import recall
-from winolab.nouns import Algorithm, Problem, direct
 from winolab.operands import arithmetic_of, operand, shape_of
 from winolab.options import Convolution, ConvOptions, convolution
 from winolab.problem import shapes
-from winolab.ref.arithmetic import Arithmetic
-from winolab.ref.split import Power, Scale
+from winolab.ref.arithmetic.simulated import Arithmetic
+from winolab.ref.arithmetic.split import Power, Scale
 
 Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
@@ -60,9 +60,10 @@ def conv_forward(
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
 
-    On a GPU, "fp32" may take split products (winolab.gpu.guard). Where magnitudes within a tensor
-    are too far apart for them, ``on_range`` "fallback" computes again on FFMA units, "raise" waits
-    for the result and raises ValueError. A ``scale`` that the caller knows spares the look for it:
+    On a GPU, "fp32" may take split products (winolab.gpu.planner.fallback). Where magnitudes within
+    a tensor are too far apart for them, ``on_range`` "fallback" computes again on FFMA units,
+    "raise" waits for the result and raises ValueError. A ``scale`` that the caller knows spares the
+    look for it:
     exponents of the powers of two that x and w are multiplied by, "11:18" or (11, 18), or of their
     largest magnitudes, "peaks:3:-7"; with one number, 11 or "peaks:3", it is x's. A scale that does
     not serve the data is found out as magnitudes too far apart are. For NumPy arrays it changes
@@ -216,7 +217,7 @@ def prepare_filter(
     problem = asked.problem(x_shape, shape_of(w))
     options = replace(options, scale=_scale(scale, precision, w))
     if on_gpu(w):
-        from winolab.gpu import conv as kernels
+        from winolab.gpu.runtime import conv as kernels
 
         held = kernels.transform(direction, problem, w, options)
     else:
@@ -262,7 +263,7 @@ def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> A
         options = replace(options, algorithm=b.algorithm, precision=b.precision, scale=scale)
     options = replace(options, scale=_scale(options.scale, options.precision, a))
     if on_gpu(a) or on_gpu(held) or (held is not b and not isinstance(held, np.ndarray)):
-        from winolab.gpu import conv as kernels
+        from winolab.gpu.runtime import conv as kernels
 
         return kernels.convolve(asked.direction, problem, a, held, options, out, asked)
     return reference.convolve(asked.direction, problem, a, held, options, out)
@@ -311,7 +312,7 @@ def _meant(name: str, value: Any, held: Any) -> Any:
     """What an algorithm or a precision of a call with the filter is, None being the usual one."""
     if isinstance(held, np.ndarray):
         return arithmetic_of(value, held).name if name == "precision" else value or direct()
-    from winolab.gpu.dtypes import precision_of
+    from winolab.gpu.runtime.dtypes import precision_of
 
     if name == "precision":
         return precision_of(value, "w", held.dtype)

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from winolab import shapes
-from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
-from winolab.ref import convolution, sample, winograd
-from winolab.ref.arithmetic import Arithmetic, Float, Mp, arithmetic, summed
-from winolab.ref.errors import bound, compare
-from winolab.ref.exact import MOST_BITS
-from winolab.ref.formats import FORMATS
-from winolab.ref.predict import Moments, Prediction, predict
-from winolab.ref.proven import proven
-from winolab.ref.roundings import DIRECTIONS
-from winolab.ref.transforms import Programs
-from winolab.ref.winograd import ProgramsOf
+from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
+from winolab.ref.algebra.transforms import Programs
+from winolab.ref.algorithms import convolution, sample, winograd
+from winolab.ref.algorithms.winograd import ProgramsOf
+from winolab.ref.arithmetic.exact import MOST_BITS
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp, arithmetic, summed
+from winolab.ref.error.metrics import bound, compare
+from winolab.ref.error.predict import Moments, Prediction, predict
+from winolab.ref.error.proven import proven
+from winolab.ref.error.roundings import DIRECTIONS
 from winolab.reference import ENGINES
 
 FULL = "full"

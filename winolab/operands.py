@@ -13,9 +13,9 @@ import numpy as np
 from winolab.arrays import FLOAT16_INFINITE, check_float16, dtype_of, on_gpu
 from winolab.options import ConvOptions
 from winolab.problem import NAMES
-from winolab.ref.arithmetic import Arithmetic, arithmetic
-from winolab.ref.elements import INTEGERS, native, number, reals
-from winolab.ref.formats import FORMAT_OF, LONGDOUBLE, nearest_float
+from winolab.ref.arithmetic.elements import INTEGERS, native, number, reals
+from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE, nearest_float
+from winolab.ref.arithmetic.simulated import Arithmetic, arithmetic
 
 # What results may have: floats that are rounded to, integers that hold the numbers, any objects.
 RESULTS = frozenset({*FORMAT_OF, *INTEGERS, np.dtype(object)})
@@ -32,7 +32,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of any array, of one that says it to other libraries only, too."""
     if hasattr(value, "shape") or not on_gpu(value):
         return np.shape(value)
-    from winolab.gpu.arrays import CUPY
+    from winolab.gpu.runtime.arrays import CUPY
 
     return np.shape(CUPY.array("an operand", value))
 

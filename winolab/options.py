@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from winolab.nouns import Algorithm, parse_algorithm
+from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.problem import Problem, check_layout, whole
 
 ON_RANGE = ("fallback", "raise")

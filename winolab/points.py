@@ -14,7 +14,7 @@ INFINITY = math.inf
 # A finite rational, or INFINITY.
 Point = Fraction | float
 
-# Sets that have points for every alpha (winolab.ref.points.named_points).
+# Sets that have points for every alpha (winolab.ref.algebra.points.named_points).
 NAMES = ("best", "paper", "wincnn")
 DIGITS = 20  # of a point's numerator and of its denominator, at most
 _INFINITE = ("inf", "infinity", "oo", "∞")

@@ -1,4 +1,4 @@
-"""The convolutions of NumPy arrays, by the reference; the counterpart of winolab.gpu.conv."""
+"""The convolutions of NumPy arrays, by the reference; winolab.gpu.runtime.conv serves others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from winolab.nouns import Algorithm, Problem, direct
+from winolab.algorithm import Algorithm, Problem, direct
 from winolab.operands import hand_over, operands
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, shapes
-from winolab.ref import convolution, decompose, fft, winograd, winrs
-from winolab.ref.arithmetic import Arithmetic, Float, summed
+from winolab.ref.algorithms import convolution, fft, winograd
+from winolab.ref.algorithms.dwm import decompose
+from winolab.ref.algorithms.winrs import gradient as winrs
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
 
 # kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
 ENGINES = {

@@ -29,19 +29,27 @@ sys.path.insert(0, str(root))
 import pandas as pd
 
 import winolab
-from experiments import (
-    counters_tables,
-    figures,
-    gpu_figures,
-    gpu_frontier,
-    gpu_losses,
-    gpu_tables,
+from experiments.gpu import (
+    counters as counters_tables,
 )
-from experiments import gpu_rows as gpu
-from experiments import im2col_winograd as study
-from experiments.facts import table
-from experiments.outputs import Outputs, Tally, Variant
-from experiments.tables import select, stored
+from experiments.gpu import (
+    figures as gpu_figures,
+)
+from experiments.gpu import (
+    frontier as gpu_frontier,
+)
+from experiments.gpu import (
+    losses as gpu_losses,
+)
+from experiments.gpu import rows as gpu
+from experiments.gpu import (
+    tables as gpu_tables,
+)
+from experiments.harness import figures
+from experiments.harness.facts import table
+from experiments.harness.outputs import Outputs, Tally, Variant
+from experiments.harness.tables import select, stored
+from papers.im2col_winograd_2024 import accuracy as study
 from winolab.measure import significant
 
 pd.options.display.float_format = "{:.3g}".format
@@ -128,7 +136,8 @@ assert all(c.agrees for c in kernels)
 # ## On a GPU
 #
 # What follows was measured; the rows are kept, so that this renders without a GPU
-# (`python -m experiments.throughput` and `python -m experiments.gpu_errors` take them anew).
+# (`python -m experiments.measure.throughput` and `python -m experiments.measure.errors` take them
+# anew).
 # Figures 8 and 9 of the paper, for the GPU at hand:
 
 # %%
@@ -171,7 +180,7 @@ print("\n".join(gpu_losses.told(correlations, gpu.stored("counters"))))
 
 # %% [markdown]
 # What holds the kernels below their limits, by hardware counters
-# (`python -m experiments.counters`):
+# (`python -m experiments.measure.counters`):
 
 # %%
 counted = gpu.stored("counters")

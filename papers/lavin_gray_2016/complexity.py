@@ -22,8 +22,8 @@ import numpy as np
 
 import winolab
 from winolab import Problem, Tile
-from winolab.ref.complexity import normalized, normalized_fft
-from winolab.ref.cost import cost
+from winolab.ref.cost.complexity import normalized, normalized_fft
+from winolab.ref.cost.count import cost
 
 for n in (2, 3, 4, 6):
     found = normalized([Tile(n, 3)] * 2)

@@ -29,11 +29,11 @@ import numpy as np
 import pandas as pd
 
 import winolab
-from experiments import lavin_gray
-from experiments.facts import facts, matrices, table
-from experiments.figures import table4
-from experiments.tables import select, stored
-from winolab.ref.transforms import Transforms
+from experiments.harness.facts import facts, matrices, table
+from experiments.harness.figures import table4
+from experiments.harness.tables import select, stored
+from papers.lavin_gray_2016 import accuracy as lavin_gray
+from winolab.ref.algebra.transforms import Transforms
 
 pd.options.display.float_format = "{:.3g}".format
 

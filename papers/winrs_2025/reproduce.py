@@ -23,7 +23,7 @@ import numpy as np
 
 import winolab
 from winolab import Problem
-from winolab.ref.winrs_plan import plan
+from winolab.ref.algorithms.winrs.plan import plan
 
 vgg16_2 = Problem.of((32, 224, 224, 64), (64, 3, 3, 64), padding=1)
 print(plan(vgg16_2, "rtx4090"))
@@ -32,7 +32,7 @@ print(plan(vgg16_2, "rtx4090"))
 # The plan as the paper draws it: segments, coloured by kernel, and their units.
 
 # %%
-from experiments.partition_picture import picture
+from papers.winrs_2025.partition_picture import picture
 
 small = plan(Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1), "rtx4090")
 picture([small.as_dict() | small.partition()])
@@ -80,10 +80,10 @@ for options in (
 # are worth. Then the same on zero-mean data, which no one should train with at α = 16.
 
 # %%
-from experiments import winrs
-from experiments.winrs_accuracy import Gradient
-from experiments.winrs_grid import Layer
-from winolab.nouns import Tile
+from papers.winrs_2025 import tables as winrs
+from papers.winrs_2025.accuracy import Gradient
+from papers.winrs_2025.grid import Layer
+from winolab.algorithm import Tile
 
 layer = Layer(32, 32, 256, 9)
 variants = (winrs.PAPER16, winrs.OURS16, winrs.BEST16)
@@ -98,8 +98,8 @@ for data in ("u01", "normal"):
 # The timing model beside Table 3's averages over cuDNN's GEMM.
 
 # %%
-from experiments.facts import table
-from experiments.winrs_timing import CUDNN, predicted
+from experiments.harness.facts import table
+from papers.winrs_2025.timing import CUDNN, predicted
 
 for row in table("winrs_2025", 3)["rows"]:
     times = predicted(row["device"], row["precision"], row["filter"])
@@ -111,14 +111,17 @@ for row in table("winrs_2025", 3)["rows"]:
 # ## On a GPU
 #
 # Measured, from kept rows, so that it renders without one: a seeded sample of the grid, three
-# layers a filter size (`python -m experiments.throughput --lists winrs`). The paper's Figures 10
+# layers a filter size (`python -m experiments.measure.throughput --lists winrs`). The paper's
+# Figures 10
 # and 11:
 
 # %%
 import pandas as pd
 
-from experiments import gpu_figures, gpu_losses, gpu_tables
-from experiments.gpu_rows import stored
+from experiments.gpu import figures as gpu_figures
+from experiments.gpu import losses as gpu_losses
+from experiments.gpu import tables as gpu_tables
+from experiments.gpu.rows import stored
 
 measured = stored()
 gpu_figures.gradient_speeds(measured)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from experiments.facts import table
-from experiments.gpu_tables import IM2COL, name_of
-from experiments.outputs import BINS
-from experiments.throughput_cases import LISTS, PLAN, cases
-from winolab.bench import kernel_name
+from experiments.gpu.tables import IM2COL, name_of
+from experiments.harness.facts import table
+from experiments.harness.outputs import BINS
+from experiments.measure.cases import LISTS, PLAN, cases
+from winolab.cli.bench import kernel_name
 
 MACHINE = {
     "device": "NVIDIA H100 80GB HBM3", "driver": "1", "cuda": "13.0", "cudnn": "9.19.0",

@@ -11,15 +11,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments import im2col_winograd, lavin_gray, points_study
-from experiments.facts import ROOT
-from experiments.jobs import Job, run
-from experiments.outputs import MOMENTS, Outputs, Tally, Variant
-from experiments.reproduce import LONG, chosen
-from experiments.tables import interval, select, stored, within
+from experiments.harness.facts import ROOT
+from experiments.harness.jobs import Job, run
+from experiments.harness.outputs import MOMENTS, Outputs, Tally, Variant
+from experiments.harness.reproduce import LONG, chosen
+from experiments.harness.tables import interval, select, stored, within
+from papers.im2col_winograd_2024 import accuracy as im2col_winograd
+from papers.im2col_winograd_2024 import points_study
+from papers.lavin_gray_2016 import accuracy as lavin_gray
 from winolab.measure import DATA, FULL, Case
-from winolab.ref import convolution
-from winolab.ref.errors import compare
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.metrics import compare
 
 SMALL = Case("gamma:8:6:3@paper", "2x7x12x8", "4x3x3", "1", data="u12", sample=FULL)
 VARIANTS = (
@@ -163,7 +165,7 @@ def test_every_kernel_s_entry_of_table_3_agrees() -> None:
 )
 def test_what_is_not_there_is_named(arguments: list[str], message: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.reproduce", *arguments],
+        [sys.executable, "-m", "experiments.harness.reproduce", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

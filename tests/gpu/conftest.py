@@ -10,7 +10,8 @@ from tests.gpu import hosted
 from tests.gpu.pretended import HostLaunch, Library, host_encoder
 from winolab import calls
 from winolab.device import H100
-from winolab.gpu import conv, launch, nvrtc
+from winolab.gpu import driver
+from winolab.gpu.runtime import conv, nvrtc
 
 
 def _works(call) -> bool:
@@ -25,7 +26,7 @@ collect_ignore = [] if _works(nvrtc.library) else ["test_nvrtc.py"]
 
 
 def pytest_collection_modifyitems(config, items) -> None:
-    if _works(launch.cupy):
+    if _works(driver.cupy):
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
     if left_out:
@@ -50,16 +51,16 @@ def library(monkeypatch) -> Library:
 
     def load(source, title, shared, index):
         return {
-            name: launch.Kernel(name, cast(int, kernel), kernel.shared, None)
+            name: driver.Kernel(name, cast(int, kernel), kernel.shared, None)
             for name, kernel in hosted.load(source, shared).items()
         }
 
     monkeypatch.setattr(conv, "library_of", lambda array: made)
-    monkeypatch.setattr(launch, "device", lambda index: H100)
-    monkeypatch.setattr(launch, "make_current", lambda index: None)
-    monkeypatch.setattr(launch, "load", load)
-    monkeypatch.setattr(launch, "encoder", host_encoder)
-    monkeypatch.setattr(launch, "Launch", HostLaunch)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "make_current", lambda index: None)
+    monkeypatch.setattr(driver, "load", load)
+    monkeypatch.setattr(driver, "encoder", host_encoder)
+    monkeypatch.setattr(driver, "Launch", HostLaunch)
     monkeypatch.setattr(calls, "kept", {})
     monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
     return made

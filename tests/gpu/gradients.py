@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, Device
-from winolab.gpu import launch
-from winolab.gpu.call import load
-from winolab.gpu.columns import Cost, Shares, leveled, turns
-from winolab.gpu.places import Place
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem, parse_algorithm
+from winolab.gpu import driver
+from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, turns
+from winolab.gpu.planner.planner import Request
+from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.call import load
 
 SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
 
@@ -67,7 +67,7 @@ def gradient_on_gpu(
     plan: Any, x: np.ndarray, dy: np.ndarray, before: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """dw, ``before`` or NaN before, and the workspace's bytes in the end, all ones before."""
-    cp = launch.cupy()
+    cp = driver.cupy()
     dw = np.full(plan.problem.w_shape, np.nan, "float32") if before is None else before
     arrays = [cp.asarray(array) for array in (x, dy, dw)]
     a, b, out = (

@@ -20,21 +20,22 @@ from typing import Any
 
 import numpy as np
 
+from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
+from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
-from winolab.gpu import launch, oracle
-from winolab.gpu.arrays import Described
-from winolab.gpu.call import load
-from winolab.gpu.correlation import Correlation
-from winolab.gpu.places import Place
-from winolab.gpu.plan import DTYPES, ITEMSIZE, Request
-from winolab.nouns import Problem, Tile, parse_algorithm, tiled
+from winolab.gpu import driver
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, MODULES, Request
+from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.call import load
 from winolab.problem import shapes
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.errors import Moments, predict
-from winolab.ref.formats import FORMATS
-from winolab.ref.roundings import Cost
-from winolab.ref.tiles import gains
-from winolab.ref.winograd import programs_of
+from winolab.ref.algorithms.engine import gains
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.metrics import Moments, predict
+from winolab.ref.error.roundings import Cost
 
 BATCHES = 1, 2, 3, 9  # images; stacked ones ask for many
 GUARD = 4096  # elements on each side of an array
@@ -71,7 +72,7 @@ class Mold:
     @property
     def device(self) -> Device:
         """The GPU that kernels are planned for: mma.sync's, which run on 9.0 too, for an A100."""
-        return datasheet("a100") if self.family == "gamma_mma" else launch.device(0)
+        return datasheet("a100") if self.family == "gamma_mma" else driver.device(0)
 
     @cached_property
     def shape(self) -> tuple[int, tuple[int, int], bool, str, Any]:
@@ -111,7 +112,7 @@ class Mold:
         self, case: tuple[Problem, str, str], aligned: bool, dtype: str, variant: Any = None
     ) -> list[Any]:
         problem, direction, algorithm = case
-        family = import_module(f"winolab.gpu.{self.family}")
+        family = import_module(f"winolab.gpu.families.{MODULES[self.family]}")
         try:
             return list(
                 family.plans(
@@ -204,7 +205,7 @@ class Zone:
         self, shape: tuple[int, ...], dtype: str, rng: Random, *, aligned: bool, free: bool = False
     ) -> None:
         """``free``: every stride may be anything; otherwise channels are contiguous."""
-        cp = launch.cupy()
+        cp = driver.cupy()
         self.dtype, size = dtype, ITEMSIZE[dtype]
         vector = 16 // size
         axes = list(range(len(shape)))
@@ -238,7 +239,7 @@ class Zone:
         """The array in FP64."""
         if self.dtype == "bfloat16":
             return (self.bits.astype("uint32") << 16).view("float32").astype("float64")
-        return launch.cupy().ascontiguousarray(self.bits).view(self.dtype).astype("float64")
+        return driver.cupy().ascontiguousarray(self.bits).view(self.dtype).astype("float64")
 
     def poison(self) -> None:
         """Fill the array with the pattern."""
@@ -252,7 +253,7 @@ class Zone:
         described = Described(self.bits.shape, strides, self.dtype, 0, address % 16 == 0)
         return Place.of(described, "channels_last")
 
-    def view(self, *, filter: bool) -> launch.View:
+    def view(self, *, filter: bool) -> driver.View:
         """The array as kernels take it."""
         return self.place.view(self.bits.data.ptr, filter=filter)
 
@@ -263,7 +264,7 @@ def run(mold: Mold, number: int) -> float:
     Checked: the inputs and everything around the arrays keep their bits, so does the result over
     CALLS calls; every error is within the bound and in line with the prediction.
     """
-    cp = launch.cupy()
+    cp = driver.cupy()
     plan, aligned, rng = mold.problem(number)
     p, dtype = plan.problem, DTYPES[mold.precision]
     wanted = mold.shape[3] if hasattr(plan, "out_dtype") else dtype
@@ -315,8 +316,8 @@ def run(mold: Mold, number: int) -> float:
 
 
 def limits(plan: Any) -> tuple[float, float, float]:
-    """A proven bound of every output's error (winolab.ref.bounds), its predicted deviation, and
-    that of the outputs of a tile that have the largest.
+    """A proven bound of every output's error (winolab.ref.error.bounds), its predicted deviation,
+    and that of the outputs of a tile that have the largest.
 
     Of data in [-1, 1), whatever the order of the sums: of K products, each is rounded K times at
     most. The magnitude is M = P_AT Σ (P_G |w|) ∘ (P_BT |x|).

@@ -10,8 +10,8 @@ import numpy as np
 
 from tests.gpu import hosted
 from tests.gpu.gradients import gradient_on_gpu
-from winolab.nouns import Problem
-from winolab.ref import convolution
+from winolab.algorithm import Problem
+from winolab.ref.algorithms import convolution
 
 DTYPES = {"fp16": np.dtype("float16"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # of rounding the result

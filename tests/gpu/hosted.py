@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from winolab.gpu.correlation import three
-from winolab.gpu.emit import kernel
-from winolab.gpu.guard import GuardedGradient
-from winolab.gpu.launch import Params, View
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.driver import Params, View
+from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.fallback import GuardedGradient
 
 HEADERS = Path(__file__).with_name("host")
 # Of kernels/: inline PTX, for which host/ has C++.
@@ -151,7 +151,7 @@ def _argument(name: str, text: str) -> str | None:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel on the CPU that is called as one that ``winolab.gpu.launch`` loaded."""
+    """A kernel on the CPU that is called as one that ``winolab.gpu.driver`` loaded."""
 
     library: ctypes.CDLL
     index: int
@@ -182,7 +182,7 @@ class Kernel:
 def load(
     source: str, shared: Mapping[str, int], seed: int = 0, flags: tuple[str, ...] = ()
 ) -> dict[str, Kernel]:
-    """The kernels of a CUDA source by name, as ``winolab.gpu.launch.load`` has them."""
+    """The kernels of a CUDA source by name, as ``winolab.gpu.driver.load`` has them."""
     library = ctypes.CDLL(str(build(translate(source), flags)))
     indices = {name: index for index, (name, *_) in enumerate(_kernels(source))}
     return {n: Kernel(library, indices[n], n, size, seed) for n, size in shared.items()}

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from tests.gpu.picked import of_gamma
+from winolab.algorithm import parse_algorithm
+from winolab.bench.layers import LAYERS, parse_layer
 from winolab.device import datasheet
-from winolab.gpu import nvrtc
-from winolab.gpu.correlation import CORRELATIONS
-from winolab.gpu.emit import fingerprint
-from winolab.gpu.guard import GuardedGamma, GuardedPlan
-from winolab.gpu.plan import Plan, Request, plan
-from winolab.layers import LAYERS, parse_layer
-from winolab.nouns import parse_algorithm
+from winolab.gpu.codegen.emit import fingerprint
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
+from winolab.gpu.planner.planner import Plan, Request, plan
+from winolab.gpu.runtime import nvrtc
 
 TABLE = Path(__file__).with_name("kernels.csv")
 COMMAND = "python -m tests.gpu.kernels"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.gpu.plan import Request, candidates
+from winolab.gpu.planner.planner import Request, candidates
 
 
 def of_gamma(request: Request) -> Any:

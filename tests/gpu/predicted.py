@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from winolab.gpu.gamma import GammaPlan, programs
-from winolab.nouns import Algorithm, Tile
-from winolab.ref import winograd
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.order import Order
-from winolab.ref.transforms import Programs
-from winolab.ref.winograd import programs_of
+from winolab.algorithm import Algorithm, Tile
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan, programs
+from winolab.ref.algebra.transforms import Programs
+from winolab.ref.algorithms import winograd
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.arithmetic.order import Order
+from winolab.ref.arithmetic.simulated import arithmetic
 
 
 def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.gpu import hosted
-from winolab.gpu.arrays import Described
+from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.tensor_map import TensorMap
 
 

@@ -25,19 +25,19 @@ from typing import Any
 
 import numpy as np
 
-from experiments.throughput import stored
+from experiments.measure.throughput import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
 from tests.gpu.test_random import algorithms
-from winolab import environment
-from winolab.gpu import launch
-from winolab.gpu.call import load
-from winolab.gpu.contenders import digest
-from winolab.gpu.gamma_tensor import GammaTensorPlan
-from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.places import Place
-from winolab.gpu.plan import DTYPES, FAMILIES, Request, candidates
+from winolab.bench.contenders import digest
+from winolab.cli import environment
+from winolab.gpu import driver
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.planner import DTYPES, FAMILIES, Request, candidates
+from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.call import load
 from winolab.problem import shapes
-from winolab.ref import convolution
+from winolab.ref.algorithms import convolution
 
 TOOLS = ("memcheck", "initcheck", "synccheck", "racecheck")  # the slowest last
 GROUP = 5  # kernels of a process
@@ -72,7 +72,7 @@ def guarded(plan: Any) -> GuardedPlan | None:
 def run(mold: Mold) -> None:
     """One small problem, of split products one that is computed again, too. Copies from the host
     only: no kernel but ours runs."""
-    cp = launch.cupy()
+    cp = driver.cupy()
     cp.cuda.set_allocator(None)  # each array its own allocation, whose ends memcheck knows
     plan = planned(mold)
     p, dtype = plan.problem, DTYPES[mold.precision]
@@ -156,7 +156,7 @@ def clean(path: Path) -> set[tuple[str, str, tuple[str, ...]]]:
 
 def keep(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the rows to a file in place of those of the same kernels and tools."""
-    machine = {"commit": environment.commit(), "device": launch.device(0).name}
+    machine = {"commit": environment.commit(), "device": driver.device(0).name}
     anew = {(row["kernel"], row["tool"]) for row in rows}
     before = [row for row in stored(path) if (row["kernel"], row["tool"]) not in anew]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in (

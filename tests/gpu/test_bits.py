@@ -10,12 +10,12 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.predicted import predicted
 from tests.gpu.test_gamma_hosted import KERNELS
-from winolab import nouns
+from winolab import algorithm as nouns
+from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu import gamma
-from winolab.gpu.correlation import CORRELATIONS
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem
+from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.planner import Request
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=str)
 every_direction = pytest.mark.parametrize("direction", CORRELATIONS)
@@ -48,11 +48,12 @@ def test_kernels_on_the_cpu(kernel, direction):
 @every_direction
 @every_kernel
 def test_kernels_on_the_gpu(kernel, direction):
-    from winolab.gpu import conv, launch
+    from winolab.gpu import driver
+    from winolab.gpu.runtime import conv
 
-    cp = launch.cupy()
+    cp = driver.cupy()
     algorithm, problem, a, b = case(kernel, direction)
-    plans = gamma.plans(Request(problem, direction, launch.device(0), algorithm, "fp32"))
+    plans = gamma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
         call = getattr(conv, f"conv_{direction}")
         y = call(

@@ -9,17 +9,18 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.guarded import Mold, run
+from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
-from winolab.gpu import gamma, omega
-from winolab.gpu.correlation import CORRELATIONS
-from winolab.gpu.gamma_blocks import EARLIER, VARIANTS
-from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
-from winolab.gpu.plan import DIRECTIONS, Plan, Request, candidates, plan
-from winolab.nouns import Algorithm, Problem, direct, parse_algorithm
-from winolab.ref import winograd
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.order import Order
+from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_ffma.config import EARLIER, VARIANTS
+from winolab.gpu.families.wgrad_ffma import plan as omega
+from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.planner import DIRECTIONS, Plan, Request, candidates, plan
+from winolab.ref.algorithms import winograd
+from winolab.ref.arithmetic.order import Order
+from winolab.ref.arithmetic.simulated import arithmetic
 
 DEVICES = [d for d in DATASHEETS.values() if d.compute_capability[0] == 8]
 ADA, A100 = datasheet("rtx4090"), datasheet("a100")
@@ -171,9 +172,10 @@ def test_gradients_have_hopper_s_bits_on_the_cpu(text) -> None:
 @pytest.mark.parametrize("text", ALGORITHMS)
 def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
     """Kernels of an A100 and an RTX 4090, compiled for the GPU that is there; over and over."""
-    from winolab.gpu import conv, launch
+    from winolab.gpu import driver
+    from winolab.gpu.runtime import conv
 
-    cp = launch.cupy()
+    cp = driver.cupy()
     algorithm, problem = layer(text)
     a, b = arrays(problem, direction)
     on_gpu = [cp.asarray(v) for v in (a, b)]
@@ -190,21 +192,21 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("text", GRADIENTS)
 def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
-    from winolab.gpu import launch
+    from winolab.gpu import driver
 
-    cp = launch.cupy()
-    launch.make_current(0)
+    cp = driver.cupy()
+    driver.make_current(0)
 
     def run(p: omega.OmegaPlan):
         dw = cp.full(p.problem.w_shape, cp.nan, "float32")
-        a, b = (launch.View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
-        out = launch.View(dw.data.ptr, hosted._strides(dw, 5))
+        a, b = (driver.View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
+        out = driver.View(dw.data.ptr, hosted._strides(dw, 5))
         workspace = cp.full(p.workspace, 255, "uint8")
-        kernels = launch.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        kernels = driver.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
         p.launch(kernels, a, b, out, workspace.data.ptr, 0)
         return dw
 
-    here = launch.device(0)
+    here = driver.device(0)
     for device in (A100, ADA):
         for p in gradients(text, device):
             shapes = p.problem.x_shape, p.problem.y_shape

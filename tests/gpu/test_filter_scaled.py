@@ -13,11 +13,13 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.guarded import ROOMLESS
 from tests.gpu.picked import of_gamma
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
-from winolab.gpu import gamma_tensor_filter, geometry, launch, scale
-from winolab.gpu.places import Place
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem, parse_algorithm
+from winolab.gpu import driver
+from winolab.gpu.families import geometry, scale
+from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
+from winolab.gpu.planner.planner import Request
+from winolab.gpu.runtime.array_layout import Place
 
 # Output channels, filter height and width, channels: blocks of four rows that have room; of two,
 # as four would leave multiprocessors idle; of two, for which alone there is room; without room.
@@ -111,11 +113,11 @@ def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, tur
 @pytest.mark.gpu
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_two_blocks_find_it_on_the_device(direction) -> None:
-    cp = launch.cupy()
+    cp = driver.cupy()
     for images, shape, algorithm, _ in PAIRED:
         alone, paired, values = _paired(direction, shape, algorithm, images)
         w, found = cp.asarray(values), []
-        kernels = launch.load(alone.source(), "a filter's", alone.shared(), 0)
+        kernels = driver.load(alone.source(), "a filter's", alone.shared(), 0)
         for its in (alone, paired):
             to = cp.full(alone.prepared, 255, "uint8")
             its.prepare(kernels, Place.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0)

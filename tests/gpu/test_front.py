@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import winolab
-from winolab.gpu import launch
-from winolab.gpu.call import load
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import FAMILIES, Request, plan
-from winolab.nouns import parse_algorithm
-from winolab.ref.bounds import bound
+from winolab.algorithm import parse_algorithm
+from winolab.bench.oracle import relative_rms
+from winolab.gpu import driver
+from winolab.gpu.planner.planner import FAMILIES, Request, plan
+from winolab.gpu.runtime.call import load
+from winolab.ref.error.bounds import bound
 
 pytestmark = pytest.mark.gpu
 UNITS = {precision for family in FAMILIES for precision in family.precisions}
@@ -42,7 +42,7 @@ def device_array(value: np.ndarray, library: str, dtype: str = "float32"):
 
 
 def host(value) -> np.ndarray:
-    return value.float().cpu().numpy() if hasattr(value, "cpu") else launch.cupy().asnumpy(value)
+    return value.float().cpu().numpy() if hasattr(value, "cpu") else driver.cupy().asnumpy(value)
 
 
 def close(got, expected: np.ndarray, dtype: str = "float32") -> bool:
@@ -73,7 +73,7 @@ def operands(direction: str) -> tuple[tuple[np.ndarray, np.ndarray], tuple]:
 @pytest.mark.parametrize("layout", ["channels_last", "channels_first"])
 def test_cupy_arrays_go_to_the_kernels_and_come_back(algorithm, layout):
     """Within the proven bound of FP32 summation in any order (the kernels' differs from ours)."""
-    cp = launch.cupy()
+    cp = driver.cupy()
     x, w, _ = arrays(1, x=(2, 11, 13, 17), w=(9, 3, 3, 17), y=(2, 11, 13, 9))
     y = oracle("forward", x, w, padding=1)
     problem = winolab.Problem.of(x.shape, w.shape, padding=1)
@@ -191,7 +191,7 @@ def test_a_prepared_filter_stands_for_the_filter(direction, library):
 
 
 def test_streams_and_threads_have_calls_of_their_own():
-    cp = launch.cupy()
+    cp = driver.cupy()
     x, w, _ = (cp.asarray(v) for v in arrays())
     expected = host(winolab.conv_forward(x, w, padding=1))
     wrong = []
@@ -219,7 +219,7 @@ def test_streams_and_threads_have_calls_of_their_own():
 def test_a_graph_captures_every_family(precision, direction):
     if direction not in directions(precision) or precision == "bf16":
         return
-    cp = launch.cupy()
+    cp = driver.cupy()
     (a, b), shape = operands(direction)
     dtype = "float16" if precision == "fp16" else "float32"
     a, b = cp.asarray(a, dtype), cp.asarray(b, dtype)
@@ -241,7 +241,7 @@ def test_a_graph_captures_every_family(precision, direction):
 
 def test_a_cupy_graph_keeps_its_memory():
     """What is allocated between replays is not written over."""
-    cp = launch.cupy()
+    cp = driver.cupy()
     (x, w), _ = operands("forward")
     x, w = cp.asarray(x, "float32"), cp.asarray(w, "float32")
     expected = winolab.conv_forward(x, w, padding=1)
@@ -280,7 +280,7 @@ def test_a_torch_graph_captures_calls_and_their_memory():
 
 def test_nan_and_infinity_follow_ieee_rules():
     """Every output that depends on the element is not finite, far ones are intact."""
-    cp = launch.cupy()
+    cp = driver.cupy()
     for bad in (np.nan, np.inf):
         x, w = cp.ones((1, 30, 30, 8), "f"), cp.ones((8, 3, 3, 8), "f")
         x[0, 15, 15] = bad
@@ -312,7 +312,7 @@ def test_ranges_too_wide_for_split_products(direction, library):
 
 
 def test_empty_arrays_are_served():
-    cp = launch.cupy()
+    cp = driver.cupy()
     w = cp.ones((3, 3, 3, 2), "f")
     assert winolab.conv_forward(cp.ones((0, 8, 8, 2), "f"), w).shape == (0, 6, 6, 3)
     y = winolab.conv_forward(cp.ones((1, 8, 8, 0), "f"), cp.ones((3, 3, 3, 0), "f"))
@@ -320,7 +320,7 @@ def test_empty_arrays_are_served():
 
 
 def test_what_the_kernels_do_not_serve_is_refused():
-    cp = launch.cupy()
+    cp = driver.cupy()
     x, w = cp.ones((1, 8, 8, 4), "float32"), cp.ones((4, 3, 3, 4), "float32")
     dy = cp.ones((1, 6, 6, 4), "float32")
     for call, error, message in (
@@ -367,9 +367,9 @@ def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, 
     for direction in directions(precision):
         monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / direction))
         chosen = plan(
-            Request(problem, direction, launch.device(0), None, precision, out_dtype=dtype)
+            Request(problem, direction, driver.device(0), None, precision, out_dtype=dtype)
         )
-        launch._loaded.cache_clear()
+        driver._loaded.cache_clear()
         load(chosen, 0)
         kinds = sorted(path.suffix for path in (tmp_path / direction).iterdir())
         assert kinds == [".cu", ".plan", ".txt"]
@@ -377,7 +377,7 @@ def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, 
 
 
 def test_running_out_of_memory_says_how_much_was_asked():
-    cp = launch.cupy()
+    cp = driver.cupy()
     x, w = cp.ones((1, 2048, 2048, 1), "f"), cp.ones((1 << 18, 1, 1, 1), "f")
     with pytest.raises(MemoryError, match=rf"{2**22 * 2**18 * 4} B"):
         winolab.conv_forward(x, w)

@@ -11,16 +11,16 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.predicted import predicted
-from tests.gpu.test_nvrtc import TILES
+from tests.gpu.runtime.test_nvrtc import TILES
+from winolab.algorithm import Problem, direct, gamma
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
-from winolab.gpu.correlation import CORRELATIONS
-from winolab.gpu.gamma import GammaPlan
-from winolab.gpu.gamma_blocks import VARIANTS
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request, plan
-from winolab.nouns import Problem, direct, gamma
-from winolab.ref import winograd
-from winolab.ref.errors import noise_gain
+from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.planner import Request, plan
+from winolab.ref.algorithms import winograd
+from winolab.ref.error.metrics import noise_gain
 
 KERNELS = [(4, 3, 2), (4, 2, 3), (6, 4, 3), (6, 2, 5)]
 KERNELS += [(8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from winolab.gpu.gamma_blocks import VARIANTS
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref.errors import noise_gain
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.ref.error.metrics import noise_gain
 
 LAUNCHES = 200
 SHAPES = {
@@ -36,9 +36,11 @@ SHAPES = {
 )
 def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
     direction = "forward" if split == 2 or shared else "backward_data"
-    from winolab.gpu import conv, launch, oracle
+    from winolab.bench import oracle
+    from winolab.gpu import driver
+    from winolab.gpu.runtime import conv
 
-    cp = launch.cupy()
+    cp = driver.cupy()
     x, w, padding = SHAPES[text]
     problem, algorithm = Problem.of(x, w, padding=padding), parse_algorithm(text)
     shape = VARIANTS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.gamma_tensor import plans
-from winolab.gpu.gamma_tensor_blocks import Variant
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import DTYPES, Request
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
+from winolab.gpu.families.gamma_wgmma.config import Variant
+from winolab.gpu.families.gamma_wgmma.plan import plans
+from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.ref.algorithms import convolution
 
 BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in test_gamma_tensor
 

@@ -9,18 +9,19 @@ import pytest
 
 from tests.gpu import hosted
 from winolab import conv_backward_data, conv_forward, prepare_filter
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu import gamma_tensor, launch
-from winolab.gpu.gamma_tensor_blocks import KC, Variant
-from winolab.gpu.guard import GuardedGamma, scaled
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request, plan
-from winolab.gpu.scale import SAMPLERS
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution, winograd
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.order import Order
-from winolab.ref.split import HEADROOM, Scale
+from winolab.gpu import driver
+from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_wgmma.config import KC, Variant
+from winolab.gpu.families.scale import SAMPLERS
+from winolab.gpu.planner.fallback import GuardedGamma, scaled
+from winolab.gpu.planner.planner import Request, plan
+from winolab.ref.algorithms import convolution, winograd
+from winolab.ref.arithmetic.order import Order
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.arithmetic.split import HEADROOM, Scale
 
 PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
 # Of standard normal data: what a sample finds (a magnitude of 4 and more), and 2^11 too much of it.
@@ -131,7 +132,7 @@ def test_the_sampling_is_spared() -> None:
     def other(grid, threads, params, early=False) -> None: ...
 
     kernels = dict.fromkeys(_chosen().shared(), other) | {"winolab_scale": record}
-    view = launch.View(1 << 20, (64, 64, 64, 64))
+    view = driver.View(1 << 20, (64, 64, 64, 64))
     for scale in (None, "11"):
         _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
     assert blocks == [SAMPLERS, 1]
@@ -200,9 +201,9 @@ def test_other_dtypes_take_none() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", BITS, ids=str)
 def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
-    from winolab.gpu import conv
+    from winolab.gpu.runtime import conv
 
-    cupy = launch.cupy()
+    cupy = driver.cupy()
     chosen, a, b, expected = _bits(*case)
     text, direction = case[:2]
     got = getattr(conv, f"conv_{direction}")(
@@ -215,7 +216,7 @@ def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 def test_calls_with_scales(direction: str) -> None:
-    cupy = launch.cupy()
+    cupy = driver.cupy()
     problem = Problem.of((4, 29, 31, 64), (64, 3, 3, 64), padding=1)
     a, b = map(cupy.asarray, _data(problem, direction))
     call, shape = (
@@ -223,7 +224,7 @@ def test_calls_with_scales(direction: str) -> None:
     )
     known = {"padding": 1, "algorithm": "gamma:6:4:3"}
     named = parse_algorithm(known["algorithm"])
-    chosen = plan(Request(problem, direction, launch.device(0), named, "fp32_split"))
+    chosen = plan(Request(problem, direction, driver.device(0), named, "fp32_split"))
     assert isinstance(chosen, GuardedGamma)
     tile = chosen.fallback.tile
     again = {"padding": 1, "algorithm": f"gamma:{tile.alpha}:{tile.n}:{tile.r}"}

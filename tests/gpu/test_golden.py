@@ -15,9 +15,9 @@ import pytest
 
 import winolab
 from tests.gpu.pretended import Array
-from winolab.gpu import launch
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref.bounds import bound
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.gpu import driver
+from winolab.ref.error.bounds import bound
 
 DIRECTIONS = {"forward": "y", "backward_data": "dx", "backward_filter": "dw"}
 
@@ -129,5 +129,5 @@ def test_kernels_on_the_cpu(library, golden: Golden, direction: str) -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("golden", GOLDEN, ids=str)
 def test_kernels_on_the_gpu(golden: Golden, direction: str) -> None:
-    cp = launch.cupy()
+    cp = driver.cupy()
     check(golden, direction, cp.asarray, cp.asnumpy)

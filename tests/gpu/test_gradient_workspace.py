@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from experiments.throughput_cases import winrs_sample
+from experiments.measure.cases import winrs_sample
+from winolab.algorithm import parse_algorithm
+from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.omega_columns import OmegaColumnsPlan
-from winolab.gpu.plan import SLOWER, Plan, Request, candidates, plan, usual_limit
-from winolab.layers import parse_layer
-from winolab.nouns import parse_algorithm
-from winolab.ref.errors import ADMISSIBLE, error_ratio
-from winolab.ref.im2col import DIRECT
+from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
+from winolab.gpu.planner.planner import SLOWER, Plan, Request, candidates, plan, usual_limit
+from winolab.ref.algorithms.im2col import DIRECT
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 BOTH = pytest.mark.parametrize("precision", ["fp16", "fp32"])
 
@@ -52,18 +52,18 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
 @pytest.mark.parametrize(
     ("layer", "precision", "family"),
     [
-        ("32x128x128x256:256x2x2", "fp16", "omega_columns"),
-        ("128x48x48x128:128x4x4", "fp16", "omega_columns"),
-        ("128x96x96x64:64x3x3", "fp16", "omega_direct"),
-        ("128x20x20x512:512x3x3", "fp16", "omega_tensor_launch"),
-        ("32x48x48x128:128x9x9", "fp16", "omega_tensor_launch"),
-        ("256x64x64x64:64x7x7", "fp32", "omega_split"),
-        ("128x20x20x512:512x3x3", "fp32", "omega_tensor_launch"),
+        ("32x128x128x256:256x2x2", "fp16", "wgrad_direct.columns"),
+        ("128x48x48x128:128x4x4", "fp16", "wgrad_direct.columns"),
+        ("128x96x96x64:64x3x3", "fp16", "wgrad_direct.narrow"),
+        ("128x20x20x512:512x3x3", "fp16", "wgrad_winograd.launch"),
+        ("32x48x48x128:128x9x9", "fp16", "wgrad_winograd.launch"),
+        ("256x64x64x64:64x7x7", "fp32", "wgrad_direct.split"),
+        ("128x20x20x512:512x3x3", "fp32", "wgrad_winograd.launch"),
     ],
 )
 def test_where_transforms_take_longer_than_they_save(layer, precision, family) -> None:
     fastest = candidates(request_of(layer, precision)).plans[0]
-    assert type(first_tried(fastest)).__module__ == f"winolab.gpu.{family}"
+    assert type(first_tried(fastest)).__module__ == f"winolab.gpu.families.{family}"
 
 
 @BOTH

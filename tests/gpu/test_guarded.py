@@ -13,9 +13,9 @@ import pytest
 
 from tests.gpu import guarded, hosted, test_random
 from winolab.device import H100
-from winolab.gpu import launch
-from winolab.gpu.gamma import GammaPlan
-from winolab.gpu.plan import FAMILIES, Family
+from winolab.gpu import driver
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.planner.planner import FAMILIES, Family
 
 
 class HostArray(np.ndarray):
@@ -63,8 +63,8 @@ def host(monkeypatch):
     monkeypatch.setattr(
         guarded, "load", lambda plan, index: hosted.load(plan.source(), plan.shared())
     )
-    monkeypatch.setattr(launch, "cupy", lambda: numpy)
-    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "cupy", lambda: numpy)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
     monkeypatch.setattr(guarded, "CALLS", 2)
     return state
 
@@ -74,7 +74,7 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
     assert 0 < guarded.run(mold, 1) <= 1
     values = count(1)
 
-    def write(offset: int, value: Callable[[], float]) -> Callable[[launch.View], None]:
+    def write(offset: int, value: Callable[[], float]) -> Callable[[driver.View], None]:
         return lambda out: setattr(
             ctypes.c_float.from_address(out.address + offset), "value", value()
         )
@@ -93,7 +93,7 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.module)
 def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: Family) -> None:
     """A block shape that is asked for must be one that some problem is given."""
-    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
     for precision in family.precisions:
         for algorithm in test_random.algorithms(family.module, precision):
             for number in range(test_random.MOLDS[family.module]):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from winolab.algorithm import Problem, gamma
 from winolab.device import H100
-from winolab.gpu.emit import kernel
-from winolab.gpu.launch import INT, POINTER, Layout
-from winolab.gpu.plan import Request, plan
-from winolab.nouns import Problem, gamma
-from winolab.ref.accumulate import Accumulation, matmul
-from winolab.ref.formats import FORMATS
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.driver import INT, POINTER, Layout
+from winolab.gpu.planner.planner import Request, plan
+from winolab.ref.arithmetic.accumulate import Accumulation, matmul
+from winolab.ref.arithmetic.formats import FORMATS
 
 PROBLEM = Problem.of((2, 12, 13, 200), (37, 3, 3, 200), padding=1)  # every pipeline stage twice
 SEEDS = range(4)

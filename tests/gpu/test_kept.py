@@ -11,10 +11,10 @@ import pytest
 
 import winolab
 from tests.gpu.pretended import Array, Library
-from winolab.gpu import call
-from winolab.gpu.arrays import CUPY, Described
-from winolab.gpu.places import contiguous
-from winolab.nouns import Problem
+from winolab.algorithm import Problem
+from winolab.gpu.runtime import call
+from winolab.gpu.runtime.array_layout import contiguous
+from winolab.gpu.runtime.arrays import CUPY, Described
 from winolab.operands import shape_of
 from winolab.options import ConvOptions
 

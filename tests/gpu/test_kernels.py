@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.gpu import kernels
-from winolab.gpu.emit import kernel
-from winolab.gpu.nvrtc import CompileError
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.runtime.nvrtc import CompileError
 
 TABLE = kernels.by_unit(kernels.read())
 OUTDATED = f"tests/gpu/kernels.csv is out of date: {kernels.COMMAND}, and look at what changed"

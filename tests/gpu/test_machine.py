@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from winolab.gpu import machine, nvrtc
+from winolab.gpu import machine
 from winolab.gpu.machine import MachineError
+from winolab.gpu.runtime import nvrtc
 
 
 @pytest.mark.parametrize(

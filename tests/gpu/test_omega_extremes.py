@@ -10,13 +10,13 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.test_omega_hosted import algorithm
+from winolab.algorithm import Problem, Tile, gamma
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.omega import OmegaPlan, plans
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem, Tile, gamma
-from winolab.ref import convolution
-from winolab.ref.errors import noise_gain
+from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.metrics import noise_gain
 
 KERNELS = [Tile(1, 1), Tile(3, 2), Tile(3, 6), Tile(2, 7), Tile(9, 8)]
 PROBLEM = (2, 5, 17, 8)
@@ -32,12 +32,12 @@ def on_cpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
 
 
 def on_gpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
-    from winolab.gpu import launch
-    from winolab.gpu.call import load
-    from winolab.gpu.places import Place
+    from winolab.gpu import driver
+    from winolab.gpu.runtime.array_layout import Place
+    from winolab.gpu.runtime.call import load
 
-    cp = launch.cupy()
-    device = launch.device(0)
+    cp = driver.cupy()
+    device = driver.device(0)
     found = plans(Request(problem, "backward_filter", device, algorithm(tile), "fp32"))
 
     def execute(p: OmegaPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from winolab.algorithm import Algorithm, Problem, Tile, direct, gamma, omega
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.omega import OmegaPlan, plans
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request
-from winolab.nouns import Algorithm, Problem, Tile, direct, gamma, omega
-from winolab.ref import convolution
-from winolab.ref.errors import noise_gain
-from winolab.ref.winrs_kernels import TILES
+from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algorithms import convolution
+from winolab.ref.algorithms.winrs.kernels import TILES
+from winolab.ref.error.metrics import noise_gain
 
 FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several items
 

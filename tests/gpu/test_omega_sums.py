@@ -11,15 +11,15 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.gradients import gradient_on_gpu
 from winolab import conv_backward_filter
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.omega_tensor import LONGEST_SUM, plans
-from winolab.gpu.omega_tensor_blocks import FP16_SUMS
-from winolab.gpu.omega_tensor_launch import OmegaTensorPlan
-from winolab.gpu.plan import Request, candidates
-from winolab.layers import parse_layer
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
-from winolab.ref.errors import error_ratio
+from winolab.gpu.families.wgrad_winograd.config import FP16_SUMS
+from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
+from winolab.gpu.families.wgrad_winograd.plan import LONGEST_SUM, plans
+from winolab.gpu.planner.planner import Request, candidates
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.metrics import error_ratio
 
 PROBLEM = Problem.of((4, 6, 12, 64), (64, 3, 3, 64), padding=1)
 

@@ -8,11 +8,11 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.guarded import MEAN, limits
 from tests.gpu.halves import DTYPES
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
-from winolab.gpu.omega_tensor import plans
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
+from winolab.gpu.families.wgrad_winograd.plan import plans
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algorithms import convolution
 
 KERNELS = ("omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:9:8")
 

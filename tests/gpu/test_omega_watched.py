@@ -12,15 +12,16 @@ import pytest
 from tests.gpu.hosted import Guarded, load
 from tests.gpu.pretended import Array
 from winolab import conv_backward_filter
+from winolab.algorithm import Problem, direct, omega
+from winolab.bench import oracle
 from winolab.device import H100, datasheet
-from winolab.gpu import launch, oracle
-from winolab.gpu.correlation import three
-from winolab.gpu.guard import GuardedPlan
-from winolab.gpu.omega_split import OmegaSplitPlan
-from winolab.gpu.omega_tensor import plans
-from winolab.gpu.omega_tensor_blocks import VARIANTS
-from winolab.gpu.plan import Request, candidates, plan
-from winolab.nouns import Problem, direct, omega
+from winolab.gpu import driver
+from winolab.gpu.families.wgrad_direct.split import OmegaSplitPlan
+from winolab.gpu.families.wgrad_winograd.config import VARIANTS
+from winolab.gpu.families.wgrad_winograd.plan import plans
+from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.planner import Request, candidates, plan
 
 
 def _strides(array, kept: int) -> tuple[int, ...]:
@@ -45,7 +46,7 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
         values[..., 3] *= small
         x, dw = Guarded.of(values), Guarded(problem.w_shape, "float32")
         workspace = Guarded((plan.workspace,), "uint8")
-        a, b, out = (launch.View(g.array.ctypes.data, _strides(g.array, k))
+        a, b, out = (driver.View(g.array.ctypes.data, _strides(g.array, k))
                      for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
         plan.launch(kernels, a, b, out, workspace.array.ctypes.data, 0)
         found[small] = workspace.array[:12].view("int32").tolist()
@@ -87,7 +88,7 @@ def test_flags_that_no_kernel_cleared_are_not_read(library, monkeypatch, algorit
         read.append(list((ctypes.c_int32 * count).from_address(address)))
         return read[-1]
 
-    monkeypatch.setattr(launch, "integers", integers)
+    monkeypatch.setattr(driver, "integers", integers)
     problem = Problem.of((2, 8, 12, 32 * groups), (32 * groups, 3, 3, 32), padding=1, groups=groups)
     rng = np.random.default_rng(5)
     x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
@@ -115,7 +116,7 @@ def test_a_wide_result_is_converted_when_it_is_there(
     library, monkeypatch, algorithm, on_range
 ) -> None:
     """dw in bfloat16 of float32 arrays: split products and their fallback write float32."""
-    monkeypatch.setattr(launch, "integers", lambda *_: [0, 0, 0])
+    monkeypatch.setattr(driver, "integers", lambda *_: [0, 0, 0])
     problem = Problem.of((2, 8, 12, 64), (64, 3, 3, 64), padding=1)
     rng = np.random.default_rng(5)
     x, dy = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.y_shape))
@@ -146,19 +147,19 @@ CASES = {  # factors of x by channel 3, of x and dy; which flags are then set
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", CASES)
 def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
-    cp = launch.cupy()
+    cp = driver.cupy()
     factor, of_x, of_dy, flags = CASES[name]
     problem = Problem.of((8, 28, 28, 192), (128, 3, 3, 192), padding=1)
     rng = cp.random.default_rng(4)
     x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
     x[..., 3] *= cp.float32(factor)
     x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
-    choice = candidates(Request(problem, "backward_filter", launch.device(0)))
+    choice = candidates(Request(problem, "backward_filter", driver.device(0)))
     guarded = next(p for p in choice.plans if isinstance(p, GuardedPlan))
-    kernels = launch.load(guarded.source(), name, guarded.shared(), 0)
+    kernels = driver.load(guarded.source(), name, guarded.shared(), 0)
     dw = cp.full(problem.w_shape, cp.nan, "float32")
     workspace = cp.full(guarded.workspace, 0xFF, "uint8")
-    a, b, out = (launch.View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
+    a, b, out = (driver.View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
     guarded.launch(kernels, a, b, out, workspace.data.ptr, 0)
     assert workspace[:12].view("int32").tolist() == flags
     exact = oracle.fp64("backward_filter", problem, x, dy)

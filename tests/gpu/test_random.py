@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.guarded import Mold, run
-from winolab.gpu import gamma, gamma_mma
-from winolab.gpu.gamma_tensor_tiles import widths_of
-from winolab.gpu.plan import FAMILIES
-from winolab.nouns import Tile
-from winolab.ref.winrs_kernels import TILES
+from winolab.algorithm import Tile
+from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_mma import plan as gamma_mma
+from winolab.gpu.families.gamma_wgmma.tiles import widths_of
+from winolab.gpu.planner.planner import FAMILIES
+from winolab.ref.algorithms.winrs.kernels import TILES
 
 pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from tests.gpu.families.gamma_wgmma.test_plan import BOUND
 from tests.gpu.picked import of_gamma
-from tests.gpu.test_gamma_tensor import BOUND
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.layers import parse_layer
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
-from winolab.gpu.gamma_tensor_tiles import TEN
-from winolab.gpu.guard import GuardedGamma
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import DTYPES, Request
-from winolab.layers import parse_layer
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.tiles import TEN
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.ref.algorithms import convolution
 
 # Tiles of a row, and of a box of it, or of one with a tile more; blocks of 8 columns.
 BOXES = {2: (2, 2), 3: (1, 4), 5: (1, 2), 6: (2, 2), 7: (1, 8), 8: (8, 8), 11: (1, 4), 15: (1, 8)}

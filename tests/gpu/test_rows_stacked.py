@@ -10,21 +10,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.gpu import hosted
+from tests.gpu.families.gamma_wgmma.test_plan import BOUND
 from tests.gpu.picked import of_gamma
-from tests.gpu.test_gamma_tensor import BOUND
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.layers import parse_layer
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu import launch
-from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.correlation import Correlation
-from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
-from winolab.gpu.gamma_tensor_rows import stack
-from winolab.gpu.gamma_tensor_tiles import TEN
-from winolab.gpu.guard import GuardedGamma
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import DTYPES, Request
-from winolab.layers import parse_layer
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
+from winolab.gpu import driver
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.rows import stack
+from winolab.gpu.families.gamma_wgmma.tiles import TEN
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.ref.algorithms import convolution
 
 SPLIT = "fp32_split"
 BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_gamma_tensor.py has them
@@ -163,7 +163,7 @@ def test_they_are_taken(layer: str) -> None:
     ],
 )
 def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
-    cp = launch.cupy()
+    cp = driver.cupy()
     problem = Problem.of(x_shape, w_shape, padding=padding)
     exact, a, b = _exact_and_operands(problem, "forward", precision)
     x, w = cp.asarray(a), cp.asarray(b)
@@ -176,10 +176,10 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
         out = cp.full(problem.y_shape, np.nan, "float32")
         space = cp.full(max(1, p.workspace), 255, "uint8")
         p.launch(
-            launch.load(p.source(), p.kernel, p.shared(), 0),
-            launch.View(x.data.ptr, hosted._strides(x, 4)),
-            launch.View(w.data.ptr, hosted._strides(w, 5)),
-            launch.View(out.data.ptr, hosted._strides(out, 4)),
+            driver.load(p.source(), p.kernel, p.shared(), 0),
+            driver.View(x.data.ptr, hosted._strides(x, 4)),
+            driver.View(w.data.ptr, hosted._strides(w, 5)),
+            driver.View(out.data.ptr, hosted._strides(out, 4)),
             space.data.ptr,
             0,
         )

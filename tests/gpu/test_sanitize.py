@@ -9,7 +9,7 @@ import pytest
 from tests.gpu import sanitize
 from tests.gpu.guarded import Mold
 from winolab.device import H100
-from winolab.gpu import launch
+from winolab.gpu import driver
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from winolab.gpu import launch
     ids=str,
 )
 def test_split_products_are_run_with_what_computes_them_again(monkeypatch, mold, kernel) -> None:
-    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
     plan = sanitize.planned(mold)
     whole = sanitize.guarded(plan)
     assert (whole is None) == (kernel is None)
@@ -34,7 +34,7 @@ def test_split_products_are_run_with_what_computes_them_again(monkeypatch, mold,
 
 
 def test_a_run_replaces_the_rows_of_its_kernels_alone(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
     path = tmp_path / "rows.jsonl"
     first = [{"kernel": name, "tool": "memcheck", "found": 0} for name in ("a", "b")]
     sanitize.keep(first, path)
@@ -47,7 +47,7 @@ def test_a_run_replaces_the_rows_of_its_kernels_alone(tmp_path, monkeypatch) -> 
 
 
 def test_clean_rows_of_these_sources_are_known(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "device", lambda index: H100)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
     path, common = tmp_path / "rows.jsonl", {"tool": "memcheck", "exit": 0}
     assert not sanitize.clean(path)
     sanitize.keep(

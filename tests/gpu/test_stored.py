@@ -9,14 +9,14 @@ import pytest
 
 import winolab
 from tests.gpu.pretended import Array
+from winolab.algorithm import Problem, direct, parse_algorithm
+from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
-from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.dtypes import PRECISION_OF
-from winolab.gpu.plan import Request, candidates, plan
-from winolab.layers import parse_layer
-from winolab.nouns import Problem, direct, parse_algorithm
-from winolab.ref import convolution
-from winolab.ref.errors import ADMISSIBLE
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.runtime.dtypes import PRECISION_OF
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.metrics import ADMISSIBLE
 
 SHAPE, FILTER = (1, 4, 8, 64), (64, 3, 3, 64)
 ROUNDED = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # half a unit, relative

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.gpu.picked import of_gamma
+from winolab.algorithm import Problem, gamma
+from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.guard import GuardedGamma
-from winolab.gpu.plan import Request, candidates, plan
-from winolab.gpu.preference import LOSES_LESS
-from winolab.layers import parse_layer
-from winolab.nouns import Problem, gamma
-from winolab.ref.errors import error_ratio
+from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.ranking import LOSES_LESS
+from winolab.ref.error.metrics import error_ratio
 
 
 def _request(layer: str, precision: str = "fp32", **more) -> Request:

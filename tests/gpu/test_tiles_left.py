@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.test_gamma_tensor import BOUND, has
+from tests.gpu.families.gamma_wgmma.test_plan import BOUND, has
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.accuracy import predicted_rms
-from winolab.gpu.gamma_tensor import GammaTensorPlan, plans
-from winolab.gpu.gamma_tensor_tiles import TEN
-from winolab.gpu.oracle import relative_rms
-from winolab.gpu.plan import Request
-from winolab.nouns import Problem, parse_algorithm
-from winolab.ref import convolution
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.tiles import TEN
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algorithms import convolution
 
 CASES = [
     # direction, x, w, padding, tile; columns of blocks odd and even, filter rows of uneven stages

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
-from winolab.gpu.emit import kernel
-from winolab.gpu.guard import FLAGS, WATCHED, GuardedGamma
-from winolab.gpu.plan import Request, plan
-from winolab.gpu.scale import LEAST_ROOM, PAIR, SINGLE
-from winolab.nouns import Problem, parse_algorithm
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.families.scale import LEAST_ROOM, PAIR, SINGLE
+from winolab.gpu.planner.fallback import FLAGS, WATCHED, GuardedGamma
+from winolab.gpu.planner.planner import Request, plan
 
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
 

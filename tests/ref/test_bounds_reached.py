@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from winolab.nouns import Problem, direct, parse_algorithm
-from winolab.ref import convolution, decompose, fft, winograd
-from winolab.ref.arithmetic import arithmetic
-from winolab.ref.bounds import bound
-from winolab.ref.proven import proven
-from winolab.ref.roundings import accumulation_unit
+from winolab.algorithm import Problem, direct, parse_algorithm
+from winolab.ref.algorithms import convolution, fft, winograd
+from winolab.ref.algorithms.dwm import decompose
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.bounds import bound
+from winolab.ref.error.proven import proven
+from winolab.ref.error.roundings import accumulation_unit
 
 U = 2.0**-24
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from winolab import conv_backward_data, conv_backward_filter, conv_forward
-from winolab.ref.convolution import ROWS
-from winolab.ref.tiles import BLOCK
+from winolab.ref.algorithms.convolution import ROWS
+from winolab.ref.algorithms.engine import BLOCK
 
 # Bytes of one gathered input in the tiled engine: two 64-bit indices and their product, two
 # masks, the element in its own dtype and in the arithmetic's, before and after a transform.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from winolab.gpu.arrays import Described
-from winolab.gpu.dtypes import common_dtype, precision_of, result_dtype
-from winolab.gpu.places import Place, is_contiguous
-from winolab.gpu.plan import ITEMSIZE, Plan
+from winolab.gpu.planner.planner import ITEMSIZE, Plan
+from winolab.gpu.runtime.array_layout import Place, is_contiguous
+from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.dtypes import common_dtype, precision_of, result_dtype
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem, check_layout, shapes
 

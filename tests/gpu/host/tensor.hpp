@@ -1,5 +1,5 @@
 // kernels/tensor.cuh for the CPU: the same functions. Products of 16-bit numbers are exact; a chunk
-// of them and the accumulator are summed as winolab.ref.accumulate's tensor_core does.
+// of them and the accumulator are summed as winolab.ref.arithmetic.accumulate's tensor_core does.
 #pragma once
 #include "pipeline.hpp"
 

@@ -1,0 +1,278 @@
+"""What hardware counters say of the kernels, from kept rows: the roofline, and what holds each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from experiments.gpu.rows import Row, stored, tiles, where
+from experiments.harness.figures import INK, _panels
+from experiments.harness.tables import Cell, Table
+from experiments.harness.texts import Text
+from winolab.bench.layers import parse_layer
+
+SECTOR = 32  # bytes of L2
+TENSOR_FLOP = 4096  # of 16-bit products, a cycle and multiprocessor of compute capability 9.0
+LANES = 128  # FFMAs a cycle and multiprocessor
+PRODUCTS = {"fp32_split": 3}  # of parts, for one of FP32
+PLAN = ("layer", "direction", "products", "kernel")  # fields that rows of a plan share
+OPS = ("wgmma_fp16", "wgmma_bf16", "mma_fp16", "mma_bf16")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A plan: its kernels' rows, those that differ in their grid apart."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        row = self.rows[0]
+        direction = {"backward_filter": "gradient", "backward_data": "backward data"}
+        way = direction.get(row["direction"], row["direction"])
+        return f"{row['kernel']} {row['products']}, {way} {row['layer']}"
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of all launches."""
+        return sum(row["seconds"] * row["calls"] for row in self.rows)
+
+    @cached_property
+    def main(self) -> Row:
+        """The row of the kernel that makes the products."""
+        return max(self.rows, key=lambda row: (work(row), row["seconds"] * row["calls"]))
+
+    @cached_property
+    def mains(self) -> tuple[Row, ...]:
+        """Its launches, whatever their grid."""
+        return tuple(row for row in self.rows if row["launch"] == self.main["launch"])
+
+    @property
+    def tensor(self) -> bool:
+        return self.rows[0]["products"] != "fp32"
+
+    @cached_property
+    def useful(self) -> float:
+        """FLOP of the products that the algorithm needs."""
+        row = self.rows[0]
+        saved = math.prod(t.n * t.r / t.alpha for t in tiles(row["kernel"]))
+        macs = parse_layer(row["layer"]).problem.macs
+        return 2 * macs / saved * PRODUCTS.get(row["products"], 1)
+
+    @cached_property
+    def spent(self) -> float:
+        """Seconds of the kernel that makes the products."""
+        return sum(row["seconds"] * row["calls"] for row in self.mains)
+
+    @property
+    def peak(self) -> float:
+        """FLOP a second of the unit at the clock that the kernel ran at."""
+        cycle = TENSOR_FLOP if self.tensor else 2 * LANES
+        return cycle * self.main["multiprocessors"] * self.main["clock_hz"]
+
+    @cached_property
+    def factors(self) -> dict[str, float]:
+        """Numbers whose product is the share of the unit's peak that useful products reach."""
+        row = self.main
+        active = row["cycles_active"] / row["cycles"]
+        done = sum(work(r) * r["calls"] for r in self.mains)
+        whole = self.peak * self.spent
+        return {
+            "the kernel's share of the call": self.spent / self.seconds,
+            "multiprocessors at work": active,
+            "unit busy while they are": done / whole / active,
+            "useful of the unit's work": self.useful / done,
+        }
+
+    @property
+    def reached(self) -> float:
+        """The share of the unit's peak that useful products reach over the whole call."""
+        return float(np.prod(list(self.factors.values())))
+
+    @property
+    def stalls(self) -> list[tuple[str, float]]:
+        """Why warps did not issue, the most frequent first, as a share of all samples."""
+        found = self.main["stalls"]
+        total = sum(found.values())
+        idle = [(name, n / total) for name, n in found.items()
+                if name not in ("selected", "not_selected")]  # fmt: skip
+        return sorted(idle, key=lambda pair: -pair[1])
+
+    def units(self) -> dict[str, float]:
+        """Percent of what each unit sustains, over the main kernel."""
+        row = self.main
+        busy = self.factors["unit busy while they are"]
+        busy *= self.factors["multiprocessors at work"]
+        return {
+            "Tensor Cores" if self.tensor else "FMA": 100 * busy,
+            "issue slots": row["issue"],
+            "shared memory": row["shared_pipe"],
+            "L2": row["l2"],
+            "DRAM": row["dram"],
+        }
+
+
+def work(row: Row) -> float:
+    """FLOP of a launch: on Tensor Cores, or of every FMA instruction, two a lane."""
+    ops = sum(row[name] or 0 for name in OPS)
+    return ops if row["products"] != "fp32" else 2 * 32 * row["fma_instructions"]
+
+
+def plans(rows: Sequence[Row]) -> list[Counted]:
+    """The rows by plan."""
+    found: dict[tuple, list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[field] for field in PLAN), []).append(row)
+    return [Counted(tuple(mine)) for mine in found.values()]
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """Shares of the unit's peak, their factors, and what other units do."""
+    found = []
+    for plan in plans(rows):
+        stalled = ", ".join(f"{name} {share:.0%}" for name, share in plan.stalls[:3])
+        row = plan.main
+        conflicts = sum(r["bank_conflicts"] for r in plan.mains)
+        waves = max(1, sum(r["shared_wavefronts"] for r in plan.mains))
+        values = {
+            "share of the unit's peak": (plan.reached, f"warps wait: {stalled}"),
+            **{name: (value, "") for name, value in plan.factors.items()},
+            **{f"{name}, %": (value, "") for name, value in plan.units().items()},
+            "bank conflicts a wavefront": (conflicts / waves, ""),
+            "clock, MHz": (row["clock_hz"] / 1e6, ""),
+            "registers a thread": (row["registers"], ""),
+            "shared memory a block, KiB": (row["shared_bytes"] / 1024, ""),
+            "µs, all launches": (plan.seconds * 1e6, row["plan"]),
+        }
+        found += [
+            Cell(plan.name, column, None, value, value, value, note=note)
+            for column, (value, note) in values.items()
+        ]
+    return found
+
+
+def holds(rows: Sequence[Row]) -> list[str]:
+    """A sentence a plan on what holds it below its limit."""
+    return [*(held(plan) for plan in plans(rows)), f"Counted on an {where(rows)}."]
+
+
+def held(plan: Counted) -> str:
+    """A sentence on what holds a plan below its limit."""
+    unit = "Tensor Cores'" if plan.tensor else "FMA units'"
+    factors = " · ".join(f"{value:.2f} {name}" for name, value in plan.factors.items())
+    others = {name: v for name, v in plan.units().items() if name not in ("FMA", "Tensor Cores")}
+    busiest = max(others, key=lambda name: others[name])
+    stalled = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in plan.stalls[:3])
+    return (
+        f"{plan.name}: {plan.reached:.2f} of the {unit} peak = {factors}. Busiest beside them: "
+        f"{busiest} ({others[busiest]:.0f} %). Warps that do not issue wait for {stalled}."
+    )
+
+
+def roofline(rows: Sequence[Row]) -> Figure:
+    """Products' FLOP a second against FLOP a byte, of DRAM (filled) and L2 (hollow)."""
+    every = plans(rows)
+    kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
+             if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
+    legend = 0.16 * max((len(mine) for _, mine in kinds), default=0)  # inches
+    figure, panels = _panels(1, len(kinds), (5.4 * len(kinds), 4.2 + legend), sharey=False)
+    for panel, (title, mine) in zip(panels, kinds, strict=True):
+        intensities = np.geomspace(2, 5e3, 200)
+        first = mine[0]
+        row = max((p.main for p in mine), key=lambda row: row["l2"])
+        levels = {
+            "DRAM": max(_bandwidth(p.main, "dram") for p in mine),
+            "L2": _bandwidth(row, "l2"),
+        }
+        for (name, rate), style in zip(levels.items(), ("-", "--"), strict=True):
+            top = np.minimum(intensities * rate, first.peak) / 1e12
+            panel.plot(intensities, top, style, color=INK, linewidth=0.9,
+                       label=f"{name}, {rate / 1e12:.1f} TB/s")  # fmt: skip
+        for i, plan in enumerate(mine):
+            speed = plan.useful / plan.spent / 1e12
+            colour = colormaps["tab20"](i % 20)
+            places = [plan.useful / _bytes(plan, level) for level in ("dram", "l2")]
+            panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
+            panel.plot(places[0], speed, "o", color=colour, label=plan.name, markersize=5)
+            panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
+        panel.set(xscale="log", yscale="log", title=title, xlabel="useful FLOP a byte")
+        slowest = min(plan.useful / plan.spent for plan in mine)
+        panel.set_ylim(min(first.peak / 15, slowest * 0.8) / 1e12, first.peak / 1e12 * 1.6)
+        low, high = panel.get_ylim()
+        ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
+        panel.set_yticks(ticks, [str(v) for v in ticks])
+        panel.set_yticks([], minor=True)
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=7)
+    panels[0].set_ylabel("TFLOPS of products that the algorithm needs")
+    return figure
+
+
+def _bytes(plan: Counted, level: str) -> float:
+    """Bytes that the main kernel moved at a level."""
+    if level == "l2":
+        return sum(row["l2_sectors"] * SECTOR * row["calls"] for row in plan.mains)
+    return sum((row["dram_read"] + row["dram_written"]) * row["calls"] for row in plan.mains)
+
+
+def _bandwidth(row: Row, level: str) -> float:
+    """Bytes a second that the level sustains: those moved, over the share that they were."""
+    moved = row["l2_sectors"] * SECTOR if level == "l2" else row["dram_read"] + row["dram_written"]
+    return moved / row["seconds"] / (row[level] / 100)
+
+
+def utilisation(rows: Sequence[Row]) -> Figure:
+    """Percent of each unit's peak, and why warps wait, a line a plan."""
+    every = plans(rows)
+    names = list(dict.fromkeys(name for plan in every for name, _ in plan.stalls[:3]))
+    units = ("product unit", "issue slots", "shared memory", "L2", "DRAM")
+    figure, panels = _panels(1, 2, (11, 1.2 + 0.34 * len(every)), sharey=False)
+    values = np.array([list(plan.units().values()) for plan in every])
+    stalls = np.array([[100 * dict(plan.stalls).get(name, 0) for name in names] for plan in every])
+    for panel, (title, columns, shown) in zip(
+        panels,
+        (("% of what the unit sustains", units, values),
+         ("% of warps' samples that wait for", [n.replace("_", " ") for n in names], stalls)),
+        strict=True,
+    ):  # fmt: skip
+        panel.imshow(shown, cmap="Blues", vmin=0, vmax=110, aspect="auto")
+        panel.set_xticks(range(len(columns)), columns, rotation=35, ha="right", fontsize=7)
+        panel.set_yticks(range(len(every)), [plan.name for plan in every], fontsize=7)
+        panel.grid(visible=False)
+        panel.set_title(title)
+        for i, line in enumerate(shown):
+            for j, value in enumerate(line):
+                panel.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7,
+                           color="white" if value > 60 else INK)  # fmt: skip
+    panels[1].set_yticks([])
+    return figure
+
+
+COUNTERS = Table(
+    "gpu", "counters", "What holds the kernels below their limits", lambda full: [], cells,
+    "nothing is judged",
+)  # fmt: skip
+FIGURES = {
+    COUNTERS.key: (
+        (roofline, "Roofline of the kernels that make the products: FLOP that the algorithm needs, "
+         "over bytes of DRAM (filled) and of L2 (hollow)."),
+        (utilisation, "Left: how busy units are over the main kernel. Right: what warps wait for."),
+    ),
+}  # fmt: skip
+TEXTS = {
+    COUNTERS.key: Text(
+        "How far from its unit's peak each kernel is, and why.",
+        "One launch of each plan under ncu, clocks and caches left as they are. The share of the "
+        "peak is a product: of the call's time in the main kernel, of multiprocessors at work, of "
+        "the unit's cycles in use meanwhile, and of its work that is products the algorithm needs "
+        "(the rest: transforms, padding). The peak is two FLOP a lane and cycle; SGEMM itself "
+        "reaches 0.78 of it.",
+        "ours: counted. Shares are of 1.",
+        lambda cells: holds(stored("counters")),
+    ),
+}

@@ -1,0 +1,42 @@
+"""What the papers print: the tables and matrices of papers/<paper>/facts.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ROOT / "papers"
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+def papers() -> tuple[str, ...]:
+    """The names of the papers, which are the names of their folders."""
+    return tuple(sorted(path.parent.name for path in PAPERS.glob("*/facts.toml")))
+
+
+@cache
+def facts(paper: str) -> dict[str, Any]:
+    """The facts of one paper. Raises ValueError naming the papers there are."""
+    path = PAPERS / paper / "facts.toml"
+    if not path.is_file():
+        raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers())}")
+    return tomllib.loads(path.read_text())
+
+
+def table(paper: str, number: str | int) -> dict[str, Any]:
+    """One table of a paper: its source, quantity, unit, and rows or columns."""
+    return facts(paper)["tables"][str(number)]
+
+
+def matrices(paper: str, name: str) -> dict[str, Any]:
+    """One set of printed matrices, with AT, G and BT as exact fractions where they were printed."""
+    entry = dict(facts(paper)["matrices"][name])
+    for key in ("AT", "G", "BT"):
+        if key in entry:
+            entry[key] = tuple(tuple(Fraction(v) for v in row) for row in entry[key])
+    return entry

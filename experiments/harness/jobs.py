@@ -1,0 +1,146 @@
+"""Jobs: one layer, its algorithms and a seed; run on the cores, one row a variant."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from experiments.harness.extremes import maximum
+from experiments.harness.outputs import Outputs, Tally, Variant
+from winolab.algorithm import parse_algorithm
+from winolab.cli.environment import provenance
+from winolab.cli.sweep import spread
+from winolab.measure import EXACT, FULL, Case
+
+Row = dict[str, Any]
+
+
+class Work(Protocol):
+    """What a table is measured by; picklable."""
+
+    @property
+    def cost(self) -> float:
+        """How long it takes beside others, in any unit."""
+        ...
+
+    def run(self) -> list[Row]:
+        """The rows, each with its paper and table and all that is needed to run it again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some outputs of one layer under several variants, and where in a table they belong.
+
+    ``labels`` are the fields that name the table's cell. ``tail`` "abs" or "relative" asks for the
+    maximum of that error over the whole layer: computed where all outputs are, else extrapolated;
+    its interval is that of another layer drawn alike in both cases.
+    ``histogram`` keeps the distribution of the relative error.
+    """
+
+    labels: tuple[tuple[str, Any], ...]
+    case: Case
+    variants: tuple[Variant, ...]
+    tiles: int = 128
+    channels: int = 16
+    tail: str = ""
+    histogram: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Numbers drawn and multiply-adds simulated, for running the longest first."""
+        problem = self.case.problem
+        drawn = math.prod(problem.x_shape)
+        return drawn + len(self.variants) * self.tiles * math.prod(problem.filter) * 16.0
+
+    def run(self) -> list[Row]:
+        """Compute, compare with FP64, and return the rows, one a variant."""
+        started = time.perf_counter()
+        outputs = Outputs(self.case, self.tiles, self.channels)
+        tallies = {variant: Tally() for variant in self.variants}
+        errors: dict[Variant, list[np.ndarray]] = {variant: [] for variant in self.variants}
+        for variant, y, truth in outputs.run(self.variants):
+            tallies[variant].add(y, truth)
+            if self.tail:
+                error = np.abs(y - truth)
+                errors[variant].append(
+                    (error / np.abs(truth) if self.tail == "relative" else error).ravel()
+                )
+        rows = []
+        for v in self.variants:
+            row = self._row(outputs, v, tallies[v])
+            if self.tail:
+                row |= self._maximum(np.concatenate(errors[v]))
+            if self.histogram:
+                row["histogram"] = tallies[v].histogram.tolist()
+            rows.append(row)
+        seconds = round((time.perf_counter() - started) / len(rows), 4)
+        return [row | {"seconds": seconds} for row in rows]
+
+    def _row(self, outputs: Outputs, variant: Variant, tally: Tally) -> Row:
+        return {
+            **dict(self.labels),
+            **asdict(self.case),
+            **variant.fields(),
+            "algorithm": str(variant.algorithm(parse_algorithm(self.case.algorithm))),
+            "constants": str(variant.digits) if variant.digits else EXACT,
+            "tiles": self.tiles,
+            "channels": self.channels,
+            "population": math.prod(self.case.problem.y_shape),
+            **tally.metrics(),
+            **(self._beforehand(outputs, variant) if self.case.seed == 0 else {}),
+        }
+
+    def _beforehand(self, outputs: Outputs, variant: Variant) -> Row:
+        """Prediction and bound, which other seeds of the same layer share."""
+        checked, limit, truth = outputs.bounded(variant)
+        expected = outputs.predicted(variant)
+        return {
+            "predicted_mare": None if math.isnan(expected.mare) else expected.mare,
+            "predicted_relative_rms": expected.relative_rms,
+            "bound_mare": float(np.mean(limit / np.abs(truth))),
+            "bound_max_abs": float(limit.max()),
+            "bound_ratio": checked.worst_ratio,
+        }
+
+    def _maximum(self, errors: np.ndarray) -> Row:
+        population = math.prod(self.case.problem.y_shape)
+        found = maximum(errors, population, seed=self.case.seed)
+        everything = self.case.sample == FULL
+        return {
+            "layer_max": float(errors.max()) if everything else found.median,
+            "layer_max_low": found.low,
+            "layer_max_high": found.high,
+            "tail": found.shape,
+        }
+
+
+def run(
+    jobs: Sequence[Work], workers: int = 1, advance: Callable[[float], None] = lambda jobs: None
+) -> list[Row]:
+    """The rows of all jobs in their order, each with where it was computed."""
+    found: dict[int, list[Row]] = {}
+    for i, rows in _done(jobs, workers):
+        found[i] = rows
+        advance(1)
+    where = provenance()
+    return [row | where for i in range(len(jobs)) for row in found[i]]
+
+
+def _done(jobs: Sequence[Work], workers: int) -> Iterator[tuple[int, list[Row]]]:
+    longest_first = sorted(range(len(jobs)), key=lambda i: -jobs[i].cost)
+    if workers <= 1:
+        for i in longest_first:
+            yield i, jobs[i].run()
+        return
+    for i, rows in spread(_run, [jobs[i] for i in longest_first], workers):
+        yield longest_first[i], rows
+
+
+def _run(job: Work) -> list[Row]:
+    return job.run()

@@ -1,0 +1,278 @@
+"""results/report.html: one self-contained file that a reader understands without the code."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from experiments.gpu import (
+    bounds as gpu_bounds,
+)
+from experiments.gpu import (
+    counters as counters_tables,
+)
+from experiments.gpu import (
+    devices as gpu_devices,
+)
+from experiments.gpu import (
+    figures as gpu_figures,
+)
+from experiments.gpu import (
+    frontier as gpu_frontier,
+)
+from experiments.gpu import (
+    gradients as gpu_gradients,
+)
+from experiments.gpu import (
+    losses as gpu_losses,
+)
+from experiments.gpu import (
+    texts as texts_gpu,
+)
+from experiments.gpu import (
+    variants as variants_tables,
+)
+from experiments.harness import figures, texts
+from experiments.harness.facts import ROOT, facts, papers
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Cell, Table
+from papers.dwm_2021 import texts as texts_dwm
+from papers.winrs_2025 import figures as figures_winrs
+from papers.winrs_2025 import texts as texts_winrs
+
+TEXTS = (
+    texts.TEXTS
+    | texts_dwm.TEXTS
+    | texts_winrs.TEXTS
+    | texts_gpu.TEXTS
+    | gpu_frontier.TEXTS
+    | gpu_bounds.TEXTS
+    | gpu_gradients.TEXTS
+    | gpu_losses.TEXTS
+    | gpu_devices.TEXTS
+    | counters_tables.TEXTS
+    | variants_tables.TEXTS
+)
+FIGURES = (
+    figures.FIGURES
+    | figures_winrs.FIGURES
+    | gpu_figures.FIGURES
+    | gpu_frontier.FIGURES
+    | gpu_bounds.FIGURES
+    | gpu_gradients.FIGURES
+    | gpu_losses.FIGURES
+    | gpu_devices.FIGURES
+    | counters_tables.FIGURES
+    | variants_tables.FIGURES
+)
+REPORT = ROOT / "results" / "report.html"
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto;
+  max-width: 70rem; padding: 1.5rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 3rem; }
+p, ul { max-width: 46rem; } .quiet { color: #666; font-size: .875rem; }
+table { border-collapse: collapse; font-size: .875rem; margin: 1rem 0; }
+th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th { border-bottom: 1px solid #999; font-weight: 600; } td { border-bottom: 1px solid #eee; }
+th:nth-child(-n+2), td:nth-child(-n+2), td.note, th.note { text-align: left; }
+td.note, td.what { white-space: normal; min-width: 14rem; }
+td.yes { color: #1a7f37; } td.no { color: #b42318; font-weight: 600; }
+figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
+figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .6rem; }
+.scroll { overflow-x: auto; } summary { cursor: pointer; margin: 1rem 0; }
+"""
+
+
+def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path = REPORT) -> Path:
+    """Write the report of these tables and their rows; returns its path."""
+    cells = {table.key: table.cells(rows) for table, rows in results}
+    body = [
+        "<h1>winolab: the papers' tables, regenerated</h1>",
+        _provenance(results),
+        _introduction(),
+        _summary(results, cells),
+        *(_section(table, rows, cells[table.key]) for table, rows in results),
+    ]
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>winolab report</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page)
+    return path
+
+
+def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
+    every = [row for _, rows in results for row in rows]
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    parts = [
+        f"{name} {', '.join(values)}"
+        for name, key in (
+            ("winolab", "winolab"), ("commit", "commit"), ("NumPy", "numpy"),
+            ("Python", "python"), ("on", "device"),
+        )
+        if (values := dict.fromkeys(str(row[key]) for row in every if row.get(key)))
+    ]  # fmt: skip
+    parts.append(f"written {made}")
+    return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
+
+
+def _introduction() -> str:
+    return """<p>Winograd convolution saves multiplications and pays in rounding error. Papers
+report that error for their kernels. Here each figure stands beside one that is computed from
+the algorithm's exact matrices alone: the same layers, the same distribution of data, every
+operation rounded as the hardware rounds it, in the order in which the kernel makes it. Sections
+that name a GPU have what it measured, from kept rows; the others need none. Where a constant was
+fitted to a paper, the section says so.</p>
+<dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
+zero-mean data outputs near zero make it meaningless.</dd>
+<dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
+<dt>relative bias</dt><dd>sum of the signed errors over the sum of |exact|; truncation and rounded
+constants show here, random rounding does not.</dd>
+<dt>prediction, bound</dt><dd>what is known before anything is run: an estimate of the error from
+the mean and variance of the data, and a proven limit, here of the sampled outputs.</dd>
+<dt>128x96x96x64:64x3x3</dt><dd>a layer: batch, height and width of the output, input channels :
+output channels, filter; stride 1, padding of half the filter.</dd>
+<dt>effective TFLOPS</dt><dd>direct convolution's multiplications and additions over the time, so
+that a Winograd kernel may exceed its unit's peak. Φ·SGEMM: cuBLAS's FP32 product times the
+multiplications that a tile saves, which kernels on FMA units can hardly exceed.</dd>
+<dt>FFMA, split products</dt><dd>FP32 kernels on FMA units, and on Tensor Cores with each number
+split in two of 16 bits; both as exact as FP32. TF32 is not.</dd></dl>"""
+
+
+def _summary(results, cells: dict[str, list[Cell]]) -> str:
+    rows = []
+    for table, _ in results:
+        judged = [c for c in cells[table.key] if c.agrees is not None]
+        agreed = f"{sum(bool(c.agrees) for c in judged)} of {len(judged)}" if judged else "–"
+        rows.append(
+            f'<tr><td><a href="#{_anchor(table)}">{escape(cited(table))}</a></td>'
+            f'<td class="what">{escape(table.title)}</td><td>{agreed}</td>'
+            f'<td class="note">{escape(table.tolerance)}</td></tr>'
+        )
+    head = '<tr><th>table</th><th>what</th><th>agree</th><th class="note">if</th></tr>'
+    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+
+
+def cited(table: Table) -> str:
+    """The table as a reader would cite it: "Lavin & Gray 2016, Table 4"."""
+    name = table.name.replace("_", " ")
+    for word in ("table", "figure", "equation"):
+        name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
+    if table.paper not in papers():
+        return f"{table.paper}, {name}"
+    paper = facts(table.paper)["paper"]
+    names = [author.split(". ")[-1].strip() for author in paper["authors"].split(",")]
+    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{who} {paper['year']}, {name}"
+
+
+def _anchor(table: Table) -> str:
+    return table.key.replace(" ", "-")
+
+
+def _section(table: Table, rows: Sequence[Row], cells: Sequence[Cell]) -> str:
+    text = TEXTS[table.key]
+    parts = [f'<h2 id="{_anchor(table)}">{escape(f"{cited(table)}: {table.title}")}</h2>']
+    parts += [f"<p><b>What was reported.</b> {escape(text.did)}</p>"]
+    parts += [f"<p><b>What is done here.</b> {escape(text.do)}</p>"]
+    found = "".join(f"<li>{escape(line)}</li>" for line in text.found(cells))
+    parts += [f"<p><b>What comes out.</b></p><ul>{found}</ul>"]
+    for draw, caption in FIGURES.get(table.key, ()):
+        parts.append(
+            f"<figure>{_svg(draw(rows))}<figcaption>{escape(caption)}</figcaption></figure>"
+        )
+    listing = _cells(cells)
+    note = f'<p class="quiet">{escape(text.read)} Agrees: {escape(table.tolerance)}.</p>'
+    if len(cells) > 40:
+        listing = f"<details><summary>All {len(cells)} numbers</summary>{note}{listing}</details>"
+    else:
+        listing = note + listing
+    return "\n".join([*parts, listing, _measured(rows)])
+
+
+def _cells(cells: Sequence[Cell]) -> str:
+    columns = [
+        ("", lambda c: escape(c.where)),
+        ("", lambda c: escape(c.column)),
+        ("paper", lambda c: number(c.paper)),
+        ("ours", lambda c: number(c.ours)),
+        ("low", lambda c: number(c.low)),
+        ("high", lambda c: number(c.high)),
+        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
+        ("prediction", lambda c: number(c.prediction)),
+        ("bound", lambda c: number(c.bound)),
+    ]
+    spread = any((c.low, c.high) != (c.ours, c.ours) for c in cells)
+    shown = [(name, of) for name, of in columns
+             if any(of(c) for c in cells) and (spread or name not in ("low", "high"))]  # fmt: skip
+    head = "".join(f"<th>{name}</th>" for name, _ in shown)
+    judged = any(c.agrees is not None for c in cells)
+    head += ("<th>agrees</th>" if judged else "") + '<th class="note"></th>'
+    lines = []
+    for cell in cells:
+        values = "".join(f"<td>{of(cell)}</td>" for _, of in shown)
+        verdict = {True: '<td class="yes">yes</td>', False: '<td class="no">no</td>'}
+        agrees = "<td></td>" if cell.agrees is None else verdict[bool(cell.agrees)]
+        agrees = agrees if judged else ""
+        lines.append(f'<tr>{values}{agrees}<td class="note">{escape(cell.note)}</td></tr>')
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+
+
+METRICS = (
+    "mare", "relative_rms", "predicted_relative_rms", "relative_bias", "max_abs", "bound_ratio",
+)  # fmt: skip
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """Every variant's metrics over the table's rows, bias apart from RMS."""
+    if (
+        "mare" not in rows[0] or "variant" not in rows[0]
+    ):  # counted, or measured in another metric: its cells say all
+        return ""
+    names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
+    metrics = [m for m in METRICS if any(row.get(m) is not None for row in rows)]
+    head = "<th>variant</th><th>data</th><th>rows</th>"
+    head += "".join(f"<th>{m.replace('_', ' ')}</th>" for m in metrics)
+    lines = []
+    for variant, data in names:
+        mine = [row for row in rows if row["variant"] == variant and row["data"] == data]
+        cells = []
+        for metric in metrics:
+            values = [float(row[metric]) for row in mine if row.get(metric) is not None]
+            cells.append(f"<td>{number(min(values))} … {number(max(values))}</td>")
+        lines.append(
+            f"<tr><td>{escape(variant)}</td><td>{data}</td><td>{len(mine)}</td>"
+            + "".join(cells)
+            + "</tr>"
+        )
+    table = f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+    what = (
+        "The least and the greatest over the layers and seeds of each variant; bound ratio: the "
+        "largest |error| over its proven bound."
+    )
+    return (
+        f"<details><summary>All metrics, bias apart</summary>"
+        f'<p class="quiet">{what}</p>{table}</details>'
+    )
+
+
+def _svg(figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def number(value: float | None) -> str:
+    """Three digits, or nothing."""
+    return "" if value is None else f"{value:.3g}"

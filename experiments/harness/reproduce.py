@@ -1,0 +1,243 @@
+"""The papers' tables beside ours: ``python -m experiments.harness.reproduce [PAPER [TABLE]]``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from shlex import quote
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from experiments.gpu import targets as gpu_targets
+from experiments.harness import jobs, report
+from experiments.harness.jobs import Row
+from experiments.harness.report import number
+from experiments.harness.tables import Cell, Table, select, store, stored
+from papers.dwm_2021 import accuracy as dwm
+from papers.dwm_2021 import costs as dwm_costs
+from papers.dwm_2021 import frontier
+from papers.im2col_winograd_2024 import accuracy as im2col_winograd
+from papers.im2col_winograd_2024 import points_study
+from papers.lavin_gray_2016 import accuracy as lavin_gray
+from papers.lavin_gray_2016 import costs as lavin_gray_costs
+from papers.winrs_2025 import (
+    counts as winrs_counts,
+)
+from papers.winrs_2025 import (
+    grid as winrs_grid,
+)
+from papers.winrs_2025 import (
+    tables as winrs,
+)
+from papers.winrs_2025 import (
+    timing as winrs_timing,
+)
+from winolab.cli import fitted, process
+from winolab.cli.environment import cores
+from winolab.cli.render import document
+
+TABLES = (
+    lavin_gray_costs.TABLE1,
+    lavin_gray_costs.TABLE2,
+    lavin_gray_costs.TABLE3,
+    lavin_gray.TABLE4,
+    dwm.TABLE1,
+    dwm.TABLE2,
+    dwm_costs.TABLE3,
+    dwm_costs.TABLE4,
+    dwm.TABLE7,
+    dwm_costs.TABLE8,
+    dwm_costs.TABLE14,
+    dwm_costs.EQUATION18,
+    frontier.FRONTIER,
+    im2col_winograd.TABLE3,
+    im2col_winograd.FIGURE10,
+    im2col_winograd.H100,
+    winrs_grid.TABLE2,
+    winrs_timing.TABLE3,
+    winrs.TABLE4,
+    winrs_counts.FIGURE2,
+    winrs_counts.FIGURE5,
+    winrs_counts.FIGURE6,
+    winrs_counts.FIGURE7,
+    winrs_grid.FIGURE9,
+    winrs.FIGURE12,
+    winrs.ZERO_MEAN,
+    winrs_timing.FRONTIER_TABLE,
+    points_study.ROWS,
+    points_study.LAYERS,
+)
+
+# Tables that a GPU measured: shown from kept rows.
+KEPT = tuple(table for table, _ in gpu_targets.SOURCES)
+# Tables that take minutes: regenerated where their paper is named, or with --all.
+LONG = (
+    dwm.TABLE1,
+    dwm.TABLE2,
+    dwm.TABLE7,
+    frontier.FRONTIER,
+    winrs.TABLE4,
+    winrs.FIGURE12,
+    winrs.ZERO_MEAN,
+)
+
+
+def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:
+    """The tables of that paper and name, KEPT ones last; without a name, TABLES, and without
+    ``every`` all but the LONG ones.
+
+    Raises ValueError naming the papers and tables there are.
+    """
+    if paper is None and not every:
+        return [t for t in TABLES if t not in LONG]
+    if paper is None:
+        return list(TABLES)
+    known = (*TABLES, *KEPT)
+    papers = list(dict.fromkeys(t.paper for t in known))
+    if paper not in papers:
+        raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers)}")
+    mine = [t for t in known if t.paper == paper]
+    found = [t for t in mine if table in (None, t.name)]
+    if not found:
+        names = ", ".join(t.name for t in mine)
+        raise ValueError(f"{paper} has no {table!r} here; expected one of {names}")
+    return found
+
+
+def measure(tables: Sequence[Table], full: bool, workers: int, console: Console) -> list[list[Row]]:
+    """The rows of each table, under one progress bar."""
+    todo = [table.jobs(full) for table in tables]
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/"
+               "{task.total:.0f}"), TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("layers", total=sum(map(len, todo)))
+        every = [job for part in todo for job in part]
+        rows = jobs.run(every, workers, lambda done: bar.advance(task, done))
+    by_table = {table.key: [] for table in tables}
+    for row in rows:
+        by_table[f"{row['paper']} {row['table']}"].append(row)
+    return [by_table[table.key] for table in tables]
+
+
+def shown(table: Table, cells: Sequence[Cell]) -> Group:
+    """The judged numbers of a table for the screen; those of all variants are in the report."""
+    judged = [c for c in cells if c.agrees is not None]
+    agreed = sum(bool(c.agrees) for c in judged)
+    columns: list[tuple[str, Callable[[Cell], str]]] = [
+        ("", lambda c: f"{c.where}: {c.column}"),
+        ("paper", lambda c: number(c.paper)),
+        ("ours", lambda c: number(c.ours)),
+        ("interval", lambda c: "" if c.low == c.high else f"{number(c.low)} … {number(c.high)}"),
+        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
+        ("prediction", lambda c: number(c.prediction)),
+        ("bound", lambda c: number(c.bound)),
+        ("agrees", lambda c: VERDICT[c.agrees]),
+    ]
+    lines = judged or cells
+    grid = fitted.Fitted(
+        [
+            fitted.Column(name, texts, folds=not name, rank=RANKS.get(name, 0))
+            for name, text in columns
+            if any(texts := tuple(map(text, lines)))
+        ]
+    )
+    title = Text(f"{table.paper} {table.name}: {table.title}", style="italic")
+    caption = (
+        f"{agreed} of {len(judged)} agree: {table.tolerance}. The report has all {len(cells)} "
+        "numbers."
+    )
+    return Group(title, grid, Text(caption, style="dim italic"))
+
+
+def kept(table: Table, whole: bool) -> tuple[list[Cell], Group | str]:
+    """A KEPT table's numbers and what the screen shows of them; ``whole``: unjudged ones too."""
+    how = "; ".join(gpu_targets.measured_by(table))
+    cells = table.cells(gpu_targets.rows_of(table))
+    if not cells:
+        return cells, f"{table.key}: no rows are kept; on a GPU they are measured by {how}"
+    where = f"From kept rows, measured on a GPU by {how}."
+    if not whole and all(c.agrees is None for c in cells):
+        name = f"winolab reproduce {table.paper} {quote(table.name)}"
+        return cells, f"{table.key}: {len(cells)} numbers, none judged: {name} shows them. {where}"
+    return cells, Group(shown(table, cells), Text(where, style="dim italic"))
+
+
+VERDICT = {None: "", True: "yes", False: "no"}
+RANKS = {"interval": 4, "prediction": 2, "bound": 3, "ratio": 1}  # the last is left out first
+
+
+# Columns of a log file: the longest line of a table.
+WIDTH = 140
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    paper: Annotated[str | None, typer.Argument(help="A paper, as --list names it.")] = None,
+    table: Annotated[str | None, typer.Argument(help="One of its tables.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name papers and tables.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
+) -> None:
+    """Regenerate tables, print them beside the papers' numbers, and write results/report.html.
+
+    The report also has the tables that are not regenerated, from the rows kept of them; those that
+    a GPU measured are printed from kept rows where they, or their paper, are named.
+    """
+    console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console = Console(stderr=as_json, width=WIDTH)
+    tables = chosen(paper, table, every or list_)
+    if list_:
+        listed = [*tables, *KEPT] if paper is None else tables
+        print(document([_entry(t) for t in listed]) if as_json else "\n".join(map(_line, listed)))
+        return
+    started = time.perf_counter()
+    measured = [t for t in tables if t in KEPT]
+    tables = [t for t in tables if t not in KEPT]
+    found = measure(tables, full, workers or cores(), console) if tables else []
+    results = list(zip(tables, found, strict=True))
+    for name in dict.fromkeys(t.paper for t in tables):
+        store(name, [row for t, rows in results if t.paper == name for row in rows])
+    tried = [(t, cells, shown(t, cells)) for t, rows in results for cells in [t.cells(rows)]]
+    tried += [(t, *kept(t, whole=table is not None)) for t in measured]
+    if as_json:
+        named = (({"source": t.paper, "table": t.name}, cells) for t, cells, _ in tried)
+        print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
+    for _, _, grid in () if as_json else tried:
+        console.print(grid, "")
+    rest = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
+    path = report.write([*rest, *gpu_targets.results()])
+    seconds = time.perf_counter() - started
+    if paper is None and not every:
+        names = ", ".join(t.key for t in LONG)
+        console.print(f"In the report from kept rows (--all regenerates them): {names}")
+    console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
+
+
+def _entry(table: Table) -> dict:
+    """A table in the list; ``measured_by``: commands that measure it, where a GPU does."""
+    commands = gpu_targets.measured_by(table)
+    return {"paper": table.paper, "table": table.name, "title": table.title,
+            "measured_by": commands}  # fmt: skip
+
+
+def _line(table: Table) -> str:
+    entry = f"{table.paper} {quote(table.name)}  {table.title}"
+    commands = gpu_targets.measured_by(table)
+    return f"{entry} (kept rows; on a GPU: {'; '.join(commands)})" if commands else entry
+
+
+def _fields(cell: Cell) -> dict:
+    return {**vars(cell), "ratio": cell.ratio}
+
+
+if __name__ == "__main__":
+    process.run(app)

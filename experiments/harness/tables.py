@@ -1,0 +1,97 @@
+"""What a reproduced table is: its jobs, and its cells beside the paper's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from experiments.harness.facts import ROOT
+from experiments.harness.jobs import Row, Work
+
+RESULTS = ROOT / "experiments" / "results"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a paper beside ours.
+
+    ``low`` and ``high`` enclose ours (what they are, the table says); ``agrees`` is None where
+    there is nothing to agree with.
+    """
+
+    where: str
+    column: str
+    paper: float | None
+    ours: float
+    low: float
+    high: float
+    agrees: bool | None = None
+    prediction: float | None = None
+    bound: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's."""
+        return self.ours / self.paper if self.paper else None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or a figure of a paper that can be regenerated."""
+
+    paper: str
+    name: str
+    title: str
+    jobs: Callable[[bool], Sequence[Work]]
+    cells: Callable[[Sequence[Row]], list[Cell]]
+    tolerance: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.paper} {self.name}"
+
+
+def interval(values: Sequence[float], confidence: float = 0.9) -> tuple[float, float, float]:
+    """Mean over seeds and its Student interval; a single seed encloses itself."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean, mean
+    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * float(
+        np.std(values, ddof=1) / math.sqrt(len(values))
+    )
+    return mean, mean - half, mean + half
+
+
+def within(ratio: float | None, tolerance: float) -> bool | None:
+    """Whether a ratio is within 1 ± tolerance."""
+    return None if ratio is None else abs(ratio - 1) <= tolerance
+
+
+def select(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """The rows whose fields have these values."""
+    return [row for row in rows if all(row.get(k) == v for k, v in values.items())]
+
+
+def store(paper: str, rows: Sequence[Row]) -> None:
+    """Keep rows in experiments/results/<paper>.jsonl; those of other tables in it stay."""
+    path = RESULTS / f"{paper}.jsonl"
+    replaced = {row["table"] for row in rows}
+    kept = [row for row in stored(paper) if row["table"] not in replaced]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(row, allow_nan=False) for row in [*kept, *rows])
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def stored(paper: str) -> list[Row]:
+    """The rows kept for a paper; empty where there are none."""
+    path = RESULTS / f"{paper}.jsonl"
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]

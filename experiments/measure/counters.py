@@ -1,0 +1,305 @@
+"""Hardware counters of the kernels, by ncu: ``python -m experiments.measure.counters``.
+
+Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
+kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.gpu.losses import slower
+from experiments.gpu.rows import cases as measured_cases
+from experiments.gpu.rows import stored
+from experiments.harness.facts import ROOT
+from experiments.measure.throughput import compile_all
+from winolab.algorithm import parse_algorithm
+from winolab.bench.contenders import Arrays, candidates, launched
+from winolab.bench.layers import parse_layer
+from winolab.cli import bench
+from winolab.gpu import driver
+from winolab.gpu.driver import Kernel, Params
+from winolab.gpu.planner.planner import Plan
+
+RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
+SECONDS = 180  # that the profiler may take
+FORWARD, FILTER = "forward", "backward_filter"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The plan of these products that is predicted to be the fastest for a layer, or that of this
+    kernel and block shape.
+    """
+
+    layer: str
+    direction: str
+    products: str
+    algorithm: str | None = None
+    kernel: str | None = None
+    shape: str | None = None
+
+    @property
+    def group(self) -> str:
+        """The type of the arrays."""
+        return self.products.split("_")[0]
+
+    def plan(self) -> Plan | None:
+        """The plan, or None where no kernel runs the case."""
+        problem = parse_layer(self.layer).problem
+        asked = parse_algorithm(self.algorithm) if self.algorithm else None
+        found = candidates(self.direction, problem, self.group, asked)
+        asked_for = self.products, self.kernel, self.shape
+        for plan in found:
+            has = plan.precision, plan.kernel, str(plan.variant)
+            if all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True)):
+                return plan
+        return None
+
+
+# The profiler takes about 3 s a case: what is cut off by a run's end stands last.
+CASES = (
+    Case("128x48x48x128:128x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("128x96x96x64:64x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("128x48x48x128:128x3x3", FORWARD, "fp16", "gamma:8:6:3"),
+    Case("128x48x48x128:128x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("32x64x64x128:128x9x9", FORWARD, "fp32", "gamma:16:8:9"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp16"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp32_split"),
+    Case("32x112x112x128:128x3x3", FILTER, "fp32"),
+    Case("64x64x64x128:128x5x5", FORWARD, "fp32_split", "gamma:8:4:5"),
+    Case("32x26x26x320:320x7x7", FORWARD, "fp32_split"),  # nested
+    Case("128x96x96x64:64x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("32x14x14x256:256x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("32x14x14x256:256x3x3", FORWARD, "fp32", "gamma:8:6:3"),
+    Case("128x96x96x64:64x3x3", FORWARD, "fp16", "gamma:8:6:3"),
+    Case("128x12x12x512:512x3x3", FORWARD, "fp32_split", "gamma:8:6:3"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp16"),
+    Case("64x64x64x128:128x5x5", FORWARD, "fp32", "gamma:8:4:5"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32", kernel="Ω16(9,8)"),
+    Case("32x64x64x128:128x9x9", FILTER, "fp32_split", kernel="Ω16(9,8)"),
+    Case("32x64x64x128:128x8x8", FILTER, "fp32", kernel="Ω16(8,9)"),
+    Case("32x32x32x256:256x7x7", FORWARD, "fp32_split", "gamma:10:4:7"),
+    Case("128x56x56x128:128x2x2", FORWARD, "fp32", "gamma:8:7:2"),
+    Case("32x40x40x128:128x7x7", FORWARD, "fp32", "gamma:16:10:7"),
+)
+FIRST = 10  # of CASES: come before the layers that are furthest behind another library
+SLOWEST = 20  # of those: every filter gradient, others one of each precision and size of filter
+
+
+def every() -> list[Case]:
+    """CASES, and the layers that are furthest behind another library by kept rows."""
+    slow: dict[tuple, Case] = {}
+    taken = {(case.layer, case.direction, case.products) for case in CASES}
+    for one in slower(measured_cases(stored())):
+        c, products = one.case, one.mine["products"]
+        if (c.name, c.direction, products) not in taken:
+            kind = c.direction, c.group, c.name if c.direction == FILTER else c.layer.taps
+            what = one.mine["kernel"], one.mine["plan"]
+            slow.setdefault(kind, Case(c.name, c.direction, products, None, *what))
+    return [*CASES[:FIRST], *list(slow.values())[:SLOWEST], *CASES[FIRST:]]
+
+
+TENSOR = "sm__ops_path_tensor_op_"
+# What a row calls it -> ncu's name. Rates are percent of what the unit can sustain while the kernel
+# runs; tensor operations count a multiplication and an addition as two.
+METRICS = {
+    "seconds": "gpu__time_duration.sum",
+    "clock_hz": "sm__cycles_elapsed.avg.per_second",
+    "cycles": "sm__cycles_elapsed.max",
+    "cycles_active": "sm__cycles_active.avg",
+    "fma_instructions": "smsp__inst_executed_pipe_fma.sum",
+    "ffma_per_cycle": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed",
+    "wgmma_fp16": TENSOR + "hgmma_src_fp16_sparsity_off.sum",
+    "wgmma_bf16": TENSOR + "hgmma_src_bf16_dst_fp32_sparsity_off.sum",
+    "mma_fp16": TENSOR + "hmma_src_fp16_dst_fp32_sparsity_off.sum",
+    "mma_bf16": TENSOR + "hmma_src_bf16_dst_fp32_sparsity_off.sum",
+    "issue": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
+    "shared_pipe": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "bank_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "l2_sectors": "lts__t_sectors.sum",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_read": "dram__bytes_read.sum",
+    "dram_written": "dram__bytes_write.sum",
+    "warps_active": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "multiprocessors": "launch__sm_count",
+    "registers": "launch__registers_per_thread",
+    "shared_bytes": "launch__shared_mem_per_block_allocated",
+}
+SCALES = {"seconds": 1e-9}  # of ncu's base unit
+# Of the samples that the profiler takes of every warp: "selected" is issuing an instruction.
+STALLS = (
+    "selected", "not_selected", "barrier", "branch_resolving", "dispatch_stall", "drain",
+    "imc_miss", "lg_throttle", "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle",
+    "misc", "no_instructions", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+    "warpgroup_arrive",
+)  # fmt: skip
+STALL = "smsp__pcsamp_warps_issue_stalled_"
+
+
+class Profiled:
+    """A kernel whose first launch of each grid is profiled; ``notes`` gets a line on it.
+
+    Launches begin when those before them have ended, whatever the plan asks for.
+    """
+
+    def __init__(self, kernel: Kernel, notes: list[dict], calls: Counter[tuple]) -> None:
+        self.kernel, self.notes, self.calls = kernel, notes, calls
+
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, early: bool = False
+    ) -> None:
+        profiler = driver.cupy().cuda.profiler
+        first = not self.calls[self.kernel.name, grid]
+        self.calls[self.kernel.name, grid] += 1
+        if first:
+            self.notes.append({"launch": self.kernel.name, "grid": grid, "threads": threads})
+            profiler.start()
+        self.kernel(grid, threads, params)
+        if first:
+            driver.cupy().cuda.get_current_stream().synchronize()
+            profiler.stop()
+
+
+def launches(case: Case) -> Iterator[dict[str, Any]]:
+    """Launch a case's plan once; what was profiled, in order, and how often the plan does it."""
+    plan = case.plan()
+    if plan is None:
+        return
+    notes: list[dict[str, Any]] = []
+    calls: Counter[tuple] = Counter()
+    loaded = driver.load(plan.source(), plan.kernel, plan.shared(), 0)
+    kernels = {name: Profiled(kernel, notes, calls) for name, kernel in loaded.items()}
+    arrays = Arrays(plan.direction, plan.problem, case.group)
+    arrays.fill(-1, 1)
+    workspace = driver.cupy().empty(plan.workspace, "uint8")
+    launched(plan, kernels, 0, *arrays.addresses(), workspace.data.ptr)
+    driver.cupy().cuda.runtime.deviceSynchronize()
+    for note in notes:
+        yield {
+            "layer": case.layer,
+            "direction": case.direction,
+            "products": case.products,
+            "kernel": plan.kernel,
+            "points": plan.points,
+            "plan": str(plan.variant),
+            **note,
+            "calls": calls[note["launch"], note["grid"]],
+        }
+
+
+def child(folder: Path) -> None:
+    """Launch the cases of the folder's cases.json, a JSON object a profiled kernel into it."""
+    with (folder / "launches.jsonl").open("w") as file:
+        for fields in json.loads((folder / "cases.json").read_text()):
+            for line in launches(Case(*fields)):
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+            driver.cupy().get_default_memory_pool().free_all_blocks()
+
+
+def profiled(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+    """The rows of these cases, as far as the profiler came."""
+    names = [*METRICS.values(), *(STALL + reason for reason in STALLS)]
+    with tempfile.TemporaryDirectory() as folder:
+        notes, log = Path(folder) / "launches.jsonl", Path(folder) / "ncu.csv"
+        (Path(folder) / "cases.json").write_text(json.dumps([astuple(case) for case in cases]))
+        command = [
+            "ncu", "--clock-control", "none", "--cache-control", "none",
+            "--profile-from-start", "off", "--metrics", ",".join(names),
+            "--csv", "--page", "raw", "--print-units", "base",
+            "--log-file", str(log), sys.executable, "-m", "experiments.measure.counters",
+            "--launch", folder,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, timeout=SECONDS, check=False).returncode
+        except subprocess.TimeoutExpired:
+            done = f"more than {SECONDS} s"
+        if done:
+            text = log.read_text()[-2000:] if log.exists() else ""
+            print(f"the profiler's run ended with {done}; what it left is kept\n{text}")
+        if not (notes.exists() and log.exists()):
+            return
+        lines = [json.loads(line) for line in notes.read_text().splitlines()]
+        for line, counted in zip(lines, read(log.read_text()), strict=False):
+            if line["launch"] not in counted["kernel_name"]:
+                raise RuntimeError(f"{counted['kernel_name']} where {line['launch']} was launched")
+            yield {**line, **counted}
+
+
+def read(text: str) -> Iterator[dict[str, Any]]:
+    """Rows of ncu's raw CSV; its first line after the names has units."""
+    table = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
+    if len(table) < 3:
+        raise RuntimeError(f"ncu gave no table: {text[-500:]}")
+    names = table[0]
+    for line in table[2:]:
+        values = dict(zip(names, line, strict=True))
+        found = {
+            short: number(values.get(name, "")) for short, name in METRICS.items()
+        }  # counters that the device lacks stay None
+        stalls = {reason: number(values.get(STALL + reason, "")) for reason in STALLS}
+        yield {
+            "kernel_name": values["Kernel Name"],
+            **{k: v * SCALES.get(k, 1) if v is not None else None for k, v in found.items()},
+            "stalls": {reason: int(count) for reason, count in stalls.items() if count},
+        }
+
+
+def number(text: str) -> float | None:
+    """A number as ncu prints it, None of anything else."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def main(
+    numbers: Annotated[str, typer.Option("--cases", help="Numbers of cases, with commas.")] = "",
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    compile_only: Annotated[
+        bool, typer.Option("--compile", help="Fill the cache of kernels and stop.")
+    ] = False,
+    folder: Annotated[Path | None, typer.Option("--launch", hidden=True)] = None,
+) -> None:
+    """Count what every kernel does on this GPU."""
+    if folder:
+        child(folder)
+        return
+    bench.ready()
+    cases = every()
+    if numbers:
+        cases = [cases[int(n)] for n in numbers.split(",")]
+    if compile_only:
+        plans = (case.plan() for case in cases)
+        print(f"{compile_all(plan for plan in plans if plan)} kernels", flush=True)
+        return
+    if shutil.which("ncu") is None:
+        raise SystemExit("ncu, NVIDIA's Nsight Compute, is not on the path")
+    machine = bench.context()
+    with output.open("w") as file:
+        for row in profiled(cases):
+            del row["kernel_name"]
+            file.write(json.dumps({**row, **machine}) + "\n")
+            file.flush()
+            speed = f"{row['seconds'] * 1e6:.0f} µs, issue {row['issue']:.0f} %"
+            print(row["layer"], row["products"], row["kernel"], row["launch"], speed, flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,151 @@
+"""What a call costs on the host once warm: ``python -m experiments.measure.host_cost``.
+
+Each way of calling is made CALLS times in a row on layers whose kernels take a few microseconds,
+so that the queue never fills, one way after another, ROUNDS times over: a processor that others
+use, too, is slow for seconds. A row has the least mean of a way's series, in microseconds. A CUDA
+graph of each call is replayed and its bits compared. What comes again with the same addresses is
+itself launched as a graph (``winolab.gpu.runtime.cuda_graphs``); of IN_TURN calls none is. Rows
+replace experiments/results/host.jsonl.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from itertools import cycle
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import winolab
+from experiments.harness.facts import ROOT
+from winolab.cli import bench
+from winolab.gpu import driver
+from winolab.gpu.runtime.call import GRAPHS
+
+RESULTS = ROOT / "experiments" / "results" / "host.jsonl"
+# x (dy's too), w and the precision: of two launches on FFMA units, of the four and more of split
+# products, which the planner takes where a GPU is busy for longer than a call takes the host.
+LAYERS = {
+    "": ((1, 8, 8, 8), (8, 3, 3, 8), "fp32"),
+    ", split products": ((1, 8, 8, 64), (64, 3, 3, 64), "fp32_split"),
+}
+CALLS, ROUNDS, WARM = 200, 60, 20
+RESULTS_IN_TURN = 2 * GRAPHS
+IN_TURN = f", {RESULTS_IN_TURN} results in turn"
+Row = dict[str, Any]
+Way = tuple[str, str]  # what is called, and of whose arrays
+
+
+def seconds(
+    calls: Mapping[Way, Callable[[], Any]],
+    wait: Callable[[], Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[Way, float]:
+    """Of one call in every way, by the host's clock: the least of its series' means."""
+    for call in calls.values():
+        for _ in range(WARM):
+            call()
+    found = dict.fromkeys(calls, float("inf"))
+    for _ in range(ROUNDS):
+        for way, call in calls.items():
+            wait()
+            started = clock()
+            for _ in range(CALLS):
+                call()
+            found[way] = min(found[way], (clock() - started) / CALLS)
+    wait()
+    return found
+
+
+def ways(
+    x: Any, w: Any, dy: Any, out: dict[str, Any], precision: str
+) -> dict[str, Callable[[], Any]]:
+    """Ways to call this package with these arrays; ``out["ys"]`` are results to take in turn."""
+    how: Any = {"padding": 1, "precision": precision}
+    x_shape, w_shape = tuple(x.shape), tuple(w.shape)
+    prepared = winolab.prepare_filter(w, x_shape, **how)
+    return {
+        "forward": lambda: winolab.conv_forward(x, w, **how, out=out["y"]),
+        "forward, new result": lambda: winolab.conv_forward(x, w, **how),
+        "forward" + IN_TURN: lambda: winolab.conv_forward(x, w, **how, out=next(out["ys"])),
+        "forward, filter prepared": lambda: winolab.conv_forward(x, prepared, **how, out=out["y"]),
+        "backward data": lambda: winolab.conv_backward_data(dy, w, x_shape, **how, out=out["dx"]),
+        "backward filter": lambda: winolab.conv_backward_filter(
+            x, dy, w_shape, **how, out=out["dw"]
+        ),
+    }
+
+
+def rows() -> Iterator[Row]:
+    """A row a way of calling, with CuPy's arrays and with torch's."""
+    cp = driver.cupy()
+    rng = cp.random.default_rng(0)
+    torch: Any = importlib.import_module("torch") if find_spec("torch") else None
+    calls: dict[Way, Callable[[], Any]] = {}
+    drawn = {}
+    for layer, (image, filter_, precision) in LAYERS.items():
+        drawn[layer] = tuple(
+            rng.random(shape, dtype="float32") for shape in (image, filter_, image)
+        )
+        arrays = {"CuPy": drawn[layer]}
+        if torch:
+            arrays["torch"] = tuple(torch.from_dlpack(a) for a in drawn[layer])
+            calls["conv2d" + layer, "torch"] = _framework(torch, *arrays["torch"][:2])
+        for library, (a, b, c) in arrays.items():
+            empty = cp.empty_like if library == "CuPy" else torch.empty_like
+            out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
+            out["ys"] = cycle([empty(a) for _ in range(RESULTS_IN_TURN)])
+            for name, call in ways(a, b, c, out, precision).items():
+                calls[name + layer, library] = call
+    for (name, library), cost in seconds(calls, cp.cuda.runtime.deviceSynchronize).items():
+        method = "torch" if name.startswith("conv2d") else "winolab"
+        yield {"call": name, "arrays": library, "method": method, "host_us": cost * 1e6}
+    for layer, arrays in drawn.items():
+        yield from _graphs(layer, LAYERS[layer][-1], *arrays)
+
+
+def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row]:
+    """Whether a captured call's replay has the bits of the call."""
+    cp = driver.cupy()
+    out: dict[str, Any] = {"y": cp.empty_like(x), "dx": cp.empty_like(x), "dw": cp.empty_like(w)}
+    stream = cp.cuda.Stream(non_blocking=True)
+    for name, call in ways(x, w, dy, out, precision).items():
+        if name in ("forward, new result", "forward" + IN_TURN):
+            continue
+        cp.cuda.Device().synchronize()
+        with stream:
+            expected = call().copy()
+            stream.begin_capture()
+            result = call()
+            graph = stream.end_capture()
+            result.fill(cp.nan)
+            graph.launch(stream)
+            stream.synchronize()
+            same = bool((result == expected).all())
+        yield {"call": "in a CUDA graph", "of": name + layer, "arrays": "CuPy", "replayed": same}
+
+
+def _framework(torch: Any, x: Any, w: Any) -> Callable[[], Any]:
+    torch.backends.cudnn.benchmark = True
+    a, b = (t.movedim(-1, 1) for t in (x, w))
+    return lambda: torch.nn.functional.conv2d(a, b, padding=1)
+
+
+def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:
+    """Measure on this machine, whose processor matters as much as its GPU."""
+    bench.ready()
+    found = list(rows())
+    machine = bench.context()
+    output.write_text("".join(json.dumps({**row, **machine}) + "\n" for row in found))
+    for row in found:
+        print(row["call"], row.get("of", ""), row["arrays"],
+              f"{row['host_us']:.1f} µs" if "host_us" in row else row["replayed"])  # fmt: skip
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,240 @@
+"""What the report says of complexity (Lavin & Gray, Tables 1 to 3) and of DWM's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.harness.tables import Cell
+from experiments.harness.texts import Text
+from papers.dwm_2021.frontier import BUDGETS
+
+LOST = (
+    "The numbers of the paper's tables did not survive in the text we have; its prose did, and "
+    "each of its claims stands beside what comes out here."
+)
+COUNTED = "paper: the number in the claim; ours: what comes out. Exact counts, nothing sampled."
+
+
+def _judged(cells: Sequence[Cell]) -> str:
+    judged = [c for c in cells if c.agrees is not None]
+    failed = [c.column for c in judged if not c.agrees]
+    told = f"{len(judged) - len(failed)} of {len(judged)} hold."
+    return told + (f" Not: {'; '.join(failed)}." if failed else "")
+
+
+def _named(cells: Sequence[Cell], text: str) -> Cell:
+    return next(c for c in cells if text in c.column)
+
+
+def _table1(cells: Sequence[Cell]) -> list[str]:
+    fewer = sum(bool(c.note) for c in cells)
+    return [
+        f"The FFT columns come out to the printed digit; so does Winograd, but for {fewer} "
+        "transforms that winolab's programs make with fewer instructions, and tile 5's filters.",
+        "Tile 5's filter transform takes the paper's seven instructions where a factor of 3 moves "
+        "from a row of BT to a row of G: the paper's matrices, which it does not print, were "
+        "scaled so.",
+        "The FFT counts are split-radix, a real transform of N taking 2N·log₂N − 4N + 6 and a "
+        "complex one 4N·log₂N − 6N + 8 operations, and of the columns after the rows the first "
+        "and the last are real again.",
+    ]
+
+
+def _table2(cells: Sequence[Cell]) -> list[str]:
+    first = _named(cells, "β′, additions of the states only")
+    return [
+        "Every entry comes out to the digit where the additions that the three-product form needs "
+        "are counted for all α² elements of a tile. The products are of α(⌊α/2⌋ + 1) states only, "
+        f"and so are the additions: β′ of tile 8 is {first.ours:.2f}, not 3.77.",
+    ]
+
+
+def _table3(cells: Sequence[Cell]) -> list[str]:
+    six = [c.ours for c in cells if c.column.startswith("F(6×6") and "Strassen" not in c.column]
+    pairs = [
+        (c.ours, d.ours)
+        for c in cells
+        for d in cells
+        if c.where == d.where and c.column == "F(4×4, 3×3), direct's FLOP over its"
+        and d.column == "F(4×4, 3×3), Strassen once"
+    ]  # fmt: skip
+    gains = [b / a for a, b in pairs]
+    return [
+        "Every layer's operations come out.",
+        f"What the paper only mentions: F(6×6, 3×3) does {min(six):.2f} to {max(six):.2f} times "
+        "less than direct convolution, transforms included and their filters not reused; one level "
+        f"of Strassen's recursion makes F(4×4, 3×3) {min(gains):.2f} to {max(gains):.2f} times "
+        "cheaper, where 8/7 = 1.14 is the most.",
+    ]
+
+
+def _mse(cells: Sequence[Cell]) -> list[str]:
+    return [
+        _judged(cells),
+        "DWM FP32 loses less than direct FP32 because direct's one long sum is cut into one sum "
+        "a piece: it is the order of summation, not the number of multiplications. DWM FP16 loses "
+        "more than direct FP16 because its transforms and its aggregation round to FP16 again.",
+        "F(2, 3) in three dimensions is Winograd and DWM alike, so that its FP16 cannot be all "
+        "NaN if DWM's is not; overflow begins at larger kernels, from the points 0, ±1, ±2, ±½, "
+        "±4, … on. Other points may overflow earlier; the paper gives its points up to ±2 only.",
+    ]
+
+
+def _table7(cells: Sequence[Cell]) -> list[str]:
+    six = _named(cells, "6-D: MSE of Winograd over DWM's, 7")
+    return [
+        _judged(cells),
+        f"With seven taps in six dimensions Winograd's MSE is {six.ours:.1e} times DWM's, the "
+        "paper's 10⁶. DWM is as good as direct convolution in every dimension, but not stable: the "
+        "relative error grows with the number of pieces that are added, as direct's does with the "
+        "taps.",
+    ]
+
+
+def _saved(cells: Sequence[Cell]) -> list[str]:
+    dwm = {c.where: c.ours for c in cells if c.column == "DWM"}
+    three = next(v for k, v in dwm.items() if " 3 taps, stride 2" in k)
+    others = [v for k, v in dwm.items() if "stride 2" in k and " 3 taps" not in k]
+    return [
+        _judged(cells),
+        "The abstract's 1.44 to 3.38 are multiplications, transforms left out: 1.44 = (6/5)² is "
+        "3×3 with stride 2 in two dimensions, 3.375 = (6/4)³ is 3×3×3 with stride 1.",
+        f"That settles stride 2: with 3 taps it saves {three:.2f} times, with 5 and more "
+        f"{min(others):.2f} to {max(others):.2f} times; 2 to 3 is a range over dimensions, and 3 "
+        "taps are outside of it.",
+        "Winograd's transforms dominate only where one tile of one channel is counted. In a layer "
+        "of the paper's sizes they are shared by the filters, and F(2, r) multiplies less than DWM "
+        "for every large kernel: what speaks against it is its error.",
+    ]
+
+
+def _table8(cells: Sequence[Cell]) -> list[str]:
+    return [
+        _judged(cells),
+        "Layer lists were rebuilt from the networks' papers; their multiply-adds give the "
+        "published figures within 4 %. With transforms as dense matrices, shared by channels and "
+        "filters, plain Winograd multiplies less than DWM in SPyNet's 7×7 layers.",
+    ]
+
+
+def _table14(cells: Sequence[Cell]) -> list[str]:
+    return [
+        _judged(cells),
+        "Counted: the tensors, and transformed filters, data and results of all pieces at once. "
+        "Filters expand by ∏(Sᵢ + mᵢ)/∏Sᵢ and data by ∏(Sᵢ + mᵢ)/∏2Sᵢ over the patches of im2col, "
+        "which is below 1: equations 25 and 27, rederived.",
+    ]
+
+
+def _equation18(cells: Sequence[Cell]) -> list[str]:
+    away = _named(cells, "transformed filters apart")
+    outside = _named(cells, "no filter's")
+    return [
+        "G Gᵀ of F(2, 3) is not the identity, so that gradient descent on transformed filters is "
+        f"another algorithm: after the same steps it is {away.ours:.0%} away.",
+        f"Its gradients leave the range of G: {outside.ours:.1%} of the spectrum is no filter's."
+        if outside.ours > 1e-12
+        else "On this quadratic loss it stays in the range of G and only its speed differs.",
+    ]
+
+
+def _frontier(cells: Sequence[Cell]) -> list[str]:
+    def gains(budget: str) -> str:
+        values = sorted(c.ours for c in cells if c.column == f"gain over DWM at {budget}")
+        middle = values[len(values) // 2]
+        return (
+            f"{values[0]:.2f} to {values[-1]:.2f} times fewer multiplications, median {middle:.2f}"
+        )
+
+    return [
+        f"At DWM's own error its choice is all but on the front: {gains(BUDGETS[0])}. What is "
+        "gained comes from better points and from pieces of equal length.",
+        f"A little more error buys much: at twice DWM's error {gains(BUDGETS[1])}; at the error of "
+        f"direct convolution with one accumulator, {gains(BUDGETS[2])}. Tiles then have 3 to 5 "
+        "outputs, often not the same in every dimension.",
+    ]
+
+
+TEXTS = {
+    "lavin_gray_2016 table1": Text(
+        "Lavin & Gray give, for tiles of 3 to 256, the multiplications an output needs and the "
+        "instructions of each transform over the multiplications of a tile.",
+        "Winograd's instructions are counted in winolab's programs, an FMA as one; the FFT's by "
+        "formula.",
+        "Exact.",
+        _table1,
+    ),
+    "lavin_gray_2016 table2": Text(
+        "The same for FFT with complex products made of three real ones.",
+        "The same formula, with one more addition for the data and two for filters and results.",
+        "Exact.",
+        _table2,
+    ),
+    "lavin_gray_2016 table3": Text(
+        "The convolution layers of VGG network E and their operations.",
+        "The same from the shapes, and what F(2×2), F(4×4), F(6×6) and Strassen make of them.",
+        "Columns without a paper's number: direct's FLOP over the algorithm's, with transforms.",
+        _table3,
+    ),
+    "dwm_2021 table1": Text(
+        "DWM's Table 1 compares mean squared errors of 2-D convolutions, kernels of 3 to 11, in "
+        f"FP32 and FP16, normally distributed data. {LOST}",
+        "Blocks of 8×8 outputs and 8 filters inside of a layer with the paper's channels, in "
+        "simulated arithmetic: FP32 with one accumulator, FP16 with FP16 tensors and transforms "
+        "and FP32 sums. Winograd is F(2, r) with wincnn's points, which begin with the paper's.",
+        "ours: mean over seeds; low and high: 90 % Student interval.",
+        _mse,
+    ),
+    "dwm_2021 table2": Text(
+        f"The same for 3-D convolutions, kernels of 3 to 9. {LOST}",
+        "As for Table 1, blocks of 4×4×4 outputs.",
+        "ours: mean over seeds; low and high: 90 % Student interval.",
+        _mse,
+    ),
+    "dwm_2021 table3": Text(
+        f"FLOPs and speedups of 2-D convolutions, strides 1 and 2. {LOST}",
+        "Multiplications but by 0 and powers of two, as the paper counts: exact, for one tile of "
+        "one channel and for whole layers.",
+        COUNTED,
+        _saved,
+    ),
+    "dwm_2021 table4": Text(
+        f"The same for 3-D convolutions. {LOST}", "As for Table 3.", COUNTED, _saved
+    ),
+    "dwm_2021 table7": Text(
+        "MSE of convolutions of one channel with 2 outputs a dimension, in one to six dimensions, "
+        f"seed 11. {LOST}",
+        "The same shapes, simulated FP32; further seeds up to four dimensions.",
+        "ours: mean over seeds; low and high: 90 % Student interval where there are several.",
+        _table7,
+    ),
+    "dwm_2021 table8": Text(
+        f"FLOPs of whole networks under four readings. {LOST}",
+        "Convolution layers from the networks' own papers (sources in the notes); Winograd is "
+        "F(2, r) for every layer of stride 1, or of 3 taps and stride 1 only.",
+        COUNTED,
+        _table8,
+    ),
+    "dwm_2021 table14": Text(
+        f"Memory of an implementation that is not fused, over plain convolution's. {LOST}",
+        "Elements that each holds, unpadded layers with the sizes and channels of Tables 1 and 2.",
+        COUNTED,
+        _table14,
+    ),
+    "dwm_2021 frontier": Text(
+        "DWM takes pieces of three taps and tiles of two outputs, whatever the filter.",
+        "Every piece of up to the filter's length and every tile of up to 8 outputs, for each "
+        "dimension its own; those that no other choice beats in both multiplications and noise "
+        "gain are the front. Their error is predicted rounding by rounding (FP32, 64 channels, "
+        "zero-mean data) and measured for some.",
+        "ours: direct's multiplications over the choice's; prediction: of the best choice's error.",
+        _frontier,
+    ),
+    "dwm_2021 equation18": Text(
+        "The paper keeps filters, not their transforms, as what training updates, because "
+        "G Gᵀ ≠ E (equation 18).",
+        "Gradient descent on a filter and on its transform, F(2, 3), the same quadratic loss.",
+        "Exact but for the descent, which is FP64.",
+        _equation18,
+    ),
+}

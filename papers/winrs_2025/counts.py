@@ -1,0 +1,120 @@
+"""WinRS 2025, what is counted: Figures 2, 5, 6 and 7."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from experiments.harness import counted
+from experiments.harness.counted import Count, claim, row
+from experiments.harness.facts import facts
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Table
+from papers.winrs_2025.grid import PAPER, Layer
+from winolab.algorithm import Problem, Tile
+from winolab.ref.algorithms.winrs.gradient import clipped_share
+from winolab.ref.algorithms.winrs.kernels import TILES, Kernel, kernels
+from winolab.ref.algorithms.winrs.plan import plan, segment_blocks
+from winolab.ref.algorithms.winrs.segments import Segment
+
+DEVICE = "rtx4090"
+VGG16_2 = Layer(32, 224, 64, 3)
+WIDTHS = (7, 14, 16, 28, 56, 112)
+
+
+def blocks_2d(layer: Layer, outputs: int, n: int, block: tuple[int, int]) -> int:
+    """Blocks of a fused F(n×n, …) whose tiles cover ``outputs``², of BN × BM channels × tiles."""
+    bn, bm = block
+    images = layer.batch if outputs == layer.output else layer.channels
+    return -(-layer.channels // bn) * -(-images * math.ceil(outputs / n) ** 2 // bm)
+
+
+def figure2() -> list[Row]:
+    problem = VGG16_2.problem
+    where = "VGG16, second layer"
+    made = plan(problem, DEVICE)
+    return [
+        row(where, "forward, F(2×2,3×3)", blocks_2d(VGG16_2, 224, 2, (64, 32)), 12544),
+        row(where, "backward filter, F(2×2,3×3)", blocks_2d(VGG16_2, 3, 2, (64, 32)), 8),
+        row(where, "Ω8(3,6), one segment", segment_blocks(problem, Kernel(Tile(3, 6)))),
+        row(where, f"planned, {len(made.segments)} segments", made.blocks),
+        claim("planned blocks fill 128 multiprocessors", 128, made.blocks, made.blocks >= 128),
+    ]
+
+
+def figure5() -> list[Row]:
+    """The fastest pair by width of dw and of dy; the paper's one example is a claim."""
+    rows = []
+    for taps in range(2, 10):
+        for width in WIDTHS:
+            made = plan(Layer(32, width, 128, taps).problem, DEVICE, points="paper",
+                        admissible=False).pair  # fmt: skip
+            note = f"{made.units} × {made.first}"
+            if made.second is not None:
+                note += f" + {made.rest} × {made.second}"
+            share = made.units * made.first.tile.r / width
+            rows.append(
+                row(f"F_W = {taps}, O_W = {width}", "share of the first kernel", share, note=note)
+            )
+    made = plan(Layer(32, 16, 128, 3).problem, DEVICE).pair
+    chosen = [str(k) for k in made.kernels]
+    holds = chosen == ["Ω8(3,6)", "Ω4(3,2)"]
+    rows.append(
+        claim("F_W = 3, O_W = 16: Ω8(3,6) and Ω4(3,2)", 1, holds, holds, " and ".join(chosen))
+    )
+    return rows
+
+
+def figure6() -> list[Row]:
+    rows = []
+    printed = facts(PAPER)["kernels"]
+    for precision in ("fp32", "fp16"):
+        ours = {(t.n, t.r) for t in TILES[precision]} - {(1, 1)}
+        theirs = {tuple(t) for t in printed[precision]} - {(1, 1)}
+        rows.append(claim(f"kernels in {precision}", len(theirs), len(ours), ours == theirs))
+    widths = {w for w in range(1, 32) if len(kernels(w, "fp32", "paper", False)) > 1}
+    multiples = {w for w in range(1, 32) if any(w % k == 0 for k in range(2, 10))}
+    rows.append(claim("widths served up to 31", len(multiples), len(widths), widths == multiples))
+    return rows
+
+
+def figure7() -> list[Row]:
+    """The work that clipping saves, counted, beside the formula and the figure's percentage."""
+    rows = []
+    for taps, size, pad in ((3, 4, 1), (3, 16, 1), (5, 8, 2), (7, 14, 3), (9, 16, 4)):
+        problem = Problem.of((1, size, size, 1), (1, taps, 3, 1), padding=((pad, pad), (1, 1)))
+        tile = Tile(3, 2)
+        segment = Segment(Kernel(tile), (0, 0), (problem.output[0], size))
+        formula = pad * (pad + 1) / (taps * problem.output[0])
+        saved = clipped_share(problem, (segment,))
+        where = f"{taps}×3 taps, {size}×{size} inputs, padding {pad}"
+        rows.append(row(where, "saved, by the formula p(p+1)/(F·O)", saved, formula))
+    (first, *_) = rows
+    rows.append(
+        claim(
+            "a 6×6 area clipped to 4×6 saves 12.5 %", 0.125, first["ours"], False,
+            "F·O = 16 is needed; an area of 6 has O = 7 − F, F·O = 10 or 12",
+        )
+    )  # fmt: skip
+    return rows
+
+
+def _table(name: str, title: str, function, tolerance: str) -> Table:
+    return Table(
+        PAPER,
+        name,
+        title,
+        partial(_jobs, name, function),
+        partial(counted.cells, tolerance=1e-9),
+        tolerance,
+    )
+
+
+def _jobs(name: str, function, full: bool) -> list[Count]:
+    return [Count(PAPER, name, function)]
+
+
+FIGURE2 = _table("figure2", "Blocks of VGG16's second layer", figure2, "equal")
+FIGURE5 = _table("figure5", "The fastest kernel pairs", figure5, "the text's example holds")
+FIGURE6 = _table("figure6", "The kernels", figure6, "the same set, the same widths")
+FIGURE7 = _table("figure7", "Clipping the padding", figure7, "equal")

@@ -1,0 +1,30 @@
+"""ncu's table as rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.measure.counters import CASES, METRICS, STALL, STALLS, read
+
+
+def test_a_table_of_ncu_becomes_rows() -> None:
+    names = ["ID", "Kernel Name", *METRICS.values(), *(STALL + reason for reason in STALLS)]
+    values = ["0", "winolab_gamma(Params)", *("1,234.5" for _ in METRICS), *("7" for _ in STALLS)]
+    lines = [",".join(f'"{v}"' for v in line) for line in (names, ["" for _ in names], values)]
+    (row,) = read("\n".join(["==PROF== Connected", *lines]))
+    assert row["kernel_name"].startswith("winolab_gamma")
+    assert row["issue"] == 1234.5
+    assert row["seconds"] == pytest.approx(1.2345e-6)
+    assert row["stalls"] == dict.fromkeys(STALLS, 7)
+
+
+def test_no_table_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="no table"):
+        list(read("==ERROR== no permission"))
+
+
+def test_cases_are_of_every_family() -> None:
+    assert {(case.direction, case.products) for case in CASES} >= {
+        ("forward", "fp32"), ("forward", "fp32_split"), ("forward", "fp16"),
+        ("backward_filter", "fp32"), ("backward_filter", "fp32_split"), ("backward_filter", "fp16"),
+    }  # fmt: skip

@@ -1,0 +1,218 @@
+"""Direct products of 16-bit data on wgmma: results against FP64, and where they are planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from tests.gpu.guarded import UNIFORM
+from tests.gpu.halves import DTYPES, UNIT
+from tests.gpu.pretended import Array
+from winolab.algorithm import Problem
+from winolab.bench.layers import parse_layer
+from winolab.device import H100, datasheet
+from winolab.gpu.driver import Params, View
+from winolab.gpu.families.direct import plan as direct_tensor
+from winolab.gpu.families.direct.plan import BLOCKS, DirectPlan, Variant
+from winolab.gpu.planner.planner import Request, plan
+from winolab.ref.algorithms import convolution
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.metrics import predict
+
+FORTH, BACK = "forward", "backward_data"
+# x, w, options: blocks of channels, pixels and images that are not full, one and three dimensions,
+# groups, negative padding of the rotated filter, taps that no output meets
+PROBLEMS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((3, 9, 10, 72), (136, 3, 3, 72), {"padding": 1}),
+    ((2, 3, 5, 7, 16), (32, 2, 2, 3, 8), {"padding": (1, 0, 2), "groups": 2}),
+    ((2, 40, 24), (16, 5, 24), {"padding": 4}),
+    ((1, 12, 3, 8), (8, 2, 3, 8), {"padding": ((0, 2), (3, 1))}),
+    ((5, 4, 4, 64), (64, 1, 1, 64), {}),
+]
+
+
+def planned(
+    problem: Problem, direction: str, variant: Variant, precision: str, out_dtype: str | None = None
+) -> DirectPlan:
+    asked = Request(problem, direction, H100, None, precision, variant=variant, out_dtype=out_dtype)
+    (found,) = direct_tensor.plans(asked)
+    return found
+
+
+def operands(problem: Problem, direction: str, precision: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shape = problem.x_shape if direction == FORTH else problem.y_shape
+    a, b = (rng.uniform(-1, 1, s).astype(DTYPES[precision]) for s in (shape, problem.w_shape))
+    return a, b
+
+
+def too_far(p: DirectPlan, a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float:
+    """A result's RMS error over what it may be: 1.2 times the predicted one, which
+    is right within 20 %, and the rounding of the result."""
+    exact = getattr(convolution, p.direction)(a.astype(float), b.astype(float), p.problem)
+    c = p.correlation
+    layer = Problem.of((1, *(r + 1 for r in c.filter), c.channels), (1, *c.filter, c.channels))
+    relative = predict(UNIFORM, UNIFORM, layer, p.algorithm, arithmetic(p.simulated)).relative_rms
+    error = np.sqrt(((y.astype(float) - exact) ** 2).mean())
+    return error / ((1.2 * relative + UNIT[y.dtype.name]) * np.sqrt((exact**2).mean()))
+
+
+@pytest.mark.parametrize("along", [0, 1])
+@pytest.mark.parametrize("direction", [FORTH, BACK])
+@pytest.mark.parametrize(("x", "w", "options"), PROBLEMS)
+def test_results_are_those_of_fp64(x, w, options, direction, along) -> None:
+    problem = Problem.of(x, w, **options)
+    for i, precision in enumerate(DTYPES):
+        shape = Variant(128 << i, 64, 3, 4, along, split=2 if i else 1)
+        a, b = operands(problem, direction, precision)
+        p = planned(problem, direction, shape, precision)
+        y = hosted.execute(p, a, b, dtype=DTYPES[precision].name, seed=i)
+        assert too_far(p, a, b, y) <= 1
+
+
+@pytest.mark.parametrize("split", [1, 4])
+def test_results_in_fp32_are_not_rounded(split) -> None:
+    problem = Problem.of((2, 9, 10, 72), (72, 3, 3, 72), padding=1)
+    shape = Variant(128, 64, 3, 6, 1, split)
+    for precision in DTYPES:
+        a, b = operands(problem, BACK, precision)
+        p = planned(problem, BACK, shape, precision, "float32")
+        assert too_far(p, a, b, hosted.execute(p, a, b)) <= 1
+    assert planned(problem, BACK, shape, "fp16", "bfloat16").out_dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("shape", "split"),
+    [(shape, split) for shape in BLOCKS for split in (1, *shape.splits)],
+    ids=str,
+)
+def test_every_block_of_every_cluster(shape, split) -> None:
+    """Of as many outputs as it has, but for the last blocks; stages are used more than once."""
+    problem = Problem.of((2, 10, 11, 200), (shape.bn + 40, 3, 3, 200), padding=1)
+    a, b = operands(problem, FORTH, "fp16")
+    p = planned(problem, FORTH, replace(shape, split=split), "fp16")
+    assert too_far(p, a, b, hosted.execute(p, a, b, dtype="float16")) <= 1
+
+
+@pytest.mark.parametrize("direction", [FORTH, BACK])
+def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
+    """Its blocks run on from image to image; of arrays with gaps they do not. The same bits."""
+    problem = Problem.of((5, 7, 7, 144), (80, 1, 1, 72), groups=2)
+    a, b = operands(problem, direction, "fp16")
+    p = planned(problem, direction, Variant(128, 64, 3, 4, split=2), "fp16")
+    assert p.flat
+    assert "dense arrays as one row" in str(p)
+    assert (p.box.width, p.box.blocks) == (123, 2)  # 245 positions
+    y = hosted.execute(p, a, b, dtype="float16")
+    assert too_far(p, a, b, y) <= 1
+    rows = replace(p, flat=False)
+    assert rows.box.blocks == 3
+    zeros = {name: np.zeros((5, 7, 8, v.shape[-1]), "float16") for name, v in (("a", a), ("y", y))}
+    zeros["a"][:, :, :7] = a
+    ran = []
+    (name, run), *_ = hosted.loaded(p).items()
+
+    def counted(grid: Any, threads: int, params: Params, early: bool = False) -> None:
+        ran.append(grid[0])
+        run(grid, threads, params, early)
+
+    ends, out = (
+        View(v.ctypes.data, (56 * v.shape[-1], 0, 8 * v.shape[-1], v.shape[-1]))
+        for v in zeros.values()
+    )
+    p.launch({name: counted}, ends, hosted.filter_view(b), out, 0, 0)
+    assert ran == [rows.grid, rows.grid]
+    assert (zeros["y"][:, :, :7] == y).all()
+    assert (zeros["y"][:, :, 7] == 0).all()
+    padded = Problem.of((5, 7, 7, 8), (8, 1, 1, 8), padding=1)
+    assert not planned(padded, direction, Variant(128, 64, 3, 4), "fp16").flat
+
+
+def test_blocks_walk_over_items() -> None:
+    problem = Problem.of((4, 9, 9, 72), (200, 3, 3, 72), padding=1)
+    a, b = operands(problem, FORTH, "fp16")
+    whole = planned(problem, FORTH, Variant(128, 64, 3, 4, 1), "fp16")
+    few = replace(whole, device=replace(H100, multiprocessors=3))
+    assert whole.grid == whole.items > few.grid == 3
+    y = [hosted.execute(p, a, b, dtype="float16") for p in (whole, few)]
+    assert (y[0] == y[1]).all()
+
+
+def test_infinities_and_nan_stay_where_they_are() -> None:
+    """A pixel's neighbours in a copy of x are no output's."""
+    problem = Problem.of((1, 6, 20, 8), (8, 3, 3, 8), padding=1)
+    a, b = operands(problem, FORTH, "fp16")
+    a[0, 2, 4, 3], a[0, 4, 19, 0] = np.inf, np.nan
+    y = hosted.execute(
+        planned(problem, FORTH, Variant(128, 64, 2, 4, 1), "fp16"), a, b, dtype="float16"
+    )
+    expected = np.zeros((1, 6, 20, 8), bool)
+    expected[0, 1:4, 3:6], expected[0, 3:6, 18:20] = True, True
+    assert (~np.isfinite(y) == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"device": datasheet("a100")},
+            r"compute capability 8\.0; direct products by wgmma need 9\.0",
+        ),
+        ({"aligned": False}, "need pixels that lie 16-byte aligned"),
+        (
+            {"problem": Problem.of((1, 5, 5, 12), (8, 3, 3, 12))},
+            "multiples of 8 channels, not 12 and 8",
+        ),
+        ({"problem": Problem.of((0, 5, 5, 8), (8, 3, 3, 8))}, "need something to sum"),
+    ],
+)
+def test_what_cannot_run_is_refused(change, message) -> None:
+    request = Request(Problem.of((1, 5, 5, 8), (8, 3, 3, 8)), FORTH, H100, None, "fp16")
+    with pytest.raises(ValueError, match=message):
+        list(direct_tensor.plans(replace(request, **change)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "kernel"),
+    [
+        ("1x14x14x256:256x3x3", "Γ1(1,1)"),  # few images
+        ("32x7x7x512:512x3x3", "Γ1(1,1)"),  # a transformed filter as large as the data
+        ("32x56x56x64:256x1x1", "Γ1(1,1)"),  # what Γ has no kernel for
+        ("64x128x128x64:64x5x5", "Γ8(4,5)"),  # transforms pay
+    ],
+)
+def test_the_planner_takes_them_where_transforms_take_longer(layer, kernel) -> None:
+    for precision in ("fp16", "bf16"):
+        for direction in (FORTH, BACK):
+            request = Request(parse_layer(layer).problem, direction, H100, None, precision)
+            assert plan(request).kernel == kernel
+
+
+def test_a_plan_says_what_it_does() -> None:
+    problem = parse_layer("32x14x14x256:256x3x3").problem
+    p = planned(problem, FORTH, Variant(128, 128, 4, 8, 1), "fp16")
+    text = str(p)
+    assert "Γ1(1,1) fp16, nothing transformed" in text
+    assert "policies   128x128x64 stages=4+8 along=1" in text
+    assert "no workspace" in text
+    assert (p.items, p.steps, p.chunks) == (p.box.blocks * 2, 36, 4)
+
+
+def test_filters_that_lie_otherwise_are_copied(library) -> None:
+    """Kernels read filters where they lie; channels first, or at odd addresses, they cannot."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(-1, 1, s).astype("float16") for s in ((1, 6, 6, 16), (8, 3, 3, 16)))
+    y = winolab.conv_forward(x.astype(float), w.astype(float), padding=1)
+    first = np.ascontiguousarray(np.moveaxis(w, -1, 1))
+    odd = np.zeros((8, 3, 3, 17), "float16")[..., 1:]
+    odd[...] = w
+    for filters, copies in ((w, 0), (np.moveaxis(first, 1, -1), 1), (odd, 1)):
+        library.copied = 0
+        got = winolab.conv_forward(Array(x), Array(filters), padding=1, algorithm="direct")
+        assert np.abs(got.values - y).max() <= 2**-11 * np.abs(y).max()
+        assert library.copied == copies

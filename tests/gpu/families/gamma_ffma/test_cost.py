@@ -1,0 +1,124 @@
+"""Predicted times of Γ on FFMA units."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from winolab.algorithm import parse_algorithm
+from winolab.bench.layers import parse_layer
+from winolab.device import H100, datasheet
+from winolab.gpu.families.gamma_ffma.cost import spent
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan, plans
+from winolab.gpu.planner.planner import Request
+
+# Block shapes of a layer and kernel, and by how much the first was faster than each other one side
+# by side on an H100: experiments/results/throughput_variants.jsonl.
+FASTER = [
+    (
+        ("64x26x26x320:320x5x5", "gamma:8:4:5"),
+        "64x64x8 stages=4+2 passes=2 rows=2 share=5",
+        {"64x64x8 stages=4+2 passes=2 rows=2 share=5 finishers=128": 1.14},
+    ),
+    (
+        ("128x37x37x192:192x2x2", "gamma:8:7:2"),
+        "96x32x8 stages=4+2 passes=2 rows=2 share=2",
+        {"96x32x8 stages=4+2 passes=2 split=2": 1.30},
+    ),
+    (
+        ("64x12x12x512:512x6x6", "gamma:8:3:6"),
+        "128x32x8 stages=3+2 passes=2 rows=4 share=6",
+        {"128x32x8 stages=3+2 passes=2 rows=4 share=6 finishers=128": 1.05},
+    ),
+    (
+        ("32x20x20x256:256x7x7", "gamma:16:10:7"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24",
+        {"64x32x8 stages=2+2 passes=2 rows=4 share=7 split=8 xvec=2 partial=24": 1.06},
+    ),
+    (
+        ("32x43x43x192:192x9x9", "gamma:16:8:9"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2 partial=18",
+        {"48x32x8 stages=2+2 passes=2 rows=4 share=9 xvec=2 partial=18": 1.09},
+    ),
+    (
+        ("32x64x64x128:128x9x9", "gamma:16:8:9"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2 partial=18 courier=1",
+        {
+            "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2": 1.065,
+            "32x64x8 stages=2+2 passes=2 rows=16 share=9 xvec=2 courier=1": 1.04,
+            "64x32x8 stages=2+2 passes=2 rows=8 share=9 split=2 xvec=2 partial=18 courier=1": 1.11,
+        },
+    ),
+    (
+        ("32x40x40x128:128x7x7", "gamma:16:10:7"),
+        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2",
+        {"64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24 courier=1": 1.03},
+    ),
+    (
+        ("32x96x96x96:96x8x8", "gamma:16:9:8"),
+        "32x64x8 stages=2+2 passes=2 rows=16 share=8 split=2 xvec=2 courier=1",
+        {"32x64x8 stages=2+2 passes=2 rows=16 share=8 xvec=2": 1.10},
+    ),
+]
+
+# Plans with two-level sums, and how many times longer than without they took there.
+TWO_LEVEL = [
+    ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4 finishers=128", 1.028),
+    ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4", 1.072),
+    ("128x24x24x256:256x3x3", 64, "rows=8 share=3 fold=8", 1.053),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4 finishers=128", 1.046),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4", 1.093),
+]
+
+
+def found(layer: str, name: str, device=H100) -> dict[str, GammaPlan]:
+    problem = parse_layer(layer).problem
+    asked = Request(problem, "forward", device, parse_algorithm(name), "fp32_ffma")
+    return {str(plan.variant): plan for plan in plans(asked)}
+
+
+@pytest.mark.parametrize(("case", "shape", "others"), FASTER, ids=[case[0][0] for case in FASTER])
+def test_faster_block_shapes_are_predicted_to_be(case, shape, others) -> None:
+    """Within the model's rms, 4 %, of either."""
+    of = found(*case)
+    for other, ratio in others.items():
+        predicted = of[other].predicted / of[shape].predicted
+        assert predicted > 1
+        assert predicted == pytest.approx(ratio, rel=0.08)
+
+
+def two_level(layer: str, products: int) -> tuple[dict[str, GammaPlan], dict[str, GammaPlan]]:
+    """Plans with sums of so many products, and without."""
+    name = "gamma:8:6:3"
+    return found(layer, f"{name};variant=two_level:{products}"), found(layer, name)
+
+
+@pytest.mark.parametrize(("layer", "products", "shape", "ratio"), TWO_LEVEL)
+def test_two_level_sums_take_longer_by_what_was_measured(layer, products, shape, ratio) -> None:
+    folded, plain = two_level(layer, products)
+    shape = f"64x32x8 stages=4+3 passes=1 {shape}"
+    without = plain[re.sub(r" fold=\d", "", shape)]
+    assert folded[shape].predicted / without.predicted == pytest.approx(ratio, abs=0.03)
+
+
+def test_what_is_picked_with_two_level_sums_takes_a_fifth_longer() -> None:
+    """In blocks of half the size: 935 and 780 µs."""
+    folded, plain = (
+        min(plan.predicted for plan in plans.values())
+        for plans in two_level("128x24x24x256:256x3x3", 32)
+    )
+    assert folded / plain == pytest.approx(935.1 / 780.1, rel=0.04)
+
+
+def test_parts_add_up_and_nothing_is_negative() -> None:
+    for plan in found("128x19x19x320:320x3x3", "gamma:8:6:3").values():
+        parts = spent(plan)
+        assert min(parts.values()) >= 0
+        assert sum(parts.values()) == pytest.approx(plan.predicted)
+
+
+def test_waits_are_of_blocks_that_were_measured() -> None:
+    """Of Hopper's, not of those for compute capability 8.x."""
+    for plan in found("128x19x19x320:320x3x3", "gamma:8:6:3", datasheet("a100")).values():
+        assert spent(plan)["waits"] == 0

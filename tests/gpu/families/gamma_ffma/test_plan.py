@@ -1,0 +1,196 @@
+"""Γ on FFMA: plans of every shape, source, and parameters as the kernels read them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.gpu.structs import c_fields
+from winolab.algorithm import Algorithm, Problem, Tile, gamma, parse_algorithm
+from winolab.bench.layers import parse_layer
+from winolab.device import H100
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.families.gamma_ffma.config import ROWS, VARIANTS, Variant, fitted
+from winolab.gpu.families.gamma_ffma.plan import (
+    COMPACT_PARAMS,
+    FILTER_PARAMS,
+    MEAN_LAST,
+    PARAMS,
+    GammaPlan,
+    plans,
+    programs,
+    source,
+)
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algebra.transforms import transforms
+
+GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
+GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
+
+
+def best(
+    problem: Problem, direction="forward", algorithm: Algorithm | None = None, aligned=True
+) -> GammaPlan:
+    found = plans(Request(problem, direction, H100, algorithm, "fp32", aligned=aligned))
+    return min(found, key=lambda p: p.predicted)
+
+
+@pytest.mark.parametrize("alpha", VARIANTS)
+def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
+    for v in VARIANTS[alpha]:
+        assert v.shared_memory(alpha) <= H100.shared_memory
+        lane_m, lane_tiles = v.lane(alpha)
+        states = max(1, alpha // 8)
+        assert lane_m % 4 == 0
+        assert lane_tiles % 4 == 0
+        assert lane_m * lane_tiles * states <= 128  # accumulators of a thread
+        assert lane_tiles % (4 * v.passes) == 0
+        asked = 256 * v.consumer_registers + v.producers * v.producer_registers
+        assert asked + v.finishers * v.finisher_registers <= 65536
+
+
+@pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
+def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
+    thread = np.arange(32)
+    for rows, share, cpt in product((1, *ROWS), (1, 2, 3, 5, 9), (v.cpt, 1)):
+        if v.bt // rows < 4:
+            continue
+        stride = replace(v, rows=rows, share=share, cpt=cpt).v_stride
+        assert stride % 4 == 0
+        lanes = v.kc // cpt
+        banks = (thread % lanes * cpt * stride + thread // lanes) % 32
+        assert len(set(banks)) == 32
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(("alpha", "n", "r"), GAMMAS)
+def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
+    for height, width, channels, out_channels in ((24, 3 * n, 64, 128), (7, 2 * n + 1, 13, 37)):
+        problem = Problem.of(
+            (5, height + r - 1, width + r - 1, channels), (out_channels, r, r, channels)
+        )
+        p = best(problem, direction, gamma(alpha, n, r))
+        c = p.correlation
+        assert p.tile == Tile(n, r)
+        assert p.shared()["winolab_gamma"] <= H100.shared_memory
+        assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
+        columns = p.variant.bt // p.variant.rows
+        assert p.items * p.variant.bn * p.variant.rows * columns >= (
+            p.columns * c.output[1] * c.out_channels
+        )
+        assert p.chunks * p.variant.kc >= c.channels
+        assert p.outer[1] % p.variant.share == 0
+        assert p.grid % p.variant.split == 0
+        assert p.grid <= H100.multiprocessors
+        assert p.variant.xvec == (1 if c.channels % 2 else 2 if alpha == 16 else 4)
+        assert str(p).startswith(direction)
+        assert 0 < p.predicted < 1
+
+
+def test_a_small_output_splits_its_summation() -> None:
+    problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
+    p = best(problem)
+    assert p.variant.split > 1
+    assert p.grid > p.items
+
+
+def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
+    problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
+    assert best(problem, aligned=False).variant.xvec == 1
+
+
+def test_two_level_sums_take_blocks_with_room_for_them() -> None:
+    problem = Problem.of((8, 28, 28, 128), (128, 3, 3, 128), padding=1)
+    p = best(problem, algorithm=parse_algorithm("gamma:8:6:3;variant=two_level:32"))
+    assert (p.variant.fold, p.variant.kc, p.variant.accumulators(8)) == (4, 8, 64)
+    assert "fold=4" in str(p)
+    for text, why in (("two_level:20", "multiple of 8"), ("two_level:36", "multiple of 8")):
+        with pytest.raises(ValueError, match=why):
+            best(problem, algorithm=gamma(8, 6, 3, variant=text))
+
+
+def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
+    problem = Problem.of((32, 48, 48, 63), (65, 3, 3, 63), padding=1)
+    p = best(problem, algorithm=gamma(8, 6, 3))
+    assert (p.variant.bn, p.blocks_m) == (72, 1)
+    assert [v.bn for v in fitted(VARIANTS[8][0], 8, 256)] == [128, 88]
+    assert [v.bn for v in fitted(VARIANTS[8][2], 8, 40)] == [64]  # has half the accumulators
+
+
+def test_no_more_filters_are_kept_than_there_are() -> None:
+    """Of 320 channels in blocks of 112, but for channels that are loaded one by one."""
+    p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
+    assert (p.variant.bn, p.variant.compact, p.pitch) == (112, True, 320)
+    assert p.workspace == 4 * 8 * 2 * 320 * 320
+    assert "compact=1" in str(p)
+    p = best(parse_layer("32x48x48x63:65x3x3").problem, aligned=False, algorithm=gamma(8, 6, 3))
+    assert (p.variant.bn, p.variant.compact, p.pitch) == (72, False, 72)
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape"),
+    [
+        ((2, 512, 512, 4), (4, 257, 257, 4)),
+        ((1, 70_000, 8), (8, 65_537, 8)),
+        ((1, 4, 4, 2_200_000), (8, 3, 3, 2_200_000)),
+    ],
+)
+def test_filters_of_more_blocks_than_cuda_launches_are_refused(x_shape, w_shape) -> None:
+    with pytest.raises(ValueError, match=r"more blocks than CUDA launches, 65535 .*: cut the filt"):
+        best(Problem.of(x_shape, w_shape))
+
+
+def test_long_filters_run_in_tiles_that_take_fewer_blocks() -> None:
+    for taps, pieces in ((65_535, {1, 3, 5}), (65_538, {2, 3, 6})):  # 65538 do not run directly
+        problem = Problem.of((1, 70_000, 8), (8, taps, 8))
+        found = list(plans(Request(problem, "forward", H100, None, "fp32")))
+        assert {p.tile.r for p in found} == pieces
+        assert all(max(p.filter_grid[1:]) <= 65_535 for p in found)
+
+
+def test_long_sums_at_alpha_16_are_cut() -> None:
+    for channels, sums in ((64, 1), (128, 1), (256, 2), (512, 4)):
+        problem = Problem.of((4, 32, 32, channels), (64, 9, 9, channels), padding=4)
+        p = best(problem, algorithm=gamma(16, 8, 9))
+        v = p.variant
+        stages = p.chunks * 9 // v.share
+        assert sums == (-(-stages // v.partial) if v.partial else 1)
+        assert ("partial" in str(p)) == (sums > 1)
+
+
+@pytest.mark.parametrize(
+    ("struct", "file", "layout", "macros"),
+    [
+        ("Params", "block", PARAMS, ()),
+        ("Params", "block", COMPACT_PARAMS, ("COMPACT",)),
+        ("FilterParams", "filter", FILTER_PARAMS, ()),
+    ],
+)
+def test_parameters_lie_as_the_kernels_read_them(struct, file, layout, macros) -> None:
+    assert c_fields(struct, kernel(file), *macros) == layout.fields
+
+
+@pytest.mark.parametrize("tile", [Tile(6, 3), *MEAN_LAST])
+def test_the_source_holds_the_variant_and_the_exact_programs(tile) -> None:
+    variant = VARIANTS[8][0]
+    text = source(tile, "best", variant)
+    for field in fields(Variant):
+        name, value = field.name.upper(), getattr(variant, field.name)
+        if isinstance(value, bool):
+            assert (f"#define {name}\n" in text) == value
+        else:
+            assert f"constexpr int {name} = {value};" in text
+    made, found = transforms(tile.n, tile.r), programs(tile, "best")
+    for program, name in ((found.G, "filter"), (found.BT, "input"), (found.AT, "output")):
+        assert program.cuda(f"transform_{name}") in text
+    assert (found.AT.exact(), found.G.exact(), found.BT.exact()) == (made.AT, made.G, made.BT)
+    assert (found.AT == made.programs.AT) == (tile not in MEAN_LAST)
+
+
+def test_points_change_the_source() -> None:
+    variant = VARIANTS[16][0]
+    assert source(Tile(8, 9), "best", variant) != source(Tile(8, 9), "paper", variant)

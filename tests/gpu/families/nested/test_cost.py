@@ -1,0 +1,30 @@
+"""Predicted times of nested Winograd's calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from winolab.algorithm import parse_algorithm
+from winolab.bench.layers import parse_layer
+from winolab.device import datasheet
+from winolab.gpu.families.nested.plan import plans
+from winolab.gpu.planner.planner import Request
+
+# Microseconds with a cold L2 cache, on an H100 and on an H200.
+MEASURED = {
+    ("128x12x12x512:512x3x3", "winograd:4x4:3x3"): (222, 191),
+    ("32x64x64x128:128x7x7", "winograd:4x4:4x4"): (464, 399),
+    ("32x72x72x128:128x8x8", "winograd:4x4:4x4"): (615, 536),
+    ("32x32x32x256:256x9x9", "winograd:3x5:3x5"): (560, 511),
+}
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=" ".join)
+def test_predictions_are_those_measured(case) -> None:
+    """Within twice the fits' rms."""
+    layer, algorithm = case
+    for name, measured in zip(("h100", "h200"), MEASURED[case], strict=True):
+        problem, wanted = parse_layer(layer).problem, parse_algorithm(algorithm)
+        request = Request(problem, "forward", datasheet(name), wanted, "fp32_split")
+        fastest = min(plans(request), key=lambda p: p.predicted)
+        assert fastest.predicted * 1e6 == pytest.approx(measured, rel=0.07), name

@@ -1,0 +1,64 @@
+"""What both kernels of direct 16-bit filter gradients have in common: results, units, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.gpu.gradients import asked
+from tests.gpu.halves import on_cpu
+from winolab.algorithm import Problem
+from winolab.device import H100, datasheet
+from winolab.gpu.families.gamma_wgmma.config import REGISTERS
+from winolab.gpu.families.wgrad_direct import columns as omega_columns
+from winolab.gpu.families.wgrad_direct import narrow as omega_direct
+from winolab.gpu.families.wgrad_direct.chunks import PRODUCERS
+from winolab.gpu.families.wgrad_direct.common import CONSUMERS
+from winolab.gpu.runtime import nvrtc
+
+FAMILIES = pytest.mark.parametrize("family", [omega_columns, omega_direct])
+
+
+@pytest.mark.parametrize(
+    ("family", "variant"),
+    [
+        (omega_columns, omega_columns.Variant(2, 128, 128, 5)),
+        (omega_direct, omega_direct.Variant(3, 64, 64, 6, 128, 256)),
+    ],
+)
+def test_nothing_but_the_result_holds_infinity(family, variant) -> None:
+    """An infinity in x is in every tap that meets it, and in no other channel."""
+    rng = np.random.default_rng(2)
+    problem = Problem.of((1, 5, 6, 16), (8, 3, 3, 16), padding=1)
+    x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
+    x[0, 2, 3, 5] = np.inf
+    dw = on_cpu(asked(family, "fp16", problem, variant=variant, out_dtype="float32"), x, dy)
+    assert not np.isfinite(dw[..., 5]).any()
+    assert np.isfinite(np.delete(dw, 5, axis=-1)).all()
+
+
+@FAMILIES
+def test_compiles_without_spills(family) -> None:
+    name = f"winolab_{family.__name__.split('.')[-1]}"
+    problem = Problem.of((2, 9, 9, 64), (64, 4, 4, 64))
+    for variant in family.VARIANTS:
+        p = asked(family, "fp16", problem, variant=variant, out_dtype="float32")
+        resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
+        assert all(r.spills == 0 for r in resources.values()), (variant, resources)
+        copying = getattr(variant, "producers", PRODUCERS)
+        shared = REGISTERS // (CONSUMERS + copying) // 8 * 8  # by the roles
+        assert resources[name].registers == shared
+        assert p.shared()[name] <= H100.shared_memory
+
+
+@FAMILIES
+def test_what_does_not_fit_is_refused(family) -> None:
+    with pytest.raises(ValueError, match=r"9\.0's"):
+        asked(family, "fp16", device=datasheet("a100"))
+    with pytest.raises(ValueError, match="do not compute omega:8:3:6"):
+        asked(family, "fp16", text="omega:8:3:6")
+    with pytest.raises(ValueError, match="multiples of 8 channels, not 12 and 64"):
+        asked(family, "fp16", Problem.of((2, 9, 9, 12), (64, 3, 3, 12)))
+    with pytest.raises(ValueError, match="16-byte aligned"):
+        asked(family, "fp16", aligned=False)
+    assert asked(family, "fp16", text="direct").kernel == "Ω2(1,1)"

@@ -1,0 +1,35 @@
+"""Direct filter gradients of 16-bit data, positions end to end: results against FP64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu.gradients import asked
+from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
+from winolab.algorithm import Problem
+from winolab.gpu.families.wgrad_direct import narrow as omega_direct
+from winolab.gpu.families.wgrad_direct.narrow import VARIANTS, OmegaDirectPlan, Variant
+
+Execute = Callable[[OmegaDirectPlan, np.ndarray, np.ndarray], np.ndarray]
+
+
+def planned(problem: Problem, precision: str, variant: Variant, kind: str) -> OmegaDirectPlan:
+    return asked(omega_direct, precision, problem, variant=variant, out_dtype=kind)
+
+
+def cut(p: OmegaDirectPlan, segments: int) -> OmegaDirectPlan:
+    bucket = 4 * p.gradient.weights
+    return replace(p, segments=segments, workspace=bucket * segments if segments > 1 else 0)
+
+
+@pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
+    for problem, precision, kind, x, dy in problems():
+        for segments in (1, 3):
+            p = cut(planned(problem, precision, variant, kind), segments)
+            assert too_far(p, x, dy, execute(p, x, dy)) <= 1

@@ -1,0 +1,29 @@
+"""What the kernels of forward and backward data are asked for, and what no kernel computes."""
+
+from __future__ import annotations
+
+import pytest
+
+from winolab.algorithm import Problem
+from winolab.device import H100
+from winolab.gpu.planner.planner import DIRECTIONS, Request, plan
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("precision", ["fp32", "fp32_ffma", "fp16"])
+@pytest.mark.parametrize(
+    ("x_shape", "w_shape"),
+    [
+        ((1 << 31, 3, 3, 1), (1, 3, 3, 1)),
+        ((1, 3, 1 << 31, 1), (1, 3, 3, 1)),
+        ((1, 3, 3, 1 << 31), (1, 3, 3, 1 << 31)),
+        ((1, 3, 3, 1), (1 << 31, 3, 3, 1)),
+    ],
+)
+def test_sizes_that_kernels_do_not_count_are_refused(
+    x_shape, w_shape, precision, direction
+) -> None:
+    problem = Problem.of(x_shape, w_shape)
+    message = "size is 2147483648, and the CUDA kernels count to 2147483647: split the arrays"
+    with pytest.raises(ValueError, match=message):
+        plan(Request(problem, direction, H100, None, precision))

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from winolab.device import H100
+from winolab.gpu import driver as launch
+from winolab.gpu.machine import MachineError, install
+from winolab.gpu.runtime import replay as record
+from winolab.gpu.tensor_map import TensorMap
+
+
+class CUDADriverError(RuntimeError):
+    """CuPy's."""
+
+
+class Driver:
+    """CuPy with a driver that refuses the first ``refused`` modules."""
+
+    def __init__(self, refused: int) -> None:
+        self.refused = refused
+        runtime = SimpleNamespace(driverGetVersion=lambda: 12040)
+        driver = SimpleNamespace(CUDADriverError=CUDADriverError)
+        self.cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda _: nullcontext())
+
+    def RawModule(self, path: str) -> SimpleNamespace:
+        assert Path(path).read_bytes() == b"\x7fELF"
+        if self.refused:
+            self.refused -= 1
+            raise CUDADriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+        return SimpleNamespace(
+            get_function=lambda _: SimpleNamespace(kernel=SimpleNamespace(ptr=1))
+        )
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
+    tmp_path, monkeypatch, compiler, refused
+) -> None:
+    driver = Driver(refused)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(launch, "cupy", lambda: driver)
+    monkeypatch.setattr(launch, "device", lambda _: H100)
+    title = f"refused {refused}"
+    if refused == 1:
+        assert launch.load("source", title, {"k": 0}, 0)["k"].handle == 1
+    else:
+        message = r"CUDA 12\.4, refuses code that NVRTC 13\.2 compiled for sm_90a .*update"
+        with pytest.raises(MachineError, match=message):
+            launch.load("source", title, {"k": 0}, 0)
+    assert len(compiler) == 2
+
+
+def test_without_cupy_it_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    launch.cupy.cache_clear()
+    with pytest.raises(MachineError, match=re.escape(install("gpu"))):
+        launch.cupy()
+    launch.cupy.cache_clear()
+
+
+class CUDARuntimeError(RuntimeError):
+    """CuPy's."""
+
+
+def test_numbers_that_no_struct_holds_say_what_to_do() -> None:
+    layout = launch.Layout(("x", launch.POINTER), ("step", launch.LONG), ("columns", launch.INT))
+    layout.pack(1 << 60, 1 << 40, (1 << 31) - 1)
+    message = "the number columns of a launch is 2147483648, .* count to 2147483647: split the arra"
+    with pytest.raises(ValueError, match=message):
+        layout.pack(0, 0, 1 << 31)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (0, "CuPy counts 0 CUDA devices: nvidia-smi has to list a GPU$"),
+        ("cudaErrorNoDevice: no CUDA-capable device is detected", "finds no usable GPU"),
+        (
+            "cudaErrorInsufficientDriver: CUDA driver version is insufficient",
+            r"CuPy 14\.0 .* a CUDA version at least as new as CuPy's .*InsufficientDriver",
+        ),
+    ],
+)
+def test_without_a_gpu_or_with_another_driver_it_says_so(monkeypatch, found, message) -> None:
+    def count():
+        if isinstance(found, str):
+            raise CUDARuntimeError(found)
+        return found
+
+    runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
+    fake = SimpleNamespace(__version__="14.0", cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    launch.cupy.cache_clear()
+    with pytest.raises(MachineError, match=message):
+        launch.cupy()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(MachineError, match="and CUDA_VISIBLE_DEVICES, now '7', to name it"):
+        launch.cupy()
+    launch.cupy.cache_clear()
+
+
+def test_structs_are_laid_out_as_c_does() -> None:
+    layout = launch.Layout(("n", launch.INT), ("x y", launch.POINTER), ("f", launch.FLOAT))
+    assert layout.fields == (("n", "i"), ("x", "Q"), ("y", "Q"), ("f", "f"))
+    data = layout.pack(1, 2, 3, 0.5).data
+    assert len(data) == 32  # 4 bytes before the pointers, 4 behind the float
+    assert data[8:24] == (2).to_bytes(8, "little") + (3).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_launch_gives_the_driver_its_structs(monkeypatch, early: bool) -> None:
+    """CUlaunchConfig and CUlaunchAttribute of cuda.h: sizes, and what they say."""
+    assert (ctypes.sizeof(launch._Attribute), ctypes.sizeof(launch._Config)) == (72, 56)
+    seen = []
+
+    def extended(config, handle, params, extra) -> int:
+        c = config._obj
+        attribute = c.attributes[0]
+        seen.append((*c.grid, *c.block, c.shared, c.stream, handle.value, params.value, extra))
+        assert (c.count, attribute.id, attribute.value[0]) == (early, 6, 1)
+        return error
+
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    monkeypatch.setattr(launch, "driver", lambda: SimpleNamespace(cuLaunchKernelEx=extended))
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    made = launch.Launch(launch.Kernel("k", 1234, 99, None), (3, 2, 1), 64, 5678, early)
+    for stream, error in ((7, 0), (8, 1)):
+        made.on(stream)
+        assert made.start() == error
+    launch.check(0)
+    with pytest.raises(Refused):
+        launch.check(1)
+    assert seen == [(3, 2, 1, 64, 1, 1, 99, stream, 1234, 5678, None) for stream in (7, 8)]
+
+
+MAPPED = launch.Layout(("map", launch.MAP), ("x", launch.POINTER), ("n", launch.INT))
+
+
+def _mapped(address: int) -> launch.Params:
+    box = TensorMap(address, 2, (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1))
+    return MAPPED.pack(box, address, 7)
+
+
+def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
+    """cuTensorMapEncodeTiled's arguments, in order; the struct lies as the driver wants it."""
+    seen = []
+
+    def encode(to, kind, rank, address, sizes, strides, box, steps, *policies) -> int:
+        assert to.value % launch.ALIGNMENT == 0
+        seen.append(
+            (kind, rank, address.value, *map(tuple, (sizes, strides, box, steps)), policies)
+        )
+        return error
+
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    driver = SimpleNamespace(cuTensorMapEncodeTiled=encode)
+    monkeypatch.setattr(launch, "driver", lambda: driver)
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    params = _mapped(1 << 20)
+    assert MAPPED.offsets == (0, 128, 136)
+    ((offset, tensor),) = params.maps()
+    error = 0
+    launch.encoder(tensor, ctypes.addressof(params.buffer()) + offset)(3 << 20)
+    array = (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1), (1,) * 5
+    assert seen == [(1, 5, 3 << 20, *array, (0, 2, 3, 0))]  # 64-byte swizzle, zeros outside
+    error = 1
+    with pytest.raises(Refused):
+        launch.encoder(tensor, ctypes.addressof(params.buffer()))(16)
+
+
+KERNEL = launch.Kernel("k", 0, 0, None)
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[int]:
+    """The streams of launches that do nothing; on REFUSED the driver takes none."""
+    seen: list[int] = []
+
+    class Launch:
+        def __init__(self, *_) -> None:
+            self.stream = 0
+
+        def on(self, stream: int) -> None:
+            self.stream = stream
+
+        def start(self) -> int:
+            seen.append(self.stream)
+            return int(self.stream == REFUSED)
+
+    monkeypatch.setattr(launch, "Launch", Launch)
+    return seen
+
+
+REFUSED = 13  # a stream
+
+
+def test_recorded_tensor_maps_follow_their_arrays(monkeypatch, started) -> None:
+    encoded = []
+    monkeypatch.setattr(launch, "encoder", lambda map, to: encoded.append)
+    params = _mapped(record.address_of(1) + 64)
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
+    for stream, x in ((7, 4096), (7, 4096), (7, 8192), (8, 8192)):
+        recording.replay(stream, 1 << 30, x)
+    assert encoded == [4160, 8256]
+    assert started == [7, 7, 7, 8]
+
+
+def test_a_replay_that_the_driver_refuses_raises(monkeypatch, started) -> None:
+    class Refused(RuntimeError):
+        pass
+
+    host = SimpleNamespace(cuda=SimpleNamespace(driver=SimpleNamespace(CUDADriverError=Refused)))
+    monkeypatch.setattr(launch, "cupy", lambda: host)
+    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
+    recording.replay(7, 1 << 30)
+    with pytest.raises(Refused):
+        recording.replay(REFUSED, 1 << 30)
+
+
+def test_a_grid_that_cuda_does_not_launch_is_refused(started) -> None:
+    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+    message = "k takes 65536 × 1 blocks along y and z, and CUDA launches 65535 of each: convolve"
+    with pytest.raises(ValueError, match=message):
+        record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 65_536, 1), 32, params))
+    record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 65_535, 1), 32, params)).replay(7, 1 << 30)
+    assert started == [7]
+
+
+def test_addresses_that_could_not_be_written_are_written_again(monkeypatch, started) -> None:
+    def encode(address: int) -> None:
+        if address == 3 << 12:
+            raise OSError("no such map")
+        encoded.append(address)
+
+    encoded: list[int] = []
+    monkeypatch.setattr(launch, "encoder", lambda map, to: encode)
+    params = _mapped(record.address_of(0))
+    recording = record.Recording({"k": KERNEL}, lambda k: k["k"]((1, 1, 1), 32, params))
+    recording.replay(0, 1 << 12)
+    with pytest.raises(OSError, match="no such map"):
+        recording.replay(0, 3 << 12)
+    recording.replay(0, 1 << 12)
+    assert encoded == [1 << 12, 1 << 12]

@@ -1,0 +1,1 @@
+"""The command ``winolab``: a short module a command."""

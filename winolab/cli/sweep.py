@@ -1,0 +1,250 @@
+"""Sweeps: the cases that lists of values span, run on the cores, one row of JSON Lines a case.
+
+A row is written and synced before the next case counts as done, so an interrupted sweep loses
+nothing; the same call goes on where it stopped, because a case whose row is in the file is not run
+again. A line that holds no row is reported with its number and left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+from textwrap import shorten
+from threading import Thread
+from typing import Any
+
+from winolab.cli.environment import memory, provenance
+from winolab.cli.render import plain
+from winolab.cli.tables import METRICS
+from winolab.lines import Lines
+from winolab.measure import OPERANDS, Case
+from winolab.problem import Problem
+
+Row = dict[str, Any]
+# Processes take the cores; the threads of a BLAS under them would only wait for each other.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
+POINTS = r"\s*[-+\d∞]|\s*inf|\s*oo"
+PARTS = r"\s*\w+="
+# What every row says of its case in numbers.
+NUMBERS = (*METRICS, "unbounded")
+BEGINNING = b'{"algorithm": "'  # of a row's line
+MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
+ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
+MOST_REASON = 200  # characters
+
+
+def values(text: str, keep: str = r"(?!)") -> list[str]:
+    """The comma-separated values; a comma before the pattern ``keep`` belongs to its value."""
+    return [value.strip() for value in re.split(f",(?!{keep})", text)]
+
+
+def cases(**values: Sequence[Any]) -> list[Case]:
+    """Every combination of the lists of values (keywords are Case's fields), each once, in order.
+
+    Raises ValueError where one does not parse, a combination does not fit or computes nothing.
+    """
+    combinations = product(*values.values())
+    found = dict.fromkeys(Case(**dict(zip(values, c, strict=True))) for c in combinations)
+    for case in found:
+        nonempty(case.problem)
+        _in_memory(case)
+    return list(found)
+
+
+def _in_memory(case: Case) -> None:
+    """Raise ValueError where this machine's memory does not hold the operands."""
+    first, second = (math.prod(getattr(case.problem, name)) for name in OPERANDS[case.direction])
+    wanted, there = ITEMSIZE * (first + second), memory()
+    if there and wanted > there:
+        raise ValueError(
+            f"input {case.input} and filter {case.filter} are {Decimal(wanted):.3g} B of operands, "
+            f"and this machine has {there:.3g} B of memory; expected smaller sizes"
+        )
+
+
+def nonempty(problem: Problem) -> Problem:
+    """The problem itself; ValueError where it has no multiply-adds."""
+    if problem.macs == 0:
+        raise ValueError(
+            f"x{problem.x_shape} and w{problem.w_shape} leave nothing to compute; expected sizes "
+            "above 0"
+        )
+    return problem
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A line of a file of rows that holds no row."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}:{self.line}: {self.reason}; the line is kept, its case runs again if it "
+            "is asked for; repair or delete the line to silence this"
+        )
+
+
+class RowFile(Lines):
+    """A JSON Lines file of rows that only grows, and that one process has at a time."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Read the rows that are there and open the file for more.
+
+        Raises as Lines, and ValueError where it holds lines but neither a row nor the beginning of
+        one, as an interrupted write leaves it.
+        """
+        super().__init__(path)
+        self.rows: dict[Case, Row] = {}
+        self.damaged: list[Damaged] = []
+        foreign = False
+        for number, line in self.read():
+            before = len(self.damaged)
+            self._read(number, line)
+            if len(self.damaged) > before and not self.rows:
+                foreign = foreign or not (line.startswith(BEGINNING) or BEGINNING.startswith(line))
+                if len(self.damaged) > MOST_DAMAGED:
+                    break
+        if foreign and not self.rows:
+            self.close()
+            raise ValueError(f"{self.path} holds no rows of a sweep; choose another file")
+
+    def append(self, row: Row) -> None:
+        """Write a row, on the disk when this returns."""
+        super().append(row)
+        self.rows[Case.of_row(row)] = row
+
+    def __enter__(self) -> RowFile:
+        return self
+
+    def _read(self, number: int, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            row = json.loads(line, parse_constant=_refused)
+            case = Case.of_row(row)
+            for name in NUMBERS:
+                _check_number(name, row[name])
+            for name, value in row.items():
+                if isinstance(value, (dict, list)):
+                    raise ValueError(f"{name} is nested; expected numbers and texts")
+            self.rows[case] = {**asdict(case), **row}
+        except KeyError as error:
+            self.damaged.append(Damaged(self.path, number, f"no field {error}"))
+        except json.JSONDecodeError as error:
+            self.damaged.append(Damaged(self.path, number, f"not JSON ({error.msg})"))
+        except RecursionError:
+            self.damaged.append(Damaged(self.path, number, "nested too deep"))
+        except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+            reason = shorten(str(error), MOST_REASON, placeholder=" …")
+            self.damaged.append(Damaged(self.path, number, f"not a row ({reason})"))
+
+
+def run(
+    todo: Iterable[Case],
+    *,
+    file: RowFile | None = None,
+    workers: int = 1,
+    advance: Callable[[float], None] = lambda cases: None,
+) -> list[Row]:
+    """The rows of the cases, in their order; those in ``file`` are taken from it.
+
+    ``workers`` processes run them; a row's numbers depend on its case alone. ``advance`` is called
+    with the number of cases, or the part of one, done since the last call.
+    """
+    todo = list(todo)
+    rows = {case: file.rows[case] for case in todo if file and case in file.rows}
+    missing = [case for case in todo if case not in rows]
+    advance(len(rows))
+    where = provenance()
+    for case, measured in _measured(missing, min(workers, len(missing)), advance):
+        rows[case] = plain({**measured, **where})
+        if file:
+            file.append(rows[case])
+    return [rows[case] for case in todo]
+
+
+def pool(workers: int) -> ProcessPoolExecutor:
+    """So many processes, which end when this one ends, however it does: killed, too.
+
+    An interrupt at the keyboard is this process's to handle.
+    """
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_serve_parent)
+
+
+def spread(
+    function: Callable[[Any], Any], items: Sequence[Any], workers: int
+) -> Iterator[tuple[int, Any]]:
+    """(i, function(items[i])) in the order in which ``workers`` processes finish them.
+
+    An exception, an interrupt too, ends all of them at once.
+    """
+    with pool(workers) as processes:
+        futures = {processes.submit(function, item): i for i, item in enumerate(items)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            processes.shutdown(wait=False, cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def _measured(
+    todo: list[Case], workers: int, advance: Callable[[float], None]
+) -> Iterator[tuple[Case, Row]]:
+    if workers <= 1:
+        for case in todo:
+            yield case, case.measure(advance)
+        return
+    for i, row in spread(Case.measure, todo, workers):
+        yield todo[i], row
+        advance(1)
+
+
+def _serve_parent() -> None:
+    """In a worker: interrupts are the parent's to handle, and its end is the worker's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the parent's end, by whatever signal, and end at once: nobody reads results then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _refused(name: str) -> None:
+    text = name.lower().removesuffix("inity")
+    raise ValueError(f"{name} is no number in JSON; expected the text {text!r}")
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Raise ValueError unless it is a number, or the text of one that is not finite."""
+    if isinstance(value, str):
+        right = value in ("nan", "inf", "-inf")
+    else:
+        right = isinstance(value, (int, float)) and not isinstance(value, bool)
+        right = right and abs(value) <= sys.float_info.max  # an integer of 400 digits is none
+    if not right:
+        raise ValueError(f"{name} is {value!r}; expected a number of FP64")

@@ -1,0 +1,1 @@
+"""CUDA source from exact programs and the kernels' files."""

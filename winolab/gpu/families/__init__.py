@@ -1,0 +1,1 @@
+"""Kernel families: a folder each, and what several of them share."""

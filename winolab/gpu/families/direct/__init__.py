@@ -1,0 +1,1 @@
+"""Direct forward and backward data on wgmma."""

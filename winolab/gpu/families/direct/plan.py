@@ -1,0 +1,393 @@
+"""Direct forward and backward data on wgmma, FP16 and BF16: nothing is transformed, no workspace.
+
+Where images or filters are few, Γ's transforms take longer than the products that they save; and
+products of 16-bit data are exact in FP32, so that little but the result's rounding is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+
+from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.device import H100, Device
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.families.gamma_ffma.cost import clusters
+from winolab.gpu.families.gamma_wgmma.input import tensor_map
+from winolab.gpu.families.nested.tiles import Box, box
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.tensor_map import TensorMap
+
+ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
+SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step
+DEPTH = 16  # channels of a product
+ROW_BYTES = SIZE * KC
+MOST_TAPS = 9  # of a row that a copy of x serves
+THREADS, BARRIERS = 384, 16  # of a block; bytes of a stage's barriers
+SPLITS = (2, 4, 8)
+PARAMS = Layout(
+    ("x_map w_map", MAP),
+    ("y", POINTER),
+    ("y_batch y_depth y_row", LONG),
+    ("y_pixel box_width box_height box_images box_bytes", INT),
+    ("blocks_width blocks_height blocks_images blocks_n items", INT),
+    ("batch out_depth out_height out_width out_channels", INT),
+    ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
+)
+
+# Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what
+# is picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum
+# of an item of SUMS, and of a cluster's exchange; of a step at least, and its products over their
+# least time; bytes a second that L2 gives all blocks, and that share of filters, which many ask
+# for at once, fewer where output channels have several blocks; what a line more costs that a copy
+# touches; bytes a second of arrays that are read and written once.
+SUMS = 128 * 256
+LAUNCH, ITEM, TOGETHER = 5.9e-6, 2.5e-6, 2.2e-6
+STEP, PRODUCTS = 0.2e-6, 1.18
+COPIES, SHARED, ASKEW, ARRAYS = 9.3e12, 0.32, 0.53, 2.85e12
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/direct_tensor.cuh, by its names."""
+
+    bm: int  # output positions of a block
+    bn: int  # output channels of a block
+    x_stages: int
+    w_stages: int
+    along: int = 0  # whether a copy of x serves all taps of a filter row
+    split: int = 1  # blocks of a cluster that share a sum
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        pixels = self.bm + MOST_TAPS - 1 if self.along else self.bm
+        size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
+        return size + (self.x_stages + self.w_stages) * BARRIERS
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """How many blocks may share a sum: each finishes as many eights of channels."""
+        return tuple(split for split in SPLITS if self.bn // 8 % split == 0)
+
+    def __str__(self) -> str:
+        names = ("along", "split")
+        changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Variant, n)]
+        stages = f"{self.x_stages}+{self.w_stages}"
+        return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
+
+
+# Positions × output channels of blocks whose sums fill the registers, as far as they have
+# channels: stages of x and w, and of such that a copy of x serves a filter row. Channels that 128
+# or 256 do not divide have blocks of their own.
+BLOCKS = tuple(
+    Variant(bm, bn, *stages, along)
+    for (bm, bn), pairs in {
+        (128, 256): ((4, 4), (3, 5)),
+        (128, 224): ((5, 5), (4, 5)),
+        (128, 192): ((5, 5), (4, 6)),
+        (256, 160): ((4, 4), (3, 6)),
+        (128, 160): ((6, 6), (4, 7)),
+        (256, 128): ((4, 4), (3, 7)),
+        (128, 128): ((6, 6), (4, 8)),
+        (256, 96): ((5, 5), (4, 7)),
+        (256, 64): ((5, 5), (4, 9)),
+        (128, 64): ((8, 8), (5, 12)),
+    }.items()
+    for along, stages in enumerate(pairs)
+)
+
+
+@dataclass(frozen=True)
+class DirectPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation
+    precision: str
+    out_dtype: str  # "float32", or the operands'
+    variant: Variant
+    device: Device
+    flat: bool = False  # whether all positions are one row
+    predicted: float = 0.0  # seconds
+
+    points = "best"  # as of all plans; there is nothing to interpolate
+    tile = Tile(1, 1)
+    workspace = 0
+    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
+
+    @property
+    def kernel(self) -> str:
+        """Named as the papers' kernels."""
+        return "Γ1(1,1)"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
+    def rest(self) -> int:
+        """Products deep of a tap's last step, where a whole step is deeper; or 0."""
+        depth = -(-(self.correlation.channels % KC) // DEPTH)
+        return depth % (KC // DEPTH)
+
+    @property
+    def more(self) -> int:
+        """Pixels of a row of a copy of x that other taps than the first read."""
+        return _more(self.correlation, self.variant)
+
+    @property
+    def box(self) -> Box:
+        """Output positions of a block: neighbours of a row, rows, images."""
+        return _box(self.run, self.variant)
+
+    @property
+    def run(self) -> Correlation:
+        """What blocks are of: where all positions are one row, an image of that row."""
+        return _row(self.correlation) if self.flat else self.correlation
+
+    @property
+    def blocks_n(self) -> int:
+        """Blocks of output channels."""
+        return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def items(self) -> int:
+        """Blocks' worth of work of a group."""
+        return self.blocks_n * self.box.blocks * self.run.output[0]
+
+    @property
+    def chunks(self) -> int:
+        """Steps of a tap."""
+        return -(-self.correlation.channels // KC)
+
+    @property
+    def steps(self) -> int:
+        """Of a sum."""
+        return math.prod(self.correlation.filter) * self.chunks
+
+    @property
+    def grid(self) -> int:
+        """Blocks: persistent ones, or a cluster an item."""
+        v = self.variant
+        return self.items * v.split if v.split > 1 else min(self.items, self.device.multiprocessors)
+
+    def __str__(self) -> str:
+        p, v, b = self.problem, self.variant, self.box
+        row = ", all positions of dense arrays as one row" if self.flat else ""
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bn} channels × {b.images} images × {b.height} × {b.width} outputs, "
+                f"{KC} channels a step{row}",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items of "
+                f"{self.steps} steps",
+                f"memory     {v.shared_memory} B shared, no workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_direct``."""
+        wide = self.out_dtype == "float32"
+        return source(self.precision, wide, self.variant, self.correlation.rotated, self.rest)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_direct": self.variant.shared_memory}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        c = self.correlation
+        gaps = not (_dense(a, c.batch, c.input) and _dense(out, c.batch, c.output))
+        plan = replace(self, flat=False) if self.flat and gaps else self
+        for group in range(c.groups):
+            kernels["winolab_direct"]((plan.grid, 1, 1), THREADS, plan.params(group, a, b, out))
+
+    def params(self, group: int, x: View, w: View, y: View) -> Params:
+        """Of a group's convolution."""
+        c, b = self.run, self.box
+        pitch = b.width + self.more
+        shape = (KC, pitch, b.height, 1, b.images)
+        return PARAMS.pack(
+            tensor_map(c, x, c.channels, group, SIZE, shape),
+            self._filters(group, w),
+            y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
+            *y.strides[:4],
+            b.width,
+            b.height,
+            b.images,
+            pitch * b.height * b.images * ROW_BYTES,
+            b.blocks_width,
+            b.blocks_height,
+            b.blocks_images,
+            self.blocks_n,
+            self.items,
+            c.batch,
+            *c.output,
+            c.out_channels,
+            *c.padding,
+            *c.filter,
+            self.chunks,
+            pitch,
+        )
+
+    def _filters(self, group: int, w: View) -> TensorMap:
+        """The tensor map of a group's filter: neighbouring channels, taps, the other channels."""
+        c = self.correlation
+        inner, outer = c.channels, c.out_channels
+        if c.rotated:
+            inner, outer = outer, inner
+        sizes = (inner, *c.filter[::-1], outer)
+        shape = (KC, 1, 1, 1, KC if c.rotated else self.variant.bn)
+        address = w.address + SIZE * group * outer * w.strides[0]
+        return TensorMap.of(address, SIZE, sizes, w.strides[3::-1], shape)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, wide: bool, variant: Variant, rotated: bool, rest: int) -> str:
+    """The translation unit of one variant; ``wide``: results in FP32; ``rest``: DirectPlan's."""
+    constants = {name.upper(): value for name, value in asdict(variant).items()}
+    constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
+    constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": wide}
+    return unit(
+        f"Γ1(1,1) {precision}, {variant}",
+        constants,
+        {},
+        ("tensor", "pipeline", "tensor_map", "direct_tensor"),
+    )
+
+
+def plans(request: Request) -> Iterator[DirectPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    device, algorithm = request.device, request.algorithm
+    if device.compute_capability != ARCHITECTURE:
+        raise request.unfit("direct products by wgmma need {}.{}".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"direct products do not compute {algorithm}")
+    c = Correlation.of(request.problem, request.direction)
+    if not request.aligned or c.channels % VECTOR or c.out_channels % VECTOR:
+        raise ValueError(
+            f"direct products on Tensor Cores need pixels that lie 16-byte aligned and groups of "
+            f"multiples of {VECTOR} channels, not {c.channels} and {c.out_channels}"
+        )
+    if c.empty or not c.channels:
+        raise ValueError("direct products on Tensor Cores need something to sum")
+    flat = {*c.filter} == {1} and not any(c.padding) and c.input == c.output
+    if request.variant and not _serves(request.variant, c):
+        raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {request.variant}")
+    offered = variants(_row(c) if flat else c, device)
+    for shape in (request.variant,) if request.variant else offered:
+        yield _plan(request, c, shape, flat)
+
+
+def variants(c: Correlation, device: Device) -> Iterator[Variant]:
+    """Block shapes that the output channels do not leave half empty; clusters share sums where
+    blocks are few."""
+    width = c.filter[2]
+    for shape in BLOCKS:
+        half_empty = shape.bn > 64 and c.out_channels <= shape.bn // 2
+        if half_empty or (shape.along and width == 1) or not _serves(shape, c):
+            continue
+        copies = math.prod(c.filter) // (width if shape.along else 1) * -(-c.channels // KC)
+        blocks = _box(c, shape).blocks * c.output[0] * -(-c.out_channels // shape.bn)
+        yield shape
+        for split in shape.splits:
+            if split <= copies and blocks * split <= 2 * device.multiprocessors:
+                yield replace(shape, split=split)
+
+
+def _serves(v: Variant, c: Correlation) -> bool:
+    """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
+    taps = not v.along or c.filter[2] <= MOST_TAPS
+    return taps and not (c.rotated and v.bn % 64) and v.split in (1, *v.splits)
+
+
+def _more(c: Correlation, variant: Variant) -> int:
+    """DirectPlan.more."""
+    return c.filter[2] - 1 if variant.along else 0
+
+
+def _box(c: Correlation, variant: Variant) -> Box:
+    """DirectPlan.box."""
+    return box(c.batch, *c.output[1:], variant.bm, _more(c, variant))
+
+
+def _row(c: Correlation) -> Correlation:
+    """The same of all positions as one row: single taps do not ask where rows end."""
+    return replace(
+        c,
+        batch=1,
+        input=(1, 1, c.batch * math.prod(c.input)),
+        output=(1, 1, c.batch * math.prod(c.output)),
+    )
+
+
+def _dense(view: View, batch: int, sizes: tuple[int, ...]) -> bool:
+    """Whether pixels lie at equal distances, from row to row and image to image too."""
+    step, counts = view.strides[3], (batch, *sizes)
+    return all(
+        counts[i] == 1 or view.strides[i] == step * math.prod(counts[i + 1 :]) for i in range(3)
+    )
+
+
+def _plan(request: Request, c: Correlation, variant: Variant, flat: bool) -> DirectPlan:
+    what = request.direction, request.problem, c, request.precision, request.stored
+    found = DirectPlan(*what, variant, request.device, flat)
+    return replace(found, predicted=seconds(found))
+
+
+def seconds(plan: DirectPlan) -> float:
+    """Predicted time: a step's products, copies and least time overlap, and so do all steps and
+    what arrays take."""
+    c, v, device = plan.correlation, plan.variant, plan.device
+    cycles = device.clock / H100.clock
+    memory = device.memory_rate
+    slots = clusters(device, v.split)
+    rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
+    inner = c.out_channels if c.rotated else c.channels
+    pixels = v.bm / (c.filter[2] if v.along else 1)
+    shared = min(1.0, SHARED * plan.blocks_n**0.25)
+    copied = _lines(c.channels) * pixels + shared * _lines(inner) * v.bn
+    steps = -(-c.channels // KC)  # of a tap
+    depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
+    products = PRODUCTS * v.bm * v.bn * KC * depth / (H100.matrix * H100.clock)
+    step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
+    item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split > 1)
+    summed = rounds * (-(-plan.steps // v.split) * step + item)
+    y = c.batch * math.prod(c.output) * c.out_channels
+    read = c.channels * (c.batch * math.prod(c.input) + c.out_channels * math.prod(c.filter))
+    size = SIZE * read + ITEMSIZE[plan.out_dtype] * y
+    return c.groups * (LAUNCH + _overlapped(3, summed, size / (ARRAYS * memory)))
+
+
+@cache
+def _lines(channels: int) -> float:
+    """Of a copy of KC channels, where pixels have so many: what its lines of ROW_BYTES cost."""
+    size, steps = SIZE * channels, -(-channels // KC)
+    places = range(0, math.lcm(size, ROW_BYTES), size)  # of pixels
+    parts = [
+        (at + s, at + min(s + ROW_BYTES, size)) for at in places for s in range(0, size, ROW_BYTES)
+    ]
+    touched = sum((end - 1) // ROW_BYTES - begin // ROW_BYTES + 1 for begin, end in parts)
+    return 1 + ASKEW * (touched / (len(places) * steps) - 1)
+
+
+def _overlapped(power: int, *seconds: float) -> float:
+    """Of what goes on at once, and is rarely as fast as the slowest alone."""
+    return sum(s**power for s in seconds) ** (1 / power)

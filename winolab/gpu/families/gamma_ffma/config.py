@@ -1,0 +1,257 @@
+"""Block shapes of the Γ kernels: the policies of kernels/gamma.cuh, and which of them can run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+
+from winolab.algorithm import Tile
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.planner import Request
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma.cuh, by its names."""
+
+    bn: int  # output channels of a block
+    bt: int  # tiles of a block: rows × columns
+    u_stages: int
+    v_stages: int
+    passes: int  # over the staging memory of the epilogue
+    cpt: int  # channels that a producer loads and transforms at once
+    rows: int = 1  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    kc: int = 8  # channels of a stage
+    split: int = 1  # blocks of a cluster that share a summation
+    xvec: int = 4  # floats of a load of x: cpt, or 1 where channels or addresses are not aligned
+    lanes_m: int = 8  # lanes of a consumer warp along output channels; the others along tiles
+    bulk: int = 1  # whether U comes by bulk copies, which begin with compute capability 9.0
+    consumer_registers: int = 200  # of a thread; 0 and 0: as many as the launch gives
+    producer_registers: int = 104
+    finisher_registers: int = 40
+    fold: int = 0  # stages of KC products that are summed apart, and their sums then; 0: one sum
+    partial: int = 0  # stages of V whose sums are transformed and added to y; 0: all
+    consumers: int = 256  # threads that multiply: warps of a state, or two states of a warp
+    producers: int = 128  # threads that make V and copy U
+    finishers: int = 0  # threads that finish outputs; without, the consumers do
+    courier: bool = False  # whether a producers' warp copies U and makes no V
+    compact: bool = False  # whether U has no outputs that fill up the last block, but tensor copies
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    @property
+    def v_tiles(self) -> int:
+        """Tiles of a stage of V."""
+        return (self.rows + self.share - 1) * (self.bt // self.rows)
+
+    @property
+    def producer_tiles(self) -> int:
+        """Tiles of a stage of V that a producer makes."""
+        return -(-self.v_tiles * (self.kc // self.cpt) // (self.producers - 32 * self.courier))
+
+    @property
+    def v_stride(self) -> int:
+        """Floats between the channels of V: see kernels/gamma.cuh."""
+        lanes, step = self.kc // self.cpt, 4 * self.cpt
+        apart = -(-(32 // lanes) // step) * step % 32
+        stride = -(-self.v_tiles // 4) * 4
+        while self.cpt * stride % 32 != apart:
+            stride += 4
+        return stride
+
+    def lane(self, alpha: int) -> tuple[int, int]:
+        """Output channels × tiles of a consumer lane, in each of its warp's states."""
+        sharers = max(1, self.consumers // 32 // alpha)  # warps of a state
+        return self.bn // self.lanes_m, self.bt // sharers * self.lanes_m // 32
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.consumers + self.producers + self.finishers
+
+    def accumulators(self, alpha: int) -> int:
+        """Of a consumer lane, all its states."""
+        return self.bn * self.bt * alpha // self.consumers
+
+    def served(self, alpha: int) -> bool:
+        """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
+        with 64 tiles of 8 states; producers that leave registers to finishers do where loads are
+        vectors and a stage serves three rows, and where clusters share items, smaller blocks."""
+        if self.xvec == 1 and alpha == 8 and self.bt > 32:
+            return False
+        if not self.finishers:
+            return True
+        return self.xvec > 1 and self.share >= 3 and (self.split == 1 or self.bn * self.bt <= 2048)
+
+    def couriers(self, alpha: int) -> bool:
+        """Whether a courier may pay: where a stage of V takes its producers long, of rows enough to
+        be rarely made, as loads of scalars are not (5 % more time on an H100, at 61 channels)."""
+        return alpha == 16 and bool(self.bulk) and self.share >= 7 and self.xvec > 1
+
+    def compacts(self, outputs: int) -> bool:
+        """Whether U is: where it is smaller so. Tensor copies take 2 % less time than bulk ones to
+        1 % more, but up to 8 % more where x comes in scalars, which keep their warp late."""
+        return bool(self.bulk) and self.xvec > 1 and outputs % self.bn > 0
+
+    def shared_memory(self, alpha: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
+        lanes_t = 32 // self.lanes_m
+        row = 32 * -(-self.bn // (self.lanes_m * lanes_t))
+        floats += alpha * self.bt // self.passes * row
+        return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages + 1)
+
+    def __str__(self) -> str:
+        names = (
+            "rows",
+            "share",
+            "split",
+            "passes",
+            "producers",
+            "finishers",
+            "fold",
+            "partial",
+            "xvec",
+            "courier",
+            "compact",
+        )
+        changed = [
+            f"{f.name}={int(getattr(self, f.name))}"
+            for f in fields(self)
+            if f.name in names and getattr(self, f.name) != f.default
+        ]
+        stages = f"{self.u_stages}+{self.v_stages}"
+        return " ".join([f"{self.bn}x{self.bt}x{self.kc} stages={stages}", *changed])
+
+
+ACCUMULATORS = 32768  # fill the registers of 256 consumer threads
+# Block shapes by number of states; blocks of half the ACCUMULATORS serve small problems. Alpha 1 is
+# the implicit GEMM. Six states take twelve warps: of eight, two would have nothing to multiply.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (Variant(128, 256, 4, 4, 2, 4), Variant(64, 256, 4, 4, 1, 4)),
+    4: (
+        Variant(128, 64, 4, 3, 2, 4),
+        Variant(64, 128, 4, 3, 2, 4),
+        Variant(64, 64, 4, 3, 1, 4),
+    ),
+    6: (Variant(64, 64, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=384),),
+    8: (
+        Variant(128, 32, 4, 2, 2, 4),
+        Variant(64, 64, 4, 2, 2, 4),
+        Variant(64, 32, 4, 3, 1, 4),
+        Variant(128, 32, 4, 2, 2, 4, producer_registers=72, finishers=128),
+        Variant(64, 64, 4, 2, 2, 4, producer_registers=72, finishers=128),
+        Variant(64, 32, 4, 3, 1, 4, producer_registers=72, finishers=128),
+    ),
+    16: (
+        Variant(64, 32, 3, 2, 2, 2),
+        Variant(32, 64, 2, 2, 2, 2, lanes_m=4, consumer_registers=192, producer_registers=120),
+        Variant(32, 32, 3, 2, 1, 2),
+    ),
+}
+SPLITS = (1, 2, 4, 8)
+# Products of a sum at alpha 16. Its states grow with the sum while outputs cancel in them: positive
+# data lose 2.8e-6 on average where 4,608 products are summed at once, 1.3e-6 where 2,304 are, and
+# 1.06e-6 by Γ16(9,8) where 1,365 are, thrice.
+PRODUCTS = 1344
+# Where blocks are not Hopper's, all threads have the same 168 registers, 64 of them accumulators,
+# and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB (8.0).
+EARLIER: dict[int, tuple[Variant, ...]] = {
+    alpha: tuple(replace(v, bulk=0, consumer_registers=0, producer_registers=0) for v in shapes)
+    for alpha, shapes in {
+        1: (Variant(64, 256, 4, 4, 2, 4),),
+        4: (Variant(64, 64, 4, 4, 2, 4), Variant(64, 64, 3, 3, 2, 4)),
+        8: (Variant(64, 32, 4, 3, 2, 4), Variant(64, 32, 4, 2, 2, 4)),
+        16: (Variant(64, 16, 3, 2, 2, 2), Variant(64, 16, 2, 2, 2, 2, kc=4)),
+    }.items()
+}
+# For two-level sums stages of eight states have four channels: of eight, Γ8(6,3), (7,2) and (3,6)
+# spill 20 bytes for 8.0. Predicted times are the same; neither was measured on such a GPU.
+FOLDED = EARLIER | {8: tuple(replace(v, kc=4) for v in EARLIER[8])}
+ROWS = (2, 4, 8, 16)
+
+
+def stages(shape: Variant, tile: Tile, correlation: Correlation) -> int:
+    """Of V, for an output's whole summation."""
+    taps = math.prod(correlation.filter) // tile.r
+    return taps // shape.share * -(-correlation.channels // shape.kc)
+
+
+def longest(shape: Variant) -> int:
+    """Stages of V of the longest sum at alpha 16."""
+    return max(1, PRODUCTS // (shape.kc * shape.share))
+
+
+def summed(shape: Variant, tile: Tile, correlation: Correlation) -> Variant:
+    """The block shape, and, at alpha 16, its summation cut where it is long."""
+    cut = tile.alpha == 16 and stages(shape, tile, correlation) > longest(shape)
+    return replace(shape, partial=longest(shape)) if cut else shape
+
+
+def couriered(shape: Variant) -> Variant:
+    """The block shape with a courier, and but for blocks of 64 tiles its sums cut even where they
+    never reach a part's length: with other registers an H100 takes 7 % less time."""
+    return replace(shape, courier=True, partial=shape.partial if shape.bt == 64 else longest(shape))
+
+
+def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
+    """The block shape, and where it has all accumulators, narrower ones: as many blocks as it takes
+    for so many output channels, or one more, as narrow as they can be."""
+    yield shape
+    if shape.accumulators(alpha) == 128:
+        blocks = -(-outputs // shape.bn)
+        for count in (blocks, blocks + 1):
+            width = shape.lanes_m * -(-outputs // (count * shape.lanes_m))
+            if shape.bn // 2 < width < shape.bn:
+                yield replace(shape, bn=width)
+
+
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every block shape that can run, or the request's as these arrays allow it.
+
+    With two-level sums only blocks that leave registers for a second sum. Raises ValueError for a
+    variant that the device is too old for, and for sums that are no multiple of a stage's channels.
+    """
+    height, variant, device = correlation.filter[1], request.variant, request.device
+    fold = request.algorithm.fold if request.algorithm else 0
+    large = device.large_blocks
+    if variant and not large and (variant.bulk or variant.split > 1):
+        raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
+    splits = SPLITS if large else (1,)
+    offers = (VARIANTS if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
+    fits = (s for v in offers for s in fitted(v, tile.alpha, correlation.out_channels))
+    for shape in (variant,) if variant else fits:
+        if fold:
+            if fold % shape.kc:
+                raise ValueError(f"two_level:{fold}: expected a multiple of {shape.kc} products")
+            if 2 * shape.accumulators(tile.alpha) * shape.consumers > ACCUMULATORS:
+                continue
+            shape = replace(shape, fold=fold // shape.kc)
+        if request.aligned and correlation.channels % shape.cpt == 0:
+            shape = replace(shape, xvec=shape.cpt)
+        else:  # one channel a lane; at alpha 1 pointers to so many tiles take too many registers
+            shape = replace(shape, xvec=1, cpt=shape.cpt if tile.alpha == 1 else 1)
+        if variant:
+            shapes = [shape]
+        else:
+            shared = [r for r in ROWS if height > 1 and shape.bt // r >= 4]
+            shapes = [shape, *(replace(shape, rows=r, share=height) for r in shared)]
+        for s in shapes:
+            while s.shared_memory(tile.alpha) > device.shared_memory and s.u_stages > 2:
+                s = replace(s, u_stages=s.u_stages - 1)
+            if s.shared_memory(tile.alpha) <= device.shared_memory:
+                s = replace(s, compact=s.compacts(correlation.out_channels))
+                if variant:
+                    yield s
+                    continue
+                if not fold:
+                    s = summed(s, tile, correlation)
+                offered = (replace(s, split=n) for n in splits)
+                for v in (v for v in offered if v.served(tile.alpha)):
+                    yield v
+                    if not fold and v.couriers(tile.alpha):
+                        yield couriered(v)

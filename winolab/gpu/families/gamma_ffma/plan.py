@@ -1,0 +1,337 @@
+"""Γα(n,r) and implicit GEMM in FP32 on FFMA units: plans, source and launch.
+
+Forward and backward data of any shape; wider filters run in pieces of r taps. One launch transforms
+the filter of a group into the workspace, the next one does everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.device import Device
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import INT, LONG, MAP, MOST_BLOCKS, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.families import geometry
+from winolab.gpu.families.gamma_ffma.config import VARIANTS, Variant, variants
+from winolab.gpu.families.gamma_ffma.cost import clusters, spent
+from winolab.gpu.planner.correlation import Correlation, unserved
+from winolab.gpu.planner.planner import Request
+from winolab.gpu.tensor_map import TensorMap
+from winolab.ref.algebra.transforms import Programs, transforms
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
+
+ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
+# Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
+WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
+# Whose AT adds the state of the mean last: at 128 and 256 products Γ8(7,2) and (5,4) erred by up to
+# 1.3 % more than the paper. The code around AT stays the same, register by register (sm_90a).
+MEAN_LAST = (Tile(7, 2), Tile(5, 4))
+
+# The kernels' parameter structs, field for field.
+FILTER_PARAMS = Layout(
+    ("w u", POINTER),
+    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
+    ("out_channels channels taps taps_height taps_width chunks blocks_m", INT),
+)
+PARAMS = Layout(
+    ("x u y", POINTER),
+    *geometry.FIELDS,
+)
+COMPACT_PARAMS = Layout(("u_map", MAP), *PARAMS.fields)
+FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
+
+
+@dataclass(frozen=True)
+class GammaPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation
+    tile: Tile
+    points: str
+    variant: Variant
+    device: Device
+    grid: int  # blocks
+    items: int  # blocks' worth of work: the grid walks over them
+    whole: int  # items that one block computes alone; clusters share the others
+    tiles_width: int
+    blocks_row: int
+    workspace: int  # bytes: the transformed filter
+    predicted: float  # seconds, filter transform included
+    precision: str = "fp32"
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return Algorithm("gamma", (self.tile,), self.points)
+
+    @property
+    def outer(self) -> tuple[int, int, int]:
+        """Taps that are summed directly, per dimension."""
+        depth, height, width = self.correlation.filter
+        return depth, height, width // self.tile.r
+
+    @property
+    def chunks(self) -> int:
+        """Stages of KC channels."""
+        return -(-self.correlation.channels // self.variant.kc)
+
+    @property
+    def blocks_m(self) -> int:
+        """Blocks of BN output channels."""
+        return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def pitch(self) -> int:
+        """Output channels of the transformed filter."""
+        return _pitch(self.correlation, self.variant)
+
+    @property
+    def columns(self) -> int:
+        """Tile columns: of all images and depths, one for every n outputs of the width."""
+        return self.correlation.batch * self.correlation.output[0] * self.tiles_width
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        products = self.variant.fold * self.variant.kc
+        return "fp32" + (f",accumulation=two_level:{products}" if products else "")
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        shared = v.shared_memory(self.tile.alpha)
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} fp32, points {self.points}",
+                f"block      {v.bn} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
+                f"{v.kc} channels a stage",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {v.threads} threads, {self.items} items, "
+                f"{self.whole} of them whole",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self, *, alone: bool = True) -> str:
+        """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``,
+        ``winolab_tail`` launches the latter, behind split products' unit.
+        """
+        return source(self.tile, self.points, self.variant, alone)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_filter": 0,
+            "winolab_gamma": self.variant.shared_memory(self.tile.alpha),
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        self.prepare(kernels, b, workspace, index)
+        self._run(kernels, a, workspace, out, self.device.early_launches)
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of the transformed filter, all groups: the whole workspace."""
+        return self.workspace
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        for group in range(self.correlation.groups):
+            params = self.filter_params(group, b, prepared)
+            kernels["winolab_filter"](self.filter_grid, FILTER_THREADS, params)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with a transformed filter."""
+        self._run(kernels, a, prepared, out, early=False)
+
+    def _run(self, kernels: Kernels, x: View, prepared: int, y: View, early: bool) -> None:
+        """``early``: the launch before transforms the filter."""
+        for group in range(self.correlation.groups):
+            params = self.params(group, x, prepared, y)
+            begin = early and group == 0
+            kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params, begin)
+
+    @property
+    def filter_grid(self) -> tuple[int, int, int]:
+        """Blocks that transform a group's filter."""
+        v = self.variant
+        return (
+            -(-self.pitch // FILTER_BLOCK),
+            -(-self.chunks * v.kc // FILTER_BLOCK),
+            math.prod(self.outer),
+        )
+
+    def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
+        """Of the transform of a group's filter; zeros without one."""
+        c = self.correlation
+        if w is None:
+            return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
+        address, *strides = geometry.filter_map(c, w, group, 4)
+        depth, height, width = self.outer
+        return FILTER_PARAMS.pack(
+            address,
+            self._filter(group, prepared),
+            *strides,
+            c.out_channels,
+            c.channels,
+            depth * height * width,
+            height,
+            width,
+            self.chunks,
+            self.blocks_m,
+        )
+
+    def params(self, group: int, x: View, prepared: int, y: View) -> Params:
+        """Of a group's convolution, the transformed filters at address ``prepared``."""
+        c = self.correlation
+        values = (
+            x.address + 4 * group * c.channels,
+            self._filter(group, prepared),
+            y.address + 4 * group * c.out_channels,
+            *geometry.values(self, x, y),
+        )
+        if not self.variant.compact:
+            return PARAMS.pack(*values)
+        return COMPACT_PARAMS.pack(self._filters(group, prepared), *values)
+
+    def _filters(self, group: int, prepared: int) -> TensorMap:
+        """The tensor map of a group's transformed filter: outputs, then all else."""
+        rows = self.tile.alpha * self.variant.kc  # a copy's
+        address = self._filter(group, prepared)
+        sizes = (self.pitch, self.workspace // (4 * self.pitch * self.correlation.groups), 1, 1, 1)
+        box = (self.variant.bn, rows, 1, 1, 1)
+        return TensorMap.of(address, 4, sizes, (self.pitch, 0, 0, 0), box, plain=True)
+
+    def _filter(self, group: int, prepared: int) -> int:
+        """The address of a group's transformed filter."""
+        return prepared + group * (self.workspace // self.correlation.groups)
+
+
+def programs(tile: Tile, points: str) -> Programs:
+    """What the kernels run; the reference repeats their bits with it."""
+    made = transforms(tile.n, tile.r, points)
+    return made.mean_last if tile in MEAN_LAST else made.programs
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str:
+    """The translation unit of one variant of Γα(n,r); ``alone``: GammaPlan.source."""
+    made = programs(tile, points)
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {variant}",
+        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **variant.constants()},
+        {
+            "transform_filter": made.G,
+            "transform_input": made.BT,
+            "transform_output": made.AT,
+        },
+        (
+            "pipeline",
+            *(("tensor_map",) if variant.compact else ()),
+            *("filter", "block", "items", "produce", "finish"),
+            *(("courier",) if variant.courier else ()),
+            "gamma",
+            "gamma_entry" if alone else "tail",
+        ),
+    )
+
+
+def plans(request: Request) -> Iterator[GammaPlan]:
+    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    algorithm, device = request.algorithm, request.device
+    if device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    correlation = Correlation.of(request.problem, request.direction)
+    shapes = [
+        (tile, shape)
+        for tile in _tiles(correlation, algorithm)
+        for shape in variants(tile, correlation, request)
+    ]
+    if not shapes:
+        raise ValueError(
+            f"no block of {algorithm or 'any kernel'} fits {device.name}: its "
+            f"{device.shared_memory} B of shared memory, or its registers; name another algorithm"
+        )
+    made = (_plan(request, correlation, tile, shape) for tile, shape in shapes)
+    found = [p for p in made if max(p.filter_grid[1:]) <= MOST_BLOCKS]
+    if not found:
+        raise ValueError(
+            f"a filter of {math.prod(correlation.filter)} taps and {correlation.channels} channels "
+            f"takes more blocks than CUDA launches, {MOST_BLOCKS} for taps and as many for every "
+            f"{FILTER_BLOCK} channels: cut the filter, and add up the results"
+        )
+    yield from found
+
+
+def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile, ...]:
+    width = correlation.filter[2]
+    if algorithm is None:
+        tiles = (Tile(a - r + 1, r) for a in WIDTHS for r in WIDTHS[a] if width % r == 0)
+        return (Tile(1, 1), *(t for t in tiles if error_ratio(t) <= ADMISSIBLE))
+    if algorithm.kind == "direct":
+        return (Tile(1, 1),)
+    if algorithm.kind != "gamma" or algorithm.scaling:
+        raise unserved(algorithm)
+    (tile,) = algorithm.tiles
+    if tile.alpha not in VARIANTS:
+        alphas = ", ".join(map(str, sorted(VARIANTS)))
+        raise ValueError(f"{algorithm}: the CUDA kernels have alpha {alphas}")
+    if width % tile.r:
+        raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
+    return (tile,)
+
+
+def _pitch(correlation: Correlation, variant: Variant) -> int:
+    """GammaPlan.pitch: tensor copies take fours."""
+    step = 4 if variant.compact else variant.bn
+    return -(-correlation.out_channels // step) * step
+
+
+def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:
+    device = request.device
+    depth, height, width = correlation.output
+    tiles_width = -(-width // tile.n)
+    blocks_m = -(-correlation.out_channels // variant.bn)
+    blocks_row = -(-height // variant.rows)
+    columns = variant.bt // variant.rows
+    items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
+    slots = clusters(device, variant.split)
+    blocks = slots * variant.split
+    whole = items if variant.split == 1 else items // blocks * blocks
+    grid = min(whole, blocks) or variant.split * min(items, slots)
+    stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // variant.kc)
+    transformed = 4 * stages * tile.alpha * variant.kc * _pitch(correlation, variant)
+    plan = GammaPlan(
+        request.direction,
+        request.problem,
+        correlation,
+        tile,
+        request.points,
+        variant,
+        device,
+        grid,
+        items,
+        whole,
+        tiles_width,
+        blocks_row,
+        transformed * correlation.groups,
+        predicted=0.0,
+    )
+    return replace(plan, predicted=sum(spent(plan).values()))

@@ -1,0 +1,171 @@
+"""Γ on Tensor Cores without wgmma (compute capability 8.x), by mma.sync: plans and block shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from winolab.algorithm import Tile
+from winolab.gpu.driver import POINTER, Layout, View
+from winolab.gpu.families import geometry
+from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
+from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Names, loads, offered
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.families.gamma_wgmma.tiles import BN
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.ref.arithmetic.split import products
+
+OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
+PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
+THREADS, STAGES = 256, 2
+WIDTHS = {a: r for a, r in gamma_tensor_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
+TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
+ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
+
+# Cycles of an H100, which runs these kernels too, fitted to 80 of its times (rms 5 %). None of 8.x
+# was at hand: nothing is fitted to one; its products take what its datasheet says, all else what it
+# takes an H100. mma.sync has that share of wgmma's rate; products take so many times their least
+# cycles: not all overlaps. Then those of a state of a transformed tile of 16 channels; of a stage;
+# of a state of an item's tiles.
+HOPPER_RATE, PRODUCT_SHARE = 0.66, 1.64
+STATE_CYCLES, STAGE_CYCLES, ITEM_CYCLES = 1.9, 870, 27
+SCALAR_LOADS = 2.0  # times a transform's cycles
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma_mma.cuh, by its names."""
+
+    tile_states: int = 512
+    rows: int = 4  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    passes: int = 1  # of the epilogue, as many as its memory asks for
+    xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
+    yvec: int = 4  # elements of a store of y
+    skew: int = 0  # filter rows by which products with a low part precede the others in a stage
+    rest: int = 0  # rows of a filter's last stage; 0: all, filled up with zeros
+
+    split = twins = 1  # blocks of a cluster that share a summation, or filters
+    narrow = 0  # output channels of the last block's filters, where they are fewer
+    run = filled = 0  # of tiles that a bulk copy of x brings; whether its channels are filled up
+    stacked = 0  # rows of such a copy, where rows run on from image to image
+    clusters = False  # whether the device has them
+
+    def constants(self, tile: Tile, size: int) -> dict[str, int]:
+        """The constants of the source, by name; the same for every tile and element."""
+        return {name.upper(): value for name, value in asdict(self).items()} | {"NARROW": 0}
+
+    def blocks(self, parts: int) -> Names:
+        """Files of the main kernel."""
+        return "block_mma", "items", "source", "gamma_mma"
+
+    def columns(self, tile: Tile) -> int:
+        """Tile columns of a block."""
+        return self.tile_states // tile.alpha // self.rows
+
+    def stage_tiles(self, tile: Tile) -> int:
+        """Transformed tiles of a stage."""
+        return (self.rows + self.share - 1) * self.columns(tile)
+
+    def intervals(self, parts: int) -> tuple[int, ...]:
+        """Products that the Tensor Core sums before FP32 adds their sum."""
+        return (products(parts) * KC * self.share,)
+
+    def staged(self) -> int:
+        """Bytes of the accumulators of a pass of the epilogue."""
+        return self.tile_states // self.passes * (BN + 4) * 4
+
+    def stages(self, tile: Tile, parts: int) -> int:
+        """Bytes of the stages of transformed input."""
+        return STAGES * tile.alpha * parts * self.stage_tiles(tile) * KC * 2
+
+    def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
+        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        tiles = self.stage_tiles(tile)
+        stages = max(self.stages(tile, parts), self.staged())
+        return stages + tiles * (tile.alpha * KC * size + 16)
+
+    def __str__(self) -> str:
+        texts = [f"{name}={getattr(self, name)}" for name in ("xvec", "yvec")]
+        kept = [text for text in texts if text[-1] != "4"]
+        shape = f"{self.tile_states} rows={self.rows} share={self.share}"
+        return " ".join(["mma.sync", shape, *kept])
+
+
+@dataclass(frozen=True)
+class GammaMmaPlan(GammaTensorPlan):
+    """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
+
+    variant: Variant
+    params = PARAMS
+
+    @property
+    def _places(self) -> tuple[()]:
+        return ()
+
+    @property
+    def grid(self) -> int:
+        """Blocks."""
+        return max(1, min(self.items, self.device.multiprocessors))
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return THREADS
+
+    def _maps(self, x: View, group: int, filled: int) -> tuple[()]:
+        return ()
+
+
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every block shape that can run, or the request's as these arrays allow it."""
+    parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
+    shares = [s for s in SHARES if s <= correlation.filter[1]]
+    shapes = [
+        Variant(states, rows, share)
+        for states in TILE_STATES
+        for rows in ROWS
+        for share in shares
+        if (rows > 1 or share == 1)
+        and (share > 1 or states != 384)  # registers for the latter lack
+    ]
+    for shape in (request.variant,) if request.variant else shapes:
+        columns, most = shape.columns(tile), shape.tile_states // 64
+        if columns % 8 or columns * shape.rows * tile.alpha != shape.tile_states:
+            continue
+        room = shape.stages(tile, parts)
+        tried = (p for p in range(1, most) if most % p == 0)
+        passes = next((p for p in tried if replace(shape, passes=p).staged() <= room), most)
+        skew = int(parts == 2 and shape.share > 1)
+        shape = replace(shape, passes=passes, skew=skew, **loads(correlation, request.aligned))
+        if shape.shared_memory(tile, parts, size) <= request.device.shared_memory:
+            yield shape
+
+
+def plans(request: Request) -> Iterator[GammaMmaPlan]:
+    """Every tile and block shape that can run; on 9.0, which has wgmma, only the request's.
+
+    Raises ValueError where none can, and says why.
+    """
+    capability = request.device.compute_capability
+    if capability < OLDEST:
+        needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
+        raise request.unfit(needs.format(*OLDEST))
+    if capability == gamma_tensor.ARCHITECTURE and not request.variant:
+        return
+    yield from map(_predicted, offered(GammaMmaPlan, variants, request, WIDTHS))
+
+
+def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
+    """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
+    v, device, parts = plan.variant, plan.device, plan.parts
+    rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
+    work = v.tile_states * BN * KC * v.share * products(parts)
+    transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
+    transforms *= SCALAR_LOADS if v.xvec == 1 else 1
+    stage = PRODUCT_SHARE * work / rate + transforms + STAGE_CYCLES
+    rounds = -(-plan.items // plan.grid)
+    seconds = rounds * (plan.steps * stage + v.tile_states * ITEM_CYCLES) / device.clock
+    return plan.timed(seconds)

@@ -1,0 +1,1 @@
+"""Γα(n,r) on Hopper's Tensor Cores."""

@@ -1,0 +1,400 @@
+"""Block shapes of the Γ kernels on Tensor Cores, and which of them can run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from typing import Any
+
+from winolab.algorithm import Tile
+from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
+from winolab.gpu.families.gamma_wgmma.rows import stacked
+from winolab.gpu.families.gamma_wgmma.tiles import (
+    TEN,
+    WGMMA_TILES,
+    Widths,
+    block_outputs,
+    block_tiles,
+    tiles,
+    widths_of,
+)
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.fallback import unwatched, watchable
+from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.runtime.array_layout import VECTOR
+from winolab.ref.arithmetic.split import products
+
+KC = 16  # channels of a stage
+UNIT = 16  # output channels that the last block's filters are filled up to
+# Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
+# whole warpgroups.
+CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
+REGISTERS = 65536  # of a multiprocessor
+TURNED = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
+U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
+U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are stored one by one
+FOLDED = 3  # filter rows of longer stages behind which sums leave the Tensor Core
+DEEPEST = 9  # of 16 bits in registers
+# Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
+PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
+ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
+# What wgmma's left operand has as rows: where filters wait, what a thread finishes.
+CHANNELS_LEFT = ("filters_registers", "outputs_pairs")
+TILES_LEFT = ("filters_shared", "outputs_fours")
+RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
+BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
+Names = tuple[str, ...]
+PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/gamma_tensor.cuh, by its names."""
+
+    rows: int = 4  # output rows of a block
+    share: int = 1  # filter rows that a transformed stage of input serves
+    rest: int = 0  # such rows of a filter's last stage; 0: all, filled up with zeros
+    split: int = 1  # blocks of a cluster that share a summation
+    v_stages: int = 2
+    ring: int = 4  # filters of a consumer in registers
+    u_ahead: int = 0  # and on their way through shared memory
+    u_ring: int = 0  # or states of filters there, as wgmma's B, V being A; 0: filters are A
+    twins: int = 1  # blocks of a cluster with the same filters then, brought for one another
+    narrow: int = 0  # output channels of the last block's filters then, where they are fewer
+    skew: int = 0  # filter rows by which products with a low part precede the others in a stage
+    fold: int = 0  # of such a stage, behind which sums leave the Tensor Core too, with no skew
+    exchanges: int = 2  # buffers of sums that consumers exchange
+    passes: int = 4  # of the epilogue, over two buffers of staged tiles
+    run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
+    images: int = 1  # of such a copy; they vary first along a block's columns
+    stacked: int = 0  # rows of such a copy at most, where blocks' rows run on from image to image
+    filled: int = 0  # whether it is of a copy of x, its channels filled up to whole vectors
+    yvec: int = 4  # elements of a store of y
+    whole: int = 0  # whether all outputs of every block are there, so that none is asked for
+    consumer_registers: int = 208
+    producer_registers: int = 72
+    loader_registers: int = 24
+
+    clusters = True  # whether the device has them
+
+    def __post_init__(self) -> None:
+        asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
+        asked += (self.threads - CONSUMERS - PRODUCERS) * self.loader_registers
+        launched = REGISTERS // self.threads // 8 * 8  # of a thread
+        if asked > self.threads * launched:
+            raise ValueError(f"{asked} registers asked for; the launch has {launched} a thread")
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return CONSUMERS + PRODUCERS + (LOADERS if self.run else 0)
+
+    @property
+    def xvec(self) -> int:
+        """Elements of a load of x."""
+        return 4 if self.run and not self.filled else 1
+
+    def constants(self, tile: Tile, size: int) -> dict[str, int]:
+        """The constants of the source, by name, for elements of ``size`` bytes."""
+        mine = {name.upper(): value for name, value in asdict(self).items()}
+        mine |= {"BT": block_tiles(tile.alpha)}
+        return mine | (self.boxes(tile, size).constants() if self.run else {})
+
+    def columns(self, tile: Tile) -> int:
+        """Tile columns of a block."""
+        return block_tiles(tile.alpha) // self.rows
+
+    def stage_tiles(self, tile: Tile) -> int:
+        """Transformed tiles of a stage."""
+        return (self.rows + self.share - 1) * self.columns(tile)
+
+    def intervals(self, parts: int) -> tuple[int, ...]:
+        """Products that the Tensor Core sums before FP32 adds them, in turn; of 16 bits all."""
+        rows = (self.fold, self.share - self.fold) if self.fold else (self.share,)
+        return tuple(products(parts) * KC * n for n in rows) if parts == 2 else ()
+
+    def blocks(self, parts: int) -> Names:
+        """Files of the main kernel."""
+        fetch = BOXED if self.run else ELEMENTS
+        block = ("tensor_map", "block_tensor", "items", "place")
+        filters, outputs = TILES_LEFT if self.u_ring else CHANNELS_LEFT
+        finish = self.finish(parts)
+        outputs = (outputs,) if finish == EXCHANGED else ()
+        twins = ("twins",) if self.u_ring else ()
+        return (*block, *twins, "filters", filters, *outputs, finish, *fetch, "gamma_tensor")
+
+    def finish(self, parts: int) -> str:
+        """The file of the epilogue."""
+        return EXCHANGED if self.split == 1 and (parts == 1 or self.run) else PRODUCED
+
+    def boxes(self, tile: Tile, size: int) -> Boxes:
+        """Bulk tensor copies of x."""
+        first = self.stage_tiles(tile) % SLOT
+        most = self.stacked or SLOT
+        return boxes(tile, self.columns(tile), self.run, self.images, first, size, most)
+
+    def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
+        """What such a copy brings: channels, pixels along the width, rows, depths, images."""
+        boxes = self.boxes(tile, size)
+        return PIXEL // size, boxes.pixels, boxes.box_rows, 1, self.images
+
+    def copies(self, tile: Tile, size: int) -> float:
+        """Bulk tensor copies of a stage, halves of a slot taken together; one serves several stages
+        of small elements."""
+        boxes, stages = self.boxes(tile, size), PIXEL // (KC * size)
+        return self.slots(tile) * boxes.across / stages
+
+    def slots(self, tile: Tile) -> int:
+        """Parts of a stage that are fetched one by one."""
+        return -(-self.stage_tiles(tile) // SLOT)
+
+    def raw(self, tile: Tile, size: int) -> int:
+        """Bytes of the fetched input, and of what its fetching needs."""
+        if not self.run:
+            return self.slots(tile) * PRODUCERS * (tile.alpha * 4 * size + 16)
+        return self.slots(tile) * (self.boxes(tile, size).slot + 16)
+
+    def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
+        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
+        outputs = block_outputs(alpha)
+        v = -self.raw(tile, size) % LINE + self.v_stages * alpha * parts * tiles * KC * 2
+        out = 2 * alpha * block // self.passes * (outputs + 4) * 4 + 32
+        if self.finish(parts) == EXCHANGED:
+            # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
+            # of nothing; the first channel and two barriers
+            out = self.exchanges * CONSUMERS * alpha * 8 + block * 12
+            out += outputs * (12 if parts == 2 else 1) + 24
+        u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
+        if self.u_ring:  # states of both groups, with two barriers each; aligned to 128
+            u = self.u_ring * (2 * self.share * parts * outputs * KC * 2 + 32) + 128
+        return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
+
+    def __str__(self) -> str:
+        names = ("rest", "split", "u_ahead", "u_ring", "twins", "narrow", "fold", "exchanges")
+        names += ("run", "images", "stacked", "filled", "yvec", "whole")
+        usual = Variant(run=4)
+        kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
+        return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
+
+
+ROWS = (1, 2, 4, 8)
+SHARES = (1, 2, 3, 4, 5)  # more would sum more than 240 products in the Tensor Core
+SPLITS = (1, 2, 4, 8)
+
+
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every block shape that can run, or the request's as these arrays allow it."""
+    height, parts, size = correlation.filter[1], PARTS[request.precision], ITEMSIZE[request.dtype]
+    variant, room = request.variant, request.device.shared_memory
+    shares = [s for s in SHARES if s <= height]
+    shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
+    yvec = loads(correlation, request.aligned)["yvec"]
+    for shape in (variant,) if variant else shapes:
+        columns = shape.columns(tile)
+        if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
+            continue
+        ways = list(_boxes(correlation, tile, shape))
+        fetched = [{**box, "filled": 0} for box in ways]
+        if not request.aligned or correlation.channels * size % VECTOR:
+            fetched = [{"run": 0, "images": 1, "stacked": 0, "filled": 0}]
+            if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
+                fetched += [{**box, "filled": 1} for box in ways]
+        splits = (shape.split,) if variant else SPLITS
+        names = ("rows", "share", "v_stages", "exchanges", "passes")
+        fixed = {name: getattr(shape, name) for name in names}
+        tried = [
+            Variant(**fixed, **how, split=n, yvec=yvec, **_registers(tile, how["run"], n, parts))
+            for how in fetched
+            for n in splits
+        ]
+        for made in tried:
+            for rings in _rings(tile, made, parts):
+                tries = [replace(made, **ring) for ring in rings]
+                tries = [
+                    replace(
+                        v,
+                        rest=_rest(tile, v, parts, height),
+                        whole=_whole(tile, v, parts, correlation),
+                        narrow=_narrow(tile, v, correlation),
+                    )
+                    for v in tries
+                ]
+                known = []
+                for v in tries:
+                    if not variant and (third := _third(tile, v, parts)):
+                        known.append(replace(v, **third))
+                    known.append(v)
+                    if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
+                        known.append(replace(v, passes=8))
+                known += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
+                fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
+                yield from islice(fits, 1)
+
+
+def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, int]]]:
+    """How filters come to the products: ways to choose from, of each the first that fits.
+
+    With two halves of tiles at least all of a state are in registers, with skewed products three.
+    Filters that wait in shared memory need registers, which a ring of few leaves, or are wgmma's B.
+    """
+    held, share = tile.alpha // 2, variant.share
+    filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
+    if parts == 1:
+        ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
+        yield [{"ring": ring}]
+        return
+    boxed = variant.run and variant.split == 1
+    few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
+    if boxed and share in TURNED and variant.yvec > 1 and not few:
+        # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
+        paired = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
+        turned = {"ring": 0, "skew": share}  # all products with a low part come first
+        rings = U_RINGS
+        if tile.alpha == 8 and share < 4:
+            # A third state of filters gains nothing (-4 to 0.5 %, 10 layers; with six states 2 %).
+            # Producers' registers gain 1 to 2.5 % where they make eight rows, lose 1 % where four.
+            rings = U_RINGS[1:]
+            if variant.rows == 8:
+                turned |= {"consumer_registers": 200, "producer_registers": 88}
+        if tile.alpha == 6 and share < 4:  # few accumulators: 0 to 1 % of 8 layers
+            turned |= {"consumer_registers": 184, "producer_registers": 120}
+        if tile.alpha == TEN:
+            rings = U_RINGS[1:]
+            turned |= {"consumer_registers": 192, "producer_registers": 104}
+        for twins in (1, 2) if paired else (1,):
+            yield [{**turned, "u_ring": n, "twins": twins} for n in rings]
+    if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
+        return
+    ring = (3 if share == 3 else held) if whole else max(2, share)
+    skew = int(1 < share < 5)  # five rows have no registers left for it
+    # Single outputs are stored by lanes far apart there: 25 to 40 % slower with odd channels.
+    waiting = U_AHEAD if boxed and share == 3 and variant.yvec == 1 else ()
+    ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
+    ways = [[{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]]
+    if variant.run and share > 3 and tile.alpha == 8:
+        ways.append([{"ring": 2, "u_ahead": 4, "skew": 0}])
+    for way in ways:
+        yield way
+        if share > 4:  # a fifth less error, about 1 % of the time
+            yield [{**ring, "fold": FOLDED} for ring in way]
+
+
+def _third(tile: Tile, variant: Variant, parts: int) -> dict[str, int]:
+    """Policies with a third stage of V, where that serves."""
+    if variant.split > 1 or (parts == 2 and not variant.run):
+        return {}
+    # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
+    # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
+    if parts == 2 and tile.alpha == 8:
+        return {"v_stages": 3, "exchanges": 1} if variant.yvec == 1 else {}
+    return {"v_stages": 3}
+
+
+def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
+    """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
+    6 %, seven layers), and a ring's places must be the same in every stage."""
+    rest, ahead = height % variant.share, variant.u_ahead
+    if variant.u_ring:
+        return rest
+    filters = tile.alpha // 2 * rest
+    even = filters % variant.ring == 0 and filters % max(1, ahead) == 0
+    return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
+
+
+def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
+    """Whether blocks that finish their own outputs have no others."""
+    depth, height, width = c.output
+    columns = c.batch * depth * (width // tile.n)
+    left = (
+        width % (tile.n * max(1, variant.run)),
+        height % variant.rows,
+        c.out_channels % block_outputs(tile.alpha),
+        columns % (variant.columns(tile) * variant.twins),
+    )
+    own = variant.finish(parts) == EXCHANGED and not variant.stacked
+    return int(own and not any(left))
+
+
+def _narrow(tile: Tile, variant: Variant, c: Correlation) -> int:
+    """Output channels of the last block's filters where it has no use for more."""
+    left = -(-c.out_channels // UNIT) * UNIT % block_outputs(tile.alpha)
+    return left if variant.u_ring else 0
+
+
+def _registers(tile: Tile, run: int, split: int, parts: int) -> dict[str, int]:
+    """Of every role. Producers need fewer where loaders fetch and consumers finish; loaders more
+    where they also meet with a cluster.
+    """
+    if not run:
+        consumers, producers, loaders = (208, 88, 24) if parts == 2 else (200, 104, 24)
+    elif split > 1:  # with six states producers would spill, and consumers hold less
+        consumers, producers, loaders = (184, 104, 32) if tile.alpha == 6 else (200, 80, 32)
+    else:
+        consumers, producers, loaders = (208, 72, 24) if parts == 2 else (200, 88, 24)
+    return {
+        "consumer_registers": consumers,
+        "producer_registers": producers,
+        "loader_registers": loaders,
+    }
+
+
+def offered(
+    plan: Callable[..., Any],
+    variants: Callable[..., Iterator[Any]],
+    request: Request,
+    widths: Widths | None = None,
+) -> list[Any]:
+    """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
+    problem, direction, precision = request.problem, request.direction, request.precision
+    c = Correlation.of(problem, direction)
+    if precision == "fp32_split" and not (c.empty or watchable(c.output[2])):
+        raise unwatched(c.output[2:])
+    every = (
+        plan(
+            direction,
+            problem,
+            c,
+            tile,
+            request.points,
+            precision,
+            request.stored,
+            shape,
+            request.device,
+        )
+        for tile in tiles(c, request.algorithm, precision, widths or widths_of(precision))
+        for shape in variants(tile, c, request)
+    )
+    found = [p for p in every if p.variant.split <= max(1, p.steps)]
+    if not found:
+        what = request.variant or request.algorithm
+        raise ValueError(
+            f"{what} does not fit a filter {c.filter[1]} high, {c.channels} channels and "
+            f"{c.out_channels} output channels on {request.device.name}"
+        )
+    return found
+
+
+def _boxes(correlation: Correlation, tile: Tile, shape: Variant) -> Iterator[dict[str, int]]:
+    """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
+    and the batch; of an odd row's also with one tile more, of which nothing is stored. Either also
+    with images stacked, where that takes fewer blocks.
+    """
+    columns, width = shape.columns(tile), -(-correlation.output[2] // tile.n)
+    for row in (width, width + 1) if width % 2 and width > 1 else (width,):
+        run = next(n for n in RUNS if row % n == 0 and n <= columns)
+        counts = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
+        images = next(counts, 1)
+        yield {"run": run, "images": images, "stacked": 0}
+        if most := stacked(correlation, row, columns, shape.rows, images):
+            yield {"run": run, "images": images, "stacked": most}
+
+
+def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
+    """Elements of a load of x, a store of y; 1 where channels or addresses are not aligned."""
+    return {
+        "xvec": 4 if aligned and correlation.channels % 4 == 0 else 1,
+        "yvec": 4 if aligned and correlation.out_channels % 4 == 0 else 1,
+    }

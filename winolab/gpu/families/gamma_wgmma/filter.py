@@ -1,0 +1,144 @@
+"""The launches that transform a filter for a plan of Γ on Tensor Cores: kernels/filter_*.cuh."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from winolab.gpu.driver import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.families import geometry, scale
+from winolab.gpu.planner.correlation import Correlation
+
+M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
+# Of split products: output channels of a block; its threads, many where there are more than
+# LONG_WORK stages of filter rows for them, though few are there sooner.
+ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
+# Two by PAIRED threads where four, of so many, would leave multiprocessors idle.
+PAIR, PAIRED, IDLE = 2, 384, (128, 400)
+# Blocks that have ROWS each together where these have no room, nor has L2, by half of its size, the
+# filter until they are read again: 9 to 24 % less time (512 channels at 7 × 7, 9 × 9; 5 × 5: more).
+CLUSTER, KEPT = 2, 0.52
+STATIC = 2048  # bytes of a block's shared memory that are not rows of the filter
+SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
+
+# The kernels' parameter struct, field for field.
+PARAMS = Layout(
+    ("w u rows", POINTER),
+    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
+    ("out_channels channels height width taps taps_height taps_width chunks outputs", INT),
+)
+# Of split products, behind these.
+SCALED = Layout(
+    ("lowest", LONG),
+    ("row_size step", INT),
+    ("known", FLOAT),
+    ("sharers rows image image_first image_c image_depth image_row image_width", INT),
+)
+
+
+def constants(parts: int) -> dict[str, int]:
+    """What filter_*.cuh are compiled with."""
+    scaled = {"FILTER_ROWS": ROWS, "FILTER_CLUSTER": CLUSTER, "FILTER_MOST": MANY}
+    return {"FILTER_M": M} | (scaled if parts == 2 else {"FILTER_CHUNKS": CHUNKS})
+
+
+def blocks(parts: int, clusters: bool) -> tuple[str, ...]:
+    """Files of the kernels behind filter_tensor.cuh, of a device that has clusters or has not."""
+    if parts == 1:
+        return ("filter_fixed",)
+    return ("filter_scaled", "filter_cluster") if clusters else ("filter_scaled",)
+
+
+class Shape(NamedTuple):
+    """Of a group's launch."""
+
+    grid: tuple[int, int, int]
+    threads: int
+    sharers: int = 1  # blocks that transform the same rows
+    rows: int = ROWS  # of a block, or of a cluster
+    image: int = 0  # floats of shared memory of each, or 0 where it keeps none
+
+    @property
+    def kernel(self) -> str:
+        """What is launched."""
+        return "winolab_filter_cluster" if self.rows > ROWS else "winolab_filter"
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory, of winolab_filter; the other keeps none."""
+        return 4 * self.rows * self.image
+
+
+def shape(plan: Any, dense: bool = True) -> Shape:
+    """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
+    outputs, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
+    if plan.parts == 1:
+        return Shape((outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
+    scattered, image = plan.correlation.rotated, _image(plan)
+    room = (plan.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
+    spread = room >= ROWS and IDLE[0] < outputs < IDLE[1]
+    squeezed = PAIR <= room < ROWS and not scattered
+    rows = PAIR if spread or squeezed else ROWS
+    blocks = outputs // rows
+    # As many as fill the device with the one that describes the rows, and have something to do.
+    idle = plan.device.multiprocessors // blocks - 1
+    sharers = max(1, min(idle, -(-units // (FEW // 32))))
+    threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
+    large = rows > room and 4 * outputs * _row(plan.correlation) > KEPT * plan.device.l2
+    if plan.variant.clusters and sharers == 1 and large:
+        return Shape((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS)
+    grid = blocks * (sharers + (sharers > 1)), 1, 1
+    return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
+
+
+def shared(plan: Any) -> dict[str, int]:
+    """Bytes of dynamic shared memory of every kernel that may transform the filter."""
+    clustered = plan.parts == 2 and plan.variant.clusters
+    kept = {"winolab_filter": shape(plan).shared}
+    return kept | ({"winolab_filter_cluster": 0} if clustered else {})
+
+
+def _row(c: Correlation) -> int:
+    """Elements of a row of w."""
+    return c.channels * math.prod(c.filter)
+
+
+def _image(plan: Any) -> int:
+    """Floats from a row's image in shared memory to the next's, in other banks."""
+    size = _row(plan.correlation)
+    return (size + size // 64 * 4) // 32 * 32 + 48
+
+
+def transform(
+    plan: Any, kernels: Kernels, w: View, prepared: int, known: float, follows: bool
+) -> None:
+    """All groups' filters, to where ``prepared`` points: rows' scales, then the filters.
+
+    ``known``: the scale of all rows, or 0; ``follows``: launches of the call come before.
+    """
+    c = plan.correlation
+    _, *strides = geometry.filter_map(c, w, 0, plan.size)
+    lowest, step = scale.dense(c, strides[1:])
+    its = shape(plan, step > 0)
+    for group in range(c.groups):
+        address, *_ = geometry.filter_map(c, w, group, plan.size)
+        params = PARAMS.pack(
+            address,
+            prepared + plan.rows + group * plan.transformed,
+            scale.row(c, prepared, group, plan.block),
+            *strides,
+            c.out_channels,
+            c.channels,
+            *c.filter[1:],
+            math.prod(plan.kept),
+            *plan.kept[1:],
+            plan.chunks,
+            plan.outputs,
+        )
+        if plan.parts == 2:
+            row = lowest, _row(c), step, known
+            places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
+            its_own = SCALED.pack(*row, its.sharers, its.rows, its.image, *places)
+            params = Params.of(params, its_own)
+        early = plan.early(follows or group > 0)
+        kernels[its.kernel](its.grid, its.threads, params, early)

@@ -1,0 +1,62 @@
+"""What bulk tensor copies of x read: x itself, or a copy of it whose channels are filled up."""
+
+from __future__ import annotations
+
+import math
+import operator
+from itertools import accumulate
+
+from winolab.device import Device
+from winolab.gpu.driver import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.runtime.array_layout import VECTOR
+from winolab.gpu.tensor_map import TensorMap
+
+# The parameter struct of kernels/fill.cuh, field for field.
+FILL_PARAMS = Layout(
+    ("x to", POINTER),
+    ("batch_stride depth_stride row_stride", LONG),
+    ("pixel_stride pixels depth height width groups channels vectors", INT),
+)
+FILL_THREADS, FILL_WAVES = 256, 8  # of a block; blocks of a multiprocessor
+ALIGNED = 256  # bytes: where the parts of a workspace begin
+
+
+def filled_channels(c: Correlation, size: int) -> int:
+    """Of a group, up to whole vectors, for elements of ``size`` bytes."""
+    vector = VECTOR // size
+    return -(-c.channels // vector) * vector
+
+
+def filled_size(c: Correlation, size: int) -> int:
+    """Bytes of a copy of x with so many."""
+    pixels = c.batch * math.prod(c.input)
+    copy = pixels * c.groups * filled_channels(c, size) * size
+    return -(-copy // ALIGNED) * ALIGNED
+
+
+def fill(kernels: Kernels, c: Correlation, device: Device, x: View, to: int, size: int) -> None:
+    """Copy x to address ``to``, every group's channels filled up with zeros."""
+    vectors, pixels = filled_channels(c, size) * size // VECTOR, c.batch * math.prod(c.input)
+    params = FILL_PARAMS.pack(
+        x.address, to, *x.strides[:4], pixels, *c.input, c.groups, c.channels, vectors
+    )
+    blocks = -(-pixels * c.groups * vectors // FILL_THREADS)
+    grid = min(blocks, FILL_WAVES * device.multiprocessors)
+    kernels["winolab_fill"]((grid, 1, 1), FILL_THREADS, params)
+
+
+def filled_view(c: Correlation, address: int, size: int) -> View:
+    """Such a copy, dense."""
+    pixel, row, depth, batch = accumulate(
+        (filled_channels(c, size) * c.groups, *c.input[::-1]), operator.mul
+    )
+    return View(address, (batch, depth, row, pixel))
+
+
+def tensor_map(
+    c: Correlation, x: View, channels: int, group: int, size: int, box: tuple[int, ...]
+) -> TensorMap:
+    """The tensor map of a group's channels of x, ``channels`` of each group lying there."""
+    sizes = (channels, *c.input[::-1], c.batch)
+    return TensorMap.of(x.address + size * group * channels, size, sizes, x.strides[::-1], box)

@@ -1,0 +1,62 @@
+"""The translation unit of Γ on Tensor Cores: its constants, programs and files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from winolab.algorithm import Tile
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families import scale
+from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
+from winolab.gpu.families.gamma_wgmma.config import EXCHANGED, KC, PARTS, TILES_LEFT
+from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
+from winolab.gpu.planner.planner import DTYPES, ITEMSIZE
+from winolab.ref.algebra.program import Program
+from winolab.ref.algebra.transforms import transforms
+
+WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
+SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
+
+
+@lru_cache(maxsize=256)
+def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
+    """BT with the scale of FP16's input, AT with what takes that and the filter's back."""
+    made = transforms(tile.n, tile.r, points, SCALING)
+    steps = scale.constants((tile, made))
+    halvings, both = steps["SCALE_INPUT"], steps["SCALE_INPUT"] + steps["SCALE_FILTER"]
+    programs = made.programs
+    return programs.BT.scaled(Fraction(1, 2**halvings)), programs.AT.scaled(Fraction(2**both))
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
+    """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
+    split, parts = precision == "fp32_split", PARTS[precision]
+    blocks = variant.blocks(parts)
+    made = transforms(tile.n, tile.r, points, SCALING)
+    constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
+    constants |= {"BN": block_outputs(tile.alpha)}
+    constants |= gamma_tensor_filter.constants(parts)
+    constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
+    constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
+    constants |= scale.constants((tile, made)) | (scale.BLOCKS if split else {})
+    size = ITEMSIZE[DTYPES[precision]]
+    constants |= variant.constants(tile, size)
+    constants |= {"SHARED": variant.shared_memory(tile, parts, size)}
+    constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
+    programs = made.programs
+    constants |= {"BARE": programs.G.bare}
+    # The range of FP16 is narrow; what is split is scaled by what it holds.
+    bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
+    copies = ("fill",) if variant.filled else ()
+    scales = ("guard", "scale", "watched") if split else ("fixed_scale",)
+    filters = ("filter_tensor", *gamma_tensor_filter.blocks(parts, variant.clusters))
+    return unit(
+        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
+        constants,
+        {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
+        ("tensor", "parts", "pipeline", *copies, *scales, *filters, *blocks),
+        WIDE if split else (),
+    )

@@ -1,0 +1,1 @@
+"""Nested Winograd F(n×n, r×r) on Tensor Cores."""

@@ -1,0 +1,187 @@
+"""What a call of nested Winograd is cut into: pieces, tiles, blocks, parts of its workspace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from winolab.algorithm import Algorithm, Problem
+from winolab.device import Device
+from winolab.gpu.families import scale
+from winolab.gpu.families.nested.source import infinite, made_of, name
+from winolab.gpu.families.nested.tiles import (
+    BM,
+    ROW_BYTES,
+    Box,
+    Pair,
+    Variant,
+    box,
+    grid,
+    pieces,
+    short,
+)
+from winolab.gpu.planner.correlation import Correlation
+
+KC = 32  # channels of a stage
+ALIGNED = 1024  # bytes: where the parts of a workspace begin
+# Neighbouring rows that a block looks at; elements of a slice of them, and the most slices.
+ASIDE, SLICE, MOST_SLICES = 32, 256, 32
+LOSS = 12  # bytes of scale.cuh's struct
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is computed, in which blocks, pieces and parts of the batch."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation
+    tiles: Pair  # along the height, along the width
+    points: str
+    variant: Variant
+    device: Device
+    images: int  # of a part of the batch
+
+    @property
+    def kernel(self) -> str:
+        """Lavin & Gray's name of the algorithm."""
+        return name(self.tiles)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return Algorithm("winograd", self.tiles, self.points)
+
+    @property
+    def states(self) -> int:
+        """Of both dimensions."""
+        return math.prod(t.alpha for t in self.tiles)
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Of the filter, along both dimensions."""
+        _, height, width = self.correlation.filter
+        return pieces(self.tiles[0], height), pieces(self.tiles[1], width)
+
+    @property
+    def short(self) -> tuple[bool, bool]:
+        """Whether the last piece lacks its last tap, of which states at infinity are alone."""
+        _, height, width = self.correlation.filter
+        first, second = made_of(self.tiles, self.points)
+        return (
+            infinite(first) >= 0 and short(self.tiles[0], height),
+            infinite(second) >= 0 and short(self.tiles[1], width),
+        )
+
+    @property
+    def grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Along both dimensions, tiles of the outputs and of the input."""
+        (_, height, width), (_, high, wide) = self.correlation.filter, self.correlation.output
+        return grid(self.tiles[0], height, high), grid(self.tiles[1], width, wide)
+
+    @property
+    def chunks(self) -> int:
+        """Stages of KC channels."""
+        return -(-self.correlation.channels // KC)
+
+    @property
+    def steps(self) -> int:
+        """Stages of a sum, at most."""
+        return math.prod(self.pieces) * self.chunks
+
+    @property
+    def mean_steps(self) -> float:
+        """Stages of a sum on average; at infinity pieces without their last tap have none."""
+        sides = zip(self.tiles, self.pieces, self.short, strict=True)
+        return self.chunks * math.prod(n - is_short / t.alpha for t, n, is_short in sides)
+
+    @property
+    def blocks_n(self) -> int:
+        """Blocks of output channels."""
+        return -(-self.correlation.out_channels // self.variant.bn)
+
+    @property
+    def outputs(self) -> int:
+        """Output channels of U and M, in whole blocks."""
+        return self.blocks_n * self.variant.bn
+
+    def box(self, images: int) -> Box:
+        """Of the blocks of so many images."""
+        (high, _), (wide, _) = self.grids
+        return box(images, high, wide)
+
+    def items(self, images: int) -> int:
+        """Blocks' worth of products of so many images."""
+        return self.states * self.box(images).blocks * self.blocks_n
+
+    @property
+    def rows_stage(self) -> int:
+        """Rows of U and V that a stage brings."""
+        return BM + self.variant.bn
+
+    def moved(self, images: int) -> tuple[int, int]:
+        """Bytes of V and M of so many images."""
+        (high, more_high), (wide, more_wide) = self.grids
+        tiles = self.states * images
+        v = tiles * more_high * more_wide * self.chunks * ROW_BYTES
+        return v, tiles * high * wide * self.outputs * 4
+
+    @property
+    def parts(self) -> tuple[range, ...]:
+        """Images of each part of the batch."""
+        batch = range(self.correlation.batch)
+        return tuple(batch[i : i + self.images] for i in batch[:: self.images])
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the parts of the workspace, in their order."""
+        c = self.correlation
+        most = max((self.box(len(part)).blocks for part in self.parts), default=0)
+        sizes = {
+            "header": scale.watched(c, self.tiles),
+            "v": self.moved(self.images)[0],
+            "m": self.states * most * BM * self.outputs * 4,
+            "rows": scale.size(c, self.variant.bn),
+            "found": c.groups * sum(self.found),
+            "u": c.groups * self.transformed,
+        }
+        return {name: -(-size // ALIGNED) * ALIGNED for name, size in sizes.items()}
+
+    @property
+    def header(self) -> int:
+        """Bytes of a call's own, first in the workspace: flags, doubts, the sample of its input."""
+        return self.sizes["header"]
+
+    @property
+    def slices(self) -> int:
+        """Slices of the filter's rows, where these are nearer in memory than their elements."""
+        c = self.correlation
+        slices = -(-c.channels * math.prod(c.filter) // SLICE)
+        return min(MOST_SLICES, slices) if c.rotated else 0
+
+    @property
+    def describers(self) -> int:
+        """Blocks that describe the filter's rows, or look at neighbouring ones."""
+        return -(-self.outputs // ASIDE) * self.slices or self.outputs
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """Bytes of what is found about a group's neighbouring rows: largest elements, losses."""
+        slices, losses = self.slices, LOSS * self.steps if self.slices else 0
+        return 4 * slices * self.outputs, losses * self.outputs
+
+    @property
+    def transformed(self) -> int:
+        """Bytes of the transformed filter of a group."""
+        return self.states * self.steps * self.outputs * ROW_BYTES
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of what depends on the filter alone, of all groups."""
+        return sum(self.sizes[name] for name in ("rows", "found", "u"))
+
+    @property
+    def workspace(self) -> int:
+        """Bytes."""
+        return sum(self.sizes.values())

@@ -1,0 +1,357 @@
+"""Filter gradients as the Ω kernels see them: units, segments, workspace, and how many of each.
+
+Pure Python. kernels/units.cuh says what a unit and an item are, kernels/reduce.cuh adds up what the
+segments computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.gpu.driver import INT, LONG, POINTER, Launcher, Layout, Params, View
+from winolab.gpu.planner.correlation import check, three
+from winolab.points import check_served
+from winolab.ref.algorithms.im2col import DIRECT
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
+
+LAUNCH_SECONDS = 4e-6  # of each kernel
+BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
+# As many segments as bring the predicted time within this of the least: each costs workspace.
+ENOUGH = 1.02
+WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
+WAVES = 24  # of blocks, up to which segments are counted to fill them
+ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits
+POSITIONS = 1 << 31  # the kernels count them in 32 bits
+
+PARAMS = Layout(
+    ("x dy dw buckets", POINTER),
+    ("x_batch x_depth x_row dy_batch dy_depth dy_row", LONG),
+    ("dw_out dw_depth dw_row dw_tap dw_in", LONG),
+    ("x_pixel dy_pixel batch depth height width out_depth out_height out_width", INT),
+    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
+    ("channels out_channels groups blocks_in blocks_out tiles_width", INT),
+    ("segments pitch fold items", INT),
+    ("wanted", POINTER),
+)
+REDUCE_PARAMS = Layout(
+    ("buckets dw", POINTER),
+    ("dw_out dw_depth dw_row dw_tap dw_in", LONG),
+    ("out_channels taps_depth taps_height taps_width channels count", INT),
+    ("wanted", POINTER),
+)
+REDUCE_THREADS = 256
+
+
+@dataclass(frozen=True)
+class Sum:
+    """How a share of dw's elements is summed: so many products of a state one after the other, on
+    average, and in FP32 the outputs of so many such sums; what other blocks have is compensated."""
+
+    share: float
+    products: float
+    parts: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """dw[m, tap, c] = Σ dy[m] · x[c] per group, unit stride, always three spatial dimensions."""
+
+    batch: int
+    groups: int
+    channels: int  # of a group of x
+    out_channels: int  # of a group of dy
+    input: tuple[int, int, int]
+    output: tuple[int, int, int]
+    filter: tuple[int, int, int]
+    padding: tuple[int, int, int]  # before the first element
+
+    @classmethod
+    def of(cls, problem: Problem) -> Gradient:
+        """The filter gradient of ``problem``. Raises ValueError for strides and dilation."""
+        check(problem)
+        return cls(
+            problem.batch,
+            problem.groups,
+            problem.in_channels // problem.groups,
+            problem.out_channels // problem.groups,
+            three(problem.input, 1),
+            three(problem.output, 1),
+            three(problem.filter, 1),
+            three(tuple(lo for lo, _ in problem.padding), 0),
+        )
+
+    @property
+    def weights(self) -> int:
+        """Elements of dw."""
+        return self.groups * self.out_channels * math.prod(self.filter) * self.channels
+
+    @property
+    def data(self) -> int:
+        """Bytes of x, dy and dw in FP32."""
+        x = math.prod(self.input) * self.channels
+        dy = math.prod(self.output) * self.out_channels
+        return 4 * (self.batch * self.groups * (x + dy) + self.weights)
+
+    @property
+    def flops(self) -> int:
+        """Of direct convolution, an FMA being two."""
+        return 2 * self.batch * math.prod(self.output) * self.weights
+
+    def rows(self, dimension: int, tap: int) -> tuple[int, int]:
+        """The outputs along a dimension that meet an input at ``tap``: first, last + 1."""
+        low = self.padding[dimension] - tap
+        first = max(0, low)
+        return first, max(first, min(self.output[dimension], self.input[dimension] + low))
+
+    def share(self, dimension: int) -> float:
+        """Of the outputs along a dimension that meet an input, averaged over the taps."""
+        taps = self.filter[dimension]
+        met = (last - first for first, last in (self.rows(dimension, tap) for tap in range(taps)))
+        return sum(met) / (taps * self.output[dimension])
+
+    @cached_property
+    def met(self) -> float:
+        """The share of dy's rows that meet an input, averaged over the taps."""
+        return self.share(0) * self.share(1)
+
+    @property
+    def products(self) -> float:
+        """Of an element of dw, those whose input exists, averaged over the taps."""
+        return self.batch * math.prod(self.output) * self.met * self.share(2)
+
+    def units(self, tile: Tile, pitch: int) -> int:
+        """Units of a row of taps whose rows all meet inputs. Raises ValueError for too many."""
+        positions = self.batch * self.output[0] * self.output[1] * pitch
+        if positions + 256 * tile.alpha >= POSITIONS:
+            raise ValueError(f"dy has {positions} positions; the Ω kernels count up to 2^31")
+        return -(-positions // tile.r)
+
+    def whole_pitch(self, tile: Tile) -> int:
+        """Positions of a row that holds whole units."""
+        return -(-self.output[2] // tile.r) * tile.r
+
+    def wrapped_pitch(self, tile: Tile) -> int | None:
+        """Positions of a row whose last unit runs on into the next; None where none may.
+
+        The n - 1 columns of x after a row's last unit are the next row's first ones where both are
+        padding, as far as that holds for every row of taps.
+        """
+        whole = self.output[2] + tile.n - 1
+        last_taps = (-(-self.filter[2] // tile.n) - 1) * tile.n
+        shared = max(0, min(self.padding[2] - last_taps, whole - self.input[2] - self.padding[2]))
+        pitch = whole - shared
+        return pitch if tile.alpha <= pitch < self.whole_pitch(tile) else None
+
+
+def narrow_rows(tile: Tile, width: int) -> bool:
+    """Whether rows of dy fill units so badly that outputs are small against a unit's states."""
+    return 5 * width < 4 * tile.r
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a kernel takes: ``unit``, ``item`` and ``output`` are seconds of one block."""
+
+    blocks: int  # of one segment
+    slots: int  # blocks that the GPU holds
+    unit: float  # of the sum
+    item: float  # whatever does not depend on the sum's length
+    step: int  # units of a stage
+    fold: int = POSITIONS  # units after which a sum is transformed
+    output: float = 0.0  # of such a transform
+
+    def work(self, units: int, segments: int) -> tuple[int, int, int]:
+        """Of the block that has most: how many items, units of each, and transforms of its sum."""
+        length = -(-units // (segments * self.step)) * self.step
+        return -(-self.blocks * segments // self.slots), length, -(-length // self.fold)
+
+    def seconds(self, units: int, segments: int) -> float:
+        """The main kernel's time."""
+        items, length, outputs = self.work(units, segments)
+        block = length * self.unit + self.item + outputs * self.output
+        return items * block + LAUNCH_SECONDS
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Into how many parts the sum is cut; the workspace in bytes, the predicted time in seconds."""
+
+    count: int
+    workspace: int
+    seconds: float
+
+
+def choose(
+    gradient: Gradient,
+    units: int,
+    timing: Timing,
+    limit: int | None = None,
+    *,
+    first: bool = True,
+    count: int | None = None,
+) -> Segments:
+    """The fewest segments within ENOUGH of the least predicted time, the reduction included.
+
+    ``limit`` bounds the workspace in bytes (None: WORKSPACE_OF_DATA times the data); ``first`` says
+    whether dw itself is the first segment's bucket; ``count`` fixes the number of segments. Raises
+    ValueError, naming the least workspace, where none fits.
+    """
+    bucket = 4 * gradient.weights
+
+    def made(segments: int) -> Segments:
+        buckets = 0 if segments == 1 else segments - first
+        seconds = timing.seconds(units, segments)
+        if segments > 1:
+            seconds += LAUNCH_SECONDS + bucket * (segments + 1) / BANDWIDTH
+        return Segments(segments, buckets * bucket, seconds)
+
+    most = WORKSPACE_OF_DATA * gradient.data if limit is None else limit
+    found = [made(n) for n in ({count} if count else _counts(units, timing))]
+    fitting = [s for s in found if s.workspace <= most or (limit is None and s.count == count)]
+    if not fitting:
+        least = min(s.workspace for s in found)
+        fewer = f", or name fewer segments than {count}" if count else ""
+        raise ValueError(
+            f"a workspace of {least} B is the smallest that this gradient needs; "
+            f"the limit is {limit} B: raise it{fewer}"
+        )
+    enough = ENOUGH * min(s.seconds for s in fitting)
+    return next(s for s in fitting if s.seconds <= enough)
+
+
+def _counts(units: int, timing: Timing) -> list[int]:
+    """Numbers of segments worth considering, ascending: one, and those that fill waves."""
+    filling = {timing.slots * wave // timing.blocks for wave in range(1, WAVES)}
+    few = range(1, 9)
+    most = max(1, units // timing.step)
+    return sorted(n for n in {1, *filling, *few} if 1 <= n <= most)
+
+
+def of_this_gpu(algorithm: Algorithm | None) -> None:
+    """Raise ValueError for WinRS as another GPU would run it."""
+    if algorithm and algorithm.device:
+        raise ValueError(
+            f"{algorithm}: the CUDA kernels are planned for the GPU that they run on; name the "
+            "algorithm without a device"
+        )
+
+
+@lru_cache
+def admitted(tile: Tile, points: str) -> bool:
+    """Whether a tile that is admissible at the best points is so at these, where these serve it."""
+    return points == "best" or error_ratio(tile, points) <= ADMISSIBLE
+
+
+def tiles(
+    gradient: Gradient, algorithm: Algorithm | None, kernels: Iterable[Tile]
+) -> Iterator[Tile]:
+    """The kernels' tiles that may run: the algorithm's own, or the admissible ones.
+
+    A filter width that is no multiple of n runs in wider tiles whose last taps are not written; but
+    where the algorithm names the tile, n divides the width. Raises ValueError for algorithms that
+    are not filter gradients of these kernels.
+    """
+    of_this_gpu(algorithm)
+    width = gradient.filter[2]
+    if algorithm is None or (algorithm.kind == "winrs" and not algorithm.scaling):
+        points = algorithm.points if algorithm else "best"
+        kernels = tuple(kernels)
+        check_served(points, {t.alpha for t in kernels} - {1}, "a kernel of winrs")
+        for tile in kernels:
+            transformed = width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)
+            if tile == DIRECT or transformed:
+                yield tile
+        return
+    if algorithm.kind == "direct":
+        yield DIRECT
+        return
+    if algorithm.kind != "omega" or algorithm.scaling or algorithm.variant:
+        raise ValueError(
+            "the CUDA kernels compute filter gradients by omega, winrs and direct without "
+            f"options, not {algorithm}"
+        )
+    (tile,) = algorithm.tiles
+    if tile not in kernels:
+        names = ", ".join(f"{t.alpha}:{t.n}:{t.r}" for t in kernels if t != DIRECT)
+        raise ValueError(f"{algorithm}: the CUDA kernels are omega:{names}")
+    if width % tile.n:
+        raise ValueError(
+            f"{algorithm} computes {tile.n} taps; the filter has {width}: its width must be a "
+            "multiple; use winrs or direct"
+        )
+    yield tile
+
+
+def parameters(
+    g: Gradient,
+    views: tuple[View, View, View],
+    buckets: int,
+    block: tuple[int, int, int],
+    segments: int,
+    pitch: int,
+    blocks: int,
+    fold: int = 0,
+    wanted: int = 0,
+) -> Params:
+    """Of a main kernel, over ``views`` x, dy and dw.
+
+    ``block``: input and output channels and taps of a row that a block computes; ``blocks``: of a
+    segment; ``fold``: stages after which it adds its sums to dw, 0: at the end.
+    """
+    x, dy, dw = views
+    sides = zip((g.channels, g.out_channels, g.filter[2]), block, strict=True)
+    return PARAMS.pack(
+        x.address,
+        dy.address,
+        dw.address,
+        buckets,
+        *x.strides[:3],
+        *dy.strides[:3],
+        *dw.strides,
+        x.strides[3],
+        dy.strides[3],
+        g.batch,
+        *g.input,
+        *g.output,
+        *g.padding,
+        *g.filter,
+        g.channels,
+        g.out_channels,
+        g.groups,
+        *(-(-whole // part) for whole, part in sides),
+        segments,
+        pitch,
+        fold,
+        blocks * segments,
+        wanted,
+    )
+
+
+def reduce(
+    kernel: Launcher,
+    gradient: Gradient,
+    dw: View,
+    buckets: int,
+    count: int,
+    early: bool,
+    wanted: int = 0,
+) -> None:
+    """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
+
+    ``early``: Kernel's; ``wanted``: kernels/guard.cuh's flags.
+    """
+    params = REDUCE_PARAMS.pack(
+        buckets,
+        dw.address,
+        *dw.strides,
+        gradient.groups * gradient.out_channels,
+        *gradient.filter,
+        gradient.channels,
+        count,
+        wanted,
+    )
+    kernel((-(-gradient.weights // REDUCE_THREADS), 1, 1), REDUCE_THREADS, params, early)

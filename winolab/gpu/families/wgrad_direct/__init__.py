@@ -1,0 +1,1 @@
+"""Filter gradients by direct products on wgmma."""

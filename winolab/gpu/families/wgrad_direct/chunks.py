@@ -1,0 +1,326 @@
+"""How direct filter gradients sum by columns (kernels/columns.cuh): chunks, stages, shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import product
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from winolab.device import Device
+from winolab.gpu.driver import LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.families.wgrad import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
+from winolab.gpu.families.wgrad_direct.common import CONSUMERS, blocks_of_row
+
+KC = 64  # positions of a column
+PRODUCERS = 128  # threads of a block that copy
+RUN = 8  # sums that a thread adds up at once
+# What a launch brings along, 4 KB at most: items in an order, and blocks that share items.
+ORDERED = 1024
+STARTS = 144  # multiprocessors of a whole H100
+NONE = 0xFFFF  # in place of an item
+# Of kernels/columns.cuh.
+CONSTANTS = {
+    "KC": KC,
+    "PRODUCERS": PRODUCERS,
+    "RUN": RUN,
+    "ORDERED": ORDERED,
+    "STARTS": STARTS,
+    "NONE": NONE,
+}
+WORK, SOURCE = 40, 40  # bytes of its structs
+# Its parameters behind omega_plan's.
+COLUMN_PARAMS = Layout(
+    ("ends", POINTER),
+    ("chunks alone sharing parts turns", LONG),
+    ("order", f"{2 * ORDERED}s"),
+    ("starts", f"{12 * STARTS}s"),
+)
+ENDS = 8  # bytes of an item's first and last block
+# Of a column of x that comes before the first product of a sweep, in columns with products.
+BROUGHT = 0.32
+MOST_PARTS = 64  # of an item
+GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
+
+
+class Block(Protocol):
+    """The compile-time shape of a kernel, as kernels/columns.cuh needs it."""
+
+    @property
+    def n(self) -> int: ...  # taps of a filter row that share columns of x
+    @property
+    def bi(self) -> int: ...  # input channels of a block
+    @property
+    def bo(self) -> int: ...  # output channels
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a gradient is walked through: whole rows are positions, or ``chunks`` of each."""
+
+    chunks: int
+    pitch: int  # columns of a chunk
+    useful: tuple[int, ...]  # columns of a chunk that meet x, by the tiles of a filter's row
+    blocks: tuple[int, ...]  # of positions, by the filter's rows
+
+    @property
+    def longest(self) -> int:
+        """Stages of the longest item."""
+        return max(self.blocks) * max(self.useful)
+
+    @property
+    def shortest(self) -> int:
+        """Stages of the shortest."""
+        return min(self.blocks) * min(self.useful)
+
+    def stages(self, items: int) -> np.ndarray:
+        """Of each item, in the kernel's order: rows of the filter, tiles of the row, channels."""
+        of_row = np.repeat(self.useful, items // (len(self.blocks) * len(self.useful)))
+        return np.concatenate([n * of_row for n in self.blocks])
+
+
+@lru_cache(maxsize=4096)
+def columns(g: Gradient, n: int) -> Columns:
+    """The fewest stages for blocks of ``n`` taps; whole rows where equal."""
+    rows = [
+        g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
+        for d, h in product(range(g.filter[0]), range(g.filter[1]))
+    ]
+    width, low = g.output[2], [g.padding[2] - tap for tap in range(0, g.filter[2], n)]
+
+    def made(chunks: int) -> tuple[float, Columns]:
+        pitch = -(-width // chunks)
+        blocks = [max(1, -(-r * chunks // KC)) for r in rows]
+        useful = [pitch] * len(low)
+        if chunks == 1:  # from where the last tap meets x's first column on
+            useful = [
+                max(1, min(width, at + g.input[2]) - max(0, min(width, at - (n - 1)))) for at in low
+            ]
+        found = Columns(chunks, pitch, tuple(useful), tuple(blocks))
+        return sum(blocks) * (sum(useful) + len(useful) * BROUGHT * (n - 1)), found
+
+    return min((made(1 << i) for i in range(width.bit_length())), key=lambda m: m[0])[1]
+
+
+class Start(NamedTuple):
+    """Where a block begins with the items that blocks share, as kernels/columns.cuh has it."""
+
+    item: int
+    at: int  # the first of its stages that is the block's
+    left: int  # the block's stages, of this item and of those behind it
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Which items blocks compute alone, one after another."""
+
+    order: tuple[int, ...]  # [turn][block], NONE where a block has no more; empty: dealt in turn
+    loads: tuple[float, ...]  # seconds of each block, the least first; of the longest, where dealt
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who computes what: ``alone`` items by a block each, the others by ``sharing`` blocks.
+
+    A stage at least falls to each of these.
+    """
+
+    multiprocessors: int
+    items: int
+    alone: int
+    sharing: int
+    parts: int  # of an item that is shared; 0: ``starts`` says what blocks have
+    workspace: int  # bytes: parts of sums, and who has which
+    seconds: float
+    order: tuple[int, ...] = ()  # Turns'
+    starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
+
+    @property
+    def shared(self) -> int:
+        """Items that blocks share."""
+        return self.items - self.alone
+
+    @property
+    def grid(self) -> int:
+        """Blocks that run."""
+        return min(self.multiprocessors, self.items) if self.alone else self.sharing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a kernel on a device: ``stage`` and ``part`` are seconds, of a stage and around a part."""
+
+    stage: float
+    part: float
+    sums: int  # bytes of an item's sums
+
+    def workspace(self, shared: int, sharing: int) -> int:
+        """Bytes of the parts of so many items by so many blocks, and of who has which."""
+        return self.sums * (sharing + shared) + ENDS * shared
+
+
+def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
+    """Items of so many stages: the longest first, to whoever is done first (Graham 1969)."""
+    seconds = stages * cost.stage + cost.part
+    if slots < len(stages) <= ORDERED:
+        of: list[list[int]] = [[] for _ in range(slots)]
+        done = [(0.0, block) for block in range(slots)]
+        for item in np.argsort(-stages, kind="stable"):
+            load, block = heappop(done)
+            of[block].append(int(item))
+            heappush(done, (load + float(seconds[item]), block))
+        done.sort()
+        if (depth := max(map(len, of))) * slots <= ORDERED:
+            rows = [of[block] + [NONE] * (depth - len(of[block])) for _, block in done]
+            order = tuple(row[turn] for turn in range(depth) for row in rows)
+            return Turns(order, tuple(load for load, _ in done))
+    dealt = np.zeros(-(-len(stages) // slots) * slots)
+    dealt[: len(stages)] = seconds
+    longest = float(dealt.reshape(-1, slots).sum(axis=0).max(initial=0.0))
+    return Turns((), (longest,) * slots)
+
+
+def leveled(
+    stages: np.ndarray, first: int, loads: Sequence[float], cost: Cost
+) -> tuple[tuple[Start, ...], float] | None:
+    """Who shares items from ``first`` on, and the seconds of the longest block.
+
+    The blocks have ``loads`` before; None where one of them would have no stage.
+    """
+    all_of = int(stages.sum())
+    level = (all_of * cost.stage + sum(loads)) / len(loads)
+    ends = np.rint(np.cumsum([(level - load) / cost.stage for load in loads])).astype(int)
+    ends[-1] = all_of
+    begins = np.concatenate([[0], ends[:-1]])
+    if (ends <= begins).any():
+        return None
+    items = np.cumsum(stages)
+    at = np.searchsorted(items, begins, side="right")
+    starts = tuple(
+        Start(first + int(i), int(begin - items[i] + stages[i]), int(end - begin))
+        for i, begin, end in zip(at, begins, ends, strict=True)
+    )
+    return starts, level + (1 + len(stages) / len(loads)) * cost.part
+
+
+@lru_cache(maxsize=4096)
+def ways(
+    found: Columns, of_row: int, device: Device, cost: Cost, cached: bool
+) -> tuple[Shares, ...]:
+    """Every way to share the work, of whatever workspace.
+
+    ``of_row``: items of a row of the filter; ``cached``: x and dy stay in L2, so that blocks may be
+    at different places of them.
+    """
+    slots = device.multiprocessors
+    items = of_row * len(found.blocks)
+    rest, longest = items % slots, found.longest
+    stages = found.stages(items)
+    alone = turns(stages, slots, cost)
+    seconds = alone.loads[-1] + LAUNCH_SECONDS
+    every = [Shares(slots, items, items, 0, 0, 0, seconds, alone.order)]
+
+    def made(
+        shared: int,
+        sharing: int,
+        parts: int,
+        seconds: float,
+        order: tuple[int, ...] = (),
+        starts: tuple[Start, ...] = (),
+    ) -> Shares:
+        workspace = cost.workspace(shared, sharing)
+        seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
+        of = slots, items, items - shared, sharing, parts, workspace, seconds
+        return Shares(*of, order, starts)
+
+    # All items in as many parts each.
+    for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
+        around = -(-items * parts // slots)
+        each = -(-longest // parts) * cost.stage + cost.part
+        every.append(made(items, items * parts, parts, around * each))
+    # What whole waves leave, so that blocks have as much each in the end.
+    if cached and rest and slots <= STARTS:
+        waves, left = turns(stages[: items - rest], slots, cost), stages[items - rest :]
+        most = min(slots, int(left.sum()))
+        for sharing in {n for n in (most, *range(2 * rest, most, rest)) if n > rest}:
+            if level := leveled(left, items - rest, waves.loads[:sharing], cost):
+                starts, seconds = level
+                seconds = max(seconds, waves.loads[-1])
+                every.append(made(rest, sharing, 0, seconds, waves.order, starts))
+    return tuple(every)
+
+
+def share(every: Sequence[Shares], limit: int | None) -> Shares:
+    """The smallest workspace within ENOUGH of the least predicted time, ``limit`` bytes at most."""
+    fitting = [s for s in every if limit is None or s.workspace <= limit]
+    enough = ENOUGH * min(s.seconds for s in fitting)
+    return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
+
+
+def cut(
+    g: Gradient,
+    v: Block,
+    device: Device,
+    stage: Callable[[Columns], float],
+    cycles: int,
+    limit: int | None,
+    cached: bool,
+) -> tuple[Columns, Shares]:
+    """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
+
+    ``stage`` says how many seconds one takes; ``cycles``: around a part; ``cached``: whether blocks
+    may be at different places of x and dy.
+    """
+    found = columns(g, v.n)
+    cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
+    return found, share(ways(found, blocks_of_row(g, v), device, cost, cached), limit)
+
+
+def told(found: Columns, shares: Shares) -> list[str]:
+    """What positions are and who computes what, in lines."""
+    rows = "rows of dy"
+    if found.chunks > 1:
+        rows += f" in {found.chunks} chunks of {found.pitch} columns"
+    first = ", the longest first" if shares.order else ""
+    parts = [f"{shares.alone} items by a block each{first}"] if shares.alone else []
+    if shares.shared:
+        equal = f", {shares.parts} each" if shares.parts else ""
+        parts.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
+    return [
+        f"positions  {rows}",
+        f"grid       {', '.join(parts)}",
+    ]
+
+
+def packed(
+    g: Gradient,
+    views: tuple[View, View, View],
+    workspace: int,
+    v: Block,
+    found: Columns,
+    shares: Shares,
+) -> Params:
+    """kernels/columns.cuh's parameters; in the workspace parts come first."""
+    block = v.bi, v.bo, v.n
+    ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
+    return Params.of(
+        parameters(g, views, workspace, block, 1, found.pitch, shares.items),
+        COLUMN_PARAMS.pack(
+            *(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
+            len(shares.order) // shares.multiprocessors,
+            np.array(shares.order, "uint16").tobytes(),
+            np.array(shares.starts, "int32").tobytes(),
+        ),
+    )
+
+
+def gather(kernels: Kernels, v: Block, shares: Shares, params: Params, device: Device) -> None:
+    """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
+    if shares.workspace:
+        runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
+        kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)

@@ -1,0 +1,178 @@
+"""Filter gradients by direct products on wgmma, FP16 and BF16, by columns: plans, source, launch.
+
+Nothing is transformed: x and dy are multiplied as they lie. That is faster than Ωα(n,r) where
+memory bounds its transforms, where Φ or the channels are few, and all that a small workspace
+leaves. One launch computes what a block computes alone, and parts of what several share; a second
+one adds these up. Where 64 channels of dy meet few taps omega_direct.py is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import Kernels, View
+from winolab.gpu.families.wgrad import Gradient, Sum
+from winolab.gpu.families.wgrad_direct.chunks import (
+    BROUGHT,
+    CONSTANTS,
+    KC,
+    PRODUCERS,
+    SOURCE,
+    WORK,
+    Columns,
+    Shares,
+    cut,
+    gather,
+    packed,
+    told,
+)
+from winolab.gpu.families.wgrad_direct.common import (
+    CONSUMERS,
+    TILE,
+    DirectGradient,
+    constants,
+    fitting,
+    operands,
+    rate,
+    read,
+    shapes,
+)
+from winolab.gpu.families.wgrad_winograd.params import TYPES
+from winolab.gpu.planner.planner import DTYPES, Request
+
+VECTOR = 8  # channels of a copy
+# Of an H100, around a part of a sum: fitted to 174 times, rms 7 % (4 % where no sum is shared);
+# columns.py's constants to 253 before sums were stored in vectors, when it was 25,500. The rates
+# below to 44 times of items that are computed the longest first.
+PART_CYCLES = 13_000
+# Up to how many times L2's size x and dy may be for blocks to be at different places of them: an
+# H100 is up to 20 % faster so at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²); an H200
+# takes 11 to 28 % longer than predicted so at 1.07 and 1.2.
+CACHED = 1.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_columns.cuh, by its names."""
+
+    n: int  # taps of a filter row that share columns of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int  # columns on their way
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        slots = self.stages + 2 * (self.n - 1)  # kernels/columns.cuh
+        size = 2 * KC * (self.stages * self.bo + slots * self.bi)
+        return size + 16 * self.stages + 2 * WORK + SOURCE
+
+    def __str__(self) -> str:
+        return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
+
+
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor at its boost clock, which
+# these products lower.
+VARIANTS = {
+    Variant(1, 256, 128, 4): 1580,
+    Variant(2, 128, 128, 5): 1670,
+    Variant(3, 128, 128, 4): 1735,
+    Variant(3, 64, 128, 8): 1680,
+    Variant(4, 64, 128, 7): 1780,
+    Variant(5, 64, 128, 6): 1700,
+    Variant(6, 64, 128, 6): 1800,
+    Variant(8, 64, 64, 6): 1705,
+}
+
+
+@dataclass(frozen=True)
+class OmegaColumnsPlan(DirectGradient):
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    variant: Variant
+    columns: Columns
+    shares: Shares
+    predicted: float  # seconds
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed: by items alone, and by those that blocks share."""
+        s, products = self.shares, self.gradient.products
+        each = ((s.alone, 1.0), (s.shared, s.sharing / max(1, s.shared)))
+        return tuple(Sum(n / s.items, products / blocks) for n, blocks in each if n)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of parts of sums, where blocks share some."""
+        return self.shares.workspace
+
+    def __str__(self) -> str:
+        grid = told(self.columns, self.shares)
+        return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+        return source(self.precision, self.out_dtype, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_omega_columns": self.variant.shared_memory, "winolab_omega_gather": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
+        grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
+        kernels["winolab_omega_columns"](grid, threads, params)
+        gather(kernels, v, self.shares, params, self.device)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, out_dtype: str, variant: Variant) -> str:
+    """One variant's translation unit: ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    return unit(
+        f"Ω2(1,1) {precision}, {variant}",
+        constants(variant, **types, **CONSTANTS),
+        {},
+        (
+            *("guard", "pipeline", "tensor", "halves", "units"),
+            *("columns", "columns_stage", "exchange", "column_sums", "omega_columns"),
+            "omega_gather",
+        ),
+    )
+
+
+def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    g = fitting(request, "direct products", VECTOR)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
+
+
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
+    g.units(TILE, g.output[2])  # as many positions as can be counted
+    a_cycle = VARIANTS.get(v, min(VARIANTS.values()))
+    speed, limit = rate(request.device, a_cycle), request.workspace_limit
+
+    def stage(found: Columns) -> float:
+        return v.n * v.bi * v.bo * KC * (1 + BROUGHT * (v.n - 1) / found.pitch) / speed
+
+    cached = operands(request) <= CACHED * request.device.l2
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
+    return OmegaColumnsPlan(
+        request.problem,
+        g,
+        request.precision,
+        request.written,
+        v,
+        request.device,
+        found,
+        shares,
+        max(shares.seconds, read(request)),
+    )

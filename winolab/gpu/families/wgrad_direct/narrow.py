@@ -1,0 +1,167 @@
+"""Filter gradients by direct products on wgmma, FP16 and BF16, of 64 output channels and few taps.
+
+What omega_columns.py is for more of both; here positions are laid end to end, so that a block reads
+x and dy as they follow each other in memory. One launch computes every segment's share of the sum;
+where there are several, a second one adds the shares up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import Kernels, View
+from winolab.gpu.families.wgrad import Gradient, Sum, Timing, choose, parameters, reduce
+from winolab.gpu.families.wgrad_direct.common import (
+    CONSUMERS,
+    TILE,
+    DirectGradient,
+    blocks_of_row,
+    constants,
+    fitting,
+    rate,
+    read,
+    shapes,
+)
+from winolab.gpu.families.wgrad_winograd.params import TYPES
+from winolab.gpu.planner.planner import DTYPES, Request
+
+VECTOR = 8  # channels of a copy
+# Of an H100, of a block's start and end: fitted with the rates below to 92 times, rms 4 %.
+BLOCK_CYCLES = 20_000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_direct.cuh, by its names."""
+
+    n: int  # taps of a filter row that share a stage of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int
+    kc: int  # positions of a stage
+    producers: int = 128  # threads that copy
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        rows = self.kc + (8 if self.n > 1 else 0)
+        stage = 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
+        return self.stages * (stage + 16) + 3 * 16 * self.producers
+
+    @property
+    def halves(self) -> int:
+        """Warpgroups that have a half of the positions each, where taps do not divide by two."""
+        return 2 if self.bo // 64 * self.n % 2 else 1
+
+    def __str__(self) -> str:
+        block = f"{self.bo}x{self.bi}x{self.kc} taps={self.n} stages={self.stages}"
+        return f"{block} producers={self.producers}"
+
+
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor: those that omega_columns.py
+# does not beat. Stages of 128 positions are up to 15 % faster than twice as many of 64; more
+# producers are 5 to 11 % faster where copies bind.
+VARIANTS = {
+    Variant(3, 64, 64, 6, 128, 256): 1160,
+    Variant(4, 64, 64, 6, 128, 256): 1370,
+}
+
+
+@dataclass(frozen=True)
+class OmegaDirectPlan(DirectGradient):
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    variant: Variant
+    segments: int
+    blocks: int  # of a segment
+    workspace: int  # bytes: the segments' sums, if there are several
+    predicted: float  # seconds
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        of = self.segments * self.variant.halves
+        return (Sum(1.0, self.gradient.products / of),)
+
+    @property
+    def pitch(self) -> int:
+        """Positions of a row of dy."""
+        return self.gradient.output[2] + self.variant.n - 1
+
+    def __str__(self) -> str:
+        stage = f"{self.variant.kc} positions a stage"
+        grid = [f"grid       {self.blocks} blocks in each of {self.segments} segments"]
+        return self.told(stage, grid, self.workspace, self.predicted)
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega_direct`` and ``winolab_reduce``."""
+        return source(self.precision, self.out_dtype, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {"winolab_omega_direct": self.variant.shared_memory, "winolab_reduce": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v = self.gradient, self.variant
+        params = parameters(
+            g,
+            (a, b, out),
+            workspace,
+            (v.bi, v.bo, v.n),
+            self.segments,
+            self.pitch,
+            self.blocks,
+        )
+        grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
+        kernels["winolab_omega_direct"](grid, threads, params)
+        if self.segments > 1:
+            early = self.device.early_launches
+            reduce(kernels["winolab_reduce"], g, out, workspace, self.segments, early)
+
+
+@lru_cache(maxsize=64)
+def source(precision: str, out_dtype: str, variant: Variant) -> str:
+    """The translation unit of one variant: ``winolab_omega_direct`` and ``winolab_reduce``."""
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    return unit(
+        f"Ω2(1,1) {precision}, {variant}",
+        constants(variant, **types, FIRST=0),
+        {},
+        ("guard", "pipeline", "tensor", "halves", "units", "omega_direct", "reduce"),
+    )
+
+
+def plans(request: Request) -> Iterator[OmegaDirectPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    g = fitting(request, "direct products", VECTOR)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
+
+
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
+    device = request.device
+    blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
+    speed = rate(device, VARIANTS.get(v, min(VARIANTS.values())))
+    unit_seconds = g.met * v.bi * v.bo * v.n / speed
+    item_seconds = BLOCK_CYCLES / device.clock
+    timing = Timing(blocks, device.multiprocessors, unit_seconds, item_seconds, v.kc)
+    units = g.units(TILE, g.output[2] + v.n - 1)
+    segments = choose(g, units, timing, request.workspace_limit, first=False)
+    return OmegaDirectPlan(
+        request.problem,
+        g,
+        request.precision,
+        request.written,
+        v,
+        request.device,
+        segments.count,
+        blocks,
+        segments.workspace,
+        max(segments.seconds, read(request)),
+    )

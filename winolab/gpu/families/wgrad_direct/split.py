@@ -1,0 +1,226 @@
+"""Filter gradients by direct products of split FP32 data on wgmma: plans, source and launch.
+
+What omega_columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
+headers and parts of sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for
+their scales; one computes and watches what a block computes alone (kernels/guard.cuh), and parts of
+what several share; where there are any, another one adds these up; and where results are 0, the
+last one scans x and dy for numbers that vanished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import POINTER, Kernels, Layout, Params, View
+from winolab.gpu.families import scale
+from winolab.gpu.families.wgrad import LAUNCH_SECONDS, Gradient
+from winolab.gpu.families.wgrad_direct.chunks import (
+    CONSTANTS,
+    KC,
+    PRODUCERS,
+    SOURCE,
+    WORK,
+    Columns,
+    cut,
+    gather,
+    packed,
+)
+from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
+from winolab.gpu.families.wgrad_direct.common import (
+    CONSUMERS,
+    TILE,
+    constants,
+    fitting,
+    operands,
+    rate,
+    read,
+    shapes,
+)
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algebra.transforms import transforms
+from winolab.ref.arithmetic import split
+
+VECTOR = 4  # channels of a load
+# Of an H100's multiprocessor, fitted with the rates below to 116 times, rms 7 %: multiply-adds a
+# cycle, of at most 683 with three products each; around a part of a sum, whose results are held
+# against its channels' sums of squares.
+PRODUCTS = 650
+PART_CYCLES = 45_000
+# As of omega_columns: with three products for each of FP16's, memory is far from what holds these
+# (an H200: 12² × 512 at 3 × 3 441 µs at 1.2 times, where 564 are predicted otherwise).
+CACHED = 1.2
+HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
+
+SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind kernels/columns.cuh's
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of the kernel: policies of kernels/omega_split.cuh, by its names."""
+
+    n: int  # taps of a filter row that share columns of x
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block: 64, or 64 of each warpgroup
+    stages: int  # columns of dy that wait to be multiplied
+    depth: int  # steps of 16 positions that make a partial sum
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's struct Shared."""
+        slots = self.stages + self.n - 1  # kernels/columns.cuh
+        size = 2 * 2 * KC * (self.stages * self.bo + slots * self.bi)
+        size += 4 * (KC + 1) * (self.bo + self.bi)  # a stage on its way, and sums of squares
+        size += 16 * self.stages + 16 + 2 * WORK + SOURCE
+        return -(-size // 16) * 16
+
+    def __str__(self) -> str:
+        block = f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
+        return f"{block} depth={self.depth}"
+
+
+# Block shapes, and how many elements of x and dy an H100's multiprocessor loads, splits and stores
+# a cycle, which is what bounds those of few taps.
+VARIANTS = {
+    Variant(1, 128, 128, 2, 4): 4.0,
+    Variant(2, 128, 128, 2, 2): 2.95,
+    Variant(2, 64, 64, 4, 4): 4.1,
+    Variant(3, 64, 128, 3, 4): 3.4,
+    Variant(4, 64, 64, 3, 4): 3.25,
+    Variant(5, 32, 128, 3, 4): 3.25,
+    Variant(6, 64, 64, 3, 4): 2.55,
+    Variant(7, 32, 128, 2, 4): 2.5,
+    Variant(8, 64, 64, 2, 2): 1.75,
+}
+
+
+@dataclass(frozen=True)
+class OmegaSplitPlan(OmegaColumnsPlan):
+    """One call: as omega_columns', with headers before the parts of sums."""
+
+    variant: Variant
+    watched: bool = True
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        depth = self.variant.depth
+        partial = 16 * split.products(2) * depth
+        return f"{super().simulated}:{partial},ahead={depth}"
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of headers, and of parts of sums where blocks share some."""
+        return HEADERS + self.shares.workspace
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return source(self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        main = {"winolab_omega_split": self.variant.shared_memory}
+        others = ("scale", "split_scan", "omega_gather")
+        return main | {f"winolab_{name}": 0 for name in others}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        g, v, early = self.gradient, self.variant, self.device.early_launches
+        headers = workspace, workspace + scale.HEADER
+        arrays = [
+            scale.parameters(Correlation.of(self.problem, c), header, 0, view, wide=True)
+            for view, c, header in zip((a, b), ("forward", "backward_data"), headers, strict=True)
+        ]  # as inputs of such a correlation
+        for array in arrays:
+            scale.scale(kernels, array, early and array is not arrays[0])  # one beside the other
+        params = Params.of(
+            packed(g, (a, b, out), workspace + HEADERS, v, self.columns, self.shares),
+            SPLIT_PARAMS.pack(*headers),
+        )
+        threads = CONSUMERS + PRODUCERS
+        kernels["winolab_omega_split"]((self.shares.grid, 1, 1), threads, params, early)
+        gather(kernels, v, self.shares, params, self.device)
+        blocks = (2 * self.device.multiprocessors, 1, 1)
+        kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
+
+
+@lru_cache(maxsize=64)
+def source(variant: Variant) -> str:
+    """The translation unit of one variant: scales, products, and the sums of parts."""
+    types = {"PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
+    return unit(
+        f"Ω2(1,1) fp32_split, {variant}",
+        {
+            **constants(variant, **types, **CONSTANTS),
+            **scale.constants((TILE, transforms(TILE.n, TILE.r))),
+            **scale.BLOCKS,
+        },
+        {},
+        (
+            *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
+            *("load_shared", "split_stage", "exchange", "column_sums"),
+            *("split_produce", "split_watch"),
+            *("omega_split", "omega_gather", "split_scan"),
+        ),
+    )
+
+
+def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
+    """Per column of dy: of x, how many are multiplied and how many are brought, on average.
+
+    Not those outside the image, unless a column's positions lie in different ones of x.
+    """
+    if found.chunks > 1:
+        return n, 1 + (n - 1) / found.pitch
+    width, columns = g.input[2], g.output[2]
+    taps = range(n * len(found.useful))
+    multiplied = sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
+    first = [g.padding[2] - tap for tap in taps[::n]]  # of dy, where tiles' first taps meet x
+    brought = sum(max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first)
+    return multiplied / sum(found.useful), brought / sum(found.useful)
+
+
+def plans(request: Request) -> Iterator[OmegaSplitPlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    otherwise = "; with a workspace omega computes any, precision 'fp32_ffma' without one"
+    g = fitting(request, "direct split products", VECTOR, otherwise)
+    for shape in shapes(request, g, VARIANTS):
+        yield _plan(request, g, shape)
+
+
+def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
+    g.units(TILE, g.output[2])  # as many positions as can be counted
+    limit = request.workspace_limit
+    if limit is not None:
+        limit -= HEADERS
+        if limit < 0:
+            raise ValueError(
+                f"direct split products need a workspace of {HEADERS} B at least; the limit is "
+                f"{request.workspace_limit} B: raise it, or use precision 'fp32_ffma'"
+            )
+    a_cycle = PRODUCTS, VARIANTS.get(v, min(VARIANTS.values()))
+    products, elements = (rate(request.device, each) for each in a_cycle)
+
+    def stage(found: Columns) -> float:
+        multiplied, brought = met(g, v.n, found)
+        stored = (v.bo + v.bi * brought) / elements
+        return KC * max(multiplied * v.bi * v.bo / products, stored)
+
+    cached = operands(request) <= CACHED * request.device.l2
+    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
+    return OmegaSplitPlan(
+        request.problem,
+        g,
+        request.precision,
+        request.stored,
+        v,
+        request.device,
+        found,
+        shares,
+        max(shares.seconds, read(request)) + 2 * LAUNCH_SECONDS,
+    )

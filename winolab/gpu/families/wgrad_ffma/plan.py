@@ -1,0 +1,365 @@
+"""Ωα(n,r), filter gradients in FP32 on FFMA units: plans, source and launch (WinRS, sections 4, 5).
+
+One launch computes every segment's share of the sum; a second one adds the shares up. The segments
+are ranges of the flat summation axis (kernels/units.cuh), so that every number of them balances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+
+from winolab.algorithm import Problem, Tile
+from winolab.device import Device
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.driver import Kernels, View
+from winolab.gpu.families.wgrad import (
+    Gradient,
+    Segments,
+    Sum,
+    Timing,
+    choose,
+    narrow_rows,
+    parameters,
+    reduce,
+    tiles,
+)
+from winolab.gpu.planner.planner import Request
+from winolab.ref.algebra.program import Program, program
+from winolab.ref.algebra.transforms import transforms
+from winolab.ref.algorithms.winrs.kernels import TILES
+
+THREADS = 384  # of a block: 8 consumer and 4 producer warps
+UNITS = 2 * 128 * 48  # bytes of the tables of units
+ARCHITECTURE = (8, 0)  # mbarriers
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where
+# rows of dy are not narrow, and where they are (narrow_rows). Until then each state's sum grows,
+# whose roundings are what errors on U[0, 1] consist of. With 2048 units, F(5,12) has a MARE of
+# 1.2e-5 on 7 columns and 4e-6 on 15; as it is, all are below 9e-7 (simulated; with 48 for 40 an
+# H100 had 1.03e-6 at 7² × 1024). At alpha 16 that takes 8 to 14 % of the time, and 26 to 50 % where
+# rows are narrow.
+FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
+# Cycles of a block: of a warp's FFMA, of an operand read from shared memory, of a producers'
+# instruction, of one more at rows' ends (unless or if units wrap); of an item, and of each result
+# that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
+# experiments/results/throughput_variants.jsonl: 54 within 9 %, 32 x 32 channels 1.3 times as long.
+FFMA, OPERAND, PRODUCED, EDGE = 1.0, 1.3, 1.66, (11.9, 20.1)
+ITEM, STORED = 14700, (0.45, 1.7)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The compile-time shape of one kernel: policies of kernels/omega.cuh, by its names."""
+
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block
+    kc: int  # units of a stage
+    ci: int  # input channels that a producer thread transforms at once
+    co: int  # output channels that a producer thread transforms at once
+    stages: int
+    passes: int  # over the staging memory of the epilogue
+    parts: int = 1  # blocks of a cluster, each of which holds its part of the states
+    wrap: int = 0  # whether units run from one row of dy into the next
+    vector: int = 1  # whether channels are loaded ci and co at once
+    dwvec: int = 2  # floats of a store of dw
+    consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
+    producer_registers: int = 120  # 384 × 168 in all, what the launch allocates: more never arrives
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    def lane(self, alpha: int) -> tuple[int, int]:
+        """Input × output channels of a consumer lane, in each of its warp's states."""
+        return self.bi // 8, self.bo * min(alpha // self.parts, 8) // 32
+
+    def shared_memory(self, alpha: int) -> int:
+        """Bytes of the kernel's struct Shared."""
+        stage = self.kc * (self.bi + self.bo)
+        staged = self.stages * stage + self.bo * self.bi // self.passes
+        return 4 * (alpha // self.parts) * staged + UNITS + 16 * (self.stages + 1)
+
+    def __str__(self) -> str:
+        names = ("parts", "wrap", "vector", "dwvec")
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name in names and getattr(self, f.name) != f.default
+        ]
+        return " ".join([f"{self.bi}x{self.bo}x{self.kc} stages={self.stages}", *changed])
+
+
+# Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
+# threads; smaller blocks serve few channels.
+VARIANTS: dict[int, tuple[Variant, ...]] = {
+    1: (Variant(128, 256, 8, 4, 4, 6, 2), Variant(64, 256, 8, 4, 4, 6, 1)),
+    4: (Variant(128, 64, 8, 4, 4, 5, 2), Variant(64, 64, 8, 4, 4, 6, 1)),
+    8: (
+        Variant(64, 64, 8, 4, 4, 4, 2),
+        Variant(64, 32, 8, 4, 2, 4, 1),
+        Variant(32, 64, 8, 2, 4, 4, 1),
+        Variant(32, 32, 8, 2, 2, 6, 1),
+    ),
+    16: (
+        Variant(64, 64, 4, 2, 2, 8, 2, parts=2),
+        Variant(64, 32, 4, 2, 1, 6, 2),
+        Variant(32, 32, 4, 1, 1, 6, 1),
+    ),
+}
+# Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
+# accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
+# (8.0).
+EARLIER: dict[int, tuple[Variant, ...]] = {
+    alpha: tuple(replace(v, consumer_registers=0, producer_registers=0) for v in shapes)
+    for alpha, shapes in {
+        1: (Variant(64, 256, 8, 4, 4, 4, 2),),
+        4: (Variant(64, 64, 8, 4, 4, 4, 2),),
+        8: (Variant(64, 32, 8, 4, 2, 4, 2), Variant(32, 32, 8, 2, 2, 4, 1)),
+        16: (Variant(32, 32, 4, 1, 1, 4, 1), Variant(32, 16, 8, 2, 1, 2, 1)),
+    }.items()
+}
+
+
+@dataclass(frozen=True)
+class OmegaPlan:
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    problem: Problem
+    gradient: Gradient
+    tile: Tile
+    points: str
+    variant: Variant
+    device: Device
+    pitch: int  # positions of a row of dy on the summation axis
+    segments: int
+    blocks: int  # of a segment
+    grid: int  # blocks launched: they walk over those of all segments
+    fold: int  # units after which a sum is put aside
+    workspace: int  # bytes: the buckets of the segments after the first
+    predicted: float  # seconds, the sum of the buckets included
+    direction: str = "backward_filter"
+    precision: str = "fp32"
+    simulated = "fp32"  # what the reference calls the arithmetic
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        g = self.gradient
+        units = g.units(self.tile, self.pitch) * g.met / self.segments
+        parts = max(1.0, units / self.fold)
+        return (Sum(1.0, units / parts, parts),)
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        alpha = 2 if self.tile.alpha == 1 else self.tile.alpha
+        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.variant
+        shared = v.shared_memory(self.tile.alpha)
+        items = self.blocks * self.segments
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} fp32, points {self.points}",
+                f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {THREADS} threads, {items} items in "
+                f"{self.segments} segments",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of ``winolab_omega`` and ``winolab_reduce``."""
+        return source(self.tile, self.points, self.variant)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_omega": self.variant.shared_memory(self.tile.alpha),
+            "winolab_reduce": 0,
+        }
+
+    def launch(
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
+    ) -> None:
+        """Compute all groups on the current stream; ``wanted``: kernels/guard.cuh's flags."""
+        g, v = self.gradient, self.variant
+        params = parameters(
+            g,
+            (a, b, out),
+            workspace,
+            (v.bi, v.bo, self.tile.n),
+            self.segments,
+            self.pitch,
+            self.blocks,
+            self.fold // v.kc,
+            wanted,
+        )
+        kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)
+        if self.segments > 1:
+            early = self.device.early_launches
+            count = self.segments - 1
+            reduce(kernels["winolab_reduce"], g, out, workspace, count, early, wanted)
+
+
+def instructions(tile: Tile) -> tuple[int, int]:
+    """Those of G and of BT, to within one: planning builds no program."""
+    alpha = tile.alpha
+    if alpha == 1:
+        return 0, 0
+    return (alpha // 2 - 1) * (tile.r + 1) + alpha // 16, {4: 4, 8: 24, 16: 112}[alpha]
+
+
+@lru_cache(maxsize=256)
+def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
+    """The transforms of F(n, r) by their names in the kernels, one of each kind for every part.
+
+    Where states are parted, those of 0 and infinity come first, so that pairs of points ±p, which
+    share half of their work, lie in one part.
+    """
+    found = transforms(tile.n, tile.r, points)
+    if parts == 1:
+        made = found.programs
+        return {
+            "transform_filter": made.G,
+            "transform_input": made.BT,
+            "transform_output": made.AT,
+        }
+    order = [0, tile.alpha - 1, *range(1, tile.alpha - 1)]
+    held = tile.alpha // parts
+    result = {"transform_output": program(tuple(tuple(r[s] for s in order) for r in found.AT))}
+    for part in range(parts):
+        states = order[part * held : (part + 1) * held]
+        for name, matrix in (("filter", found.G), ("input", found.BT)):
+            suffix = f"_{part}" if part else ""
+            result[f"transform_{name}{suffix}"] = program(tuple(matrix[s] for s in states))
+    return result
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, variant: Variant) -> str:
+    """The translation unit of one variant of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
+    sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1}
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {variant}",
+        {**sizes, **variant.constants()},
+        programs(tile, points, variant.parts),
+        ("guard", "pipeline", "fp32", "units", "omega", "reduce"),
+    )
+
+
+def plans(request: Request) -> Iterator[OmegaPlan]:
+    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
+    variant, aligned, device = request.variant, request.aligned, request.device
+    if device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    gradient = Gradient.of(request.problem)
+    shapes = VARIANTS if device.large_blocks else EARLIER
+    for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
+        for shape in (variant,) if variant else shapes[tile.alpha]:
+            while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
+                shape = replace(shape, stages=shape.stages - 1)
+            if shape.shared_memory(tile.alpha) > device.shared_memory:
+                continue
+            for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
+                if pitch is None or (variant and bool(variant.wrap) != (pitch % tile.r > 0)):
+                    continue
+                made = replace(
+                    shape,
+                    wrap=int(pitch % tile.r > 0),
+                    vector=int(_whole(aligned, gradient.channels, shape.ci)
+                               and _whole(aligned, gradient.out_channels, shape.co)),
+                    dwvec=2 if _whole(aligned, gradient.channels, 2) else 1,
+                )  # fmt: skip
+                yield _plan(request, gradient, tile, made, pitch)
+
+
+def _whole(aligned: bool, channels: int, vector: int) -> bool:
+    return aligned and channels % vector == 0
+
+
+@lru_cache(maxsize=256)
+def ends(g: Gradient, tile: Tile, pitch: int) -> float:
+    """The share of a warp's pairs of units one of which lies at an end of its row."""
+    starts = range(0, pitch, 1 if pitch % tile.r else tile.r)
+    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.alpha + 1)
+    share = sum(at not in inside or at + tile.r > g.output[2] for at in starts) / len(starts)
+    return 1 - (1 - share) ** 2
+
+
+def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> dict[str, float]:
+    """What a unit takes a block, averaged over the taps' rows and over a row's units."""
+    held = tile.alpha // v.parts
+    products = held * v.bi * v.bo
+    operands = sum(products / channels for channels in v.lane(tile.alpha))
+    filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
+    loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
+    produced = v.bo * filter_ + v.bi * input_ + loads
+    return {
+        "products": g.met * FFMA * products / lanes,
+        "operands": g.met * OPERAND * operands / 128,
+        "transforms": g.met * PRODUCED * produced / 128,
+        "row ends": g.met * EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128,
+    }
+
+
+def spent(plan: OmegaPlan) -> dict[str, float]:
+    """Seconds of a call, by what its longest block spends them on; they add up to all.
+
+    "products" are FFMAs of all units and channels of its blocks, also of those that do not exist.
+    """
+    g, v, device = plan.gradient, plan.variant, plan.device
+    timing = _timing(device, g, plan.tile, v, plan.pitch)
+    items, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
+    cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
+    found = {name: items * length * each / device.clock for name, each in cycles.items()}
+    found["outputs"] = items * (timing.item + outputs * timing.output)
+    return {**found, "launch and sums": plan.predicted - sum(found.values())}
+
+
+def _timing(device: Device, g: Gradient, tile: Tile, v: Variant, pitch: int) -> Timing:
+    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
+    stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
+    return Timing(
+        g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
+        device.multiprocessors // v.parts,
+        sum(unit_cycles(g, tile, v, pitch, device.lanes).values()) / device.clock,
+        ITEM / device.clock,
+        v.kc,
+        FOLDS[tile.alpha][narrow_rows(tile, g.output[2])],
+        stored / device.clock,
+    )
+
+
+def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> OmegaPlan:
+    device, limit = request.device, request.workspace_limit
+    count = request.algorithm.segments if request.algorithm else None
+    timing = _timing(device, g, tile, v, pitch)
+    segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
+    return OmegaPlan(
+        request.problem,
+        g,
+        tile,
+        request.points_of(tile),
+        v,
+        device,
+        pitch,
+        segments.count,
+        timing.blocks,
+        v.parts * min(timing.slots, timing.blocks * segments.count),
+        timing.fold,
+        segments.workspace,
+        segments.seconds,
+    )

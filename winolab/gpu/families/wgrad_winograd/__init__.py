@@ -1,0 +1,1 @@
+"""Ωα(n,r), filter gradients on Tensor Cores."""

@@ -1,0 +1,241 @@
+"""Ωα(n,r), filter gradients on Tensor Cores: what tiles, blocks and chunks can run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.device import H100, Device
+from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
+from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS, Variant, rounded
+from winolab.gpu.families.wgrad_winograd.launch import SCALING, OmegaTensorPlan
+from winolab.gpu.planner.correlation import check, three
+from winolab.gpu.planner.fallback import FLAGS
+from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, Request
+from winolab.points import check_served
+from winolab.ref.arithmetic.split import products
+from winolab.ref.error.metrics import error_ratio
+
+WGMMA = (9, 0)  # has it, and no other compute capability
+OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
+# Tiles whose error errors.error_ratio admits; any other with alpha up to 16 runs where it is named.
+ADMITTED = (
+    *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
+    *(Tile(6, 5), Tile(5, 6)),
+)
+# Of an H100, measured (experiments/results/throughput*.jsonl): bytes a second of device memory,
+# bytes of L2, multiply-adds a cycle of a multiprocessor, by parts (33 times of FP16 within 8 %);
+# the share of these that blocks of 64 × 64 channels reach with two parts; seconds of a launch,
+# cycles of a block's start.
+RATES = {1: (2.85e12, 9.0e12, 1550), 2: (2.65e12, 8.0e12, 1330)}
+SMALL_SHARE = 0.5
+LAUNCH_SECONDS, BLOCK_CYCLES = 4e-6, 8000
+CACHED = 0.6  # share of L2 that a chunk may take to stay there
+LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
+SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
+PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
+SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
+ENOUGH = 4  # chunks, after which more are slower
+# Steps of a segment's sum of split products, times the tile's noise gain: beyond it, FP32's
+# roundings of the sum make the error larger than FFMA's Ω8 has it (3.3e-6 on zero-mean data; on an
+# H100 split's is 1.85e-8 √(steps · gain)). Other tiles' gains count as these at most.
+LONGEST_SUM, LARGEST_GAIN = 30000, 96
+# Segments of split products at alpha 16 where rows are narrow: outputs are so small against their
+# states that one FP32 sum of these loses 1.9e-6 on U[0, 1], four 9e-7 (MARE, simulated), seven 8e-7
+# in three times the time (an H100, 7² × 1024).
+NARROW_SEGMENTS = 4
+
+
+def plans(request: Request) -> Iterator[OmegaTensorPlan]:
+    """The fastest chunks and segments of every tile and block shape.
+
+    Raises ValueError where none can run, and says why.
+    """
+    problem, device, precision = request.problem, request.device, request.precision
+    parts = 2 if precision == "fp32_split" else 1
+    variant, workspace_limit = request.variant, request.workspace_limit
+    written = request.stored if parts == 2 else request.written
+    shapes = (variant,) if variant else _shapes(request, parts)
+    if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
+        raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
+    check(problem)
+    wide = 2 if parts == 2 else 4
+    channels = problem.in_channels, problem.out_channels
+    vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)
+    limit = device.memory // SHARE if workspace_limit is None else workspace_limit
+    count = request.algorithm.segments if request.algorithm else None
+    found, short = False, []
+    for tile in _tiles(problem, request.algorithm):
+        for shape in shapes:
+            base = OmegaTensorPlan(
+                problem, tile, request.points_of(tile), precision, written,
+                replace(shape, xvec=wide if vectors else 1), device, problem.batch,
+                three(problem.output, 1)[1], 1, 1, 1,
+            )  # fmt: skip
+            best = _best(base, limit, 1 if workspace_limit is None else ENOUGH, count)
+            if isinstance(best, int):
+                short.append(best)
+            else:
+                found = True
+                yield best
+    if not found:
+        otherwise = "precision 'fp32_ffma'" if parts == 2 else "arrays in float32"
+        raise ValueError(
+            f"{precision} kernels on Tensor Cores need a workspace of {min(short)} B at least; the "
+            f"limit is {limit} B: raise it, or use {otherwise}"
+        )
+
+
+def _shapes(request: Request, parts: int) -> list[Variant]:
+    """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
+    device = request.device
+    if device.compute_capability < OLDEST:
+        raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*OLDEST))
+    shapes = VARIANTS if device.compute_capability == WGMMA else MMA_VARIANTS
+    return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
+
+
+def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
+    of_this_gpu(algorithm)
+    width = problem.filter[-1]
+    scaled = algorithm is not None and algorithm.scaling
+    if algorithm is None or (algorithm.kind == "winrs" and not scaled):
+        points = algorithm.points if algorithm else "best"
+        check_served(points, {t.alpha for t in ADMITTED}, "a kernel of winrs on Tensor Cores")
+        yield Tile(1, 1)
+        work = {
+            t: _work(t, width, problem.output[-1])
+            for t in ADMITTED
+            if t.n <= max(2, width) and admitted(t, points)
+        }
+        yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
+    elif algorithm.kind == "direct":
+        yield Tile(1, 1)
+    elif algorithm.kind != "omega" or scaled:
+        raise ValueError(
+            "filter gradients on Tensor Cores are omega, winrs or direct, whose transforms hold a "
+            f"scaling of their own ({SCALING}), not {algorithm}"
+        )
+    else:
+        (tile,) = algorithm.tiles
+        if tile.alpha > 16:
+            raise ValueError(f"{algorithm}: the CUDA kernels have alpha up to 16")
+        if width % tile.n:
+            raise ValueError(f"{algorithm} computes {tile.n} taps; the filter is {width} wide")
+        yield tile
+
+
+def _work(tile: Tile, width: int, outputs: int) -> int:
+    """Multiply-adds of a row of weights and one of outputs, for a pair of channels."""
+    return tile.alpha * -(-width // tile.n) * -(-outputs // tile.r)
+
+
+@lru_cache(maxsize=4096)
+def _batch(units: int, images: int, granule: int) -> int:
+    """Images of a row: few, so that neighbouring rows stay in L2, but enough to fill its pitch."""
+    found, best = 1, 0.0
+    for batch in range(1, images + 1):
+        pitch = -(-units * batch // granule) * granule
+        if batch > 1 and pitch > LONGEST_ROW:
+            break
+        used = images * units / (-(-images // batch) * pitch)
+        if used > 1.02 * best:
+            found, best = batch, used
+    return found
+
+
+def _rates(device: Device, parts: int) -> tuple[float, float, float]:
+    """Bandwidths of memory and L2, multiply-adds a cycle: an H100's, by what the device has."""
+    bandwidth, l2_bandwidth, rate = RATES[parts]
+    cycles = device.multiprocessors * device.clock / H100.multiprocessors / H100.clock
+    return bandwidth * device.memory_rate, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
+
+
+def _best(
+    base: OmegaTensorPlan, limit: int, enough: int, count: int | None
+) -> OmegaTensorPlan | int:
+    """The fastest chunk, number of segments and slice of taps within the limit, or, where there is
+    none, the bytes of the smallest.
+
+    Once something fits, no more than ``enough`` chunks are tried. ``count`` fixes the segments.
+    """
+    v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
+    (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
+    (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
+    parts, pieces, units = base.parts, base.pieces, base.units
+    granule = v.ks if parts == 2 else 16
+    gain = min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.watched else 0
+    narrow = 0 if base.accurate or not narrow_rows(base.tile, p.output[-1]) else NARROW_SEGMENTS
+    size = ITEMSIZE[DTYPES[base.precision]]
+    raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
+    slots = d.multiprocessors * v.resident
+    bandwidth, l2_bandwidth, rate = _rates(d, parts)
+    step = v.ks * v.bm * v.bn * products(parts) / rate / d.clock
+    if parts == 2 and v.bm * v.bn == 4096:
+        step /= SMALL_SHARE
+    sums_tap = 4 * alpha * m * n
+    best, chosen, needed = math.inf, None, []
+    for images, rows in _chunks(p.batch, out_height):
+        batch = _batch(units, images, granule)
+        row = -(-images // batch) * -(-units * batch // granule) * granule
+        positions = out_depth * rows * row
+        shared = depth * min(height, rows + filter_height - 1) * row * pieces
+        sides = [2 * parts * alpha * c for c in (m * positions, n * shared)]
+        if parts == 2:
+            sides += [side // (64 * alpha * v.ks) for side in sides]
+        if base.watched:
+            sides += [FLAGS]
+        stored = sum(sides[:2])
+        chunks = -(-p.batch // images) * -(-out_height // rows)
+        cached = stored <= CACHED * d.l2
+        transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
+        steps = -(-positions // v.ks)
+        least = max(narrow, math.ceil(chunks * steps * gain / LONGEST_SUM))
+        read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
+        slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
+        for slice_, waves in product(slices, (1, 2, 3, 4)):
+            items = tiles_m * tiles_n * alpha * slice_
+            filling = min(slots * waves // items, 64, steps // 4)
+            filling = max(1, filling, min(least, steps))
+            segments = count or filling
+            sums = segments * sums_tap * slice_
+            budget = m * n // 512 * slice_ if base.watched else 0
+            workspace = sum(map(rounded, (*sides, sums, budget)))
+            if workspace > limit:
+                needed.append(workspace)
+                continue
+            memory = max(read * items / l2_bandwidth, 0 if cached else stored / bandwidth)
+            full, rest = divmod(items * segments, slots)
+            rounds = full * v.resident + -(-rest // d.multiprocessors)
+            seconds = max(rounds * -(-steps // segments) * step, memory)
+            seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
+            seconds += sums * (3 if chunks > 1 else 1) / bandwidth
+            launches = -(-taps // slice_)
+            seconds = chunks * (transform + LAUNCH_SECONDS + launches * seconds)
+            seconds += launches * (sums / bandwidth + LAUNCH_SECONDS)
+            if seconds < best:
+                best, chosen = seconds, (images, rows, batch, segments, slice_)
+        if chosen and chunks >= enough:
+            break
+    if chosen is None:
+        return min(needed)
+    images, rows, batch, segments, slice_ = chosen
+    return replace(
+        base, images=images, rows=rows, batch=batch, segments=segments, slice=slice_,
+        predicted=p.groups * best,
+    )  # fmt: skip
+
+
+def _chunks(batch: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Images and rows of a chunk: all, then halved again and again."""
+    yield batch, rows
+    while batch > 1:
+        batch = -(-batch // 2)
+        yield batch, rows
+    while rows > 1:
+        rows = -(-rows // 2)
+        yield batch, rows

@@ -1,0 +1,1 @@
+"""Which kernel runs a problem; pure Python, no GPU needed."""

@@ -1,0 +1,120 @@
+"""What forward and backward data are: the same sum over taps and channels, which Γ computes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from winolab.algorithm import Algorithm, Problem
+
+CORRELATIONS = ("forward", "backward_data")
+MOST = 2**31 - 1  # that kernels count, in 32 bits
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """y[m] = Σ_c x[c] ⋆ w[m, c] per group, unit stride, always three spatial dimensions.
+
+    Backward data is one too: x is dy, channels swap, the filter is rotated and the padding is
+    r − 1 − p, which may be negative.
+    """
+
+    batch: int
+    groups: int
+    channels: int  # of a group, summed over
+    out_channels: int  # of a group
+    input: tuple[int, int, int]
+    output: tuple[int, int, int]
+    filter: tuple[int, int, int]
+    padding: tuple[int, int, int]  # before the first element
+    rotated: bool
+
+    @classmethod
+    def of(cls, problem: Problem, direction: str) -> Correlation:
+        """The correlation that computes ``direction`` of ``problem``.
+
+        Raises ValueError for strides and dilation, which the reference serves.
+        """
+        if direction not in CORRELATIONS:
+            raise ValueError(f"direction {direction!r}; expected one of {', '.join(CORRELATIONS)}")
+        check(problem)
+        pad = tuple(lo for lo, _ in problem.padding)
+        channels, out_channels = problem.in_channels, problem.out_channels
+        input_, output = problem.input, problem.output
+        if direction == "backward_data":
+            pad = tuple(r - 1 - p for r, p in zip(problem.filter, pad, strict=True))
+            channels, out_channels = out_channels, channels
+            input_, output = output, input_
+        return cls(
+            problem.batch,
+            problem.groups,
+            channels // problem.groups,
+            out_channels // problem.groups,
+            three(input_, 1),
+            three(output, 1),
+            three(problem.filter, 1),
+            three(pad, 0),
+            direction == "backward_data",
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return 0 in (self.batch, self.out_channels, *self.output)
+
+    @property
+    def flops(self) -> int:
+        """Of direct convolution, an FMA being two."""
+        return (
+            2
+            * self.batch
+            * self.groups
+            * math.prod(self.output)
+            * math.prod(self.filter)
+            * self.channels
+            * self.out_channels
+        )
+
+
+def check(problem: Problem) -> None:
+    """Raise ValueError for strides, dilation and dimensions that only the reference serves, and for
+    sizes that kernels do not count."""
+    if not problem.unit:
+        raise ValueError(
+            f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
+            f"dilation {problem.dilation}; NumPy arrays run on the reference, which has both"
+        )
+    if problem.ndim > 3:
+        raise ValueError(
+            f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "
+            "on the reference, which has any number"
+        )
+    largest = max(*problem.x_shape, *problem.w_shape, *problem.y_shape)
+    if largest > MOST:
+        raise uncounted("an array's size", largest)
+
+
+def uncounted(name: str, value: int) -> ValueError:
+    """What to raise for a number beyond MOST."""
+    return ValueError(
+        f"{name} is {value}, and the CUDA kernels count to {MOST}: split the arrays, along batch, "
+        "channels or outputs"
+    )
+
+
+def unserved(algorithm: Algorithm) -> ValueError:
+    """What the families of Γ raise for what none of them runs."""
+    if algorithm.kind == "winograd" and not algorithm.scaling:
+        return ValueError(
+            f"only split products of float32 arrays run {algorithm}; others run gamma"
+        )
+    return ValueError(
+        "the CUDA kernels run gamma and direct algorithms, in split FP32 winograd too, all without "
+        f"scaling, not {algorithm}"
+    )
+
+
+def three(values: tuple[int, ...], fill: int) -> tuple[int, int, int]:
+    """Values of up to three spatial dimensions, filled up in front."""
+    depth, height, width = (fill,) * (3 - len(values)) + tuple(values)
+    return depth, height, width

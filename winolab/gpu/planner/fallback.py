@@ -1,0 +1,302 @@
+"""Split products that stand by their results: where these may have lost accuracy, FFMA units redo.
+
+The kernels of split products set flags at the start of the workspace (kernels/guard.cuh) where a
+result is not finite or so small that low parts may be missing in it. The fallback comes after them
+on the same stream, Γ's in one launch (kernels/tail.cuh), and returns at once where no flag asks for
+it: no host waits, and a CUDA graph can hold both.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.device import Device
+from winolab.gpu.driver import INT, Kernels, Layout, Params, View
+from winolab.ref.arithmetic.split import Scale
+
+FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
+WATCHED = 4  # ENOUGH of kernels/watched.cuh
+IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
+TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
+
+
+@dataclass(frozen=True)
+class GuardedPlan(ABC):
+    """Split products, and what computes everything again where their results show a flag."""
+
+    split: Any
+    fallback: Any
+
+    flags: ClassVar[int]  # of kernels/guard.cuh, in order, that the kernels clear and set
+
+    @staticmethod
+    def of(split: Any, fallback: Any) -> GuardedPlan:
+        """Of two plans of a problem."""
+        return kind(split)(split, fallback)
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Bytes that the workspace begins with and the fallback leaves alone."""
+
+    @property
+    @abstractmethod
+    def predicted(self) -> float:
+        """Seconds, of data that split products serve."""
+
+    @abstractmethod
+    def source(self) -> str:
+        """The translation unit of both plans' kernels, and of what else they need."""
+
+    @abstractmethod
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+
+    @abstractmethod
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+
+    @property
+    def direction(self) -> str:
+        return self.split.direction
+
+    @property
+    def problem(self) -> Problem:
+        return self.split.problem
+
+    @property
+    def device(self) -> Device:
+        return self.split.device
+
+    @property
+    def precision(self) -> str:
+        """Of the products."""
+        return self.split.precision
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic of the split products."""
+        return self.split.simulated
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        return self.split.kernel
+
+    @property
+    def points(self) -> str:
+        return self.split.points
+
+    @property
+    def tile(self) -> Tile:
+        return self.split.tile
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls the algorithm of the split products."""
+        return self.split.algorithm
+
+    @property
+    def variant(self) -> Any:
+        return self.split.variant
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the fallback's launches come when only what is kept is needed any more."""
+        return max(self.split.workspace, self.kept + self.fallback.workspace)
+
+    def __str__(self) -> str:
+        f = self.fallback
+        return (
+            f"{self.split}\n"
+            f"fallback   {f.kernel} {f.precision}, {f.variant}: idle unless ranges are too wide\n"
+            f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
+        )
+
+    def _source(self, fallback: str) -> str:
+        """Both units in one, in namespaces of their own."""
+        parts = {"split": self.split.source(), "fallback": fallback}
+        return "\n".join(
+            f"namespace {name} {{\n{text}\n}}  // namespace {name}" for name, text in parts.items()
+        )
+
+
+@dataclass(frozen=True)
+class GuardedGradient(GuardedPlan):
+    """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
+
+    flags = 3  # nothing is in doubt: it is lost or not
+
+    @property
+    def kept(self) -> int:
+        return FLAGS
+
+    @property
+    def predicted(self) -> float:
+        return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
+
+    def source(self) -> str:
+        return self._source(_renamed(self.fallback.source()))
+
+    def shared(self) -> dict[str, int]:
+        fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
+        return self.split.shared() | fallback
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        self.split.launch(kernels, a, b, out, workspace, index)
+        again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
+        self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
+
+
+@dataclass(frozen=True)
+class GuardedGamma(GuardedPlan):
+    """With Γ behind: all that follows the split products is one launch, in the scan's place."""
+
+    flags = 4
+
+    @property
+    def kept(self) -> int:
+        return self.split.header
+
+    @property
+    def predicted(self) -> float:
+        return self.split.predicted
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
+        split, fallback = (getattr(unit, "prepared", 0) for unit in (self.split, self.fallback))
+        return split + fallback if split and fallback else 0
+
+    @property
+    def beside(self) -> int:
+        """Bytes of workspace beside the transformed filters."""
+        return max(self.kept, self.split.workspace - self.split.prepared)
+
+    def source(self) -> str:
+        return self._source(_renamed(self.fallback.source(alone=False)))
+
+    def shared(self) -> dict[str, int]:
+        split = {name: size for name, size in self.split.shared().items() if name != "winolab_scan"}
+        tail = self.fallback.shared()["winolab_gamma"]
+        return split | {_renamed("winolab_filter"): 0, "winolab_tail": tail}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        self.split.launch(kernels, a, b, out, workspace, index)
+        rows = workspace + self.split.workspace - self.split.prepared
+        self._tail(kernels, a, b, out, workspace, rows, workspace + self.kept)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter for both."""
+        self.split.prepare(kernels, b, prepared, index)
+        again = {"winolab_filter": kernels[_renamed("winolab_filter")]}
+        self.fallback.prepare(again, b, prepared + self.split.prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with the transformed filters; ``workspace`` begins with the flags."""
+        self.split.run(kernels, a, prepared, out, workspace, index)
+        other = prepared + self.split.prepared
+        self._tail(kernels, a, None, out, workspace, prepared, other)
+
+    def _tail(
+        self,
+        kernels: Kernels,
+        x: View,
+        w: View | None,
+        y: View,
+        flags: int,
+        rows: int,
+        prepared: int,
+    ) -> None:
+        """``rows``: of split's filter; ``prepared``: where the fallback's is, or w's will be."""
+        f = self.fallback
+        blocks = f.filter_grid if w else (0, 0, 0)
+        for group in range(f.correlation.groups):
+            params = Params.of(
+                self.split.scale_params(x, flags, rows),
+                f.filter_params(group, w, prepared),
+                f.params(group, x, prepared, y),
+                TAIL.pack(*blocks, group),
+            )
+            early = self.device.early_launches
+            kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
+
+
+def kind(split: Any) -> type[GuardedGradient] | type[GuardedGamma]:
+    """What guards such split products."""
+    return GuardedGradient if split.direction == "backward_filter" else GuardedGamma
+
+
+def watchable(outputs: int) -> bool:
+    """Whether so many outputs of a channel tell what it lost: fewer may be near 0 by chance."""
+    return outputs >= WATCHED
+
+
+def unwatched(sizes: Sequence[int]) -> ValueError:
+    """Of split products whose tiles have fewer outputs in maps of these sizes."""
+    return ValueError(
+        f"split products watch {WATCHED} outputs of a channel or more, and tiles of maps of "
+        f"{'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"
+    )
+
+
+def scaled(plan: Any, scale: Scale | None) -> Any:
+    """The plan with the caller's scale where its products are split; others need none."""
+    if scale is None:
+        return plan
+    if isinstance(plan, GuardedPlan):
+        return replace(plan, split=scaled(plan.split, scale))
+    return replace(plan, given=scale) if hasattr(plan, "given") else plan
+
+
+def verify(flags: Sequence[int]) -> None:
+    """Raise ValueError where the flags, the first integers of a GuardedPlan's workspace, say so."""
+    lost, zero, tiny, *right = flags
+    if lost or any(right) or (zero and tiny):
+        raise ValueError(
+            "split products cannot serve these data: within a tensor, magnitudes are too far apart "
+            "for two FP16 parts, few products cancel, a scale that was given is not theirs, or a "
+            "result is not finite; "
+            "use on_range='fallback', or precision 'fp32_ffma'"
+        )
+
+
+def _renamed(text: str) -> str:
+    """Kernels' names as the fallback has them, but the one of both."""
+    return re.sub(r"\bwinolab_(?!tail)\w+", r"\g<0>_fallback", text)
+
+
+def guarded(
+    split: list[Any], fallbacks: list[Any], named: bool, alone: bool = False
+) -> Iterator[Any]:
+    """Split products whose results are watched, each with what computes them again.
+
+    That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
+    lose more than FFMA's are kept where split products were ``named``, and those that do not watch
+    their results only to be looked at by themselves, ``alone``.
+    """
+    fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
+    least = min(fastest, key=lambda sized: sized[0], default=None)
+    for p in split:
+        if not (named or getattr(p, "accurate", True)):
+            continue
+        if least and getattr(p, "watched", False):
+            found = GuardedPlan.of(p, least[1])
+            room = p.workspace - found.kept
+            fit = next((f for size, f in fastest if size <= room), None)
+            yield replace(found, fallback=fit) if fit else found
+        elif alone:
+            yield p

@@ -1,0 +1,122 @@
+"""Which of the plans that can run is preferred: by time, error and workspace, as predicted."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from winolab.gpu.planner.correlation import CORRELATIONS, Correlation
+from winolab.ref.error.metrics import error_ratio
+
+if TYPE_CHECKING:
+    from winolab.gpu.planner.planner import Plan, Request
+
+# Times the least predicted time (which is off by 5 %) that fewer states are worth, and products of
+# split parts that lose no more than FP32's sums do.
+CLOSE, AS_EXACT = 1.01, 1.15
+# States of split products that are taken whatever they lose; more where they lose less than that
+# share of what FP32's sums in order do, by ``loss``: of nested tiles that lose 0.85 and more,
+# errors over cuDNN's GEMM's were up to 1.13 times that (an H200's rows).
+MOST_STATES, LOSES_LESS = 8, 0.89
+# A correlation's workspace larger than its data, and transforms of parts of a gradient's batch,
+# which err more, are worth it where they take at most so much of the time without.
+WORTH = 0.9
+
+
+def ordered(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
+    """Plans, the one to be picked first, and what it has where another is the fastest predicted.
+
+    Of 16-bit operands for a result in float32 those that transform come last."""
+    plans, why = _sorted(plans, request)
+    if request.shows_transforms and plans and _transforms(fastest := plans[0]):
+        plans = sorted(plans, key=_transforms)
+        if plans[0] is not fastest:
+            why = "what is faster rounds transformed numbers to 16 bits, which FP32 results show"
+    return plans, why
+
+
+def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
+    """The fastest first, of more than MOST_STATES what LOSES_LESS, others last; but of correlations
+    that are as CLOSE to it that of the fewest states, or, if its split products lose more than
+    FP32's sums, what does not for AS_EXACT times the time; and which of these it is. Where nobody
+    says how, a workspace larger than the data has to be WORTH it."""
+    plans = sorted(plans, key=lambda p: p.predicted)
+    if not plans or plans[0].direction not in CORRELATIONS:
+        return plans, ""
+    kept, lossy = [], []
+    for p in plans:
+        (lossy if loses(p) else kept).append(p)
+    if not kept:
+        return plans, ""
+    costly: list[Plan] = []  # in workspace, for too little
+    if not request.named:
+        kept, costly = _worth(kept, request.data_size)
+    fastest = kept[0]
+    alike = [p for p in kept if p.precision == fastest.precision]
+    close, dear = (
+        [p for p in alike if p.predicted <= times * fastest.predicted]
+        for times in (CLOSE, AS_EXACT)
+    )
+    first = min(close, key=_states)
+    why = f"the fewest states within {CLOSE - 1:.0%} of the fastest" if first != fastest else ""
+    if first.precision == "fp32_split" and (lost := loss(first)) > 1:
+        exact = next((p for p in dear if loss(p) <= 1), None)
+        if exact:
+            why = f"errs no more than sums in FP32; what is faster, {lost:.2f} times as much"
+            first = exact
+    if not why and costly and costly[0].predicted < first.predicted:
+        why = f"what is faster by less than {1 - WORTH:.0%} takes {costly[0].workspace >> 20} MiB"
+    if not why and lossy and lossy[0].predicted < first.predicted:
+        lost, most = loss(lossy[0]), f"more than {MOST_STATES} states may {LOSES_LESS}"
+        why = f"what is faster errs {lost:.2f} times as much as sums in FP32, {most}"
+    return [first, *(p for p in kept if p is not first), *costly, *lossy], why
+
+
+def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
+    """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
+    and the others."""
+    large = [beside_filter(p) > data for p in plans]
+    lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
+    most = WORTH * min(lean, default=math.inf)
+    worth: list[Plan] = []
+    costly: list[Plan] = []
+    for p, is_large in zip(plans, large, strict=True):
+        (costly if is_large and p.predicted > most else worth).append(p)
+    return worth, costly
+
+
+def loss(p: Any) -> float:
+    """Predicted error of a correlation over that of direct sums in FP32.
+
+    Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
+    """
+    c, tiles = Correlation.of(p.problem, p.direction), p.algorithm.tiles
+    alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
+    filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
+    sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
+    taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
+    nested = tiles if len(tiles) > 1 else tiles[0]
+    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums))
+    return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
+
+
+def loses(p: Any) -> bool:
+    """Whether split products of that many states err too much for the planner to pick them."""
+    many = p.precision == "fp32_split" and _states(p) > MOST_STATES
+    return many and loss(p) > LOSES_LESS
+
+
+def beside_filter(p: Any) -> int:
+    """Bytes of a correlation's workspace beside its transformed filter."""
+    return getattr(p, "beside", p.workspace - getattr(p, "prepared", 0))
+
+
+def _transforms(p: Any) -> bool:
+    """Whether a plan's operands are transformed."""
+    tiles = p.algorithm.tiles if p.direction in CORRELATIONS else (p.tile,)
+    return any(t.alpha > 1 for t in tiles)
+
+
+def _states(p: Any) -> int:
+    """Of all dimensions of a correlation's algorithm."""
+    return math.prod(t.alpha for t in p.algorithm.tiles)

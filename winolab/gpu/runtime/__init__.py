@@ -1,0 +1,1 @@
+"""Calls on CUDA arrays: planned, compiled and recorded once, then replayed."""

@@ -1,0 +1,128 @@
+"""How arrays lie in memory, and what the kernels ask of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from winolab.gpu.driver import View
+from winolab.gpu.planner.correlation import MOST, three
+from winolab.gpu.runtime.arrays import Described, contiguous
+
+VECTOR = 16  # bytes of the widest access
+MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
+BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
+
+
+@dataclass(frozen=True)
+class Place:
+    """A channels-last array: shape, strides in elements, whether its address is VECTOR-aligned."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    address_aligned: bool = True
+
+    @classmethod
+    def of(cls, array: Described, layout: str) -> Place:
+        """Where the array lies whose axes are those of ``layout``."""
+        shape, strides = tuple(array.shape), tuple(array.strides)
+        if layout == "channels_first":
+            shape, strides = ((*v[:1], *v[2:], *v[1:2]) for v in (shape, strides))
+        return cls(shape, strides, array.aligned)
+
+    @classmethod
+    def fresh(cls, shape: tuple[int, ...]) -> Place:
+        """A new array of that shape."""
+        return cls(shape, contiguous(shape))
+
+    @property
+    def direct(self) -> bool:
+        """Whether kernels can work on it: channels contiguous, no stride negative or beyond int."""
+        ends = self.shape[-1] <= 1 or self.strides[-1] == 1
+        return ends and self.forward and max(self.strides[-2:]) <= MAX_STRIDE
+
+    @property
+    def forward(self) -> bool:
+        """Whether no stride is negative."""
+        return min(self.strides) >= 0
+
+    @property
+    def steps_fit(self) -> bool:
+        """Whether from any pixel of an image to any of the next are at most MOST elements.
+
+        Without gaps it is a row at the most, from the last pixels to the first.
+        """
+        image = replace(self, shape=self.shape[1:], strides=self.strides[1:])
+        return self.strides == contiguous(self.shape) or self.strides[0] + image.span <= MOST
+
+    @property
+    def span(self) -> int:
+        """Elements from the first one to the end of the last, where no stride is negative."""
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def distinct(self) -> bool:
+        """Whether every axis steps over all that the shorter steps reach: no element is another."""
+        reach = 1
+        axes = ((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        for stride, size in sorted(axes):
+            if stride < reach:
+                return False
+            reach += (size - 1) * stride
+        return True
+
+    def aligned(self, itemsize: int) -> bool:
+        """Whether every pixel lies VECTOR-aligned."""
+        steps = zip(self.shape[:-1], self.strides[:-1], strict=True)
+        return self.address_aligned and all(n <= 1 or s * itemsize % VECTOR == 0 for n, s in steps)
+
+    def view(self, address: int, *, filter: bool) -> View:
+        """The array as kernels take it."""
+        first, *spatial, last = self.strides
+        strides = (first, *three(tuple(spatial), 0))
+        return View(address, (*strides, last) if filter else strides)
+
+
+class Overlap:
+    """Whether a result would be written where operands are still read."""
+
+    def __init__(self, operands: Mapping[int, Place], size: int, out: Place, out_size: int) -> None:
+        """``operands``: those that are read where they lie, by their number; sizes in bytes."""
+        self._operands = [(n, place, place.span * size) for n, place in operands.items()]
+        self._out, self._span, self._sizes = out, out.span * out_size, (size, out_size)
+
+    def __call__(self, operands: Sequence[int], out: int) -> bool:
+        """For arrays at these addresses."""
+        for number, place, span in self._operands:
+            offset = out - operands[number]
+            if -self._span < offset < span and _share(place, self._out, offset, self._sizes):
+                return True
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _share(one: Place, other: Place, offset: int, sizes: tuple[int, int]) -> bool:
+    """Whether two arrays share a byte, ``offset`` from the first's address to the other's.
+
+    NumPy solves it, of arrays that nobody reads; what takes it too long counts as sharing.
+    """
+
+    def array(place: Place, address: int, size: int) -> Any:
+        strides = tuple(stride * size for stride in place.strides)
+        interface = {"shape": place.shape, "strides": strides, "typestr": f"|V{size}"}
+        interface |= {"data": (address, False), "version": 3}
+        return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+    first, second = array(one, BASE, sizes[0]), array(other, BASE + offset, sizes[1])
+    return np.may_share_memory(first, second, max_work=PATIENCE)  # pyright: ignore[reportArgumentType]
+
+
+def is_contiguous(array: Described) -> bool:
+    """Whether the elements follow one another in the order of the axes."""
+    pairs = zip(array.shape, array.strides, contiguous(tuple(array.shape)), strict=True)
+    return all(n <= 1 or have == due for n, have, due in pairs)

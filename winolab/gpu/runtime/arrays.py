@@ -1,0 +1,364 @@
+"""The few things the kernels need of an array, for CuPy and for torch."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, lru_cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from winolab.arrays import CUDA
+from winolab.gpu import driver
+
+
+class Described(NamedTuple):
+    """What a plan depends on: how an array lies. Strides in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    index: int  # of its device
+    aligned: bool  # the address is a multiple of 16
+
+
+class Library(Protocol):
+    """Array operations of one library, on the device that is current."""
+
+    def array(self, name: str, value: Any) -> Any:
+        """``value`` as this library's array on a CUDA device. Raises as ``empty``."""
+        ...
+
+    def describe(self, array: Any) -> Described: ...
+    def lie(self, array: Any) -> tuple:
+        """What ``describe`` depends on, and ``requires_grad``, quickly."""
+        ...
+
+    def requires_grad(self, *arrays: Any) -> bool:
+        """Whether the library keeps track of what becomes of any of them, for derivatives."""
+        ...
+
+    def address(self, array: Any) -> int: ...
+    def current(self) -> int:
+        """The device that is current."""
+        ...
+
+    def on(self, index: int) -> AbstractContextManager:
+        """Makes a device current."""
+        ...
+
+    def stream(self, index: int) -> int:
+        """The address of the caller's current stream."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        """A new array. Raises MemoryError that says how much was asked."""
+        ...
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        """As many bytes, and their address. Raises as ``empty``."""
+        ...
+
+    def used(self, stream: int, *memory: Any) -> None:
+        """Told what a call took, and does not hand out; a graph that captures it needs it again."""
+        ...
+
+    def written(self, array: Any) -> None:
+        """Told after kernels wrote to a caller's array, which the library did not see."""
+        ...
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Elements of ``source`` into ``target``, converted to its dtype."""
+        ...
+
+    def largest(self, array: Any) -> float:
+        """The largest finite magnitude; waits for it. Raises as ``empty``."""
+        ...
+
+    def contiguous(self, array: Any) -> Any:
+        """A copy in order of its axes. Raises as ``empty``."""
+        ...
+
+    def channels_last(self, array: Any) -> Any: ...
+    def channels_first(self, array: Any) -> Any: ...
+
+
+def library_of(array: Any) -> Library:
+    """The library of an array: torch where it is a tensor, CuPy for all else on a CUDA device."""
+    torch = sys.modules.get("torch")
+    return TORCH if torch is not None and isinstance(array, torch.Tensor) else CUPY
+
+
+_captured: list[tuple[Any, ...]] = []  # memory of graphs, whose end nobody tells
+
+
+class CuPy:
+    """CuPy arrays, and what ``__dlpack__`` or ``__cuda_array_interface__`` turns into them."""
+
+    def array(self, name: str, value: Any) -> Any:
+        cp = driver.cupy()
+        if isinstance(value, cp.ndarray):
+            array = value
+        elif hasattr(value, "__cuda_array_interface__"):
+            array = cp.asarray(value)
+        elif hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] == CUDA:
+            array = cp.from_dlpack(value)
+        else:
+            raise TypeError(
+                f"{name} is a {type(value).__name__}; expected a CUDA array like the other"
+            )
+        if not array.dtype.isnative:  # which its name does not say
+            raise TypeError(
+                f"{name} has dtype {array.dtype}, whose bytes are swapped; convert it to "
+                f"{array.dtype.name}"
+            )
+        return array
+
+    def describe(self, array: Any) -> Described:
+        size = array.itemsize
+        return Described(
+            array.shape,
+            tuple([s // size for s in array.strides]),
+            array.dtype.name,
+            array.device.id,
+            array.data.ptr % 16 == 0,
+        )
+
+    def lie(self, array: Any) -> tuple:
+        data = array.data
+        return array.shape, array.strides, array.dtype, data.device_id, data.ptr % 16
+
+    def requires_grad(self, *arrays: Any) -> bool:
+        return False
+
+    def address(self, array: Any) -> int:
+        return array.data.ptr
+
+    def current(self) -> int:
+        return driver.cupy().cuda.runtime.getDevice()
+
+    def on(self, index: int) -> AbstractContextManager:
+        return driver.cupy().cuda.Device(index)
+
+    def stream(self, index: int) -> int:
+        return driver.cupy().cuda.get_current_stream().ptr
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        try:
+            return driver.cupy().ndarray(shape, _numpy(dtype))
+        except MemoryError as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        try:
+            memory = driver.cupy().cuda.alloc(size)
+        except MemoryError as error:
+            raise _exhausted(error, size) from error
+        return memory, memory.ptr
+
+    def used(self, stream: int, *memory: Any) -> None:
+        # CuPy's pool would hand it out again, and every replay write over what is there by then.
+        if driver.cupy().cuda.runtime.streamIsCapturing(stream):
+            _captured.append(memory)
+
+    def written(self, array: Any) -> None:
+        pass
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+    def largest(self, array: Any) -> float:
+        with _asking(array.nbytes, MemoryError):
+            finite = driver.cupy().nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+            return float(abs(finite).max())
+
+    def contiguous(self, array: Any) -> Any:
+        with _asking(array.nbytes, MemoryError):
+            return driver.cupy().array(array, order="C")
+
+    def channels_last(self, array: Any) -> Any:
+        return driver.cupy().moveaxis(array, 1, -1)
+
+    def channels_first(self, array: Any) -> Any:
+        return driver.cupy().moveaxis(array, -1, 1)
+
+
+class Torch:
+    """Torch CUDA tensors; memory and stream are torch's own."""
+
+    def array(self, name: str, value: Any) -> Any:
+        torch = _torch()
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(
+                f"{name} is a {type(value).__name__}; expected a torch tensor like the other"
+            )
+        if not value.is_cuda:
+            raise ValueError(f"{name} is on {value.device}; expected a CUDA device")
+        if name == "out" and value.is_neg():
+            raise ValueError("out is a view that negates; give the tensor itself, or a new one")
+        try:
+            value.data_ptr()
+        except RuntimeError as error:
+            raise TypeError(
+                f"{name} has no memory that kernels could read ({error}): torch.autograd serves "
+                "here, torch.func and fake tensors do not"
+            ) from error
+        if not value.is_neg():
+            return value
+        with _asking(value.nbytes, torch.OutOfMemoryError):
+            return value.resolve_neg()
+
+    def describe(self, array: Any) -> Described:
+        return Described(
+            array.shape,
+            array.stride(),
+            _name(array.dtype),
+            array.device.index,
+            array.data_ptr() % 16 == 0,
+        )
+
+    def lie(self, array: Any) -> tuple:
+        tracked = array.requires_grad or _forward()._current_level >= 0
+        return (
+            array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,
+            array.is_neg(), tracked and self.requires_grad(array),
+        )  # fmt: skip
+
+    def requires_grad(self, *arrays: Any) -> bool:
+        if any(array.requires_grad for array in arrays) and _torch().is_grad_enabled():
+            return True
+        forward = _forward()
+        return forward._current_level >= 0 and any(
+            forward.unpack_dual(array).tangent is not None for array in arrays
+        )
+
+    def address(self, array: Any) -> int:
+        return array.data_ptr()
+
+    def current(self) -> int:
+        return _current_device()()
+
+    def on(self, index: int) -> AbstractContextManager:
+        return _torch().cuda.device(index)
+
+    def stream(self, index: int) -> int:
+        return _stream_of()(index)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, index: int) -> Any:
+        torch = _torch()
+        strides, kind, device = _fresh(shape, dtype, index)
+        try:  # torch.empty takes half as long again
+            return torch.empty_strided(shape, strides, dtype=kind, device=device)
+        except torch.OutOfMemoryError as error:
+            raise _exhausted(error, _bytes(shape, dtype)) from error
+
+    def memory(self, size: int, index: int) -> tuple[Any, int]:
+        memory = self.empty((size,), "uint8", index)
+        return memory, memory.data_ptr()
+
+    def used(self, stream: int, *memory: Any) -> None:
+        pass  # torch's graphs have pools of their own
+
+    def written(self, array: Any) -> None:
+        if not array.is_inference():  # gradients notice that what they saved is no more
+            _torch().autograd.graph.increment_version(array)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)
+
+    def largest(self, array: Any) -> float:
+        with _asking(array.nbytes, _torch().OutOfMemoryError):
+            return float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
+
+    def contiguous(self, array: Any) -> Any:
+        torch = _torch()
+        with _asking(array.nbytes, torch.OutOfMemoryError):
+            return array.detach().clone(memory_format=torch.contiguous_format)
+
+    def channels_last(self, array: Any) -> Any:
+        return array.detach().movedim(1, -1)
+
+    def channels_first(self, array: Any) -> Any:
+        return array.movedim(-1, 1)
+
+
+CUPY, TORCH = CuPy(), Torch()
+
+
+@cache
+def _torch() -> Any:
+    return importlib.import_module("torch")
+
+
+@cache
+def _forward() -> Any:
+    """Torch's forward differentiation: at a ``_current_level`` of -1 no tensor has a tangent."""
+    module = _torch().autograd.forward_ad
+    if hasattr(module, "_current_level"):
+        return module
+    return SimpleNamespace(_current_level=0, unpack_dual=module.unpack_dual)
+
+
+@cache
+def _current_device() -> Callable[[], int]:
+    """Torch's current device, without looking whether CUDA has been initialized."""
+    torch = _torch()
+    return getattr(torch._C, "_cuda_getDevice", None) or torch.cuda.current_device
+
+
+@cache
+def _stream_of() -> Callable[[int], int]:
+    """Torch's stream of a device, without the object that torch.cuda.current_stream makes of it."""
+    torch = _torch()
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return raw or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+
+@lru_cache(maxsize=4096)
+def _fresh(shape: tuple[int, ...], dtype: str, index: int) -> tuple[tuple[int, ...], Any, Any]:
+    """Strides, torch's dtype and device of a new tensor."""
+    torch = _torch()
+    return contiguous(shape), getattr(torch, dtype), torch.device("cuda", index)
+
+
+@cache
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def _numpy(dtype: str) -> np.dtype:
+    """The NumPy dtype of that name; bfloat16 is ml_dtypes', which CuPy has from version 14 on."""
+    if dtype == "bfloat16":
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    return np.dtype(dtype)
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a C-contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@contextmanager
+def _asking(size: int, error: type[Exception]) -> Iterator[None]:
+    """Says how much was asked where the library raises ``error``."""
+    try:
+        yield
+    except error as found:
+        raise _exhausted(found, size) from found
+
+
+def _exhausted(error: Exception, size: int) -> MemoryError:
+    """Says how much was asked."""
+    return MemoryError(
+        f"no device memory for {size} B: free some, or give a smaller workspace_limit ({error})"
+    )
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    return math.prod(shape) * _numpy(dtype).itemsize

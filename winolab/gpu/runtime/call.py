@@ -1,0 +1,276 @@
+"""One convolution of arrays that lie in a certain way: planned, loaded and recorded once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, cast
+
+from winolab.arrays import check_float16
+from winolab.gpu import driver
+from winolab.gpu.driver import Kernels
+from winolab.gpu.planner.fallback import GuardedPlan, scaled, verify
+from winolab.gpu.planner.planner import ITEMSIZE, Plan, Request, plan
+from winolab.gpu.planner.ranking import beside_filter
+from winolab.gpu.resolve import Operand, Resolved, Transformed, resolve
+from winolab.gpu.runtime.array_layout import Overlap, Place
+from winolab.gpu.runtime.arrays import Described, Library
+from winolab.gpu.runtime.cache import dump
+from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.options import ConvOptions
+from winolab.problem import NAMES, Problem
+
+A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
+GRAPHS = 32  # of a call at most: layers of one shape share it, each with its own addresses
+
+
+@dataclass(frozen=True)
+class Call:
+    """A prepared convolution. ``copies`` says which operands are copied to be read."""
+
+    library: Library
+    index: int
+    plan: Plan | None  # None: the result has no elements, or is zero
+    first: bool  # axes are channels-first
+    copies: tuple[bool, bool]
+    shape: tuple[int, ...]  # of the result, channels last
+    dtype: str  # that the kernel writes
+    detour: bool  # the result is copied to where, or how, it is wanted
+    out_first: bool  # a new result lies channels-first
+    out_dtype: str
+    workspace: int
+    recording: Recording | None  # None: there is nothing to sum
+    flags: int  # how many the call waits for, by which kernels say that ranges are too wide; or 0
+    narrowed: bool  # whether it waits to see that the result does not overflow out_dtype
+    overlap: Overlap | None  # of operands and ``out``, where the kernels write to that
+    anew: Callable[[], Call]  # the same call with a new result
+
+    def run(self, a: Any, b: Any, out: Any) -> Any:
+        """The result: ``out``, or a new array. ``b`` may be a Transformed."""
+        library, index = self.library, self.index
+        if library.current() != index:
+            with library.on(index):
+                return self.run(a, b, out)
+        read = self._read(a, b)
+        if self.overlap and self.overlap(read, library.address(out)):
+            library.copy(out, self.anew().run(a, b, None))
+            return out
+        if True in self.copies:
+            first, second = self.copies
+            a, b = self._copied(a) if first else a, self._copied(b) if second else b
+            read = self._read(a, b)
+        target = out
+        if out is None or self.detour:
+            target = library.empty(self.shape, self.dtype, index)
+        if self.recording:
+            memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
+            driver.make_current(index)
+            stream = library.stream(index)
+            self.recording.replay(stream, *read, library.address(target), address)
+            if self.workspace or self.detour or True in self.copies:
+                first, second = self.copies
+                library.used(stream, memory, first and a, second and b, self.detour and target)
+            if target is out:
+                library.written(out)
+            if self.flags:
+                verify(driver.integers(address, self.flags, stream))
+            del memory  # its allocator hands it out again in the order of the stream
+        else:
+            target[...] = 0
+        if self.narrowed:
+            check_float16(library.largest(target))
+        if target is out:
+            return out
+        if self.first:
+            target = library.channels_first(target)
+        return self._moved(target, out) if self.detour else target
+
+    def _read(self, a: Any, b: Any) -> tuple[int, int]:
+        """The operands' addresses."""
+        address = self.library.address
+        return address(a), b.address if isinstance(b, Transformed) else address(b)
+
+    def _copied(self, operand: Any) -> Any:
+        library = self.library
+        return library.contiguous(library.channels_last(operand) if self.first else operand)
+
+    def _moved(self, target: Any, out: Any) -> Any:
+        library = self.library
+        if out is None:
+            shape = tuple(target.shape) if self.out_first else self.shape
+            out = library.empty(shape, self.out_dtype, self.index)
+            if self.first and not self.out_first:
+                out = library.channels_first(out)
+        library.copy(out, target)
+        return out
+
+
+def prepare_call(
+    direction: str,
+    problem: Problem,
+    library: Library,
+    options: ConvOptions,
+    a: Described,
+    b: Described | Transformed,
+    out: Described | None,
+) -> Call:
+    """Resolve, plan and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
+    asked = resolve(direction, problem, options, a, b, out)
+    made = plan_call(asked)
+    recording, overlap = record(asked, made)
+    # another call for the same operands, which it does not keep alive
+    lies = replace(b, memory=None) if isinstance(b, Transformed) else b
+    anew = replace(options, out_dtype=asked.out_dtype)
+    return Call(
+        library=library,
+        index=asked.index,
+        plan=made.plan,
+        first=options.layout == "channels_first",
+        copies=(asked.a.copied, bool(made.b and made.b.copied)),
+        shape=asked.fresh.shape,
+        dtype=made.written,
+        detour=made.detour,
+        out_first=asked.out_first,
+        out_dtype=asked.out_dtype,
+        workspace=made.workspace,
+        recording=recording,
+        flags=made.flags,
+        narrowed=asked.narrowed and not problem.empty,
+        overlap=overlap,
+        anew=cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),
+    )
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A plan, and how its operands and its result come to lie as it takes them."""
+
+    plan: Plan | None  # None: nothing is to be summed
+    written: str  # the dtype that its kernels write
+    b: Operand | None
+    out: Place  # where its kernels write
+    detour: bool  # the result is copied to where, or how, it is wanted
+    workspace: int
+    flags: int  # as Call's
+
+
+def plan_call(asked: Resolved) -> PlannedCall:
+    """The plan for what was asked. Raises ValueError where there is none, or none within the limit
+    or that holds the result."""
+    problem, options, transformed = asked.problem, asked.options, asked.transformed
+    out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
+    out = asked.out or fresh
+    fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
+    detour = asked.out_first or not fits_out
+    chosen = _chosen(asked, fresh if detour else out)
+    written = getattr(chosen, "out_dtype", asked.dtype)
+    if transformed and chosen and written not in ("float32", asked.out_dtype):
+        raise ValueError(
+            f"the prepared filter's kernel writes {written}, which does not hold what "
+            f"{asked.out_dtype} does: prepare it with out_dtype float32"
+        )
+    if written != asked.out_dtype and not detour:
+        detour = True
+        chosen = _chosen(asked, fresh)
+    b = asked.b
+    if b and not b.copied and getattr(chosen, "reads_filters_in_place", False):
+        b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
+    flags = 0
+    if options.on_range == "raise" and isinstance(chosen, GuardedPlan):
+        chosen, flags = chosen.split, chosen.flags * (not problem.empty)
+    workspace = 0
+    if chosen and not problem.empty:
+        workspace = beside_filter(chosen) if transformed else chosen.workspace
+        limit = options.workspace_limit
+        if transformed and limit is not None and workspace > limit:
+            raise ValueError(
+                f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
+                f"limit is {limit} B: raise it, or prepare the filter with it"
+            )
+    return PlannedCall(chosen, written, b, fresh if detour else out, detour, workspace, flags)
+
+
+def _chosen(asked: Resolved, out: Place) -> Plan | None:
+    """The plan whose kernels write to ``out``; None where there is nothing to sum."""
+    transformed, options = asked.transformed, asked.options
+    if transformed:
+        return transformed.plan and scaled(transformed.plan, options.scale)
+    if asked.problem.empty:
+        return None
+    size = ITEMSIZE[asked.dtype]
+    aligned = asked.a.place.aligned(size) and out.aligned(ITEMSIZE[asked.computed])
+    if asked.b and asked.gradient:
+        aligned = aligned and asked.b.place.aligned(size)
+    return planned(
+        asked.problem,
+        asked.direction,
+        asked.index,
+        options,
+        asked.precision,
+        asked.computed,
+        aligned,
+    )
+
+
+def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overlap | None]:
+    """The plan's launches, and where they would write to what they still read; None where there
+    are no launches, or no ``out`` of the caller's."""
+    chosen = made.plan
+    if not chosen or asked.problem.empty:
+        return None, None
+    a, b = asked.a, made.b
+    is_filter = [name in ("w", "dw") for name in NAMES[asked.direction]]
+    view_a = a.place.view(address_of(A), filter=is_filter[0])
+    view_b = b and b.place.view(address_of(B), filter=is_filter[1])
+    view_out = made.out.view(address_of(OUT), filter=is_filter[2])
+
+    def launches(kernels: Kernels) -> None:
+        end = (address_of(WORKSPACE), asked.index)
+        if view_b:
+            chosen.launch(kernels, view_a, view_b, view_out, *end)
+        else:
+            cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
+
+    recording = Recording(load(chosen, asked.index), launches, GRAPHS)
+    if not asked.out or made.detour:
+        return recording, None
+    operands = {A: a, B: b}
+    read = {n: each.place for n, each in operands.items() if each and not each.copied}
+    sizes = ITEMSIZE[asked.dtype], ITEMSIZE[asked.computed]
+    return recording, Overlap(read, sizes[0], made.out, sizes[1])
+
+
+def planned(
+    problem: Problem,
+    direction: str,
+    index: int,
+    options: ConvOptions,
+    precision: str,
+    out_dtype: str,
+    aligned: bool,
+    prepared: bool = False,
+) -> Plan:
+    """The plan for device ``index``; arguments and errors are those of ``plan``."""
+    request = Request(
+        problem,
+        direction,
+        driver.device(index),
+        options.named,
+        precision,
+        aligned=aligned,
+        variant=options.variant,
+        workspace_limit=options.workspace_limit,
+        out_dtype=out_dtype,
+    )
+    return scaled(plan(request, prepared), options.scale)
+
+
+def load(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
+    """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
+    p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+    of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
+    name = re.sub(r"\W+", "-", f"{of} {title}")
+    dump(f"{name}.plan", f"{chosen}\n")
+    return driver.load(chosen.source(), title, chosen.shared(), index)

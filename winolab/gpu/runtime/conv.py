@@ -1,0 +1,134 @@
+"""The convolutions of CuPy arrays, torch CUDA tensors and what has ``__dlpack__``."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any, cast
+
+from winolab import calls
+from winolab.gpu import driver
+from winolab.gpu.driver import Kernels
+from winolab.gpu.planner.planner import ITEMSIZE
+from winolab.gpu.resolve import Transformed, prepared
+from winolab.gpu.runtime import autograd
+from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.arrays import library_of
+from winolab.gpu.runtime.call import load, planned, prepare_call
+from winolab.gpu.runtime.dtypes import precision_of, result_dtype
+from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.options import Convolution, ConvOptions
+from winolab.problem import NAMES, Problem, shapes
+
+DEFAULTS = ConvOptions()
+
+calls.described_by[Transformed] = lambda w: w.number
+
+
+def convolve(
+    direction: str,
+    problem: Problem,
+    a: Any,
+    b: Any,
+    options: ConvOptions = DEFAULTS,
+    out: Any = None,
+    asked: Convolution | None = None,
+) -> Any:
+    """The result of ``direction`` on the GPU that holds a and b, on the caller's current stream.
+
+    ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
+    float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
+    place may stand a Transformed. The result has a's library and memory order, and its place in
+    torch's graph of gradients. By ``asked``, which with the shapes implies problem and options,
+    ``calls.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
+    TypeError for other dtypes, MemoryError where memory does not suffice.
+    """
+    library = library_of(a)
+    names = NAMES[direction]
+    a = library.array(names[0], a)
+    if not isinstance(b, Transformed):
+        b = library.array(names[1], b)
+    if out is not None:
+        out = library.array("out", out)
+    arrays = (array for array in (a, b, out) if not isinstance(array, (NoneType, Transformed)))
+    if library.requires_grad(*arrays):
+        return autograd.differentiable(convolve, direction, problem, a, b, options, out)
+    resolved = (direction, problem, options)
+    call = calls.recall(resolved, a, b, out)
+    if call is None:
+        call = prepare_call(
+            direction,
+            problem,
+            library,
+            options,
+            library.describe(a),
+            b if isinstance(b, Transformed) else library.describe(b),
+            None if out is None else library.describe(out),
+        )
+        for array in (a, b, out):
+            calls.described_by.setdefault(type(array), library.lie)
+    calls.keep(call, (resolved, asked) if asked and asked.unique else (resolved,), a, b, out)
+    return call.run(a, b, out)
+
+
+def conv_forward(x: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any) -> Any:
+    """y = x ⋆ w; ``options`` are the fields of ConvOptions, errors those of ``convolve``."""
+    return convolve("forward", problem, x, w, ConvOptions(**options), out)
+
+
+def conv_backward_data(
+    dy: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any
+) -> Any:
+    """dx, the gradient with respect to x; as ``conv_forward``."""
+    return convolve("backward_data", problem, dy, w, ConvOptions(**options), out)
+
+
+def conv_backward_filter(
+    x: Any, dy: Any, *, problem: Problem, out: Any = None, **options: Any
+) -> Any:
+    """dw, the gradient with respect to w; as ``conv_forward``."""
+    return convolve("backward_filter", problem, x, dy, ConvOptions(**options), out)
+
+
+def transform(
+    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
+) -> Transformed:
+    """w transformed for ``direction``, kept in device memory as long as the result lives.
+
+    Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is.
+    """
+    library = library_of(w)
+    w = library.array("w", w)
+    if library.requires_grad(w):
+        raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
+    described = library.describe(w)
+    index, dtype = described.index, described.dtype
+    place = Place.of(described, options.layout)
+    if place.shape != problem.w_shape:
+        raise ValueError(
+            f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
+        )
+    precision = precision_of(options.precision, "w", dtype)
+    wanted = result_dtype(direction, dtype, options.out_dtype, None)
+    if problem.empty:
+        return Transformed(None, dtype, index, False, None, 0)
+    first, _, last = shapes(direction, problem)
+    aligned = Place.fresh(first).aligned(ITEMSIZE[dtype])
+    aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
+    with library.on(index):
+        chosen = planned(
+            problem, direction, index, options, precision, wanted, aligned, prepared=True
+        )
+        memory = library.empty((prepared(chosen),), "uint8", index)
+        address = library.address(memory)
+        if not place.forward:
+            w = library.contiguous(w)
+            place = Place.of(library.describe(w), options.layout)
+        driver.make_current(index)
+        view = place.view(address_of(0), filter=True)
+
+        def record(kernels: Kernels) -> None:
+            cast(Any, chosen).prepare(kernels, view, address_of(1), index)
+
+        stream = library.stream(index)
+        Recording(load(chosen, index), record).replay(stream, library.address(w), address)
+    return Transformed(chosen, dtype, index, aligned, memory, address)

@@ -1,0 +1,1 @@
+"""From interpolation points to proved transforms and straight-line programs, all exact."""

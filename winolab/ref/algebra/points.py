@@ -1,0 +1,58 @@
+"""Interpolation points: named sets and the caller's own; all exact, infinity included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from itertools import count, islice
+
+from winolab.points import INFINITY, NAMES, Point, check_served, parse_points, show, text_of
+
+__all__ = ["INFINITY", "NAMES", "Point", "as_points", "best_table", "named_points", "show"]
+
+# Named sets: the finite points in order; infinity completes each of them.
+#   paper   0, ±1, ±2, ±1/2, ±3, ±1/3, … (Im2col-Winograd, section 5.3; WinRS, section 5)
+#   wincnn  0, ±1, ±2, ±1/2 as in wincnn's examples, continued by powers of two: ±4, ±1/4, …
+#   best    the best known for each alpha, found by winolab.best_points (data/best_points.json)
+
+
+def named_points(name: str, alpha: int) -> tuple[Point, ...]:
+    """The ``alpha`` points of the set ``name``, infinity last."""
+    if name == "best":
+        finite = [Fraction(p) for p in best_table()[str(alpha)]["points"]]
+    elif name in ("paper", "wincnn"):
+        finite = list(islice(_mirrored(1 if name == "paper" else 0), alpha - 1))
+    else:
+        raise ValueError(f"unknown points {name!r}; expected one of {', '.join(NAMES)}")
+    return (*finite, INFINITY)
+
+
+@cache
+def best_table() -> dict:
+    """What the searches found: alpha -> points, scores, how they were found."""
+    text = resources.files("winolab.ref.algebra").joinpath("data/best_points.json").read_text()
+    return json.loads(text)
+
+
+def _mirrored(step: int) -> Iterator[Fraction]:
+    """0, ±1, then ±q, ±1/q for q = 2, then q + 1 (step 1) or 2q (step 0)."""
+    yield Fraction(0)
+    yield from (Fraction(1), Fraction(-1))
+    for i in count(0):
+        q = Fraction(2 + i) if step else Fraction(2) ** (i + 1)
+        yield from (q, -q, 1 / q, -1 / q)
+
+
+def as_points(points: str | Sequence | None, alpha: int) -> tuple[Point, ...]:
+    """``alpha`` distinct exact points from a name, a text "0,1,-1/2,inf" or a sequence.
+
+    Raises ValueError where their number is not ``alpha``, and what :func:`parse_points` does.
+    """
+    parsed = parse_points(points)
+    if isinstance(parsed, str):
+        return named_points(parsed, alpha)
+    check_served(text_of(parsed), [alpha], "F(n, r)")
+    return parsed

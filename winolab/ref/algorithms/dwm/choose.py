@@ -1,0 +1,209 @@
+"""The cheapest cut and tiles of a filter whose predicted error stays within a budget.
+
+Along one dimension a choice is the largest piece and the outputs of its tile. Multiplications and,
+to first order, the noise gain are products over the dimensions (Σ over a dimension's pieces), so
+only choices that no other beats in both need be combined, and of the combinations again only
+those on the front. Along the front the error itself is predicted, rounding by rounding. Pieces are
+balanced: with the best points no other cut into as many pieces has less noise (every cut of up to
+11 taps, tiles of 2 to 8, in tests/ref/test_choose.py).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import accumulate, product
+
+from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.points import points_for
+from winolab.ref.algorithms.dwm.cuts import Decomposition, Piece, cuts, exchanged, pieces_of
+from winolab.ref.algorithms.im2col import DIRECT
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.arithmetic.simulated import Arithmetic, Float
+from winolab.ref.error.metrics import noise_gain
+from winolab.ref.error.predict import CONSTANT, Moments, predict
+
+# Largest tile and α that a choice may have: beyond them FP32 has no digits left.
+MOST_OUTPUTS, MOST_ALPHA = 8, 16
+NORMAL = Moments(0.0, 1.0)
+# Neighbours on the front that are looked at beside the one that bisection finds.
+RIPPLES = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tiles of a dwm, one a dimension, what they cost and how much noise they gain."""
+
+    tiles: tuple[Tile, ...]
+    multiplications: int
+    gain: float
+
+
+def choose(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+) -> Algorithm:
+    """``algorithm`` (a dwm with an error) with the cheapest tiles that keep to it.
+
+    Cheapest is by multiplications. Raises ValueError that names the least error that can be had.
+    """
+    budget = algorithm.error
+    if budget is None:
+        raise ValueError(f"{algorithm} states no error to keep to")
+    found = _chosen(replace(problem, batch=max(1, problem.batch)), algorithm, run, direction)
+    return _with(algorithm, found)
+
+
+@lru_cache(maxsize=256)
+def _chosen(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str
+) -> tuple[Tile, ...]:
+    choices = front(problem, algorithm)
+    budget = algorithm.error or 0.0
+
+    @cache
+    def error(i: int) -> float:
+        tiles = choices[i].tiles
+        return predicted(problem, _with(algorithm, tiles), run, direction)
+
+    first = bisect_left(range(len(choices)), True, key=lambda i: error(i) <= budget)
+    # The error falls along the front but for ripples: look a little to the left, or at its end.
+    near = range(max(0, first - RIPPLES), min(first + 1, len(choices)))
+    for i in near:
+        if error(i) <= budget:
+            return choices[i].tiles
+    least = min(near, key=error)
+    best = _with(algorithm, choices[least].tiles)
+    raise ValueError(
+        f"no cut of {problem.filter} taps keeps the error to {budget:g} in {run.name}: the least "
+        f"is {error(least):.2g}, by {best}; allow more or take a wider precision"
+    )
+
+
+def _with(algorithm: Algorithm, tiles: tuple[Tile, ...]) -> Algorithm:
+    """``algorithm`` with these tiles in place of its error; a list of points serves some piece of
+    theirs, or all take their best."""
+    alphas = (alpha for t in tiles for alpha in range(t.n, t.alpha + 1))
+    points = points_for(algorithm.points, *alphas)
+    return replace(algorithm, tiles=tiles, error=None, points=points)
+
+
+def front(problem: Problem, algorithm: Algorithm) -> list[Choice]:
+    """What no other choice beats in both multiplications and noise gain, cheapest first."""
+    dimensions = [
+        _best(_choices(problem, d, algorithm.points, algorithm.scaling))
+        for d in range(problem.ndim)
+    ]
+    channels = problem.batch * problem.out_channels * problem.in_channels // problem.groups
+    combined = [
+        Choice(
+            tuple(c.tiles[0] for c in some),
+            channels * math.prod(c.multiplications for c in some),
+            math.prod(c.gain for c in some),
+        )
+        for some in product(*dimensions)
+    ]
+    return _best(combined)
+
+
+def _best(choices: list[Choice]) -> list[Choice]:
+    kept: list[Choice] = []
+    for choice in sorted(choices, key=lambda c: (c.multiplications, c.gain)):
+        if not kept or choice.gain < kept[-1].gain:
+            kept.append(choice)
+    return kept
+
+
+def _choices(problem: Problem, d: int, points: str, scaling: str | None) -> list[Choice]:
+    """Along one dimension: every largest piece with every tile, direct summation once."""
+    taps = problem.filter[d]
+    found = []
+    for r, n in product(range(1, taps + 1), range(1, MOST_OUTPUTS + 1)):
+        if n + r - 1 > MOST_ALPHA or (n == 1) != (r == 1):
+            continue
+        tile = Tile(n, r)
+        pieces = list(
+            cuts(taps, problem.output[d], problem.stride[d], problem.dilation[d], tile, True)
+        )
+        gain = sum(_gain(c.tile, points, scaling) * c.tile.r for c in pieces)
+        total = sum(c.tile.r for c in pieces)
+        cost = sum(c.products(len(c.outputs)) for c in pieces)
+        found.append(Choice((tile,), cost, gain / total if total else 1.0))
+    return found
+
+
+@lru_cache(maxsize=512)
+def _gain(tile: Tile, points: str, scaling: str | None) -> float:
+    if 1 in (tile.n, tile.r):
+        return 1.0
+    return noise_gain(Algorithm("winograd", (tile,), points_for(points, tile.alpha), scaling))
+
+
+def predicted(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+) -> float:
+    """The relative RMS error expected of a dwm on normally distributed data, away from padding.
+
+    Every piece's is predicted from its roundings; they add as variances, weighted by the taps (for
+    the filter gradient: each tap has its own piece), and the aggregation's roundings are added.
+    """
+    if not isinstance(run, Float):
+        return 0.0
+    whole = pieces_of(problem, algorithm)
+    of_filter = direction == "backward_filter"
+    total = 0.0
+    weights = []
+    for piece in _of_one_phase(whole):
+        taps = math.prod(c.tile.r for c in piece)
+        weights.append(taps)
+        shape = tuple(DIRECT_OF[c.direct](c.tile) for c in piece)
+        depth = _depth(problem, piece, direction)
+        total += taps * _piece_error(shape, depth, algorithm, run, of_filter) ** 2
+    if not weights:
+        return 0.0
+    share = sum(weights)
+    aggregated = 0.0 if of_filter else sum(list(accumulate(weights))[1:]) / share
+    unit = run.transform.unit_roundoff
+    return math.sqrt(total / share + CONSTANT * unit**2 * aggregated)
+
+
+def _of_one_phase(whole: Decomposition) -> Iterator[Piece]:
+    """The pieces that one output is the sum of: those of the first phase of the outputs."""
+    for piece in whole.pieces:
+        if all(c.outputs.start == 0 for c in piece):
+            yield piece
+
+
+def _depth(problem: Problem, piece: Piece, direction: str) -> int:
+    """Products that one transformed element is the sum of, taps summed directly left out."""
+    if direction == "forward":
+        return problem.in_channels // problem.groups
+    if direction == "backward_data":
+        return problem.out_channels // problem.groups
+    tiles = (1 if c.direct else c.tile.n for c in piece)
+    pairs = zip(piece, tiles, strict=True)
+    return problem.batch * math.prod(-(-len(c.outputs) // n) for c, n in pairs)
+
+
+@lru_cache(maxsize=4096)
+def _piece_error(
+    shape: tuple[Tile, ...], depth: int, algorithm: Algorithm, run: Float, of_filter: bool
+) -> float:
+    """Relative RMS of one piece; dimensions summed directly lengthen the sum."""
+    tiled = tuple(sorted(t for t in shape if t.n > 1))
+    if not of_filter:
+        depth *= math.prod(t.r for t in shape if t.n == 1)
+    of = programs_of(algorithm)
+    tiles = tiled or (DIRECT,)
+    if of_filter:
+        tiles, of = tuple(Tile(t.r, t.n) for t in tiles), exchanged(of)
+    problem = Problem.of((1, *(t.alpha for t in tiles), depth), (4, *(t.r for t in tiles), depth))
+    points = points_for(algorithm.points, *(t.alpha for t in tiles))
+    kind = Algorithm("winograd", tiles, points, algorithm.scaling) if tiled else direct()
+    return predict(NORMAL, NORMAL, problem, kind, run, programs=of).relative_rms
+
+
+# A dimension that is summed directly is F(1, its taps).
+DIRECT_OF = {True: lambda tile: Tile(1, tile.r), False: lambda tile: tile}

@@ -1,0 +1,1 @@
+"""Arithmetics that one text of an algorithm runs in: exact, and simulated floating point."""

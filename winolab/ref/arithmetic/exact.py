@@ -1,0 +1,228 @@
+"""Exact and mpmath arithmetic, and what every arithmetic offers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from winolab.ref.arithmetic.elements import number, reals
+from winolab.ref.arithmetic.formats import FORMATS
+
+Carrier = NDArray[Any]
+MOST_BITS = 1 << 16  # of Mp
+
+
+class Arithmetic(ABC):
+    """What an algorithm needs of numbers; one rounding an operation unless exact."""
+
+    exact: bool = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Text that `arithmetic` reads back."""
+
+    @abstractmethod
+    def asarray(self, x: ArrayLike) -> Carrier:
+        """A carrier of x, rounded to the storage format."""
+
+    @abstractmethod
+    def constant(self, q: Fraction | int) -> Any:
+        """A carrier scalar of q, correctly rounded once to the transform format."""
+
+    @abstractmethod
+    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
+        """The values as float64, rounded once where they do not fit."""
+
+    @abstractmethod
+    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
+        """a (..., M, K) @ b (..., K, N), products summed over K in index order.
+
+        Operands are rounded to the product format, the sum has the accumulate format and the
+        accumulation's order, and the result is rounded to the transform format.
+        """
+
+    @property
+    def of_filters(self) -> Arithmetic:
+        """The arithmetic of the filter's transform."""
+        return self
+
+    def of_data(self, a: Carrier, b: Carrier) -> Arithmetic:
+        """This arithmetic with what it has to know of the two tensors of a convolution."""
+        return self
+
+    def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
+        """Of the powers of two by which the tensors are scaled; ``gains``: see Scale.exponents."""
+        return 0, 0
+
+    def add(self, a: Any, b: Any) -> Any:
+        """a + b."""
+        return a + b
+
+    def sub(self, a: Any, b: Any) -> Any:
+        """a - b."""
+        return a - b
+
+    def mul(self, a: Any, b: Any) -> Any:
+        """a * b."""
+        return a * b
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """a * b + c, rounded once."""
+        return a * b + c
+
+
+def _objects(x: NDArray[Any], convert: Any) -> Carrier:
+    out = np.empty(x.shape, object)
+    out.reshape(-1)[:] = [convert(v) for v in x.reshape(-1).tolist()]
+    return out
+
+
+def _integer_matmul(a: Carrier, b: Carrier) -> Carrier:
+    """Matrix product of object arrays of int; through float64 where every sum stays below 2**53."""
+
+    def largest(x: Carrier) -> int:
+        return max((abs(v) for v in x.reshape(-1)), default=0)
+
+    if largest(a) * largest(b) * a.shape[-1] < 1 << 53:
+        product = np.matmul(a.astype(np.float64), b.astype(np.float64))
+        return _objects(product, int)
+    return np.matmul(a, b)
+
+
+@dataclass(frozen=True)
+class Exact(Arithmetic):
+    """Rational numbers: int and Fraction in object arrays, no rounding anywhere."""
+
+    exact = True
+
+    @property
+    def name(self) -> str:
+        return "exact"
+
+    def asarray(self, x: ArrayLike) -> Carrier:
+        """Exact values of x, int and Fraction. Raises ValueError on NaN, TypeError on no number."""
+        x = reals(x)
+        if x.dtype != object:
+            x = _objects(x, number)
+        if any(type(v) is float for v in x.reshape(-1)):
+            raise ValueError(
+                "exact arithmetic on NaN or infinity: expected finite numbers; use a "
+                "floating-point arithmetic such as 'fp64' for such data."
+            )
+        return x
+
+    def constant(self, q: Fraction | int) -> Fraction | int:
+        q = Fraction(q)
+        return q.numerator if q.denominator == 1 else q
+
+    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
+        return FORMATS["fp64"].nearest(np.asarray(y, object))
+
+    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
+        whole, scales = [], []
+        for x in (a, b):
+            scale = math.lcm(*{v.denominator for v in x.reshape(-1)})
+            scaled = x if scale == 1 else x * scale
+            whole.append(_objects(scaled, int))
+            scales.append(scale)
+        product = _integer_matmul(*whole)
+        scale = scales[0] * scales[1]
+        return product if scale == 1 else product * Fraction(1, scale)
+
+
+@functools.cache
+def _context(bits: int) -> Any:
+    context: Any = mpmath.MPContext()  # private: mpmath.mp belongs to the user
+    context.prec = bits
+    return context
+
+
+@dataclass(frozen=True)
+class Mp(Arithmetic):
+    """mpmath floating point of a given precision, round to nearest even, unbounded exponents.
+
+    Sums of products are exact and rounded once.
+    """
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= MOST_BITS:
+            raise ValueError(f"mp:{self.bits}: expected 2 to {MOST_BITS} bits.")
+
+    @property
+    def name(self) -> str:
+        return f"mp:{self.bits}"
+
+    @property
+    def context(self) -> Any:
+        """mpmath context that the values belong to."""
+        return _context(self.bits)
+
+    def asarray(self, x: ArrayLike) -> Carrier:
+        """x rounded once to the precision. Raises TypeError on what is no number."""
+        x = np.asarray(x)
+        return _objects(x if x.dtype == object else reals(x), self._convert)
+
+    def _convert(self, v: Any) -> Any:
+        if not hasattr(v, "_mpf_") and type(v := number(v)) is Fraction:
+            return self.constant(v)
+        return +self.context.mpf(v)
+
+    def constant(self, q: Fraction | int) -> Any:
+        q = Fraction(q)
+        return self.context.fdiv(q.numerator, q.denominator)
+
+    def to_float64(self, y: Carrier) -> NDArray[np.float64]:
+        return FORMATS["fp64"].nearest(np.asarray(y, object))
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        exact = np.frompyfunc(
+            lambda x, y, z: self.context.fadd(self.context.fmul(x, y, exact=True), z), 3, 1
+        )
+        return exact(a, b, c)
+
+    def matmul(self, a: Carrier, b: Carrier) -> Carrier:
+        """Exact sums rounded once; NaN and infinity reach the sums of their row or column only."""
+        (left, p), (right, q) = _common(a), _common(b)
+        product = _integer_matmul(left, right)
+        y = _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
+        signs = _signs(a), _signs(b)
+        if all(np.isfinite(s).all() for s in signs):
+            return y
+        with np.errstate(invalid="ignore"):
+            special = np.einsum("...mk,...kn->...mn", *signs)
+        return np.where(np.isfinite(special), y, _objects(special, self.context.mpf))
+
+
+def _common(x: Carrier) -> tuple[Carrier, int]:
+    """Integers and e, with which the mpf x are integer · 2^e; 0 in the place of NaN, infinity."""
+    parts = [v._mpf_ for v in x.reshape(-1)]
+    exponent = min((e for _, whole, e, _ in parts if whole), default=0)
+    out = np.empty(x.shape, object)
+    out.reshape(-1)[:] = [
+        (-1 if sign else 1) * (int(whole) << e - exponent) if whole else 0
+        for sign, whole, e, _ in parts
+    ]
+    return out, exponent
+
+
+def _signs(x: Carrier) -> NDArray[np.float64]:
+    """The signs of the mpf x; NaN and infinity as they are."""
+
+    def sign(v: Any) -> float:
+        negative, whole, exponent, _ = v._mpf_
+        if not whole:
+            return float(v) if exponent else 0.0
+        return -1.0 if negative else 1.0
+
+    return _objects(x, sign).astype(np.float64)

@@ -1,0 +1,1 @@
+"""Costs before anything runs: multiplications, transforms, memory."""

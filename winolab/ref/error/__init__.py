@@ -1,0 +1,1 @@
+"""Rounding errors: metrics, proven bounds, predictions, and points that err least."""

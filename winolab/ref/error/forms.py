@@ -1,0 +1,114 @@
+"""One dimension of a tiled algorithm as forms of second order, for the prediction of its errors."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from winolab.algorithm import Tile
+from winolab.ref.algebra.program import Program, is_power_of_two
+from winolab.ref.algebra.transforms import Programs
+from winolab.ref.arithmetic.simulated import Arithmetic
+from winolab.ref.error.roundings import Units, rounded_constant
+
+Array = NDArray[np.float64]
+
+
+def powers(forms: Array) -> Array:
+    """(..., 2): ‖l‖² and (Σ l)² of the forms l along the last axis."""
+    return np.stack([(forms**2).sum(axis=-1), forms.sum(axis=-1) ** 2], axis=-1)
+
+
+def bilinear(s: Array, t: Array) -> Array:
+    """(..., 2, 2) of forms (..., r, α) in w and x: E[s(w,x) t(w,x)]'s coefficients.
+
+    Row: ‖·‖² or (Σ·)² over w; column: over x; products of s and t in place of squares.
+    """
+    over_x, over_w = s.sum(axis=-1) * t.sum(axis=-1), s.sum(axis=-2) * t.sum(axis=-2)
+    whole = s.sum(axis=(-1, -2)) * t.sum(axis=(-1, -2))
+    rows = [(s * t).sum(axis=(-1, -2)), over_x.sum(axis=-1), over_w.sum(axis=-1), whole]
+    return np.stack(rows, axis=-1).reshape(*whole.shape, 2, 2)
+
+
+def _trace(program: Program, fused: bool) -> tuple[Array, Array]:
+    """Rounded values as forms of the inputs (R, inputs), the outputs' slopes to them (out, R)."""
+    forms = list(np.eye(program.inputs))
+    for op in program.ops:
+        b = 0.0 if op.b is None else op.sign * forms[op.b]
+        forms.append(float(op.constant) * forms[op.a] + b)
+    slopes = np.zeros((len(program.outputs), len(forms)))
+    for o, (sign, register) in enumerate(program.outputs):
+        slopes[o, register] += sign
+    values, columns = [np.zeros(program.inputs)], [np.zeros(len(program.outputs))]
+    for register in reversed(range(program.inputs, len(forms))):
+        op, slope = program.ops[register - program.inputs], slopes[:, register]
+        q, free = float(op.constant), is_power_of_two(op.constant)
+        slopes[:, op.a] += q * slope
+        if op.b is not None:
+            slopes[:, op.b] += op.sign * slope
+        if op.kind != "mul" or not free:
+            values.append(forms[register])
+            columns.append(slope.copy())
+        if op.kind in ("fma", "fms") and not (fused or free):
+            values.append(q * forms[op.a])
+            columns.append(slope.copy())
+    return np.array(values), np.array(columns).T
+
+
+class Axis:
+    """One dimension: tables (n, 2, 2) of second-order forms, per output, over w and x.
+
+    Each table belongs to errors made somewhere in the algorithm, and has two factors: the powers of
+    the value that is rounded and of the form that the error meets.
+    """
+
+    def __init__(self, tile: Tile, programs: Programs, run: Arithmetic) -> None:
+        fused = Units.of(run).fused
+        self.tile = tile
+        self.programs = programs
+        self.run = run
+        exact = (p.exact() for p in (programs.AT, programs.G, programs.BT))
+        self.at, self.g, self.bt = (np.array(m, np.float64) for m in exact)
+        of_g, of_bt = powers(self.g), powers(self.bt)
+        # the states' products
+        self.products = np.einsum("iw,ix->iwx", of_g, of_bt)
+        # made in state i, or met there
+        self.state = np.einsum("oi,iw,ix->owx", self.at**2, of_g, of_bt)
+        # the same, where the state is an input or a tap as it is
+        kept_g, kept_bt = (np.array(p.path_weights()[1]) == 0 for p in (programs.G, programs.BT))
+        self.kept_g = np.einsum("oi,iw,ix->owx", self.at**2, of_g * kept_g[:, None], of_bt)
+        self.kept_bt = np.einsum("oi,iw,ix->owx", self.at**2, of_g, of_bt * kept_bt[:, None])
+        # made before this dimension's transform, of data that are used r times
+        self.early = np.full((tile.n, 2, 2), float(tile.r))
+        values, slopes = _trace(programs.BT, fused)
+        met = powers(np.einsum("oi,ik,ia->oka", self.at, slopes, self.g))
+        self.inputs = np.einsum("okw,kx->owx", met, powers(values))
+        values, slopes = _trace(programs.G, fused)
+        met = powers(np.einsum("oi,ik,ib->okb", self.at, slopes, self.bt))
+        self.filters = np.einsum("kw,okx->owx", powers(values), met)
+        values, slopes = _trace(programs.AT, fused)
+        forms = np.einsum("ki,ia,ib->kab", values, self.g, self.bt)
+        # values that AT rounds, as forms, and what an output gets of each error
+        self.rounded, self.slopes = bilinear(forms, forms), slopes**2
+        # an output itself: r products
+        a, o = np.arange(tile.r), np.arange(tile.n)[:, None]
+        self.form = np.zeros((tile.n, tile.r, tile.alpha))
+        self.form[o, a, a + o] = 1.0
+        self.whole = bilinear(self.form, self.form)
+
+    @cached_property
+    def error(self) -> Array | None:
+        """What rounded constants add to the bilinear form (n, r, α); None if they are exact."""
+        p = self.programs
+        runs = (self.run, self.run.of_filters, self.run)
+        parts = [
+            m.with_constants(lambda q, run=run: rounded_constant(run, q))
+            for m, run in zip((p.AT, p.G, p.BT), runs, strict=True)
+        ]
+        at, g, bt = (np.array(m.exact()) for m in parts)
+        form = self.form.astype(int).astype(object)
+        states = [np.einsum("o,a,b->oab", at[:, i], g[i], bt[i]) for i in range(len(g))]
+        difference = (sum(states) - form).astype(np.float64)
+        return difference if difference.any() else None

@@ -1,0 +1,187 @@
+"""Errors against an oracle: metrics, noise gain, and beside them the bound and the prediction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from winolab.algorithm import Algorithm, Problem, Tile, tiled
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.bounds import bound
+from winolab.ref.error.predict import Moments, Prediction, predict
+from winolab.ref.error.roundings import matrix_of
+
+__all__ = [
+    "QUANTILES",
+    "Comparison",
+    "Moments",
+    "Prediction",
+    "bound",
+    "compare",
+    "noise_gain",
+    "predict",
+]
+
+# Levels at which the distribution of |error| / |exact| is reported.
+QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Errors e = y − ref over all elements; every field is NaN where y or ref is NaN somewhere.
+
+    mare: mean of |e| / |ref|, the MARE of Im2col-Winograd (section 6.2.1); an element with e = 0
+        counts 0, one with ref = 0 and e ≠ 0 infinity.
+    max_relative: largest |e| / |ref|.
+    relative_rms: root of Σe² / Σref².
+    max_abs: largest |e|, the maximum element error of Lavin & Gray (table 4).
+    mse: mean of e². bias: mean of e. relative_bias: Σe / Σ|ref|.
+    quantiles: |e| / |ref| at the levels QUANTILES.
+    worst_ratio: largest |e| / bound, at most 1 where the bound holds; NaN without a bound. An
+        infinite element is no bound: it counts 0, and `unbounded` says how many there are.
+    count: number of elements.
+    """
+
+    mare: float
+    max_relative: float
+    relative_rms: float
+    max_abs: float
+    mse: float
+    bias: float
+    relative_bias: float
+    quantiles: tuple[float, ...]
+    worst_ratio: float
+    unbounded: int
+    count: int
+
+    def row(self) -> dict[str, float]:
+        """The metrics as flat columns of a table; quantiles as q50, q99.9, …"""
+        columns = dict(vars(self))
+        levels = columns.pop("quantiles")
+        columns.update((f"q{100 * q:g}", v) for q, v in zip(QUANTILES, levels, strict=True))
+        return columns
+
+
+def compare(
+    y: ArrayLike,
+    oracle: ArrayLike,
+    bound: ArrayLike | None = None,
+    error: ArrayLike | None = None,
+) -> Comparison:
+    """Metrics of y against the oracle's values, of one shape; bound broadcasts to it.
+
+    ``error`` is y − oracle where FP64 does not hold y or the oracle closely enough to tell it.
+    Nothing is hidden: NaN in y or the oracle makes every metric NaN, and so does infinity in both
+    of one sign (their difference); infinity in y where the oracle is finite is an infinite error.
+    An empty array has error 0.
+
+    Raises ValueError where the shapes differ or a bound is negative.
+    """
+    y, ref = (FORMATS["fp64"].nearest(v) for v in (y, oracle))
+    if y.shape != ref.shape:
+        raise ValueError(f"result of shape {y.shape} against an oracle of shape {ref.shape}.")
+    if error is not None and np.shape(error) != y.shape:
+        raise ValueError(f"errors of shape {np.shape(error)} of a result of shape {y.shape}.")
+    limit = None
+    if bound is not None:
+        limit = np.broadcast_to(np.asarray(bound, np.float64), y.shape)
+        if (limit < 0).any():
+            raise ValueError("the bound has negative elements: expected |error| ≤ bound.")
+    if y.size == 0:
+        zeros = (0.0,) * len(QUANTILES)
+        return Comparison(0, 0, 0, 0, 0, 0, 0, zeros, math.nan if limit is None else 0.0, 0, 0)
+    with np.errstate(all="ignore"):
+        error = y - ref if error is None else np.asarray(error, np.float64)
+        size = np.abs(error)
+        relative = _ratio(size, np.abs(ref))
+        return Comparison(
+            mare=float(relative.mean()),
+            max_relative=float(relative.max()),
+            relative_rms=_relative_rms(error, ref),
+            max_abs=float(size.max()),
+            mse=float((error**2).mean()),
+            bias=float(error.mean()),
+            relative_bias=float(_ratio(error.sum(), np.abs(ref).sum())),
+            quantiles=_quantiles(relative),
+            worst_ratio=math.nan if limit is None else float(_ratio(size, limit).max()),
+            unbounded=0 if limit is None else int(np.isinf(limit).sum()),
+            count=y.size,
+        )
+
+
+def _relative_rms(error: NDArray[np.float64], ref: NDArray[np.float64]) -> float:
+    """√(Σe² / Σref²); e as multiples of a power of two, for the squares of errors below 1e-160."""
+    largest = np.abs(error).max()
+    exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
+    scaled = np.ldexp(error, -exponent)
+    return float(np.ldexp(np.sqrt(_ratio((scaled**2).sum(), (ref**2).sum())), exponent))
+
+
+def _ratio(a: Any, b: Any) -> NDArray[np.float64]:
+    """a / b with 0/0 = 0, x/0 = inf; NaN stays."""
+    return np.where(a == 0, np.where(np.isnan(b), np.nan, 0.0), np.divide(a, b))
+
+
+def _quantiles(relative: NDArray[np.float64]) -> tuple[float, ...]:
+    if np.isnan(relative).any():
+        return (math.nan,) * len(QUANTILES)
+    # an order statistic, not an interpolation: infinite errors stay what they are
+    values = np.quantile(relative, QUANTILES, method="inverted_cdf")
+    return tuple(float(v) for v in values)
+
+
+def noise_gain(algorithm: Algorithm) -> float:
+    """How much the algorithm amplifies the rounding noise of its sums, in variance.
+
+    (1/(n r)) Σ_o Σ_i (AT_oi)² ‖G_i‖² ‖BT_i‖² for each dimension, multiplied over dimensions; 1 for
+    direct summation. On zero-mean data the relative RMS error of sequential sums of K products is
+    about 0.30 u √(K · gain): 0.30 = √(0.180 / 2), see winolab.ref.error.predict. Scaling the rows
+    of G and BT against AT leaves it unchanged.
+    """
+    gain = 1.0
+    for tile in algorithm.tiles:
+        at, g, bt = (np.array(matrix_of(algorithm, tile, m), float) for m in ("AT", "G", "BT"))
+        states = (at**2).sum(axis=0) * (g**2).sum(axis=1) * (bt**2).sum(axis=1)
+        gain *= float(states.sum()) / (tile.n * tile.r)
+    return gain
+
+
+# A kernel that the planners may choose unasked loses at most this many times direct's error.
+ADMISSIBLE = 10.0
+
+
+# Summed in the case that stands for all: 64 channels of three taps, as in the first layers.
+CHANNELS, NORMAL = 64, Moments(0.0, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def error_ratio(
+    tiles: Tile | tuple[Tile, ...],
+    points: str = "best",
+    precision: str = "fp32",
+    channels: int = CHANNELS,
+) -> float:
+    """Predicted relative RMS error on zero-mean data over that of direct convolution in FP32.
+
+    ``tiles``: one along the last dimension, or nested ones. In fp32 it is √(noise gain), whatever
+    the depth; in another precision, a text as `arithmetic` reads it, that of sums over
+    ``channels`` × r products against FP32's of as many. At most ADMISSIBLE means FP32's accuracy.
+    Constants: computed once.
+    """
+    nested = tiles if isinstance(tiles, tuple) else (tiles,)
+    chosen = tiled(nested, points)
+    if precision == "fp32":
+        return noise_gain(chosen) ** 0.5
+    outputs, taps = [4 * t.n + t.r - 1 for t in nested], [t.r for t in nested]
+    problem = Problem.of((1, *outputs, channels), (1, *taps, channels))
+    own, direct = (
+        predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms
+        for algorithm, run in ((chosen, precision), (Algorithm("direct"), "fp32"))
+    )
+    return own / direct

@@ -1,0 +1,205 @@
+"""Expected rounding errors of simulated sums of products, for every order of summation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from winolab.ref.arithmetic.simulated import Float
+from winolab.ref.arithmetic.split import products
+
+Array = NDArray[np.float64]
+# Equally probable points of the normal distribution, over which exponents are averaged, and the
+# lengths of partial sums at which they are: doubling either moves no prediction by 1 %.
+NODES = ndtri((np.arange(32) + 0.5) / 32)
+LENGTHS = 96
+GOLDEN = (5**0.5 - 1) / 2
+PAIRS = 1 << 12  # of operands whose last places are looked at: small products are rare, and count
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products that a state sums, as arrays over the states: mean and variance of one, mean of
+    its sign, chance that it is not 0, its last places at NODES (..., nodes), and many of them in
+    order (..., PAIRS).
+    """
+
+    mean: Array
+    variance: Array
+    sign: Array
+    nonzero: Array
+    last: Array
+    places: Array
+
+    def finest(self, count: float) -> Array:
+        """The finest last places of ``count`` products; (..., nodes), symmetric in them."""
+        half = len(NODES) // 2
+        least = -np.expm1(np.log1p(-(np.arange(half) + 0.5) / half) / count)
+        at = np.minimum((least * PAIRS).astype(int), PAIRS - 1)[np.arange(half) * 5 % half]
+        return self.places[..., np.concatenate([at, at[::-1]])]
+
+
+def _binades(length: float, mean: Array, variance: Array, least: Array | float = 0.0) -> Array:
+    """2^⌊log2 |v|⌋ at the nodes of v ~ N(length·mean, length·variance), signed; (..., nodes)."""
+    deviation = np.sqrt(length * variance)
+    v = (length * mean)[..., None] + deviation[..., None] * NODES
+    size = np.maximum(np.abs(v), np.asarray(least)[..., None])
+    exponent = np.where(size > 0, np.frexp(size)[1] - 1, -2000)
+    return np.copysign(np.ldexp(1.0, exponent), v)
+
+
+def rounding(u: float, length: float, mean: Array, variance: Array) -> Array:
+    """Variance of rounding v ~ N(length·mean, length·variance): (2u·2^e)²/12 at exponent e."""
+    return u * u / 3 * (_binades(length, mean, variance) ** 2).mean(axis=-1)
+
+
+def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
+    """Last places of products of operands N(mean, variance) with that precision; (..., nodes).
+
+    The operands' nodes are paired so that they look independent of each other and of NODES.
+    """
+    shuffled = np.arange(len(NODES)) * 13 % len(NODES), np.arange(len(NODES)) * 7 % len(NODES)
+    u, v = (_binades(1.0, *data)[..., at] for data, at in zip((left, right), shuffled, strict=True))
+    return np.abs(u * v) * 2.0 ** (2 - 2 * precision)
+
+
+def places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
+    """`last_places` of PAIRS pairs of operands, in order; (..., PAIRS).
+
+    Operands of one sign are taken as uniform: the tail of a normal distribution would reach 0.
+    """
+    even = (np.arange(PAIRS) + 0.5) / PAIRS
+    sizes = []
+    for (mean, variance), at in zip((left, right), (even, even * PAIRS * GOLDEN % 1), strict=True):
+        mean, deviation = mean[..., None], np.sqrt(variance)[..., None]
+        uniform = np.abs(mean) > math.sqrt(3) * deviation
+        v = mean + deviation * np.where(uniform, math.sqrt(12) * (at - 0.5), ndtri(at))
+        sizes.append(np.ldexp(1.0, np.frexp(v)[1] - 1))
+    return np.sort(sizes[0] * sizes[1], axis=-1) * 2.0 ** (2 - 2 * precision)
+
+
+def _lengths(count: float) -> tuple[Array, float]:
+    """Some of the lengths 1 … count, and how many each stands for."""
+    some = min(LENGTHS, max(1, round(count)))
+    return (np.arange(some) + 0.5) * count / some + 0.5, count / some
+
+
+def _once(run: Float, length: float, terms: Products) -> Array:
+    return rounding(run.accumulate.unit_roundoff, length, terms.mean, terms.variance)
+
+
+def _sequence(run: Float, count: float, terms: Products, step: float = 1.0) -> Array:
+    """Of adding ``count`` sums of ``step`` products one after the other."""
+    lengths, each = _lengths(count)
+    zero = np.zeros_like(terms.mean)
+    return sum((_once(run, step * k, terms) for k in lengths), zero) * each
+
+
+def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:
+    """(variance, mean, shrinkage) of the error of a sum of ``depth`` products, elementwise.
+
+    Shrinkage, beside the variance and relative to the sum's: truncation makes every sum smaller in
+    proportion, so that the states' errors add up to a smaller output and not to noise.
+    NumPy's unspecified order is taken for sequential, which it is in blocks at most.
+    """
+    order = run.accumulation
+    zero = np.zeros_like(terms.mean)
+    if order.kind == "tensor_core":
+        if not order.intervals:
+            return _tensor_core(run, depth, terms)
+        blocks = [min(i / products(run.parts), depth) for i in order.intervals]
+        blocks = blocks if depth > blocks[0] else blocks[:1]
+        inside = [_tensor_core(run, block, terms) for block in blocks]
+        noise, bias, _ = (sum(of, zero) * depth / sum(blocks) for of in zip(*inside, strict=True))
+        shares = [block / sum(blocks) for block in blocks]
+        shrinkage = sum((s * one[2] for s, one in zip(shares, inside, strict=True)), zero)
+        mean = sum(blocks) / len(blocks)
+        if depth > mean:
+            noise = noise + _sequence(run, depth / mean, terms, mean) - _once(run, mean, terms)
+        return noise, bias, shrinkage
+    part = terms.nonzero  # adding 0 rounds nothing; a sum of several is hardly ever 0
+    total = zero if run.fused else depth * part * _once(run, 1, terms)
+    if order.kind == "two_level":
+        block = min(order.block, depth)
+        blocks = depth / block
+        total = total + blocks * part * _sequence(run, block, terms)
+        if blocks > 1:
+            total = total + _sequence(run, blocks, terms, block) - _once(run, block, terms)
+    elif order.kind == "pairwise":
+        levels = np.arange(1, int(np.log2(depth)) + 1)
+        total = depth * part * _once(run, 1, terms)
+        total = total + sum((depth / 2.0**i * _once(run, 2.0**i, terms) for i in levels), zero)
+        if np.log2(depth) % 1:
+            total = total + _once(run, depth, terms)
+    elif order.kind == "kahan":
+        total = total + depth * part * _once(run, 1, terms) + _once(run, depth, terms)
+    else:
+        total = total + part * _sequence(run, depth, terms)
+    return total, zero, zero
+
+
+def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:
+    """`sum_errors` of truncated alignment and the final rounding of each chunk.
+
+    What truncating a sum of last place l to a spacing q drops is uniform over 0, l, …, q − l: mean
+    (q − l)/2, mean square (q − l)(2q − l)/6. Of a product a·b of integers with a = 2^i·odd it is
+    uniform over the multiples of 2^i; averaged over i with chance 2^-(i+1), and q = 2^m l: mean
+    (2^m − 1)/2 − m/4, mean square (2·4^m − 3/2 (m + 1) 2^m − 1/2)/6, over l and l².
+
+    Products with a low part are small and of either sign: aligned to a sum of products of high
+    parts, each loses up to q of its magnitude, and every chunk of them rounds the sum once more.
+    """
+    order, fmt = run.accumulation, run.accumulate
+    mean, variance, last = terms.mean, terms.variance, terms.last
+    chunk = min(order.block, depth)
+    lengths, each = _lengths(depth / chunk)
+    fine = 2.0 ** (1 - fmt.precision - order.extra_bits)
+    corrections = products(run.parts) - 1  # chunks of them
+    finest = terms.finest(max(1.0, chunk * float(terms.nonzero.mean())))
+    total, bias = np.zeros_like(mean), np.zeros_like(mean)
+    slope = np.zeros_like(mean)
+    for j in lengths:
+        before = _binades(
+            max(0.0, j - 1) * chunk, mean, variance, np.abs(mean) + 1.5 * np.sqrt(variance)
+        )
+        after = _binades(j * chunk, mean, variance)
+        q = np.abs(before) * fine
+        size = np.maximum(q / last, 1)
+        m = np.log2(size)
+        dropped = last * ((size - 1) / 2 - m / 4)
+        square = last**2 * (2 * size**2 - 1.5 * (m + 1) * size - 0.5) / 6
+        loss = -terms.sign * dropped.mean(axis=-1)
+        bias += each * chunk * terms.nonzero * loss
+        total += each * chunk * terms.nonzero * (square.mean(axis=-1) - loss**2)
+        if j > 1 + run.ahead and corrections:
+            high = _binades(
+                (j - 1 - run.ahead) * chunk, mean, variance, np.abs(mean) + 1.5 * np.sqrt(variance)
+            )
+            spacing = np.abs(high) * 2.0 ** (1 - fmt.precision)
+            kept = np.abs(high) * fine
+            lost = (spacing - kept) / 2 * (order.rounding == "truncate")
+            square = (spacing - kept) * (2 * spacing - kept) / 6
+            total += each * corrections * chunk * terms.nonzero * (kept**2 / 3).mean(axis=-1)
+            total += each * corrections * (square - lost**2).mean(axis=-1)
+            bias -= each * corrections * (np.sign(high) * lost).mean(axis=-1)
+            towards = (lost / np.maximum(1.44 * np.abs(high), 1e-300)).mean(axis=-1)
+            slope += corrections * towards / len(lengths)
+        spacing = np.abs(after) * 2.0 ** (1 - fmt.precision)
+        q = np.minimum(np.maximum(q, finest), spacing)
+        if order.rounding == "nearest":
+            rounded = np.where(spacing > q, (spacing**2 + 2 * q**2) / 12, 0)
+            total += each * rounded.mean(axis=-1)
+            continue
+        lost = (spacing - q) / 2
+        bias -= each * (np.sign(after) * lost).mean(axis=-1)
+        square = (spacing - q) * (2 * spacing - q) / 6
+        total += each * (square - lost**2).mean(axis=-1)
+        # towards zero: in proportion to the sum, so that the losses of a random sum add up too
+        slope += (lost / np.maximum(1.44 * np.abs(after), 1e-300)).mean(axis=-1) / len(lengths)
+    chunks = depth / chunk
+    paths = chunks * (chunks + 1) * (2 * chunks + 1) / 6  # Var Σ_j S_j / Var of one chunk
+    return total, bias, slope**2 * paths / chunks

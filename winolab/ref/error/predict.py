@@ -1,0 +1,343 @@
+"""Rounding errors predicted: relative RMS, mean relative error and bias from the data's moments.
+
+First-order model. Every rounding of a value v adds an independent error of variance
+CONSTANT u² E[v²]: to nearest, the relative error has variance u²/(3 s²) at significand s, which is
+(1/3)(3/(8 ln 2)) u² = 0.180 u² over a log-uniform significand. Every intermediate v of a program is
+a known linear form l of independent, identically distributed inputs, so that
+E[v²] = variance ‖l‖² + mean² (Σ l)²; an error propagates linearly through the rest of the
+algorithm, whose coefficients are known as well. Forms of nested transforms are Kronecker products,
+whose ‖l‖² and (Σ l)² are products over the dimensions.
+
+Partial sums of k products of mean m and variance s are taken as normal N(k m, k s); the exponent of
+the accumulator, on which a rounding's size depends, is averaged over that distribution
+(winolab.ref.error.partial_sums). Truncation, of tensor cores, has a mean besides, which adds up.
+Constants that the transform format cannot hold make a fixed error of the bilinear form, computed
+exactly from the rounded constants.
+
+Left out: roundings that happen to be exact (differences of numbers of one binade, few-bit data),
+correlation of errors that share inputs, padding inside of a tile, zeros that fill up the last piece
+of a filter. tests/ref/test_predict.py holds predictions against simulation, and states how far off
+they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.ref.algorithms.engine import Region
+from winolab.ref.algorithms.winograd import ProgramsOf, programs_of
+from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float
+from winolab.ref.arithmetic.split import dropped_square, left_square
+from winolab.ref.error.forms import Axis, bilinear
+from winolab.ref.error.partial_sums import Products, last_places, places, rounding, sum_errors
+from winolab.ref.error.roundings import Unit, Units, depth_of, tiling
+
+Array = NDArray[np.float64]
+CONSTANT = 1 / (8 * math.log(2))
+PART = 1 << 20  # elements whose moments are summed at a time
+# A mean relative error needs outputs away from 0: their |mean| in standard deviations, at least.
+AWAY = 4.0
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is known of the independent, identically distributed elements of a tensor.
+
+    zeros: the part of elements that are 0. roundoff: variance of the relative error of rounding
+    one, over u²; CONSTANT where significands are log-uniform, 1/7 for U[-1, 1] and U[0, 1].
+    """
+
+    mean: float
+    variance: float
+    zeros: float = 0.0
+    roundoff: float = CONSTANT
+
+    @classmethod
+    def of(cls, x: NDArray[Any]) -> Moments:
+        """The moments of an array's elements; NaN where one is NaN or infinite."""
+        flat = np.asarray(x).reshape(-1)
+        count = max(1, flat.size)
+        total = square = zeros = binades = 0.0
+        for start in range(0, flat.size, PART):
+            part = flat[start : start + PART].astype(np.float64)
+            if not np.isfinite(part).all():
+                return cls(math.nan, math.nan)
+            total += float(part.sum())
+            square += float(part @ part)
+            zeros += np.count_nonzero(part == 0)
+            size = np.ldexp(1.0, np.frexp(part)[1] - 1) * (part != 0)
+            binades += float(size @ size)
+        mean = total / count
+        roundoff = binades / (3 * square) if square else CONSTANT
+        return cls(mean, max(0.0, square / count - mean**2), zeros / count, roundoff)
+
+    @property
+    def powers(self) -> Array:
+        """Coefficients of ‖l‖² and of (Σ l)² in E[(l·x)²]."""
+        return np.array([self.variance, self.mean**2])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Expected errors of the outputs.
+
+    relative_rms: √(E e² / E y²). mare: E|e| / |E y|, NaN where outputs may vanish (|mean| below
+    AWAY standard deviations). relative_bias: E e / |E y|, 0 for zero-mean outputs. shares: the part
+    of E e² that each source has; they sum to 1.
+    """
+
+    relative_rms: float
+    mare: float
+    relative_bias: float
+    shares: dict[str, float]
+
+
+def predict(
+    a: Moments,
+    b: Moments,
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    *,
+    direction: str = "forward",
+    programs: ProgramsOf | None = None,
+    stored: bool = True,
+) -> Prediction:
+    """Errors of winograd.forward or of a gradient in the arithmetic ``run``, for random data.
+
+    a and b are the moments of that function's first two arguments, ``programs`` its last.
+    ``stored``: the data are numbers of the storage format; otherwise rounding them counts.
+
+    Moments of NaN or infinite data predict NaN.
+
+    Raises ValueError for an unknown direction or an algorithm that cannot serve the problem.
+    """
+    layer, boxes = tiling(problem, algorithm, direction)
+    if isinstance(run, Exact) or not boxes:
+        return Prediction(0.0, 0.0, 0.0, {})
+    if not all(math.isfinite(v) for m in (a, b) for v in (m.mean, m.variance)):
+        return Prediction(math.nan, math.nan, math.nan, {})
+    of = programs or programs_of(algorithm)
+    square = power = bias = absolute = count = 0.0
+    sources: dict[str, float] = {}
+    for box in boxes:
+        depth = depth_of(layer, box) * _inside(layer, box)
+        if not depth:
+            continue
+        tile = _Tile([s.tile for s in box.segments], of, run, a, b, depth)
+        parts = tile.variances(stored)
+        mean = tile.bias + tile.constants[0]
+        variance = sum(parts.values())
+        parts["bias"] = mean**2
+        pairs = zip(box.segments, layer.output, strict=True)
+        outputs = math.prod(min(s.outputs, size - s.start) for s, size in pairs)
+        count += outputs
+        power += outputs * tile.power
+        square += outputs * float((variance + mean**2).mean())
+        bias += outputs * (float(mean.mean()) / abs(tile.mean) if tile.mean else 0.0)
+        away = tile.mean**2 > AWAY**2 * (tile.power - tile.mean**2)
+        size = float(_absolute(mean, np.sqrt(variance)).mean())
+        absolute += outputs * size / abs(tile.mean) if away else math.nan
+        for name, v in parts.items():
+            sources[name] = sources.get(name, 0.0) + outputs * float(v.mean())
+    if not power or not square:
+        return Prediction(0.0, 0.0, 0.0, {})
+    shares = {name: v / square for name, v in sources.items()}
+    return Prediction(math.sqrt(square / power), absolute / count, bias / count, shares)
+
+
+def _absolute(mean: Array, deviation: Array) -> Array:
+    """E|e| of a normal e."""
+    t = mean / np.maximum(math.sqrt(2) * deviation, 1e-300)
+    return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
+
+
+def _inside(problem: Problem, region: Region) -> float:
+    """Part of the products that lie within the input, along the dimensions summed directly."""
+    part = 1.0
+    for d, segment in enumerate(region.segments):
+        if segment.tile.alpha == 1:
+            at = np.arange(problem.output[d])[:, None] * problem.stride[d] - problem.padding[d][0]
+            at = at + np.arange(problem.filter[d]) * problem.dilation[d]
+            part *= float(((at >= 0) & (at < problem.input[d])).mean())
+    return part
+
+
+class _Tile:
+    """Errors of the outputs (n0, n1, …) of one kind of tile."""
+
+    def __init__(
+        self,
+        tiles: list[Tile],
+        of: ProgramsOf,
+        run: Arithmetic,
+        a: Moments,
+        b: Moments,
+        depth: float,
+    ) -> None:
+        self.axes = [Axis(tile, of(tile), run) for tile in tiles]
+        self.run, self.a, self.b, self.depth = run, a, b, depth
+        self.units = Units.of(run)
+
+    @property
+    def taps(self) -> int:
+        return math.prod(axis.tile.r for axis in self.axes)
+
+    @property
+    def mean(self) -> float:
+        """E y."""
+        return self.depth * self.taps * self.a.mean * self.b.mean
+
+    @property
+    def power(self) -> float:
+        """E y²."""
+        mean, variance = self._moments(self._outer([axis.whole[:1] for axis in self.axes]))
+        return float((mean**2 + variance).reshape(-1)[0])
+
+    def _outer(self, tables: list[Array]) -> Array:
+        """Tables (n_d, 2, 2) of all dimensions as one (n0, n1, …, 2, 2)."""
+        return reduce(lambda s, t: s[..., None, :, :] * t, tables)
+
+    def _single(self, tables: list[Array]) -> Array:
+        """Σ over w and x of independent errors, one for each of ``depth`` channels."""
+        return self.depth * np.einsum(
+            "...wx,w,x->...", self._outer(tables), self.b.powers, self.a.powers
+        )
+
+    def _moments(self, forms: Array) -> tuple[Array, Array]:
+        """|mean| and variance of sums over the channels of bilinear forms (..., 2, 2)."""
+        weights = np.outer(self.b.powers, self.a.powers)
+        mean = self.depth * np.sqrt(weights[1, 1] * forms[..., 1, 1])
+        weights[1, 1] = 0
+        return mean, self.depth * np.einsum("...wx,wx->...", forms, weights)
+
+    def variances(self, stored: bool) -> dict[str, Array]:
+        """Variance of the outputs' errors (n0, n1, …), by source."""
+        units, axes = self.units, self.axes
+        transform = CONSTANT * units.transform.relative**2
+        of_filters = CONSTANT * Units.of(self.run.of_filters).transform.relative ** 2
+
+        def steps(current: str, done: str, waiting: str) -> list[list[Array]]:
+            return [
+                [
+                    getattr(x, done if e < d else current if e == d else waiting)
+                    for e, x in enumerate(axes)
+                ]
+                for d in range(len(axes))
+            ]
+
+        inputs = sum(self._single(t) for t in steps("inputs", "state", "early"))
+        filters = sum(self._single(t) for t in steps("filters", "state", "early"))
+        shape = tuple(axis.tile.n for axis in axes)
+        parts = {
+            "input transform": transform * inputs,
+            "filter transform": of_filters * filters,
+            "output transform": sum(self._outputs(d) for d in range(len(axes))),
+            "operands": self._operands(),
+            "accumulation": self._accumulation[0],
+            "constants": self.constants[1],
+        }
+        if not stored:
+            relative = units.storage.relative**2 * (self.a.roundoff + self.b.roundoff)
+            parts["storage"] = relative * self._single([axis.early for axis in axes])
+        return {name: np.broadcast_to(v, shape) for name, v in parts.items()}
+
+    def _outputs(self, d: int) -> Array:
+        """What AT's roundings along dimension d add: behind it are outputs, ahead are states."""
+        behind, ahead = self.axes[:d], self.axes[d + 1 :]
+        factors = [axis.whole[:1] for axis in behind] + [self.axes[d].rounded]
+        forms = self._outer([*factors, *(axis.products for axis in ahead)])
+        first, second = self._moments(forms)
+        errors = rounding(self.units.transform.relative, 1.0, first, second)
+        errors = errors.reshape(errors.shape[d:])
+        for slopes in (self.axes[d].slopes, *(axis.at**2 for axis in ahead)):
+            errors = np.tensordot(errors, slopes, axes=(0, 1))
+        return errors.reshape((1,) * d + errors.shape)
+
+    def _operands(self) -> Array:
+        """Operands rounded to the product format; inputs and taps as stored may be exact."""
+        run = self.run
+        if not isinstance(run, Float) or not self.units.product.relative:
+            return np.zeros(())
+        stored = run.parts == 1 and Unit.of(run.product, run.storage).relative == 0
+        states = self._single([axis.state for axis in self.axes])
+        total = 9 * CONSTANT**2 * dropped_square(run.product, run.parts) * states
+        # three times: over the squares of the binades, of which CONSTANT and roundoff are a third
+        for name, data, of in (("kept_g", self.b, run.of_filters), ("kept_bt", self.a, run)):
+            made, held = (
+                3 * left_square(run.product, run.parts, fmt.precision)
+                for fmt in (of.transform, run.transform)
+            )
+            kept = self._single([getattr(axis, name) for axis in self.axes])
+            total = total + made * CONSTANT * (states - kept)
+            total = total + held * (0 if stored else data.roundoff) * kept
+        return total
+
+    @property
+    def bias(self) -> Array:
+        """Mean of the outputs' errors that truncation makes."""
+        return self._accumulation[1]
+
+    @cached_property
+    def _accumulation(self) -> tuple[Array, Array]:
+        """Variance and mean of the errors of the sums, in the outputs."""
+
+        def kron(rows: list[Array]) -> Array:
+            return reduce(np.multiply.outer, rows)
+
+        def moments(data: Moments, matrices: list[Array]) -> tuple[Array, Array]:
+            mean = data.mean * kron([m.sum(axis=1) for m in matrices])
+            return mean, data.variance * kron([(m**2).sum(axis=1) for m in matrices])
+
+        u, su = moments(self.b, [axis.g for axis in self.axes])
+        v, sv = moments(self.a, [axis.bt for axis in self.axes])
+        mean, variance = u * v, su * sv + su * v**2 + sv * u**2
+        signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in ((u, su), (v, sv))]
+        counts = [
+            kron([np.count_nonzero(m, axis=1) for m in matrices])
+            for matrices in ([axis.g for axis in self.axes], [axis.bt for axis in self.axes])
+        ]
+        nonzero = (1 - self.b.zeros ** counts[0]) * (1 - self.a.zeros ** counts[1])
+        if isinstance(self.run, Float):
+            operands = (u, su), (v, sv), self.run.product.precision
+            shown = last_places(*operands), places(*operands)
+            terms = Products(mean, variance, signs[0] * signs[1], nonzero, *shown)
+            noise, bias, shrinkage = sum_errors(self.run, self.depth, terms)
+            once = self.units.result
+        else:  # mpmath: exact, then rounded
+            noise, bias, shrinkage = (np.zeros_like(mean) for _ in range(3))
+            once = self.units.transform
+        second = self.depth * variance + (self.depth * mean) ** 2
+        noise = noise + CONSTANT * once.relative**2 * second
+        for axis in self.axes:  # the leading dimension goes, its outputs come last
+            noise = np.tensordot(noise, axis.at**2, axes=(0, 1))
+            bias = np.tensordot(bias, axis.at, axes=(0, 1))
+        smaller = float(shrinkage.mean()) * (self.power - self.mean**2)
+        return noise + smaller, bias
+
+    @cached_property
+    def constants(self) -> tuple[Array, Array]:
+        """Mean and variance of the errors that rounded constants make, in the outputs."""
+        shape = tuple(axis.tile.n for axis in self.axes)
+        wrong = [d for d, axis in enumerate(self.axes) if axis.error is not None]
+        total, mean = np.zeros((*shape, 2, 2)), np.zeros(shape)
+
+        def forms(d: int) -> list[Any]:
+            return [axis.error if e == d else axis.form for e, axis in enumerate(self.axes)]
+
+        for d in wrong:
+            mean = mean + reduce(np.multiply.outer, [f.sum(axis=(1, 2)) for f in forms(d)])
+            for e in wrong:
+                pairs = zip(forms(d), forms(e), strict=True)
+                total = total + self._outer([bilinear(s, t) for s, t in pairs])
+        total[..., 1, 1] = 0  # the mean, which adds up
+        spread = np.einsum("...wx,w,x->...", total, self.b.powers, self.a.powers)
+        return self.depth * self.a.mean * self.b.mean * mean, self.depth * spread
