@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab.algorithm import Problem, direct, parse_algorithm
-from winolab.conv import ENGINES
 from winolab.ref.algebra.program import program
 from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.accumulate import Accumulation
@@ -19,6 +18,7 @@ from winolab.ref.arithmetic.simulated import Float, arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import Stage, Unit, Units, operand_unit
+from winolab.reference import ENGINES
 
 ALGORITHMS = ["direct", "winograd:2:3", "gamma:8:6:3", "gamma:16:14:3", "dwm:3:2", "fft:8:3"]
 NARROW = [f for f in FORMATS if f != "fp64"]

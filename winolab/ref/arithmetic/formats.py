@@ -94,8 +94,8 @@ class Format:
     def nearest(self, x: ArrayLike) -> NDArray[np.float64]:
         """Real numbers of any type rounded to nearest even, once.
 
-        Object arrays may hold whatever `winolab.ref.arithmetic.elements.number` knows; overflow is that of
-        `round`. Raises TypeError for what are no real numbers.
+        Object arrays may hold whatever `winolab.ref.arithmetic.elements.number` knows; overflow is
+        that of `round`. Raises TypeError for what are no real numbers.
         """
         x = reals(x)
         if x.dtype == object:
