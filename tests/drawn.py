@@ -17,6 +17,7 @@ from tests.definition import DIRECTIONS, Geometry, convolved
 from tests.elements import FILLS, FLOATING, INTEGERS, OBJECTS, array_of
 
 PRODUCTS, ELEMENTS = 2500, 700  # at most: of the definition, of an array
+UNIT = ("gamma", "winograd", "fft")  # algorithms for strides and dilation of 1
 # Widths of filters that WinRS's kernels on Tensor Cores compute: multiples of 3, 5, 7, 9, or 1.
 TENSOR_WIDTHS = (1, 3, 5, 6, 7, 9)
 
@@ -26,7 +27,8 @@ LISTED = ["0", "1", "-1", "2", "-2", "1/2", "-1/2", "3", "-3/4", "4"]
 @dataclass(frozen=True)
 class Case:
     """One problem. ``arguments`` are those of conv_* behind the shape; ``out``: "new", "given" or
-    "over" the first operand; ``special`` says that NaN or infinity is among the data."""
+    "over" the first operand; ``special``: NaN or infinity is among the data; ``refusal``: some
+    argument cannot be served."""
 
     seed: str
     number: int
@@ -38,6 +40,7 @@ class Case:
     out_dtype: str | None
     prepared: bool
     special: bool
+    refusal: bool
     arguments: dict[str, Any] = field(hash=False)
 
     @property
@@ -122,15 +125,27 @@ def draw(seed: str, number: int) -> Case:
     if split and direction != "backward_filter":
         arguments["scale"] = rng.choice([None, "3:-2", "peaks:4:4", "peaks:5", (2, 1), 0])
     fills = (rng.choice(FILLS), rng.choice(FILLS))
-    exact = str(precision).startswith(("exact", "mp:"))
     floats = dtypes[0] in FLOATING and dtypes[1] in FLOATING
-    special = not exact and floats and not geometry_empty(geometry) and rng.random() < 0.06
+    special = floats and not geometry_empty(geometry) and rng.random() < 0.06
     out, out_dtype = _exit(rng, precision, dtypes)
     prepared = direction != "backward_filter" and rng.random() < 0.15
+    if refusal := rng.random() < 0.03:
+        arguments |= rng.choice([{"stride": 2}] * 4 if kind in UNIT else _unserved(geometry))
     return Case(
         seed, number, direction, geometry, dtypes, fills, out, out_dtype, prepared, special,
-        arguments,
+        refusal, arguments,
     )  # fmt: skip
+
+
+def _unserved(g: Geometry) -> list[dict[str, Any]]:
+    """Arguments that no call takes."""
+    ndim = len(g.filter)
+    return [
+        {"precision": "fp31"}, {"layout": "CHWN"}, {"algorithm": "gamma:8:5:3"}, {"groups": 0},
+        {"algorithm": f"winograd:{'2x' * ndim}2:{'2x' * ndim}2"}, {"stride": 0}, {"padding": -1},
+        {"algorithm": "winogard"}, {"dilation": [1] * (ndim + 1)}, {"padding": "sane"},
+        {"deterministic": "no"}, {"workspace_limit": -1}, {"on_range": "ignore"}, {"stride": 1.0},
+    ]  # fmt: skip
 
 
 def geometry_empty(g: Geometry) -> bool:

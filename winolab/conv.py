@@ -275,7 +275,8 @@ def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> 
     text = str(getattr(precision, "name", precision or ""))
     name, _, rest = text.partition(",")
     dtype = getattr(array, "dtype", None) or np.asarray(array).dtype
-    if name not in ("", "fp32", "fp32_split") or not str(dtype).endswith("float32"):
+    held = str(getattr(dtype, "name", dtype))  # NumPy's is that of any byte order
+    if name not in ("", "fp32", "fp32_split") or not held.endswith("float32"):
         raise ValueError(
             f"precision {text or dtype} takes no scale: it serves split products of float32 "
             "arrays, which are those of fp32_split, and of fp32 on a GPU"

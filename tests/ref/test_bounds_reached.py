@@ -34,6 +34,17 @@ def test_every_addition_of_pieces_loses_its_unit() -> None:
     assert (error >= 0.95 * limit).all()
 
 
+def test_every_piece_may_lose_a_product_below_the_least_number() -> None:
+    taps, half = 64, 2.0**-75
+    x = np.full((1, taps, 1), np.float32(half * (1 - U)))
+    w, run = np.full((1, taps, 1), np.float32(half)), arithmetic("fp32")
+    problem, algorithm = Problem.of(x.shape, w.shape), parse_algorithm("dwm:1:1")
+    assert not decompose.forward(x, w, problem, algorithm, run).any()
+    lost, limit = convolution.forward(x, w, problem), proven(x, w, problem, algorithm, run)
+    assert (lost <= limit).all()
+    assert (lost >= 0.2 * limit).all()
+
+
 def _tone(a: float, b: float) -> np.ndarray:
     """Eight real numbers whose spectrum is a + bi and its conjugate in states 1 and 7."""
     n = np.arange(8)
@@ -85,6 +96,34 @@ def test_products_longer_than_what_is_kept_lose_by_alignment_too(
     order = simulated.accumulation
     addends, eta = min(order.block, depth) + 1, 2.0**-149  # the spacing is at least η 2^-extra bits
     assert unit.absolute == chunks * (addends * 2.0**-order.extra_bits + 1) * eta
+
+
+def test_sums_that_leave_the_tensor_core_round_outside_too() -> None:
+    """Pieces of two chunks and of one in turn: of the longest, then an addition for each other."""
+    unit = accumulation_unit(arithmetic("fp16,accumulation=tensor_core:4:0:truncate:8+4"), 24)
+    inside, outside = ((1 + 4 * 2 * U) * (1 + 2 * U)) ** 2, (1 + U) ** 3
+    assert math.isclose(unit.relative, inside * outside - 1, rel_tol=1e-6)
+
+
+def test_compensated_sums_of_rounded_products_lose_a_unit_more() -> None:
+    fused, apart = (
+        accumulation_unit(arithmetic(f"fp32,accumulation=kahan,fused={fused}"), 100).relative
+        for fused in ("yes", "no")
+    )
+    assert math.isclose((1 + fused) * (1 + U) - 1, apart, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("storage", ["tf32", "bf16"])
+def test_storing_what_a_transform_takes_counts(storage: str) -> None:
+    """A number just below halfway between two of the storage format, of FP32's transforms."""
+    run = arithmetic(f"fp32,storage={storage}")
+    half: Any = run.storage.unit_roundoff * (1 - 2.0**-10)
+    x, w = np.zeros((1, 8, 1), np.float32), np.zeros((1, 4, 1), np.float32)
+    x[0, 3], w[0, 0] = 1 + half, 1 + half
+    problem, algorithm = Problem.of(x.shape, w.shape), parse_algorithm("fft:8:4")
+    error = np.abs(fft.forward(x, w, problem, algorithm, run) - convolution.forward(x, w, problem))
+    assert error.max() >= 1.99 * half
+    assert (error <= proven(x, w, problem, algorithm, run)).all()
 
 
 def test_scaling_back_loses_below_fp32s_normal_numbers() -> None:
