@@ -14,7 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from winolab import Problem, conv_backward_filter, conv_forward, parse_algorithm, prepare_filter
-from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.measure import Case
+from winolab.ref.algorithms import winograd
+from winolab.ref.arithmetic.simulated import Exact, arithmetic
+from winolab.ref.error.metrics import bound, compare
 from winolab.reference import ENGINES
 
 FLOATS = {
@@ -294,3 +297,29 @@ def test_results_do_not_depend_on_what_numpy_is_told_to_raise(
             engine = ENGINES[chosen.kind].backward_filter(x, dy, problem, chosen, run)
         assert np.array_equal(plain, strict, equal_nan=True)
         assert engine.shape == shape
+
+
+def test_accuracy_does_not_depend_on_what_numpy_is_told_to_raise() -> None:
+    case = Case("gamma:8:6:3", "1x9x9x2", "2x3x3", precision="fp16", sample="full")
+    with np.errstate(all="raise"):
+        strict = case.measure()
+    plain = case.measure()
+    assert {**strict, "seconds": 0} == {**plain, "seconds": 0}
+
+
+def test_bounds_of_exact_numbers() -> None:
+    x, w = objects(Fraction(1, 3), np.int8(2), Decimal("0.1")), objects(1, Fraction(1, 10**400))
+    problem, run = Problem.of(x.shape, w.shape), arithmetic("fp32")
+    limit = bound(x, w, problem, parse_algorithm("direct"), run)
+    y = winograd.forward(x, w, problem, parse_algorithm("direct"), run)
+    exact = conv_forward(x, w, precision="exact")
+    error = conv_forward(exact - Exact().asarray(y), objects(1), precision="exact", out_dtype=float)
+    assert (np.abs(error) <= limit).all()
+    assert compare(y, exact, limit).worst_ratio <= 1
+
+
+def test_a_scale_serves_either_byte_order() -> None:
+    x, w = (np.full((1, 3, 1), 0.1, "f4") for _ in range(2))
+    how: dict[str, Any] = {"precision": "fp32_split", "scale": "8:9"}
+    y = conv_forward(x, w, **how)
+    assert (conv_forward(x.astype(">f4"), w.astype(">f4"), **how) == y).all()

@@ -249,6 +249,7 @@ class Case:
                 block[...] = run.to_float64(run.asarray(block))
         return x, w
 
+    @np.errstate(all="ignore")
     def measure(self, advance: Callable[[float], None] = lambda fraction: None) -> dict[str, Any]:
         """Compute the outputs and their oracle; the case's fields and its metrics as a flat row.
 

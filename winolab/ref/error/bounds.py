@@ -68,6 +68,7 @@ RUNS = {
 }
 
 
+@np.errstate(all="ignore")
 def bound(
     a: NDArray[Any],
     b: NDArray[Any],
@@ -200,7 +201,7 @@ class Magnitude(Arithmetic):
         return "magnitude"
 
     def asarray(self, x: Any) -> NDArray[np.float64]:
-        y = np.abs(np.asarray(x, np.float64))
+        y = np.abs(FP64.nearest(x))
         self.stored, self.behind = max(self.stored, _peak(y)), False
         return y
 

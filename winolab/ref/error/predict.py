@@ -100,6 +100,7 @@ class Prediction:
     shares: dict[str, float]
 
 
+@np.errstate(all="ignore")
 def predict(
     a: Moments,
     b: Moments,

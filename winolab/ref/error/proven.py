@@ -41,6 +41,7 @@ from winolab.ref.error.roundings import Units, depth_of, known
 EMIN = FORMATS["fp32"].emin
 
 
+@np.errstate(all="ignore")
 def proven(
     a: NDArray[Any],
     b: NDArray[Any],
