@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from winolab.algorithm import Problem, gamma, parse_algorithm, winograd
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.correlation import Correlation, scaling
 from winolab.gpu.planner.fallback import GuardedPlan
 from winolab.gpu.planner.planner import Request, candidates, plan
 from winolab.gpu.planner.ranking import AS_EXACT, CLOSE
@@ -136,7 +136,7 @@ def test_split_products_err_no_more_than_sums_in_fp32(layer, kernel, fold, preci
 
     def loss(plan) -> float:
         tile, products = plan.tile, problem.in_channels * problem.filter[0]
-        return error_ratio(tile, plan.points, plan.simulated, products)
+        return error_ratio(tile, plan.points, plan.simulated, products, scaling(plan.simulated))
 
     assert loss(found[0]) <= 1
     if found[0] is not fastest:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from winolab.algorithm import Problem, Tile, tiled
+from winolab.gpu.planner.correlation import scaling
 from winolab.gpu.planner.planner import DTYPES
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.arithmetic.formats import FORMATS
@@ -51,7 +53,8 @@ def correlation_rms(
     products; ``simulated`` names the arithmetic, ``written`` the results' type."""
     tiles = () if tiles == (DIRECT,) else tiles
     same = _in_pieces(problem, direction, tiles)
-    return _with_rounding(_squared(same, tiles, points, simulated, data), written)
+    scaled = _squared(same, tiles, points, simulated, data, scaling(simulated))
+    return _with_rounding(scaled, written)
 
 
 def _in_pieces(problem: Problem, direction: str, tiles: tuple[Tile, ...]) -> Problem:
@@ -88,7 +91,8 @@ def _gradient(plan: Any, data: Moments) -> float:
     for s in plan.sums:
         products = max(1, round(s.products))
         layer = Problem.of((1, 4 * tile.n + tile.r - 1, products), (1, tile.r, products))
-        each = _squared(layer, (tile,), plan.points, plan.simulated, data)
+        scaling = getattr(plan, "scaling", None)
+        each = _squared(layer, (tile,), plan.points, plan.simulated, data, scaling)
         adding = (s.parts + 1) / 2 - 1 / s.parts
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total
@@ -96,8 +100,15 @@ def _gradient(plan: Any, data: Moments) -> float:
 
 @lru_cache(maxsize=4096)
 def _squared(
-    problem: Problem, tiles: tuple[Tile, ...], points: str, simulated: str, data: Moments
+    problem: Problem,
+    tiles: tuple[Tile, ...],
+    points: str,
+    simulated: str,
+    data: Moments,
+    scaling: str | None,
 ) -> float:
-    """Mean square of the relative errors of a correlation's sums."""
-    run = arithmetic(simulated)
-    return predict(data, data, problem, tiled(tiles, points), run).relative_rms ** 2
+    """Mean square of the relative errors of a correlation's sums, by transforms of a scaling."""
+    run, algorithm = arithmetic(simulated), tiled(tiles, points)
+    if algorithm.tiles:
+        algorithm = replace(algorithm, scaling=scaling)
+    return predict(data, data, problem, algorithm, run).relative_rms ** 2

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from winolab.algorithm import Algorithm, Problem
 
 CORRELATIONS = ("forward", "backward_data")
+# Of the transforms on Tensor Cores: equal sizes of G's rows spare exponents of the 16-bit parts.
+SCALING = "filter"
 MOST = 2**31 - 1  # that kernels count, in 32 bits
+
+
+def scaling(simulated: str) -> str | None:
+    """Of a correlation's transforms, by what the reference calls its arithmetic."""
+    return None if simulated.partition(",")[0] == "fp32" else SCALING
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from winolab.gpu.planner.correlation import CORRELATIONS, Correlation
+from winolab.gpu.planner.correlation import CORRELATIONS, Correlation, scaling
 from winolab.ref.error.metrics import error_ratio
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def loss(p: Any) -> float:
     sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
     taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
     nested = tiles if len(tiles) > 1 else tiles[0]
-    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums))
+    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums), scaling(p.simulated))
     return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
 
 

@@ -32,8 +32,11 @@ def bilinear(s: Array, t: Array) -> Array:
     return np.stack(rows, axis=-1).reshape(*whole.shape, 2, 2)
 
 
-def _trace(program: Program, fused: bool) -> tuple[Array, Array]:
-    """Rounded values as forms of the inputs (R, inputs), the outputs' slopes to them (out, R)."""
+def _trace(program: Program, fused: bool, held: bool = True) -> tuple[Array, Array]:
+    """Rounded values as forms of the inputs (R, inputs), the outputs' slopes to them (out, R).
+
+    ``held``: the inputs are numbers of the format, so that powers of two round none of them.
+    """
     forms = list(np.eye(program.inputs))
     for op in program.ops:
         b = 0.0 if op.b is None else op.sign * forms[op.b]
@@ -44,7 +47,8 @@ def _trace(program: Program, fused: bool) -> tuple[Array, Array]:
     values, columns = [np.zeros(program.inputs)], [np.zeros(len(program.outputs))]
     for register in reversed(range(program.inputs, len(forms))):
         op, slope = program.ops[register - program.inputs], slopes[:, register]
-        q, free = float(op.constant), is_power_of_two(op.constant)
+        q = float(op.constant)
+        free = is_power_of_two(op.constant) and (held or op.a >= program.inputs)
         slopes[:, op.a] += q * slope
         if op.b is not None:
             slopes[:, op.b] += op.sign * slope
@@ -65,7 +69,8 @@ class Axis:
     """
 
     def __init__(self, tile: Tile, programs: Programs, run: Arithmetic) -> None:
-        fused = Units.of(run).fused
+        units, of_filters = Units.of(run), Units.of(run.of_filters)
+        fused = units.fused
         self.tile = tile
         self.programs = programs
         self.run = run
@@ -78,14 +83,17 @@ class Axis:
         self.state = np.einsum("oi,iw,ix->owx", self.at**2, of_g, of_bt)
         # the same, where the state is an input or a tap as it is
         kept_g, kept_bt = (np.array(p.path_weights()[1]) == 0 for p in (programs.G, programs.BT))
+        self.bare_g, self.bare_bt = kept_g, kept_bt
         self.kept_g = np.einsum("oi,iw,ix->owx", self.at**2, of_g * kept_g[:, None], of_bt)
         self.kept_bt = np.einsum("oi,iw,ix->owx", self.at**2, of_g, of_bt * kept_bt[:, None])
         # made before this dimension's transform, of data that are used r times
         self.early = np.full((tile.n, 2, 2), float(tile.r))
-        values, slopes = _trace(programs.BT, fused)
+        values, slopes = _trace(programs.BT, fused, units.held)
+        self.steps_bt = (slopes**2).sum(axis=1)  # a state's share of each rounding's error
         met = powers(np.einsum("oi,ik,ia->oka", self.at, slopes, self.g))
         self.inputs = np.einsum("okw,kx->owx", met, powers(values))
-        values, slopes = _trace(programs.G, fused)
+        values, slopes = _trace(programs.G, fused, of_filters.held)
+        self.steps_g = (slopes**2).sum(axis=1)
         met = powers(np.einsum("oi,ik,ib->okb", self.at, slopes, self.bt))
         self.filters = np.einsum("kw,okx->owx", powers(values), met)
         values, slopes = _trace(programs.AT, fused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -116,11 +116,16 @@ def compare(
 
 
 def _relative_rms(error: NDArray[np.float64], ref: NDArray[np.float64]) -> float:
-    """√(Σe² / Σref²); e as multiples of a power of two, for the squares of errors below 1e-160."""
-    largest = np.abs(error).max()
+    """√(Σe² / Σref²); both as multiples of powers of two, as FP64 does not hold all squares."""
+    (e, of_e), (r, of_r) = map(_normalised, (error, ref))
+    return float(np.ldexp(np.sqrt(_ratio((e**2).sum(), (r**2).sum())), of_e - of_r))
+
+
+def _normalised(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """x by the power of two above its largest magnitude, and that one's exponent."""
+    largest = np.abs(x).max()
     exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
-    scaled = np.ldexp(error, -exponent)
-    return float(np.ldexp(np.sqrt(_ratio((scaled**2).sum(), (ref**2).sum())), exponent))
+    return np.ldexp(np.ldexp(x, -(exponent // 2)), -(exponent - exponent // 2)), exponent
 
 
 def _ratio(a: Any, b: Any) -> NDArray[np.float64]:
@@ -166,16 +171,18 @@ def error_ratio(
     points: str = "best",
     precision: str = "fp32",
     channels: int = CHANNELS,
+    scaling: str | None = None,
 ) -> float:
     """Predicted relative RMS error on zero-mean data over that of direct convolution in FP32.
 
     ``tiles``: one along the last dimension, or nested ones. In fp32 it is √(noise gain), whatever
     the depth; in another precision, a text as `arithmetic` reads it, that of sums over
-    ``channels`` × r products against FP32's of as many. At most ADMISSIBLE means FP32's accuracy.
-    Constants: computed once.
+    ``channels`` × r products against FP32's of as many, by transforms of that ``scaling``. At most
+    ADMISSIBLE means FP32's accuracy. Constants: computed once.
     """
     nested = tiles if isinstance(tiles, tuple) else (tiles,)
     chosen = tiled(nested, points)
+    chosen = replace(chosen, scaling=scaling) if chosen.tiles else chosen
     if precision == "fp32":
         return noise_gain(chosen) ** 0.5
     outputs, taps = [4 * t.n + t.r - 1 for t in nested], [t.r for t in nested]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import erfc, ndtri
 
+from winolab.ref.arithmetic.formats import Format
 from winolab.ref.arithmetic.simulated import Float
 from winolab.ref.arithmetic.split import products
 
@@ -35,6 +36,17 @@ class Products:
     last: Array
     places: Array
 
+    def scaled(self, factor: float) -> Products:
+        """The products times a power of two."""
+        changed = (self.mean * factor, self.variance * factor**2)
+        return replace(
+            self,
+            mean=changed[0],
+            variance=changed[1],
+            last=self.last * factor,
+            places=self.places * factor,
+        )
+
     def finest(self, count: float) -> Array:
         """The finest last places of ``count`` products; (..., nodes), symmetric in them."""
         half = len(NODES) // 2
@@ -55,6 +67,54 @@ def _binades(length: float, mean: Array, variance: Array, least: Array | float =
 def rounding(u: float, length: float, mean: Array, variance: Array) -> Array:
     """Variance of rounding v ~ N(length·mean, length·variance): (2u·2^e)²/12 at exponent e."""
     return u * u / 3 * (_binades(length, mean, variance) ** 2).mean(axis=-1)
+
+
+def at_nodes(mean: Array, variance: Array) -> Array:
+    """N(mean, variance) at NODES; (..., nodes)."""
+    return mean[..., None] + np.sqrt(variance)[..., None] * NODES
+
+
+def underflow(
+    fmt: Format, mean: Array, variance: Array, lost: float | None = None, bits: int = 53
+) -> Array:
+    """What rounding N(mean, variance) to fmt adds to its error's variance below fmt's normal
+    numbers.
+
+    A rounding errs there by η²/12, or by the whole number; elsewhere by ``lost`` times its
+    binade's square, u²/3 where none is given, and by nothing where fmt holds all of its ``bits``.
+    """
+    v = at_nodes(mean, variance)
+    binade = np.ldexp(1.0, np.frexp(v)[1] - 1)
+    relative = (fmt.unit_roundoff**2 / 3 if lost is None else lost) * binade**2
+    eta = fmt.smallest_subnormal
+    absolute = np.minimum(eta * eta / 12, v * v) * (binade * 2.0 ** (1 - bits) < eta)
+    return np.maximum(0.0, absolute - relative).mean(axis=-1)
+
+
+def sums_underflow(run: Float, depth: float, terms: Products) -> Array:
+    """What ``depth`` products lose below the accumulator's normal numbers, as a variance.
+
+    Sums of its numbers are exact there: only products lose what lies below η, or below its part
+    that an alignment keeps.
+    """
+    fmt, order = run.accumulate, run.accumulation
+    eta = fmt.smallest_subnormal * 2.0**-order.extra_bits
+    square = terms.variance + terms.mean**2
+    each = np.minimum(eta * eta / (3 if order.kind == "tensor_core" else 12), square)
+    lengths, _ = _lengths(depth)
+    below = [
+        (np.abs(at_nodes(k * terms.mean, k * terms.variance)) < 2.0**fmt.emin).mean(axis=-1)
+        for k in lengths[:: max(1, len(lengths) // 8)]
+    ]
+    return depth * terms.nonzero * each * np.mean(below, axis=0)
+
+
+def beyond(limit: float, mean: Array, variance: Array, most: Array | float = math.inf) -> Array:
+    """Chance that |N(mean, variance)| exceeds the limit; none where ``most`` does not."""
+    deviation = np.sqrt(2 * np.maximum(variance, 1e-300))
+    mean = np.abs(mean)
+    chance = (erfc((limit - mean) / deviation) + erfc((limit + mean) / deviation)) / 2
+    return np.where(np.asarray(most) <= limit, 0.0, chance)
 
 
 def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:

@@ -14,6 +14,9 @@ the accumulator, on which a rounding's size depends, is averaged over that distr
 Constants that the transform format cannot hold make a fixed error of the bilinear form, computed
 exactly from the rounded constants.
 
+The formats' ranges: what is below the normal numbers of a format loses digits, what is beyond its
+largest number is infinite (winolab.ref.error.ranges).
+
 Left out: roundings that happen to be exact (differences of numbers of one binade, few-bit data),
 correlation of errors that share inputs, padding inside of a tile, zeros that fill up the last piece
 of a filter. tests/ref/test_predict.py holds predictions against simulation, and states how far off
@@ -37,52 +40,16 @@ from winolab.ref.algorithms.winograd import ProgramsOf, programs_of
 from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float
 from winolab.ref.arithmetic.split import dropped_square, left_square
 from winolab.ref.error.forms import Axis, bilinear
+from winolab.ref.error.moments import CONSTANT, Moments
 from winolab.ref.error.partial_sums import Products, last_places, places, rounding, sum_errors
+from winolab.ref.error.ranges import Ranges
 from winolab.ref.error.roundings import Unit, Units, depth_of, tiling
 
+__all__ = ["CONSTANT", "Moments", "Prediction", "predict"]
+
 Array = NDArray[np.float64]
-CONSTANT = 1 / (8 * math.log(2))
-PART = 1 << 20  # elements whose moments are summed at a time
 # A mean relative error needs outputs away from 0: their |mean| in standard deviations, at least.
 AWAY = 4.0
-
-
-@dataclass(frozen=True)
-class Moments:
-    """What is known of the independent, identically distributed elements of a tensor.
-
-    zeros: the part of elements that are 0. roundoff: variance of the relative error of rounding
-    one, over u²; CONSTANT where significands are log-uniform, 1/7 for U[-1, 1] and U[0, 1].
-    """
-
-    mean: float
-    variance: float
-    zeros: float = 0.0
-    roundoff: float = CONSTANT
-
-    @classmethod
-    def of(cls, x: NDArray[Any]) -> Moments:
-        """The moments of an array's elements; NaN where one is NaN or infinite."""
-        flat = np.asarray(x).reshape(-1)
-        count = max(1, flat.size)
-        total = square = zeros = binades = 0.0
-        for start in range(0, flat.size, PART):
-            part = flat[start : start + PART].astype(np.float64)
-            if not np.isfinite(part).all():
-                return cls(math.nan, math.nan)
-            total += float(part.sum())
-            square += float(part @ part)
-            zeros += np.count_nonzero(part == 0)
-            size = np.ldexp(1.0, np.frexp(part)[1] - 1) * (part != 0)
-            binades += float(size @ size)
-        mean = total / count
-        roundoff = binades / (3 * square) if square else CONSTANT
-        return cls(mean, max(0.0, square / count - mean**2), zeros / count, roundoff)
-
-    @property
-    def powers(self) -> Array:
-        """Coefficients of ‖l‖² and of (Σ l)² in E[(l·x)²]."""
-        return np.array([self.variance, self.mean**2])
 
 
 @dataclass(frozen=True)
@@ -91,13 +58,22 @@ class Prediction:
 
     relative_rms: √(E e² / E y²). mare: E|e| / |E y|, NaN where outputs may vanish (|mean| below
     AWAY standard deviations). relative_bias: E e / |E y|, 0 for zero-mean outputs. shares: the part
-    of E e² that each source has; they sum to 1.
+    of E e² that each source has; they sum to 1. overflow: the part of the outputs that are not
+    finite; where one of them is expected not to be, the errors are infinite.
     """
 
     relative_rms: float
     mare: float
     relative_bias: float
     shares: dict[str, float]
+    overflow: float = 0.0
+
+    @property
+    def range(self) -> str:
+        """What the formats' ranges do: "overflow", "underflow" (most of the error), or ""."""
+        if self.overflow and not math.isfinite(self.relative_rms):
+            return "overflow"
+        return "underflow" if self.shares.get("underflow", 0.0) > 0.5 else ""
 
 
 @np.errstate(all="ignore")
@@ -127,7 +103,7 @@ def predict(
     if not all(math.isfinite(v) for m in (a, b) for v in (m.mean, m.variance)):
         return Prediction(math.nan, math.nan, math.nan, {})
     of = programs or programs_of(algorithm)
-    square = power = bias = absolute = count = 0.0
+    square = power = bias = absolute = count = overflow = 0.0
     sources: dict[str, float] = {}
     for box in boxes:
         depth = depth_of(layer, box) * _inside(layer, box)
@@ -141,6 +117,7 @@ def predict(
         pairs = zip(box.segments, layer.output, strict=True)
         outputs = math.prod(min(s.outputs, size - s.start) for s, size in pairs)
         count += outputs
+        overflow += outputs * float(tile.overflow.mean())
         power += outputs * tile.power
         square += outputs * float((variance + mean**2).mean())
         bias += outputs * (float(mean.mean()) / abs(tile.mean) if tile.mean else 0.0)
@@ -152,7 +129,13 @@ def predict(
     if not power or not square:
         return Prediction(0.0, 0.0, 0.0, {})
     shares = {name: v / square for name, v in sources.items()}
-    return Prediction(math.sqrt(square / power), absolute / count, bias / count, shares)
+    infinite = (
+        overflow * layer.batch * layer.out_channels >= 0.5
+    )  # one of them, more likely than not
+    if infinite:
+        return Prediction(math.inf, math.inf, math.nan, shares, overflow / count)
+    rms = math.sqrt(square / power)
+    return Prediction(rms, absolute / count, bias / count, shares, overflow / count)
 
 
 def _absolute(mean: Array, deviation: Array) -> Array:
@@ -187,6 +170,7 @@ class _Tile:
         self.axes = [Axis(tile, of(tile), run) for tile in tiles]
         self.run, self.a, self.b, self.depth = run, a, b, depth
         self.units = Units.of(run)
+        self.ranges = Ranges(self.axes, run, a, b, depth)
 
     @property
     def taps(self) -> int:
@@ -245,6 +229,7 @@ class _Tile:
             "operands": self._operands(),
             "accumulation": self._accumulation[0],
             "constants": self.constants[1],
+            "underflow": self._put_out(self.ranges.underflow(self._terms, stored)),
         }
         if not stored:
             relative = units.storage.relative**2 * (self.a.roundoff + self.b.roundoff)
@@ -287,39 +272,44 @@ class _Tile:
         """Mean of the outputs' errors that truncation makes."""
         return self._accumulation[1]
 
+    @property
+    def overflow(self) -> Array:
+        """Chance that an output is not finite (n0, n1, …)."""
+        mean = np.array(self.mean)
+        return self.ranges.overflow(self._terms, (mean, np.array(self.power) - mean**2))
+
+    def _put_out(self, states: Array) -> Array:
+        """What independent errors of these variances in the states are in the outputs."""
+        for axis in self.axes:  # the leading dimension goes, its outputs come last
+            states = np.tensordot(states, axis.at**2, axes=(0, 1))
+        return states
+
+    @cached_property
+    def _terms(self) -> Products:
+        """The products that a state sums."""
+        of_w, of_x = self.ranges.filters, self.ranges.inputs
+        (u, su), (v, sv) = (of_w.mean, of_w.variance), (of_x.mean, of_x.variance)
+        mean, variance = u * v, su * sv + su * v**2 + sv * u**2
+        signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in ((u, su), (v, sv))]
+        nonzero = (1 - self.b.zeros**of_w.counts) * (1 - self.a.zeros**of_x.counts)
+        bits = self.run.product.precision if isinstance(self.run, Float) else 0
+        shown = ((of(*((u, su), (v, sv)), bits)) for of in (last_places, places))
+        return Products(mean, variance, signs[0] * signs[1], nonzero, *shown)
+
     @cached_property
     def _accumulation(self) -> tuple[Array, Array]:
         """Variance and mean of the errors of the sums, in the outputs."""
-
-        def kron(rows: list[Array]) -> Array:
-            return reduce(np.multiply.outer, rows)
-
-        def moments(data: Moments, matrices: list[Array]) -> tuple[Array, Array]:
-            mean = data.mean * kron([m.sum(axis=1) for m in matrices])
-            return mean, data.variance * kron([(m**2).sum(axis=1) for m in matrices])
-
-        u, su = moments(self.b, [axis.g for axis in self.axes])
-        v, sv = moments(self.a, [axis.bt for axis in self.axes])
-        mean, variance = u * v, su * sv + su * v**2 + sv * u**2
-        signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in ((u, su), (v, sv))]
-        counts = [
-            kron([np.count_nonzero(m, axis=1) for m in matrices])
-            for matrices in ([axis.g for axis in self.axes], [axis.bt for axis in self.axes])
-        ]
-        nonzero = (1 - self.b.zeros ** counts[0]) * (1 - self.a.zeros ** counts[1])
+        mean, variance = self._terms.mean, self._terms.variance
         if isinstance(self.run, Float):
-            operands = (u, su), (v, sv), self.run.product.precision
-            shown = last_places(*operands), places(*operands)
-            terms = Products(mean, variance, signs[0] * signs[1], nonzero, *shown)
-            noise, bias, shrinkage = sum_errors(self.run, self.depth, terms)
+            noise, bias, shrinkage = sum_errors(self.run, self.depth, self._terms)
             once = self.units.result
         else:  # mpmath: exact, then rounded
             noise, bias, shrinkage = (np.zeros_like(mean) for _ in range(3))
             once = self.units.transform
         second = self.depth * variance + (self.depth * mean) ** 2
         noise = noise + CONSTANT * once.relative**2 * second
-        for axis in self.axes:  # the leading dimension goes, its outputs come last
-            noise = np.tensordot(noise, axis.at**2, axes=(0, 1))
+        noise = self._put_out(noise)
+        for axis in self.axes:
             bias = np.tensordot(bias, axis.at, axes=(0, 1))
         smaller = float(shrinkage.mean()) * (self.power - self.mean**2)
         return noise + smaller, bias

@@ -32,7 +32,7 @@ from winolab.gpu.families.gamma_wgmma.input import (
     tensor_map,
 )
 from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
-from winolab.gpu.families.gamma_wgmma.source import SCALING, source
+from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, Request
@@ -232,6 +232,8 @@ class GammaTensorPlan:
         text += ":" * bool(intervals) + "+".join(map(str, intervals))
         if self.parts == 2:
             text += f",ahead={self.variant.skew},filters=fp64"
+        if self.precision == "fp16":
+            text += ",scale=" + ":".join(str(-h) for h in halvings(self.tile, self.points))
         return text + (f",scale={self.given}" if self.given else "")
 
     @property

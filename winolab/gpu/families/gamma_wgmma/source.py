@@ -12,22 +12,28 @@ from winolab.gpu.families import scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma.config import EXCHANGED, KC, PARTS, TILES_LEFT
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
+from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.planner import DTYPES, ITEMSIZE
 from winolab.ref.algebra.program import Program
 from winolab.ref.algebra.transforms import transforms
 
 WIDE = ("transform_filter",)  # in FP64 where products are split: what is small and done once
-SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
+
+
+@lru_cache(maxsize=256)
+def halvings(tile: Tile, points: str) -> tuple[int, int]:
+    """How often FP16's input and filter are halved, so that none overflows transformed."""
+    steps = scale.constants((tile, transforms(tile.n, tile.r, points, SCALING)))
+    return steps["SCALE_INPUT"], steps["SCALE_FILTER"]
 
 
 @lru_cache(maxsize=256)
 def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
     """BT with the scale of FP16's input, AT with what takes that and the filter's back."""
-    made = transforms(tile.n, tile.r, points, SCALING)
-    steps = scale.constants((tile, made))
-    halvings, both = steps["SCALE_INPUT"], steps["SCALE_INPUT"] + steps["SCALE_FILTER"]
-    programs = made.programs
-    return programs.BT.scaled(Fraction(1, 2**halvings)), programs.AT.scaled(Fraction(2**both))
+    programs = transforms(tile.n, tile.r, points, SCALING).programs
+    of_x, of_w = halvings(tile, points)
+    both = Fraction(2 ** (of_x + of_w))
+    return programs.BT.scaled(Fraction(1, 2**of_x)), programs.AT.scaled(both)
 
 
 @lru_cache(maxsize=256)

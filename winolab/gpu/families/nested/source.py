@@ -9,10 +9,9 @@ from functools import lru_cache
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
 from winolab.gpu.families.nested.tiles import Pair, Variant
+from winolab.gpu.planner.correlation import SCALING
 from winolab.points import points_for
 from winolab.ref.algebra.transforms import Transforms, transforms
-
-SCALING = "filter"  # of the transforms: equal sizes of G's rows spare exponents of the 16-bit parts
 
 
 def name(tiles: Pair) -> str:

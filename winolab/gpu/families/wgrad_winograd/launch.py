@@ -54,6 +54,8 @@ class OmegaTensorPlan:
     predicted: float = 0.0  # seconds
     direction: str = "backward_filter"
 
+    scaling = SCALING
+
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic; where AT is in FP64, it is taken for FP32."""
