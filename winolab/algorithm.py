@@ -11,7 +11,7 @@ from typing import Any
 
 from winolab.device import DATASHEETS, datasheet
 from winolab.points import check_served, points_for, shortened, text_of
-from winolab.problem import MAX_ALPHA, Problem, Tile, listed, whole
+from winolab.problem import MAX_ALPHA, Problem, Tile, counted, listed, whole
 
 PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
 
@@ -114,7 +114,7 @@ class Algorithm:
         if not variant or self.kind not in ("gamma", "dwm"):
             return variant or None
         name, _, products = str(variant).partition(":")
-        if self.kind == "gamma" and name == "two_level" and (count := _count(products)):
+        if self.kind == "gamma" and name == "two_level" and (count := counted(products)):
             return f"two_level:{count}"
         if self.kind == "dwm" and variant == "balanced":
             return variant
@@ -319,11 +319,6 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _count(text: str) -> int | None:
-    """The number of a text, below MOST."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
 # kind -> an example of its text form.
 FORMS = {
     "direct": "direct",
@@ -361,9 +356,9 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     for key, _, value in [("points", "", p) for p in points] + [p.partition("=") for p in pairs]:
         if key in options:
             raise ValueError(f"algorithm {shown} gives its {key} twice; give one")
-        reader = {"segments": _count, "error": _number}.get(key, str)
+        reader = {"segments": counted, "error": _number}.get(key, str)
         options[key] = reader(value.strip()) if value.strip() else None
-    numbers = [[_count(part) for part in field.split("x")] for field in placed]
+    numbers = [[counted(part) for part in field.split("x")] for field in placed]
     known = options.keys() <= set(FIELDS[kind]) - PLACED
     read = all(None not in values for values in (options.values(), *numbers))
     if not (known and read) or (made := _made(kind, numbers, options)) is None:

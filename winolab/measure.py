@@ -19,6 +19,8 @@ import numpy as np
 
 from winolab import shapes
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
+from winolab.points import shortened
+from winolab.problem import counted
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import convolution, sample, winograd
 from winolab.ref.algorithms.winograd import ProgramsOf
@@ -35,6 +37,7 @@ FULL = "full"
 # Fields that a row may lack, because rows were written before cases had them.
 LATER = ("direction", "stride", "dilation", "groups")
 EXACT = "exact"
+DIGITS = 50  # of typed constants, at most: far beyond any arithmetic that they could be told in
 # What `--data` accepts: the inputs' distribution, and the filters'.
 DATA = {
     "u12": "inputs and filters uniform on [1, 2]",
@@ -93,13 +96,15 @@ class Case:
             raise ValueError(
                 f"unknown direction {self.direction!r}; expected one of {', '.join(DIRECTIONS)}"
             )
-        if self.sample != FULL and not (self.sample.isdecimal() and int(self.sample) > 0):
+        if self.sample != FULL and not counted(self.sample):
             raise ValueError(
-                f"sample {self.sample!r}; expected a positive number of outputs or {FULL!r}"
+                f"sample {shortened(self.sample)!r}; expected a positive number of outputs or "
+                f"{FULL!r}"
             )
-        if self.constants != EXACT and not (self.constants.isdecimal() and int(self.constants) > 0):
+        if self.constants != EXACT and not 0 < (counted(self.constants) or 0) <= DIGITS:
             raise ValueError(
-                f"constants {self.constants!r}; expected {EXACT!r} or a number of digits"
+                f"constants {shortened(self.constants)!r}; expected {EXACT!r} or a number of "
+                f"digits, 1 to {DIGITS}"
             )
         if self.seed < 0:
             raise ValueError(f"seed {self.seed}; expected 0 or more")

@@ -281,6 +281,11 @@ def whole(value: Any, name: str) -> int:
     return found
 
 
+def counted(text: str) -> int | None:
+    """The number that a text of up to nine decimal digits is; None of another text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
     ndim = len(filter_)
     if isinstance(padding, str):
