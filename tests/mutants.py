@@ -106,15 +106,21 @@ def main(arguments: list[str] | None = None) -> int:
     return int(counts["survives"] + counts["stale"] > 0)
 
 
-def _of(file: str, tests: str, *pairs: tuple[str, str]) -> list[Mutant]:
+def _of(file: str, others: str, *pairs: tuple[str, str]) -> list[Mutant]:
+    """Of one file, whose tests are those that mirror it, where there are any, and ``others``."""
+    path = Path(file)
+    mirror = Path("tests", *path.parts[1:-1], f"test_{path.name}")
+    tests = " ".join([*([str(mirror)] if (ROOT / mirror).is_file() else []), *others.split()])
     return [Mutant(file, old, new, tests) for old, new in pairs]
 
 
+GAMMA_FFMA, GAMMA_WGMMA = (f"tests/gpu/families/{name}" for name in ("gamma_ffma", "gamma_wgmma"))
+REACHED = "tests/ref/error/test_bounds_reached.py"
 # Of issue 42, then others; those of one file together.
 MUTANTS = [
     *_of(
         "winolab/ref/error/roundings.py",
-        "tests/ref/test_bounds_reached.py tests/ref/test_roundings.py tests/ref/test_bounds.py",
+        f"{REACHED} tests/ref/error/test_bounds.py",
         ("(c if whole else c + 1)", "c"),
         ("((c + 1) * fine + 1) * eta", "(c * fine + 1) * eta"),
         ("max(lengths) * (math.log1p(aligned)", "min(lengths) * (math.log1p(aligned)"),
@@ -125,28 +131,30 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/error/proven.py",
-        "tests/ref/test_bounds_reached.py tests/ref/test_proven.py",
+        REACHED,
         ("2 + 2 * math.sqrt(2)", "2.0"),
         ("1 + crossed * math.expm1(growth)", "1 + math.expm1(growth)"),
         ("math.exp(storage) * (1 + e) ** 2", "(1 + e) ** 2"),
     ),
     *_of(
         "winolab/ref/error/bounds.py",
-        "tests/ref/test_bounds_reached.py tests/ref/test_bounds.py tests/ref/test_proven.py",
+        f"{REACHED} tests/ref/error/test_proven.py",
         ("growth += added * Units.of(run).transform.growth", "growth += 0"),
         ("4 * cost.units.transform.absolute if any(scale)", "0.0 if any(scale)"),
         ("math.expm1(growth) + oracle * FP64.unit_roundoff", "math.expm1(growth)"),
         ("costing.pieces * v for v in (floor, oracle, under)", "v for v in (floor, oracle, under)"),
         ("(0.0 if stored else cost.storage)", "0.0"),
     ),
-    *_of("winolab/lines.py", "tests/test_lines.py", ("os.fsync(self._file.fileno())", "pass")),
+    *_of("winolab/lines.py", "", ("os.fsync(self._file.fileno())", "pass")),
     *_of(
-        "winolab/gpu/runtime/cache.py", "tests/gpu/test_cache.py", ('f"{arch} {major}', 'f"{major}')
+        "winolab/gpu/runtime/cache.py",
+        "",
+        ('f"{arch} {major}', 'f"{major}'),
     ),
-    *_of("winolab/arrays.py", "tests/test_arrays.py", ("65520.0", "65536.0")),
+    *_of("winolab/arrays.py", "", ("65520.0", "65536.0")),
     *_of(
         "winolab/ref/arithmetic/accumulate.py",
-        "tests/ref/test_accumulate.py",
+        "",
         ("np.maximum(size.max(axis=0), np.abs(acc))", "size.max(axis=0)"),
         ("2.0 ** (fmt.emax + 1)", "2.0 ** (fmt.emax + 2)"),
         ("tiny = np.abs(self.sum) < self.normal", "tiny = np.abs(self.sum) < 0"),
@@ -154,20 +162,20 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/arithmetic/split.py",
-        "tests/ref/test_split.py tests/ref/test_arithmetic.py tests/ref/test_bounds.py",
+        "tests/ref/arithmetic/test_simulated.py tests/ref/error/test_bounds.py",
         ("if ahead >= len(inside):", "if ahead > len(inside):"),
         ("(products(parts) - parts) * fmt", "(products(parts) - parts - 1) * fmt"),
         ("while Fraction(2) ** power < q:", "while Fraction(2) ** power <= q:"),
     ),
     *_of(
         "winolab/ref/arithmetic/formats.py",
-        "tests/ref/test_formats.py tests/ref/test_arithmetic.py",
+        "tests/ref/arithmetic/test_simulated.py",
         ("(np.abs(y) > self.max) & np.isfinite(x)", "(np.abs(y) >= self.max) & np.isfinite(x)"),
         ("max(exponent, self.emin) - self.precision + 1", "exponent - self.precision + 1"),
     ),
     *_of(
         "winolab/ref/error/predict.py",
-        "tests/ref/test_predict.py tests/ref/test_forms.py",
+        "tests/ref/error/test_forms.py",
         ("AWAY**2 * (tile.power - tile.mean**2)", "AWAY**2 * tile.power"),
         ("relative**2 * (self.a.roundoff + self.b.roundoff)", "relative**2 * self.a.roundoff"),
         ("done if e < d else current", "waiting if e < d else current"),
@@ -176,13 +184,13 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/error/partial_sums.py",
-        "tests/ref/test_partial_sums.py tests/ref/test_predict.py",
+        "tests/ref/error/test_predict.py",
         ("chunks * (chunks + 1) * (2 * chunks + 1) / 6", "chunks * (chunks + 1) / 2"),
         ("np.minimum(np.maximum(q, finest), spacing)", "np.minimum(q, spacing)"),
     ),
     *_of(
         "winolab/ref/algorithms/dwm/choose.py",
-        "tests/ref/test_choose.py tests/ref/test_decompose.py",
+        "tests/ref/algorithms/dwm/test_decompose.py",
         (
             "if not kept or choice.gain < kept[-1].gain",
             "if not kept or choice.gain <= kept[-1].gain",
@@ -193,13 +201,13 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/algorithms/winrs/gradient.py",
-        "tests/ref/test_winrs.py tests/ref/test_winrs_plan.py",
+        "tests/ref/algorithms/winrs/test_plan.py",
         ("lost = run.sub(run.sub(new, total), term)", "lost = run.sub(new, new)"),
         ("end = min(reads, -((first - size) // step))", "end = reads"),
     ),
     *_of(
         "winolab/ref/algorithms/winrs/plan.py",
-        "tests/ref/test_winrs_plan.py tests/ref/test_winrs_model.py",
+        "tests/ref/algorithms/winrs/test_model.py",
         ("min(2 ** math.ceil(math.log2(z)), 8)", "min(2 ** math.ceil(math.log2(z)), 16)"),
         ("z < 2 and b2 >=", "z < 2 or b2 >="),
         (
@@ -209,22 +217,22 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/algorithms/winrs/kernels.py",
-        "tests/ref/test_winrs_kernels.py tests/ref/test_winrs_plan.py",
+        "tests/ref/algorithms/winrs/test_plan.py",
         ("slowness[second] < slowness[first]", "slowness[second] > slowness[first]"),
     ),
     *_of(
         "winolab/ref/cost/complexity.py",
-        "tests/ref/test_complexity.py",
+        "",
         ("7 * (m * n // 4)", "6 * (m * n // 4)"),
     ),
     *_of(
         "winolab/ref/arithmetic/order.py",
-        "tests/ref/test_order.py",
+        "",
         ("steps * rank // self.split", "steps // self.split * rank"),
     ),
     *_of(
         "winolab/gpu/planner/planner.py",
-        "tests/gpu/test_plan.py tests/gpu/test_gradient_workspace.py",
+        "tests/gpu/test_gradient_workspace.py",
         ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
         ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
         ("max(0, limit - kept)", "limit"),
@@ -232,7 +240,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/planner/ranking.py",
-        "tests/gpu/test_plan.py tests/gpu/test_gamma_tensor_tiles.py tests/gpu/test_ten_states.py",
+        f"tests/gpu/planner {GAMMA_WGMMA}/test_tiles.py tests/gpu/test_ten_states.py",
         ("(lost := loss(first)) > 1", "(lost := loss(first)) > 2"),
         ("most = WORTH * min(lean", "most = min(lean"),
         ("first = min(close, key=_states)", "first = fastest"),
@@ -240,21 +248,21 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/families/scale.py",
-        "tests/gpu/test_scale.py",
+        "",
         ("counts[1] // SINGLE + counts[2] // PAIR", "counts[1] // SINGLE"),
         ("if gap or merged[-1] * merged[axis] >= 1 << 31", "if gap"),
         ("min(0, stride) * (size - 1)", "min(0, stride) * size"),
     ),
     *_of(
         "winolab/gpu/runtime/array_layout.py",
-        "tests/gpu/test_places.py tests/gpu/test_arrays.py tests/gpu/test_wishes.py",
+        "tests/gpu/runtime/test_arrays.py tests/gpu/test_wishes.py",
         ("max(self.strides[-2:]) <= MAX_STRIDE", "True"),
         ("self.strides[0] + image.span <= MOST", "image.span <= MOST"),
         ("-self._span < offset < span", "0 <= offset < span"),
     ),
     *_of(
         "winolab/gpu/families/gamma_ffma/config.py",
-        "tests/gpu/test_gamma.py tests/gpu/test_gamma_times.py tests/gpu/test_plan.py",
+        f"{GAMMA_FFMA}/test_plan.py {GAMMA_FFMA}/test_cost.py tests/gpu/planner/test_planner.py",
         ("and stages(shape, tile, correlation) > longest(shape)", "and True"),
         ("fold % shape.kc", "fold % 2"),
         ("for count in (blocks, blocks + 1)", "for count in (blocks,)"),
@@ -268,13 +276,13 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/families/wgrad_direct/chunks.py",
-        "tests/gpu/test_columns.py tests/gpu/test_omega_columns.py",
+        "tests/gpu/families/wgrad_direct/test_columns.py",
         ('begins, side="right"', 'begins, side="left"'),
         ("seconds = max(seconds, waves.loads[-1])", "seconds = waves.loads[-1]"),
     ),
     *_of(
         "winolab/gpu/families/nested/tiles.py",
-        "tests/gpu/test_nested.py tests/gpu/test_nested_times.py",
+        "tests/gpu/families/nested/test_plan.py tests/gpu/families/nested/test_cost.py",
         ("if r == taps or r % n == 0", "if r == taps or n % r == 0"),
         (
             "(pieces(tile, taps) - 1) * (tile.r // tile.n)",
@@ -283,7 +291,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/planner/fallback.py",
-        "tests/gpu/test_guard.py tests/gpu/test_plan.py",
+        "tests/gpu/planner/test_planner.py",
         ("room = p.workspace - found.kept", "room = p.workspace"),
         ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),
     ),

@@ -41,17 +41,17 @@ def test_a_problem_follows_from_seed_and_number() -> None:
 
 
 def test_the_whole_space_is_drawn() -> None:
+    served = [case for case in CASES if not case.refusal]
+
     def seen(of):
-        return {of(case) for case in CASES}
+        return {of(case) for case in served}
 
     def kind(case):
-        if case.refusal:
-            return "direct"
         return str(case.algorithm).replace("@", ":").replace(";", ":").split(":")[0]
 
     assert seen(lambda c: len(c.geometry.filter)) == set(range(1, 7))
     assert seen(kind) == {"None", "direct", "winograd", "gamma", "dwm", "fft", "omega", "winrs"}
-    assert {(kind(c), c.direction) for c in CASES} >= {
+    assert {(kind(c), c.direction) for c in served} >= {
         *((k, d) for k in ("direct", "winograd", "dwm", "fft") for d in DIRECTIONS),
         *(("gamma", d) for d in DIRECTIONS[:2]),
         *((k, DIRECTIONS[2]) for k in ("omega", "winrs")),
@@ -60,12 +60,12 @@ def test_the_whole_space_is_drawn() -> None:
     assert seen(lambda c: c.arguments["layout"]) == {"channels_last", "channels_first"}
     assert seen(lambda c: c.out) == {"new", "given", "over"}
     assert seen(lambda c: c.prepared) == seen(lambda c: c.special) == {False, True}
-    assert seen(lambda c: c.refusal) == {False, True}
+    assert 0.02 <= 1 - len(served) / len(CASES) <= 0.04
     own = {"None", "exact", "fp64", "fp32", "tf32", "bf16", "fp16", "fp32_split", "fp32_ffma"}
     assert seen(lambda c: str(c.precision)) >= own | {"mp:24", "mp:200"}
     orders = {"sequential", "pairwise", "kahan", "two_level", "tensor_core", "unspecified"}
-    assert {o for o in orders for c in CASES if f"accumulation={o}" in str(c.precision)} == orders
-    depthwise = [c for c in CASES if c.geometry.groups == c.geometry.channels > 1]
+    assert {o for o in orders for c in served if f"accumulation={o}" in str(c.precision)} == orders
+    depthwise = [c for c in served if c.geometry.groups == c.geometry.channels > 1]
     assert {c.geometry.out_channels // c.geometry.groups for c in depthwise} >= {1, 2, 3}
     assert {0, 1} <= seen(lambda c: c.geometry.batch) & seen(lambda c: min(c.geometry.input))
     assert {"same", "valid"} <= seen(lambda c: str(c.arguments["padding"]))

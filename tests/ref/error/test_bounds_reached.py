@@ -11,12 +11,18 @@ import pytest
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.ref.algorithms import convolution, fft, winograd
 from winolab.ref.algorithms.dwm import decompose
-from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.arithmetic.simulated import Float, arithmetic
 from winolab.ref.error.bounds import bound
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import accumulation_unit
 
 U = 2.0**-24
+
+
+def _float(text: str) -> Float:
+    run = arithmetic(text)
+    assert isinstance(run, Float)
+    return run
 
 
 def test_every_addition_of_pieces_loses_its_unit() -> None:
@@ -89,7 +95,7 @@ def test_products_longer_than_what_is_kept_lose_by_alignment_too(
     run: str, depth: int, aligned: float, rounded: float, chunks: int
 ) -> None:
     """Of c products and the sum before, all but the largest are cut; it too where it is longer."""
-    simulated: Any = arithmetic(run)
+    simulated = _float(run)
     unit = accumulation_unit(simulated, depth)
     expected = ((1 + aligned) * (1 + rounded)) ** chunks - 1
     assert math.isclose(unit.relative, expected, rel_tol=1e-6)
@@ -100,14 +106,14 @@ def test_products_longer_than_what_is_kept_lose_by_alignment_too(
 
 def test_sums_that_leave_the_tensor_core_round_outside_too() -> None:
     """Pieces of two chunks and of one in turn: of the longest, then an addition for each other."""
-    unit = accumulation_unit(arithmetic("fp16,accumulation=tensor_core:4:0:truncate:8+4"), 24)
+    unit = accumulation_unit(_float("fp16,accumulation=tensor_core:4:0:truncate:8+4"), 24)
     inside, outside = ((1 + 4 * 2 * U) * (1 + 2 * U)) ** 2, (1 + U) ** 3
     assert math.isclose(unit.relative, inside * outside - 1, rel_tol=1e-6)
 
 
 def test_compensated_sums_of_rounded_products_lose_a_unit_more() -> None:
     fused, apart = (
-        accumulation_unit(arithmetic(f"fp32,accumulation=kahan,fused={fused}"), 100).relative
+        accumulation_unit(_float(f"fp32,accumulation=kahan,fused={fused}"), 100).relative
         for fused in ("yes", "no")
     )
     assert math.isclose((1 + fused) * (1 + U) - 1, apart, rel_tol=1e-6)
@@ -116,8 +122,8 @@ def test_compensated_sums_of_rounded_products_lose_a_unit_more() -> None:
 @pytest.mark.parametrize("storage", ["tf32", "bf16"])
 def test_storing_what_a_transform_takes_counts(storage: str) -> None:
     """A number just below halfway between two of the storage format, of FP32's transforms."""
-    run = arithmetic(f"fp32,storage={storage}")
-    half: Any = run.storage.unit_roundoff * (1 - 2.0**-10)
+    run = _float(f"fp32,storage={storage}")
+    half = run.storage.unit_roundoff * (1 - 2.0**-10)
     x, w = np.zeros((1, 8, 1), np.float32), np.zeros((1, 4, 1), np.float32)
     x[0, 3], w[0, 0] = 1 + half, 1 + half
     problem, algorithm = Problem.of(x.shape, w.shape), parse_algorithm("fft:8:4")
