@@ -200,3 +200,12 @@ def test_dyadic_and_powers_of_two():
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp16", "mp:60"])
+def test_a_zero_row_is_zero_whatever_the_inputs(precision: str) -> None:
+    run = arithmetic(precision)
+    x = run.asarray(np.array([[np.inf, np.nan], [1.0, 2.0]]))
+    with np.errstate(all="raise"):
+        y = program([[0, 0], [0, -1]]).evaluate(x, run, axis=0)
+    assert run.to_float64(y).tolist() == [[0, 0], [-1, -2]]

@@ -57,3 +57,30 @@ def test_mpmath_agrees_with_exact_and_keeps_its_context_private():
     assert mp.to_float64(special)[0, 0] == np.inf
     assert Mp(24).asarray(np.array([1 + 2.0**-24]))[0] == 1
     assert mp.asarray(np.array([Fraction(1, 3)], object))[0] == third
+
+
+SPECIAL = st.sampled_from([np.nan, np.inf, -np.inf, 0.0])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_what_is_not_finite_reaches_its_own_sums_only(data):
+    """Row by column as IEEE has it; all other sums are exact, rounded once."""
+    number = st.one_of(st.floats(-(2.0**60), 2.0**60), SPECIAL if data.draw(st.booleans()) else (
+        st.just(1.0)))  # fmt: skip
+    rows, depth, columns = (data.draw(st.integers(0, 3)) for _ in range(3))
+    a, b = (
+        np.array(data.draw(st.lists(number, min_size=m * n, max_size=m * n))).reshape(m, n)
+        for m, n in ((rows, depth), (depth, columns))
+    )
+    mp = Mp(40)
+    y = mp.matmul(mp.asarray(a), mp.asarray(b))
+    assert y.shape == (rows, columns)
+    for i, j in np.ndindex(rows, columns):
+        left, right = mp.to_float64(mp.asarray(a[i])), mp.to_float64(mp.asarray(b[:, j]))
+        with np.errstate(invalid="ignore"):
+            total = (left * right).sum()
+        if np.isfinite(total):
+            pairs = zip(map(Fraction, left), map(Fraction, right), strict=True)
+            total = mp.constant(sum(p * q for p, q in pairs))
+        assert str(y[i, j]) == str(mp.context.mpf(total))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winolab.ref.arithmetic.formats import FORMATS, Format, format_named
+from winolab.ref.arithmetic.formats import FORMAT_OF, FORMATS, Format, format_named
 
 NATIVE = {
     "fp16": np.float16,
@@ -105,6 +105,35 @@ def test_any_precision_rounds_as_mpmath_does(x, precision):
     if abs(x) >= 2.0**-1022 and abs(expected) < 2.0**1023:  # mpmath's exponents are unbounded
         assert same(fmt.round(x), expected)
         assert fmt.round_fraction(Fraction(x)) == expected
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3"])
+def test_wide_integers_and_longdouble_round_once(name):
+    """On a tie but for a bit that FP64 drops; and below and beyond what FP64 holds."""
+    fmt = FORMATS[name]
+    tie, beside = (1 << 62) + (1 << 62 - fmt.precision), 1
+    for dtype in (np.int64, np.uint64, np.longdouble, object):
+        up = fmt.nearest(np.array([tie + beside, tie - beside, tie]).astype(dtype))
+        if fmt.emax > 62:
+            assert up.tolist() == [2.0**62 * (1 + 2.0 ** (1 - fmt.precision)), 2.0**62, 2.0**62]
+        else:
+            assert not np.isfinite(up).any()
+    far = np.array([-1, 1], np.longdouble) * np.longdouble(2) ** np.array([[-9000], [9000]])
+    for x in (
+        far,
+        np.array([[Fraction(-1, 2**9000), Fraction(1, 2**9000)], [-(2**9000), 2**9000]]),
+    ):
+        y = fmt.nearest(x)
+        infinite = np.inf if fmt.infinities else np.nan
+        assert same(y, [[-0.0, 0.0], [-infinite, infinite]])
+
+
+def test_a_dtype_has_its_format():
+    for dtype, fmt in FORMAT_OF.items():
+        info = ml_dtypes.finfo(dtype) if dtype != np.longdouble else np.finfo(dtype)
+        assert (fmt.precision, fmt.emin) == (info.nmant + 1, info.minexp)
+        if dtype != np.longdouble:
+            assert fmt.max == info.max
 
 
 def test_unknown_names_are_refused():

@@ -84,10 +84,12 @@ class Program:
             else:
                 c = b if op.kind == "fma" else -b
                 registers.append(run.fma(run.constant(op.constant), a, c))
+        first = np.asarray(registers[0])
         rows = [
-            registers[reg] if sign > 0 else -registers[reg] if sign else registers[0] * 0
+            registers[reg] if sign > 0 else -registers[reg] if sign
+            else np.full(first.shape, run.constant(Fraction(0)), first.dtype)
             for sign, reg in self.outputs
-        ]
+        ]  # fmt: skip
         return np.moveaxis(np.stack(rows), 0, axis)
 
     @cached_property

@@ -174,6 +174,8 @@ class Mp(Arithmetic):
         return _objects(x if x.dtype == object else reals(x), self._convert)
 
     def _convert(self, v: Any) -> Any:
+        if isinstance(v, self.context.mpf):
+            return +v
         if not hasattr(v, "_mpf_") and type(v := number(v)) is Fraction:
             return self.constant(v)
         return +self.context.mpf(v)
@@ -196,11 +198,10 @@ class Mp(Arithmetic):
         (left, p), (right, q) = _common(a), _common(b)
         product = _integer_matmul(left, right)
         y = _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
-        signs = _signs(a), _signs(b)
-        if all(np.isfinite(s).all() for s in signs):
+        if _all_finite(a) and _all_finite(b):
             return y
         with np.errstate(invalid="ignore"):
-            special = np.einsum("...mk,...kn->...mn", *signs)
+            special = np.einsum("...mk,...kn->...mn", _signs(a), _signs(b))
         return np.where(np.isfinite(special), y, _objects(special, self.context.mpf))
 
 
@@ -214,6 +215,11 @@ def _common(x: Carrier) -> tuple[Carrier, int]:
         for sign, whole, e, _ in parts
     ]
     return out, exponent
+
+
+def _all_finite(x: Carrier) -> bool:
+    """Whether none of the mpf x is NaN or infinite: has an exponent, but no significand."""
+    return all(whole or not exponent for _, whole, exponent, _ in (v._mpf_ for v in x.flat))
 
 
 def _signs(x: Carrier) -> NDArray[np.float64]:
