@@ -53,6 +53,30 @@ def test_same_padding_keeps_the_size(r, dilation, size):
     assert 0 <= hi - lo <= 1
 
 
+# What keras.ops.conv (TensorFlow, padding="same") and onnxruntime (auto_pad) pad.
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "dilation", "upper"),
+    [
+        (5, 3, 2, 1, (1, 1)),
+        (6, 3, 2, 1, (0, 1)),
+        (6, 2, 2, 1, (0, 0)),
+        (7, 4, 3, 1, (1, 2)),
+        (8, 1, 3, 1, (0, 0)),
+        (10, 3, 4, 2, (1, 2)),
+        (7, 4, 1, 2, (3, 3)),
+        (7, 2, 1, 1, (0, 1)),
+    ],
+)
+def test_same_padding_with_strides_is_tensorflow_s_and_onnx_s(
+    size, taps, stride, dilation, upper
+) -> None:
+    how = {"stride": stride, "dilation": dilation}
+    for name, pair in (("same", upper), ("same_upper", upper), ("same_lower", upper[::-1])):
+        p = Problem.of((1, size, 2), (3, taps, 2), padding=name, **how)
+        assert p.padding == (pair,)
+        assert p.output == (-(-size // stride),)
+
+
 @pytest.mark.parametrize(
     ("x", "w", "options", "message"),
     [
@@ -66,7 +90,20 @@ def test_same_padding_keeps_the_size(r, dilation, size):
         ((1, 8, 2), (3, 3, 2), {"padding": 10**6}, "most is 4096"),
         ((1, 8, 2), (3, 3, 2), {"padding": "full"}, "padding 'full'; expected numbers"),
         ((1, 8, 2), (3, 3, 2), {"padding": (1, 1)}, "padding has 2 values; expected one"),
-        ((1, 8, 2), (3, 3, 2), {"padding": "same", "stride": 2}, "needs stride 1"),
+        ((1, 8, 2), (3, 3, 2), {"padding": "smae_upper"}, "did you mean .same_upper."),
+        (
+            (1, 8, 9, 2),
+            (3, 3, 3, 2),
+            {"padding": [(1, 1), (1,)]},
+            r"dimension 1 is \(1,\); expected an integer or a pair \(low, high\)",
+        ),
+        ((2, 3, 8, 9), (4, 3, 3, 3), {}, "need 3; did you mean layout='channels_first'"),
+        (
+            (2, 8, 9, 6),
+            (4, 3, 3, 3),
+            {"groups": 2, "layout": "channels_first"},
+            "need 6; did you mean layout='channels_last'",
+        ),
         ((1, 8, 2), (3, 3, 2), {"stride": 0}, "stride in spatial dimension 0 is 0"),
         ((1, 8, 2), (3, 3, 2), {"dilation": (1, 2)}, "dilation has 2 values; expected one or 1"),
         ((1, 8, 2), (3, 3, 2), {"groups": 0}, "groups = 0; expected at least 1"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from winolab import conv_backward_filter
-from winolab.arrays import check_float16
+from winolab import conv_backward_filter, conv_forward, prepare_filter
+from winolab.arrays import check_float16, precision_named
+from winolab.ref.arithmetic.simulated import PRESETS, arithmetic
 
 BELOW = float(np.nextafter(np.float32(65520), np.float32(0)))  # rounded to 65504
 
@@ -40,3 +42,44 @@ def test_a_dw_is_refused_where_it_is_infinite_in_float16(largest: float) -> None
     assert np.isinf(dw().item())
     with pytest.raises(ValueError, match="dw reaches 65520"):
         dw(on_range="raise")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("float32", "fp32"),
+        ("float64", "fp64"),
+        ("float16", "fp16"),
+        ("bfloat16", "bf16"),
+        ("double", "fp64"),
+        ("single", "fp32"),
+        ("half", "fp16"),
+        ("torch.float32", "fp32"),
+        ("float32,storage=fp16", "fp32,storage=fp16"),
+        (np.float32, "fp32"),
+        (np.dtype(np.float64), "fp64"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (float, "fp64"),
+        ("fp32_split", "fp32_split"),
+        (np.int8, "int8"),
+        ("fp8", "fp8"),
+        (None, None),
+    ],
+)
+def test_dtypes_are_precisions_by_what_they_mean(given, meant) -> None:
+    """Issue 42, item 22: "float32" hinted at tf32."""
+    assert precision_named(given) == meant
+    if meant in PRESETS:
+        assert arithmetic(given) == arithmetic(meant)
+        x, w = np.ones((1, 4, 4, 2), np.float32), np.ones((2, 3, 3, 2), np.float32)
+        how: dict[str, Any] = {"algorithm": "gamma:4:2:3", "out_dtype": float}
+        found = conv_forward(x / 3, w / 7, precision=given, **how)
+        assert (found == conv_forward(x / 3, w / 7, precision=meant, **how)).all()
+        prepared = prepare_filter(w / 7, x.shape, algorithm="gamma:4:2:3", precision=given)
+        assert (conv_forward(x / 3, prepared, precision=meant, **how) == found).all()
+
+
+def test_float_is_two_dtypes() -> None:
+    for refuse in (arithmetic, precision_named):
+        with pytest.raises(ValueError, match="'float' is fp64 in NumPy and fp32 in PyTorch"):
+            refuse("float")

@@ -20,6 +20,7 @@ FLOORS = (
         "arrays",
         "calls",
         "device",
+        "hints",
         "lines",
         "options",
         "points",

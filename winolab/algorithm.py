@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from winolab.device import DATASHEETS, datasheet
+from winolab.hints import nearest
 from winolab.points import check_served, points_for, shortened, text_of
 from winolab.problem import MAX_ALPHA, Problem, Tile, counted, listed, whole
 
@@ -348,8 +348,8 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
     body, *points = body.split("@", 1)
     kind, *placed = body.split(":")
     if kind not in FORMS:
-        near = difflib.get_close_matches(kind.lower(), FORMS, 1, 0.3)
-        hint = f"; did you mean {FORMS[near[0]]!r}?" if near else ""
+        near = nearest(kind, FORMS)
+        hint = f"; did you mean {FORMS[near]!r}?" if near else ""
         forms = ", ".join(map(repr, FORMS.values()))
         raise ValueError(f"unknown algorithm {shown}; accepted are forms like {forms}{hint}")
     options: dict[str, Any] = {}

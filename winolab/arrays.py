@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 CUDA = 2  # DLPack's number of the device type
 FLOAT16_INFINITE = 65520.0  # rounded to float16: halfway between its largest number and 2¹⁶
+
+# The precision of products that a dtype means: FP32 sums for 16-bit data.
+PRECISION_OF_DTYPE = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+ALIASES = {"double": "float64", "single": "float32", "half": "float16"}
+
+
+def precision_named(precision: Any) -> Any:
+    """The precision that a dtype of NumPy, CuPy or torch means, or its name, also before the
+    changed fields of an arithmetic: "float32,storage=fp16". Other names and values are returned.
+
+    Raises ValueError for "float", which is one dtype in NumPy and another in torch.
+    """
+    if isinstance(precision, str):
+        name, comma, fields = precision.strip().partition(",")
+    elif isinstance(precision, np.dtype) or precision is float or _is_scalar(precision):
+        name, comma, fields = np.dtype(precision).name, "", ""
+    elif type(precision).__module__ == "torch":
+        name, comma, fields = str(precision), "", ""
+    else:
+        return precision
+    if name == "float":
+        raise ValueError("precision 'float' is fp64 in NumPy and fp32 in PyTorch; say which")
+    name = name.removeprefix("torch.")
+    dtype = ALIASES.get(name, name)
+    return PRECISION_OF_DTYPE.get(dtype, name) + comma + fields
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a scalar type of NumPy, as np.float32."""
+    return isinstance(value, type) and issubclass(value, np.generic)
 
 
 def on_gpu(value: Any) -> bool:
@@ -28,6 +59,34 @@ def dtype_of(wish: Any) -> np.dtype[Any]:
         return np.dtype(name.removeprefix("torch.") if name.startswith("torch.") else wish)
     except (TypeError, ValueError, KeyError):
         raise TypeError(f"out_dtype is {wish!r}; expected a dtype, such as 'float32'") from None
+
+
+def check_target(shape: Sequence[int], strides: Sequence[int], itemsize: int = 1) -> None:
+    """Raise ValueError where a result's array has elements that share memory, as a broadcast one.
+
+    Strides are in the units of ``itemsize``.
+    """
+    axes = sorted((abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1)
+    if 0 in shape or apart(axes, itemsize):
+        return
+    starts = np.zeros(1, np.int64)
+    for stride, size in axes:
+        starts = np.add.outer(starts, stride * np.arange(size)).reshape(-1)
+    if (np.diff(np.sort(starts)) < itemsize).any():
+        raise ValueError(
+            "out has elements that share memory, as a broadcast array's; pass one whose elements "
+            "lie apart, or none"
+        )
+
+
+def apart(axes: Iterable[tuple[int, int]], itemsize: int = 1) -> bool:
+    """Whether every axis, shorter strides first, steps over all that those before it reach."""
+    reach = itemsize
+    for stride, size in axes:
+        if stride < reach:
+            return False
+        reach += (size - 1) * stride
+    return True
 
 
 def check_float16(largest: float) -> None:

@@ -14,7 +14,7 @@ from winolab.arrays import on_gpu
 from winolab.calls import recall
 from winolab.operands import arithmetic_of, operand, shape_of
 from winolab.options import Convolution, ConvOptions, convolution
-from winolab.problem import shapes
+from winolab.problem import NAMES, shapes
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 
@@ -47,15 +47,16 @@ def conv_forward(
     (OC, IC/groups, *filter) channels-first; y has x's layout and type, but is a CuPy array where x
     is another library's CUDA array (``__dlpack__``, ``__cuda_array_interface__``), not torch's.
     ``stride``, ``padding`` and ``dilation`` are an int or one per spatial dimension; ``padding``
-    also a (low, high) pair per dimension, "same" (needs stride 1) or "valid".
+    also a (low, high) pair per dimension, "valid", or "same_upper" or "same_lower": zeros for
+    ⌈input / stride⌉ outputs, the odd one behind or before; "same" is "same_upper".
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
     direct for NumPy arrays and the planner's choice on a GPU.
-    ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200") or an
-    Arithmetic; None follows the dtype. NumPy arrays run the reference, in the order of operations
-    of the kernels. ``out`` receives the result and may lie over x or w; ``out_dtype`` is the
-    result's type where there is no ``out``, by default x's, of integers what they are computed in,
-    or object for "exact" and "mp".
+    ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"), an
+    Arithmetic, or a dtype or its name; None follows the arrays'. NumPy arrays run the reference,
+    in the order of operations of the kernels. ``out`` receives the result and may lie over x or w;
+    ``out_dtype`` is the result's type where there is no ``out``, by default x's, of integers what
+    they are computed in, or object for "exact" and "mp".
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
@@ -214,16 +215,18 @@ def prepare_filter(
         workspace_limit,
     )  # fmt: skip
     options = asked.options.checked()
-    problem = asked.problem(x_shape, shape_of(w))
-    options = replace(options, scale=_scale(scale, precision, w))
+    problem = asked.problem(x_shape, shape_of("w", w))
+    options = replace(options, scale=_scale(scale, options.precision, w))
     if on_gpu(w):
         from winolab.gpu.runtime import conv as kernels
 
         held = kernels.transform(direction, problem, w, options)
     else:
-        held = operand("w", w, precision)
+        held = operand("w", w, options.precision)
         _try_on_nothing(direction, problem, held, options)
-    return PreparedFilter(problem, direction, layout, options.named, precision, options.scale, held)
+    return PreparedFilter(
+        problem, direction, layout, options.named, options.precision, options.scale, held
+    )
 
 
 def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:
@@ -237,9 +240,12 @@ def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: Co
 def _sizes(name: str, shape: Any) -> tuple:
     """The sizes of a shape. Raises TypeError for what is none."""
     try:
-        return tuple(shape)
+        sizes = None if isinstance(shape, str) else tuple(shape)
     except TypeError:
-        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)") from None
+        sizes = None
+    if sizes is None:
+        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
+    return sizes
 
 
 def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
@@ -256,7 +262,8 @@ def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> A
     if known:
         return known.run(a, held, out)
     options = asked.options.checked()
-    problem = asked.problem(shape_of(a), shape_of(b))
+    names = NAMES[asked.direction]
+    problem = asked.problem(shape_of(names[0], a), shape_of(names[1], b))
     if isinstance(b, PreparedFilter):
         _check_filter(b, asked.direction, problem, options)
         scale = b.scale if options.scale is None else options.scale

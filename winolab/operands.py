@@ -10,7 +10,14 @@ import ml_dtypes
 import mpmath
 import numpy as np
 
-from winolab.arrays import FLOAT16_INFINITE, check_float16, dtype_of, on_gpu
+from winolab.arrays import (
+    FLOAT16_INFINITE,
+    PRECISION_OF_DTYPE,
+    check_float16,
+    check_target,
+    dtype_of,
+    on_gpu,
+)
 from winolab.options import ConvOptions
 from winolab.problem import NAMES
 from winolab.ref.arithmetic.elements import INTEGERS, native, number, reals
@@ -21,20 +28,29 @@ from winolab.ref.arithmetic.simulated import Arithmetic, arithmetic
 RESULTS = frozenset({*FORMAT_OF, *INTEGERS, np.dtype(object)})
 # The precision of a dtype where the caller names none: FP32 accumulation for 16-bit data.
 PRECISION_OF = {
-    np.dtype(np.float64): "fp64",
-    np.dtype(np.float32): "fp32",
-    np.dtype(np.float16): "fp16",
-    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(getattr(ml_dtypes, name, name)): p for name, p in PRECISION_OF_DTYPE.items()
 }
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of any array, of one that says it to other libraries only, too."""
-    if hasattr(value, "shape") or not on_gpu(value):
-        return np.shape(value)
-    from winolab.gpu.runtime.arrays import CUPY
+def shape_of(name: str, value: Any) -> tuple[int, ...]:
+    """The shape of any array, of one that says it to other libraries only, too.
 
-    return np.shape(CUPY.array("an operand", value))
+    Raises TypeError for what is no array: None, a text, a number, rows of different lengths.
+    """
+    if hasattr(value, "shape"):
+        return np.shape(value)
+    if on_gpu(value):
+        from winolab.gpu.runtime.arrays import CUPY
+
+        return np.shape(CUPY.array(name, value))
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        raise TypeError(f"{name} is a list of different lengths; expected an array") from None
+    if not shape:
+        text = "None" if value is None else f"of type {type(value).__name__}"
+        raise TypeError(f"{name} is {text}; expected an array")
+    return shape
 
 
 def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
@@ -111,6 +127,10 @@ def hand_over(
         raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
     if out is not None and out.shape != y.shape:
         raise ValueError(f"out has shape {out.shape}; expected an array of shape {y.shape}")
+    if out is not None:
+        check_target(out.shape, out.strides, out.itemsize)
+        if not out.flags.writeable:
+            raise ValueError("out is read-only; pass an array that may be written")
     default = dtype if dtype in FORMAT_OF and y.dtype != object else y.dtype
     wanted = _wanted(options.out_dtype, default, out)
     if y.dtype != object and native(wanted) in INTEGERS:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from winolab.algorithm import Algorithm, parse_algorithm
+from winolab.arrays import precision_named
 from winolab.problem import Problem, check_layout, whole
 
 ON_RANGE = ("fallback", "raise")
@@ -36,16 +37,18 @@ class ConvOptions:
         return None if self.algorithm is None else parse_algorithm(self.algorithm)
 
     def checked(self) -> ConvOptions:
-        """The same, the algorithm no text. Raises TypeError for a limit that is no integer,
-        ValueError for a negative one, for unknown layouts and on_range, and for what names no
-        algorithm."""
+        """The same, the algorithm no text and the precision no dtype.
+
+        Raises TypeError for a limit that is no integer, ValueError for a negative one, for unknown
+        layouts and on_range, and for what names no algorithm.
+        """
         check_layout(self.layout)
         limit = self.workspace_limit
         if limit is not None and whole(limit, "workspace_limit") < 0:
             raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
         if self.on_range not in ON_RANGE:
             raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
-        return replace(self, algorithm=self.named)
+        return replace(self, algorithm=self.named, precision=precision_named(self.precision))
 
 
 @dataclass(frozen=True)

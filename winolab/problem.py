@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any
 
+from winolab.hints import nearest
+
 LAYOUTS = ("channels_last", "channels_first")
+NAMED_PADDINGS = ("same", "same_upper", "same_lower", "valid")
 # What callers name the operands and the result of each direction.
 NAMES = {
     "forward": ("x", "w", "y"),
@@ -80,7 +83,8 @@ class Problem:
         """The problem that these logical shapes state.
 
         ``padding`` is an int, one per spatial dimension, a (low, high) pair per dimension, "valid",
-        or "same" (PyTorch's rule: output = input, needs stride 1, the odd element goes behind).
+        or "same_upper" or "same_lower" (TensorFlow's and ONNX's rule: ⌈input / stride⌉ outputs, the
+        odd element behind or before); "same" is "same_upper".
 
         Raises ValueError naming the dimension that does not fit and what was expected.
         """
@@ -115,7 +119,7 @@ class Problem:
         if channels != w_channels * groups:
             raise ValueError(
                 f"x has {channels} channels; w's {w_channels} input channels in {groups} group(s) "
-                f"need {w_channels * groups}"
+                f"need {w_channels * groups}{_meant_layout(x_shape, w_shape, groups, layout)}"
             )
         if out_channels % groups:
             raise ValueError(f"w has {out_channels} output channels, not a multiple of {groups}")
@@ -128,7 +132,7 @@ class Problem:
             tuple(spatial),
             filter_,
             strides,
-            _pairs(padding, filter_, strides, dilations),
+            _pairs(padding, spatial, filter_, strides, dilations),
             dilations,
             groups,
         )
@@ -220,6 +224,21 @@ class Problem:
         return 0 in (*self.x_shape, *self.w_shape, *self.y_shape)
 
     @property
+    def without_images(self) -> Problem:
+        """One of no images, all other sizes 1 or more: it asks no more than this, and can be tried.
+
+        Channels and inputs that are missing are as few as the groups and the filter need.
+        """
+        least = (max(1, e - lo - hi) for e, (lo, hi) in zip(self.extent, self.padding, strict=True))
+        return replace(
+            self,
+            batch=0,
+            in_channels=self.in_channels or self.groups,
+            out_channels=self.out_channels or self.groups,
+            input=tuple(i or some for i, some in zip(self.input, least, strict=True)),
+        )
+
+    @property
     def unit(self) -> bool:
         """Whether stride and dilation are 1 everywhere, as tiled algorithms need."""
         return set(self.stride) | set(self.dilation) == {1}
@@ -239,6 +258,14 @@ def check_layout(layout: str) -> None:
         raise ValueError("layout CHWN is not supported; transpose to channels_last or _first")
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+
+
+def _meant_layout(x_shape: Any, w_shape: Any, groups: int, layout: str) -> str:
+    """A hint where the channels would fit in the other layout."""
+    other = LAYOUTS[1 - LAYOUTS.index(layout)]
+    axis = 1 if other == "channels_first" else -1
+    fits = x_shape[axis] == w_shape[axis] * groups
+    return f"; did you mean layout={other!r}?" if fits else ""
 
 
 def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) -> tuple[int, ...]:
@@ -286,30 +313,45 @@ def counted(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-def _pairs(padding, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
+def _pairs(padding, spatial, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
     ndim = len(filter_)
     if isinstance(padding, str):
+        if padding not in NAMED_PADDINGS:
+            near = nearest(padding, NAMED_PADDINGS)
+            hint = f"; did you mean {near!r}?" if near else ""
+            names = ", ".join(f'"{name}"' for name in NAMED_PADDINGS)
+            raise ValueError(f"padding {padding!r}; expected numbers or one of {names}{hint}")
         if padding == "valid":
             return ((0, 0),) * ndim
-        if padding != "same":
-            raise ValueError(f'padding {padding!r}; expected numbers, "same" or "valid"')
-        if set(stride) != {1}:
-            raise ValueError('padding "same" needs stride 1; give the padding as numbers')
-        spans = [d * (r - 1) for d, r in zip(dilation, filter_, strict=True)]
-        return tuple((span // 2, span - span // 2) for span in spans)
+        sizes = zip(spatial, filter_, stride, dilation, strict=True)
+        totals = [padding_to_same(*of_dimension) for of_dimension in sizes]
+        odd_first = padding == "same_lower"
+        lows = [(total + odd_first) // 2 for total in totals]
+        return tuple((low, total - low) for low, total in zip(lows, totals, strict=True))
     values = listed(padding, ndim)
     if len(values) != ndim:
         raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
-    pairs = []
-    for d, value in enumerate(values):
-        pair = listed(value, 2)
-        name = f"padding in spatial dimension {d}"
-        if len(pair) != 2 or any(whole(p, name) < 0 for p in pair):
-            raise ValueError(f"padding in spatial dimension {d} is {value}; expected >= 0")
-        if max(pair) > MAX_PADDING:
-            raise ValueError(f"padding in spatial dimension {d} is {value}; most is {MAX_PADDING}")
-        pairs.append((int(pair[0]), int(pair[1])))
-    return tuple(pairs)
+    return tuple(
+        _pair(value, f"padding in spatial dimension {d}") for d, value in enumerate(values)
+    )
+
+
+def _pair(value: Any, name: str) -> tuple[int, int]:
+    """(low, high) of one dimension's padding."""
+    pair = (value, value) if isinstance(value, str) else listed(value, 2)
+    if len(pair) != 2:
+        raise ValueError(f"{name} is {value}; expected an integer or a pair (low, high)")
+    low, high = (whole(v, name) for v in pair)
+    if min(low, high) < 0:
+        raise ValueError(f"{name} is {value}; expected >= 0")
+    if max(low, high) > MAX_PADDING:
+        raise ValueError(f"{name} is {value}; most is {MAX_PADDING}")
+    return low, high
+
+
+def padding_to_same(size: int, taps: int, stride: int, dilation: int) -> int:
+    """What both ends of one dimension need for an output of ⌈size / stride⌉ (TensorFlow's rule)."""
+    return max(0, (-(-size // stride) - 1) * stride + dilation * (taps - 1) + 1 - size)
 
 
 # Far beyond any layer; keeps a mistyped padding from asking for terabytes.

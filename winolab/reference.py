@@ -46,6 +46,9 @@ def convolve(
             )
     compute = _engine(direction, options.named or direct(), run)
     if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
+        like = problem.without_images  # so that they refuse what they refuse of others
+        a_shape, b_shape, _ = shapes(direction, like)
+        compute(np.zeros(a_shape, a.dtype), np.zeros(b_shape, b.dtype), like)
         result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
     else:
         result = compute(first, second, problem)

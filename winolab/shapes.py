@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.problem import Problem
+from winolab.problem import NAMED_PADDINGS, Problem
 
 INPUT = "128x96x96x64 (batch, sizes, channels)"
 FILTER = "64x3x3 (output channels, taps)"
@@ -38,7 +38,7 @@ def problem(
 ) -> Problem:
     """The problem of these texts; IC of the filter is the input's over ``groups``.
 
-    ``padding`` is "1", "1x2", "same" or "valid". Raises ValueError as Problem.of.
+    ``padding`` is "1", "1x2" or one of NAMED_PADDINGS. Raises ValueError as Problem.of.
     """
     x, w = sizes(input, "input", 3, INPUT), sizes(filter, "filter", 2, FILTER)
     if len(w) != len(x) - 1:
@@ -53,8 +53,8 @@ def problem(
                 f"groups = {groups}; expected a divisor of the {channels} {kind} of {name} {text}"
             )
     pads: Any = padding
-    if padding not in ("same", "valid"):
-        pads = sizes(padding, "padding", 1, '"1", "1x2", "same" or "valid"')
+    if padding not in NAMED_PADDINGS:
+        pads = sizes(padding, "padding", 1, '"1", "1x2", "same", "valid"')
         pads = pads[0] if len(pads) == 1 else pads
     return Problem.of(
         x,

@@ -234,3 +234,14 @@ def test_a_workspace_that_no_plan_has_is_an_error() -> None:
     least = told.partition("the smallest needs ")[2].partition(" B, ")[0]
     enough = kernels("forward", *VGG16_2, "--workspace-limit", least, "--json")
     assert json.loads(enough.stdout)["plan"]["workspace_bytes"] == int(least)
+
+
+def test_precisions_may_be_dtypes() -> None:
+    shapes = ["--input", "1x12x12x16", "--filter", "16x3x3", "--padding", "1"]
+    for command in ("forward", "backward-data", "backward-filter"):
+        outputs = [
+            CliRunner().invoke(app, ["plan", command, *shapes, "--precision", name])
+            for name in ("fp16", "float16", "half")
+        ]
+        assert outputs[0].exit_code == 0
+        assert len({found.output for found in outputs}) == 1

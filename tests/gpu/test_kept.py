@@ -82,6 +82,6 @@ def test_shapes_of_arrays_that_only_other_libraries_understand(monkeypatch) -> N
         __cuda_array_interface__ = None
 
     monkeypatch.setattr(CUPY, "array", lambda name, value: np.empty((2, 3)))
-    assert shape_of(Foreign()) == (2, 3)
-    assert shape_of([[1.0], [2.0]]) == (2, 1)
-    assert shape_of(np.empty((4, 0))) == (4, 0)
+    assert shape_of("x", Foreign()) == (2, 3)
+    assert shape_of("x", [[1.0], [2.0]]) == (2, 1)
+    assert shape_of("x", np.empty((4, 0))) == (4, 0)

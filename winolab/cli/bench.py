@@ -15,6 +15,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from winolab.arrays import precision_named
 from winolab.bench import compare, cudnn
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import GROUPS
@@ -241,7 +242,7 @@ def _ratio(ours: Row | None, theirs: Row | None) -> str:
 
 
 def _known(name: str, text: str, known: Sequence[str]) -> list[str]:
-    values = text.split(",")
+    values = [precision_named(v) if name == "precision" else v for v in text.split(",")]
     for value in values:
         if value not in known:
             raise ValueError(f"{name} {value!r}; expected {', '.join(known)}")

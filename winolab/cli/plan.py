@@ -13,6 +13,7 @@ import typer
 
 from winolab import shapes
 from winolab.algorithm import parse_algorithm
+from winolab.arrays import precision_named
 from winolab.cli import environment
 from winolab.cli.render import AsJson, document
 from winolab.cli.sweep import nonempty
@@ -99,6 +100,7 @@ def backward_filter(
     ```
     """
     whole = _problem(input, filter, stride, padding, dilation, groups)
+    precision = precision_named(precision)
     if algorithm or precision not in OF_WINRS:
         if segments or picture or all_kernels or points != "best":
             raise ValueError(
@@ -207,6 +209,7 @@ def _show(
 ) -> None:
     wanted = None if algorithm is None else parse_algorithm(algorithm)
     gpu = datasheet(device)
+    precision = precision_named(precision)
     found = kernels(Request(problem, direction, gpu, wanted, precision, workspace_limit=limit))
     print(document(found.as_dict()) if as_json else found)
 

@@ -15,8 +15,8 @@ from tests.gpu.pretended import Array, Library
 from tests.problems import integers, problems
 from winolab.algorithm import gamma
 from winolab.gpu.planner.planner import DIRECTIONS
-from winolab.gpu.resolve import Transformed
 from winolab.gpu.runtime import autograd, conv
+from winolab.gpu.runtime.resolve import Transformed
 from winolab.options import ConvOptions
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution

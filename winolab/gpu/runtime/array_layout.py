@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from winolab.arrays import apart
 from winolab.gpu.driver import View
 from winolab.gpu.planner.correlation import MOST, three
 from winolab.gpu.runtime.arrays import Described, contiguous
@@ -68,13 +69,8 @@ class Place:
     @property
     def distinct(self) -> bool:
         """Whether every axis steps over all that the shorter steps reach: no element is another."""
-        reach = 1
         axes = ((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
-        for stride, size in sorted(axes):
-            if stride < reach:
-                return False
-            reach += (size - 1) * stride
-        return True
+        return apart(sorted(axes))
 
     def aligned(self, itemsize: int) -> bool:
         """Whether every pixel lies VECTOR-aligned."""

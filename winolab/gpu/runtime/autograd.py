@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from winolab.gpu.resolve import Transformed
+from winolab.gpu.runtime.resolve import Transformed
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem
 

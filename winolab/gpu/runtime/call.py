@@ -14,11 +14,11 @@ from winolab.gpu.driver import Kernels
 from winolab.gpu.planner.fallback import GuardedPlan, scaled, verify
 from winolab.gpu.planner.planner import ITEMSIZE, Plan, Request, plan
 from winolab.gpu.planner.ranking import beside_filter
-from winolab.gpu.resolve import Operand, Resolved, Transformed, resolve
 from winolab.gpu.runtime.array_layout import Overlap, Place
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
 from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.gpu.runtime.resolve import Operand, Resolved, Transformed, resolve
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem
 
@@ -198,6 +198,7 @@ def _chosen(asked: Resolved, out: Place) -> Plan | None:
     if transformed:
         return transformed.plan and scaled(transformed.plan, options.scale)
     if asked.problem.empty:
+        _check_empty(asked)
         return None
     size = ITEMSIZE[asked.dtype]
     aligned = asked.a.place.aligned(size) and out.aligned(ITEMSIZE[asked.computed])
@@ -212,6 +213,18 @@ def _chosen(asked: Resolved, out: Place) -> Plan | None:
         asked.computed,
         aligned,
     )
+
+
+def _check_empty(asked: Resolved) -> None:
+    """Raise ValueError for what is refused of problems that have elements."""
+    problem = replace(asked.problem.without_images, batch=1)
+    if asked.options.algorithm or asked.options.variant:
+        options = replace(asked.options, workspace_limit=None)
+        kind = asked.direction, asked.index
+        planned(problem, *kind, options, asked.precision, asked.computed, aligned=False)
+    else:
+        device = driver.device(asked.index)
+        Request(problem, asked.direction, device, precision=asked.precision).check()
 
 
 def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overlap | None]:

@@ -9,13 +9,13 @@ from winolab import calls
 from winolab.gpu import driver
 from winolab.gpu.driver import Kernels
 from winolab.gpu.planner.planner import ITEMSIZE
-from winolab.gpu.resolve import Transformed, prepared
 from winolab.gpu.runtime import autograd
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.arrays import library_of
 from winolab.gpu.runtime.call import load, planned, prepare_call
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
 from winolab.gpu.runtime.replay import Recording, address_of
+from winolab.gpu.runtime.resolve import Transformed, prepared
 from winolab.options import Convolution, ConvOptions
 from winolab.problem import NAMES, Problem, shapes
 

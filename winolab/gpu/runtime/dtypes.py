@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.arrays import dtype_of
+from winolab.arrays import PRECISION_OF_DTYPE, dtype_of, precision_named
 from winolab.gpu.planner.planner import ITEMSIZE, PRECISIONS
 from winolab.gpu.runtime.arrays import Described
+from winolab.hints import nearest
 
-PRECISION_OF = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+# Precisions of the dtypes that kernels read.
+PRECISION_OF = {dtype: PRECISION_OF_DTYPE[dtype] for dtype in ITEMSIZE}
 
 
 def common_dtype(names: tuple[str, ...], first: str, second: str) -> str:
@@ -65,9 +67,11 @@ def precision_of(wish: Any, name: str, dtype: str) -> str:
     own = PRECISION_OF[dtype]
     if wish is None:
         return own
+    wish = precision_named(wish)
     wanted = getattr(wish, "name", wish)
     if wanted not in PRECISIONS:
-        hint = f"; did you mean {low!r}?" if (low := str(wanted).lower()) in PRECISIONS else ""
+        near = nearest(str(wanted), PRECISIONS)
+        hint = f"; did you mean {near!r}?" if near else ""
         known = ", ".join(PRECISIONS)
         raise ValueError(f"precision {wanted!r}; the CUDA kernels have {known}{hint}")
     if wanted.partition("_")[0] != own:

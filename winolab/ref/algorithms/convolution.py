@@ -103,7 +103,7 @@ class _Axis:
         taps = np.arange(problem.filter[d])[:, None] * problem.dilation[d]
         at = np.array(outputs) * problem.stride[d] + taps - problem.padding[d][0]
         first, last = int(at[0, 0]), int(at[-1, -1])
-        steps = problem.stride[d], problem.dilation[d]
+        steps = problem.stride[d] * (len(outputs) > 1), problem.dilation[d] * (len(taps) > 1)
         if last - first < at.size:
             needed, at = np.arange(first, last + 1), at - first
         else:

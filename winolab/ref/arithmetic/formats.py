@@ -7,7 +7,6 @@ to an integer, and exact scaling back, so that it is correct for subnormals too.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from winolab.hints import nearest
 from winolab.ref.arithmetic.elements import INTEGERS, number, reals
 
 EXPONENT_BITS = np.int64(0x7FF0_0000_0000_0000)
@@ -185,9 +185,8 @@ def nearest_float(q: Fraction | int) -> float:
 
 def nearest_name(name: str, known: list[str]) -> str:
     """The end of an error message: the nearest known name, and all of them."""
-    lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
-    hint = f"did you mean {lower[close[0]]!r}? " if close else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return f"{hint}Accepted: {', '.join(known)}"
 
 

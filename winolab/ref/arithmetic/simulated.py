@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.algorithm import Algorithm
+from winolab.arrays import precision_named
 from winolab.ref.arithmetic import accumulate as sums
 from winolab.ref.arithmetic import split
 from winolab.ref.arithmetic.accumulate import Accumulation
@@ -250,11 +251,13 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     "exact"; "mp:200" (200 bits); "fp64", "fp32", "tf32", "bf16", "fp16", "fp32_split"; or one of
     the last six with fields of Float changed: "fp32,storage=fp16" (the FP16 column of Lavin & Gray
     2016, table 4: 16-bit data, 32-bit arithmetic), "fp32,accumulation=two_level:32",
-    "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". An Arithmetic is returned as it
-    is. Raises ValueError, TypeError.
+    "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". A dtype or its name, such as
+    "float32", means the precision of its numbers. An Arithmetic is returned as it is. Raises
+    ValueError, TypeError.
     """
     if isinstance(spec, Arithmetic):
         return spec
+    spec = precision_named(spec)
     if not isinstance(spec, str):
         raise TypeError(
             f"arithmetic of type {type(spec).__name__}: expected a text such as 'fp32' or an "

@@ -63,3 +63,29 @@ def test_what_equals_an_integer_is_none_after_it_either(library, wrap, wrong, me
     winolab.conv_backward_data(y, w, (2, 5, 6, 4), **SIZES)
     with pytest.raises(TypeError, match=r"a size of x is 5\.0; expected an integer"):
         winolab.conv_backward_data(y, w, shape, **SIZES)
+
+
+@pytest.mark.parametrize("x_shape", [(0, 5, 8, 12), (2, 0, 8, 12), (2, 5, 8, 0)])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"stride": 2}, "stride 1 and dilation 1"),
+        ({"algorithm": "fft:16:3"}, "the CUDA kernels run gamma and direct"),
+        ({"algorithm": "gamma:8:2:7"}, "7"),
+        ({"precision": "tf32"}, "precision 'tf32'; the CUDA kernels have fp32"),
+    ],
+)
+def test_empty_calls_are_checked_as_others(library, x_shape, wrong, message) -> None:
+    x, w = np.ones(x_shape, "f"), np.ones((16, 3, 3, x_shape[-1]), "f")
+    with pytest.raises(ValueError, match=message):
+        winolab.conv_forward(Array(x), Array(w), padding=1, **wrong)
+
+
+def test_a_result_with_elements_of_one_address_is_refused(library) -> None:
+    x = Array(np.ones((2, 5, 8, 4), "f"))
+    for strides in ((0, 128, 16, 4), (640, 128, 12, 4)):
+        memory = np.zeros(400, np.float32)
+        out = np.lib.stride_tricks.as_strided(memory, (2, 5, 8, 4), strides)
+        with pytest.raises(ValueError, match="out has elements that share memory"):
+            winolab.conv_forward(x, Array(FILTER), padding=1, out=Array(out))
+        assert not memory.any()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from winolab.arrays import check_target
 from winolab.gpu.planner.planner import ITEMSIZE, Plan
 from winolab.gpu.runtime.array_layout import Place, is_contiguous
 from winolab.gpu.runtime.arrays import Described
@@ -107,6 +108,8 @@ def resolve(
     given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
     expected = dict(zip(arguments, shapes(direction, problem), strict=True))
     places = _places(given, expected, options.layout)
+    if out:
+        check_target(out.shape, out.strides)
     dtype = common_dtype(names, a.dtype, b.dtype)
     precision = precision_of(options.precision, names[0], dtype)
     out_dtype = result_dtype(direction, dtype, options.out_dtype, out)
