@@ -47,6 +47,27 @@ def test_a_dw_that_overflows_float16_is_reported(algorithm: str, dtype: type) ->
     assert (how["out"] == 7).all()
 
 
+@pytest.mark.parametrize("algorithm", ["direct", "winrs", "winrs;segments=4", "winograd:3x3:2x2"])
+@pytest.mark.parametrize(
+    ("precision", "size"),
+    [
+        ("fp16,accumulate=fp16,accumulation=sequential", 300.0),
+        ("fp16,transform=fp16,accumulate=fp16,accumulation=kahan", 300.0),
+        ("fp32", 1e19),
+        ("fp32,accumulation=kahan", 1e19),
+        ("fp64", 1e160),
+    ],
+)
+def test_infinite_sums_are_infinite_and_reported(algorithm: str, precision: str, size: float):
+    """Neither NaN, as infinity − infinity in a compensated sum, nor silence."""
+    dtype = {300.0: "f2", 1e19: "f4", 1e160: "f8"}[size]
+    x, dy = np.full((2, 16, 16, 2), size, dtype), np.full((2, 14, 14, 2), size, dtype)
+    how: dict[str, Any] = {"algorithm": algorithm, "precision": precision}
+    assert (conv_backward_filter(x, dy, (2, 3, 3, 2), **how) == np.inf).all()
+    with pytest.raises(ValueError, match=r"dw's sums are infinite, .* scale x or dy down"):
+        conv_backward_filter(x, dy, (2, 3, 3, 2), out_dtype="float16", on_range="raise", **how)
+
+
 def test_values_that_are_not_finite_are_no_overflow() -> None:
     x = X.astype(np.float16)
     x[0, 0, 0, 0] = np.inf

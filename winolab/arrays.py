@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -90,7 +91,15 @@ def apart(axes: Iterable[tuple[int, int]], itemsize: int = 1) -> bool:
 
 
 def check_float16(largest: float) -> None:
-    """Raise ValueError where dw, of that largest finite magnitude, overflows float16."""
+    """Raise ValueError where dw, of that largest magnitude, overflows float16.
+
+    Infinite: where its sums overflow what they are computed in.
+    """
+    if largest == math.inf:
+        raise ValueError(
+            "dw's sums are infinite, whatever type holds them: scale x or dy down, or take a "
+            "precision whose sums have more exponents"
+        )
     if largest >= FLOAT16_INFINITE:
         raise ValueError(
             f"dw reaches {largest:.6g}, and float16 holds at most 65504: ask for out_dtype float32 "

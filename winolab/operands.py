@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -112,13 +113,18 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
 
 @np.errstate(all="ignore")
 def hand_over(
-    direction: str, y: np.ndarray, dtype: np.dtype, options: ConvOptions, out: Any
+    direction: str,
+    y: np.ndarray,
+    given: tuple[np.ndarray, np.ndarray],
+    options: ConvOptions,
+    out: Any,
 ) -> np.ndarray:
-    """The reference's result, channels last, in the caller's layout, dtype and array.
+    """The reference's result of two arrays, channels last, in the caller's layout and array.
 
-    Every number is rounded once to that dtype. Raises ValueError for a number that an integer
-    dtype does not hold, ValueError or TypeError for an ``out`` that does not hold the result,
-    ValueError for a dw that overflows float16 where on_range says so.
+    Every number is rounded once to the dtype wanted, by default the first array's. Raises
+    ValueError for a number that an integer dtype does not hold, ValueError or TypeError for an
+    ``out`` that does not hold the result, ValueError for a dw that overflows float16 where
+    on_range says so.
     """
     if options.layout == "channels_first":
         y = np.ascontiguousarray(np.moveaxis(y, -1, 1))
@@ -131,6 +137,7 @@ def hand_over(
         check_target(out.shape, out.strides, out.itemsize)
         if not out.flags.writeable:
             raise ValueError("out is read-only; pass an array that may be written")
+    dtype = given[0].dtype
     default = dtype if dtype in FORMAT_OF and y.dtype != object else y.dtype
     wanted = _wanted(options.out_dtype, default, out)
     if y.dtype != object and native(wanted) in INTEGERS:
@@ -139,6 +146,8 @@ def hand_over(
         )
     result = np.ascontiguousarray(_rounded(NAMES[direction][2], y, wanted))
     if (direction, options.on_range) == ("backward_filter", "raise") and wanted == np.float16:
+        if not _finite(y) and all(map(_finite, given)):
+            check_float16(math.inf)
         largest = _largest(y)
         if largest >= FLOAT16_INFINITE:
             check_float16(nearest_float(largest))
@@ -209,6 +218,12 @@ def _longdouble(y: np.ndarray) -> np.ndarray:
 
 def _scaled(significand: int, exponent: int) -> np.longdouble:
     return np.ldexp(np.longdouble(significand), exponent)
+
+
+def _finite(y: np.ndarray) -> bool:
+    if y.dtype == object:
+        return not any(isinstance(number(v), float) for v in y.reshape(-1))
+    return bool(np.isfinite(y).all())
 
 
 def _largest(y: np.ndarray) -> Fraction:

@@ -52,7 +52,7 @@ def convolve(
         result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
     else:
         result = compute(first, second, problem)
-    return hand_over(direction, result, a.dtype, options, out)
+    return hand_over(direction, result, (a, b), options, out)
 
 
 def _engine(

@@ -82,8 +82,11 @@ class Library:
         self.copied += 1
         target.values[...] = source.values
 
-    def largest(self, array: Array) -> float:
-        return float(np.abs(array.values[np.isfinite(array.values)]).max())
+    def largest(self, array: Array, *given: Array) -> float:
+        finite, *others = (np.isfinite(v.values) for v in (array, *given))
+        if not finite.all() and all(v.all() for v in others):
+            return np.inf
+        return float(np.abs(array.values[finite]).max())
 
     def contiguous(self, array: Array) -> Array:
         self.copied += 1

@@ -42,7 +42,8 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
 #pragma unroll
     for (int b = 0; b < REDUCE_AHEAD; ++b) {
       const float term = __fsub_rn(value[b], lost), total = __fadd_rn(sum, term);
-      lost = __fsub_rn(__fsub_rn(total, sum), term);
+      const float rest = __fsub_rn(__fsub_rn(total, sum), term);
+      lost = rest - rest == 0.0f ? rest : 0.0f;  // an infinite sum has lost nothing
       sum = total;
     }
   }

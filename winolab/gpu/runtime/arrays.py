@@ -76,8 +76,11 @@ class Library(Protocol):
         """Elements of ``source`` into ``target``, converted to its dtype."""
         ...
 
-    def largest(self, array: Any) -> float:
-        """The largest finite magnitude; waits for it. Raises as ``empty``."""
+    def largest(self, array: Any, *given: Any) -> float:
+        """The largest magnitude of what is computed from finite arrays; waits for it.
+
+        Of others, the largest finite one. Raises as ``empty``.
+        """
         ...
 
     def contiguous(self, array: Any) -> Any:
@@ -172,10 +175,12 @@ class CuPy:
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source
 
-    def largest(self, array: Any) -> float:
+    def largest(self, array: Any, *given: Any) -> float:
+        cupy = driver.cupy()
         with _asking(array.nbytes, MemoryError):
-            finite = driver.cupy().nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
-            return float(abs(finite).max())
+            finite = cupy.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+            largest = float(abs(finite).max())
+            return math.inf if _overflown(cupy, array, given) else largest
 
     def contiguous(self, array: Any) -> Any:
         with _asking(array.nbytes, MemoryError):
@@ -271,9 +276,11 @@ class Torch:
     def copy(self, target: Any, source: Any) -> None:
         target.copy_(source)
 
-    def largest(self, array: Any) -> float:
-        with _asking(array.nbytes, _torch().OutOfMemoryError):
-            return float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
+    def largest(self, array: Any, *given: Any) -> float:
+        torch = _torch()
+        with _asking(array.nbytes, torch.OutOfMemoryError):
+            largest = float(array.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
+            return math.inf if _overflown(torch, array, given) else largest
 
     def contiguous(self, array: Any) -> Any:
         torch = _torch()
@@ -285,6 +292,12 @@ class Torch:
 
     def channels_first(self, array: Any) -> Any:
         return array.movedim(-1, 1)
+
+
+def _overflown(library: Any, array: Any, given: tuple[Any, ...]) -> bool:
+    """Whether an array is not finite that is computed of finite ones."""
+    first, *others = (not bool(library.isfinite(v).all()) for v in (array, *given))
+    return first and not any(others)
 
 
 CUPY, TORCH = CuPy(), Torch()

@@ -80,7 +80,7 @@ class Call:
         else:
             target[...] = 0
         if self.narrowed:
-            check_float16(library.largest(target))
+            check_float16(library.largest(target, a, b))
         if target is out:
             return out
         if self.first:

@@ -216,6 +216,7 @@ def _kahan(a: Array, b: Array, acc: Array, madd: MultiplyAdd, block: int) -> Non
         madd.round(np.add(acc, term, out=total), total)
         madd.round(np.subtract(total, acc, out=lost), lost)
         madd.round(np.subtract(lost, term, out=lost), lost)
+        np.copyto(lost, 0.0, where=~np.isfinite(lost))  # an infinite sum has lost nothing
         acc[...] = total
 
 

@@ -95,7 +95,7 @@ def test_bad_input_says_what_is_wrong() -> None:
         plan(VGG16_2, "rtx5090")
     with pytest.raises(ValueError, match="11 wide: widths are multiples of 2, 3, 4, 5, 6, 7, 8, 9"):
         plan(layer(8, 24, 64, 11))
-    with pytest.raises(ValueError, match=r"plan the problems of winolab\.ref\.winrs\.phases"):
+    with pytest.raises(ValueError, match=r"plan the problems of winolab\.ref\..*\.phases"):
         plan(Problem.of((1, 8, 8, 1), (1, 3, 3, 1), stride=2))
     with pytest.raises(ValueError, match="kernels exist for fp32, fp16"):
         plan(VGG16_2, precision="fp64")

@@ -147,6 +147,7 @@ def run(
     return np.concatenate(parts)
 
 
+@np.errstate(all="ignore")
 def reduce(buckets: Sequence[np.ndarray], run: Arithmetic, compensated: bool = True) -> np.ndarray:
     """The sum of the buckets in order, in the transform format (Kahan's, or plain)."""
     total, *rest = buckets
@@ -156,6 +157,7 @@ def reduce(buckets: Sequence[np.ndarray], run: Arithmetic, compensated: bool = T
         new = run.add(total, term)
         if compensated:
             lost = run.sub(run.sub(new, total), term)
+            lost[lost - lost != 0] = 0  # an infinite sum has lost nothing
         total = new
     return total
 
