@@ -240,3 +240,28 @@ def test_degenerate_data_and_shapes():
         empty = Problem.of(x_shape, (1, 3, x_shape[-1]))
         for precision in ("fp32", "fp32,accumulation=pairwise", "tf32"):
             assert predict(one, one, empty, algorithm, arithmetic(precision)).relative_rms == 0
+
+
+def test_products_of_low_parts_that_are_left_out_are_predicted():
+    """Of two BF16 parts they are of 2^-16, all else of 2^-24."""
+    rms, _, prediction = ratios("direct", "fp32_split,product=bf16", "normal")
+    assert 0.85 <= rms <= 1.18
+    assert prediction.shares["operands"] >= 0.95
+
+
+def test_what_rounded_constants_add_to_constant_data_is_bias_alone():
+    algorithm, run = parse_algorithm("gamma:8:6:3"), arithmetic("fp16,transform=fp16")
+    problem = Problem.of((1, 4, 14, 64), (8, 3, 3, 64))
+    ones, normal = Moments(1.0, 0.0), Moments(0.0, 1.0)
+    assert predict(ones, ones, problem, algorithm, run).shares["constants"] == 0
+    assert predict(ones, ones, problem, algorithm, run).shares["bias"] > 0
+    assert predict(normal, normal, problem, algorithm, run).shares["constants"] > 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp16", "fp32_split"])
+def test_constant_data_have_states_of_zero(precision):
+    """Rows of BT that sum to 0: their products have no last place to lose."""
+    ones, problem = Moments(1.0, 0.0), Problem.of((1, 4, 14, 64), (8, 3, 3, 64))
+    found = predict(ones, ones, problem, parse_algorithm("gamma:8:6:3"), arithmetic(precision))
+    assert 0 < found.relative_rms < 1e-4
+    assert math.isclose(sum(found.shares.values()), 1)

@@ -228,7 +228,8 @@ def _tensor_core(run: Float, depth: float, terms: Products) -> tuple[Array, Arra
         )
         after = _binades(j * chunk, mean, variance)
         q = np.abs(before) * fine
-        size = np.maximum(q / last, 1)
+        finer = np.divide(q, last, out=np.ones_like(q), where=last > 0)  # 0s lose nothing
+        size = np.maximum(finer, 1)
         m = np.log2(size)
         dropped = last * ((size - 1) / 2 - m / 4)
         square = last**2 * (2 * size**2 - 1.5 * (m + 1) * size - 0.5) / 6

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from winolab.algorithm import Problem, Tile
-from winolab.device import DATASHEETS
+from winolab.device import DATASHEETS, datasheet
 from winolab.ref.algorithms.winrs.kernels import Kernel, Pair, kernels, pair
-from winolab.ref.algorithms.winrs.plan import plan, segment_blocks
+from winolab.ref.algorithms.winrs.plan import baseline, plan, segment_blocks
 from winolab.ref.error.metrics import error_ratio
 
 
@@ -126,3 +126,19 @@ def test_a_plan_takes_less_than_a_millisecond() -> None:
     for problem in problems:
         plan(problem, "rtx4090")
     assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    ("images", "size", "channels", "count"),
+    [
+        (80, 56, 64, 24),  # 18.5 by the work, to a multiple of 8
+        (32, 56, 64, 8),  # 7.4
+        (32, 28, 512, 4),  # 384 blocks of a segment, but little work each: 2.02 by the intensity
+        (32, 7, 512, 1),  # as many blocks, and 0.49 by the other directions' blocks
+    ],
+)
+def test_algorithm_1_rounds_to_powers_of_two_and_multiples_of_eight(
+    images: int, size: int, channels: int, count: int
+) -> None:
+    problem = Problem.of((images, size, size, channels), (channels, 3, 3, channels), padding=1)
+    assert baseline(problem, Kernel(Tile(3, 6)), datasheet("h100")) == count
