@@ -20,7 +20,7 @@ FLOORS = (
         "arrays",
         "calls",
         "device",
-        "hints",
+        "arguments",
         "lines",
         "options",
         "points",

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any
 
+from winolab.arguments import counted, listed, nearest, whole
 from winolab.device import DATASHEETS, datasheet
-from winolab.hints import nearest
 from winolab.points import check_served, points_for, shortened, text_of
-from winolab.problem import MAX_ALPHA, Problem, Tile, counted, listed, whole
+from winolab.problem import MAX_ALPHA, Problem, Tile
 
 PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
 

@@ -14,7 +14,7 @@ from winolab.arrays import on_gpu
 from winolab.calls import recall
 from winolab.operands import arithmetic_of, operand, shape_of
 from winolab.options import Convolution, ConvOptions, convolution
-from winolab.problem import NAMES, shapes
+from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 
@@ -90,7 +90,7 @@ def conv_forward(
 def conv_backward_data(
     dy: Any,
     w: Any,
-    input_shape: Sequence[int],
+    input_shape: Sequence[int] | None = None,
     *,
     stride: Sizes = 1,
     padding: Padding = 0,
@@ -105,15 +105,19 @@ def conv_backward_data(
     deterministic: bool = True,
     on_range: str = "fallback",
     scale: ScaleLike = None,
+    output_padding: Sizes | None = None,
 ) -> Any:
     """dx, the gradient of ``conv_forward`` with respect to its input of shape ``input_shape``.
 
-    dy has the shape of y; arguments and errors are those of :func:`conv_forward`.
+    dy has the shape of y. Without ``input_shape`` it is a transposed convolution, as PyTorch's:
+    dx is as small as its windows allow, and longer by ``output_padding`` at the high end,
+    an int or one per spatial dimension, below the larger of stride and dilation. Other arguments
+    and errors are those of :func:`conv_forward`.
     """
     asked = convolution(
-        "backward_data", _sizes("input_shape", input_shape),
+        "backward_data", None if input_shape is None else _sizes("input_shape", input_shape),
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit, on_range, scale,
+        workspace_limit, on_range, scale, output_padding,
     )  # fmt: skip
     return _run(asked, dy, w, out, deterministic)
 
@@ -173,7 +177,7 @@ class PreparedFilter:
     @property
     def shape(self) -> tuple[int, ...]:
         """The filter's, in its layout."""
-        return _axes(self.problem.w_shape, self.layout)
+        return in_layout(self.problem.w_shape, self.layout)
 
     @property
     def nbytes(self) -> int:
@@ -233,7 +237,7 @@ def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: Co
     """Raise what a call with the filter would, by one that has no images and few outputs."""
     w = w[: problem.groups]
     few = replace(problem, batch=0, out_channels=len(w))
-    a = np.empty(_axes(shapes(direction, few)[0], options.layout), w.dtype)
+    a = np.empty(in_layout(shapes(direction, few)[0], options.layout), w.dtype)
     reference.convolve(direction, few, a, w, options, None)
 
 
@@ -246,11 +250,6 @@ def _sizes(name: str, shape: Any) -> tuple:
     if sizes is None:
         raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
     return sizes
-
-
-def _axes(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """A channels-last shape as ``layout`` has it."""
-    return (shape[0], shape[-1], *shape[1:-1]) if layout == "channels_first" else shape
 
 
 def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> Any:

@@ -19,8 +19,8 @@ import numpy as np
 
 from winolab import shapes
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
+from winolab.arguments import counted
 from winolab.points import shortened
-from winolab.problem import counted
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import convolution, sample, winograd
 from winolab.ref.algorithms.winograd import ProgramsOf

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from winolab.algorithm import Algorithm, parse_algorithm
+from winolab.arguments import whole
 from winolab.arrays import precision_named
-from winolab.problem import Problem, check_layout, whole
+from winolab.problem import Problem, check_layout, in_layout
 
 ON_RANGE = ("fallback", "raise")
 INTS = frozenset({int})
@@ -60,6 +61,7 @@ class Geometry:
     padding: Any
     dilation: Any
     groups: Any
+    output_padding: Any = None  # of backward data: how much longer dx is than its windows reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +74,33 @@ class Convolution:
     unique: bool = True  # whether who asks for the same gets this very object
 
     def problem(self, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> Problem:
-        """The problem with operands of these shapes, in the caller's layout. Raises as
-        Problem.of."""
+        """The problem with operands of these shapes, in the caller's layout.
+
+        Raises as Problem.of, and ValueError where result_shape and output_padding contradict.
+        """
         g = self.geometry
-        return Problem.of(
-            g.result_shape if self.direction == "backward_data" else a_shape,
-            g.result_shape if self.direction == "backward_filter" else b_shape,
-            stride=g.stride,
-            padding=g.padding,
-            dilation=g.dilation,
-            groups=g.groups,
-            layout=self.options.layout,
-        )
+        rest = {
+            "stride": g.stride,
+            "padding": g.padding,
+            "dilation": g.dilation,
+            "groups": g.groups,
+            "layout": self.options.layout,
+        }
+        if self.direction == "forward":
+            return Problem.of(a_shape, b_shape, **rest)
+        if self.direction == "backward_filter":
+            return Problem.of(a_shape, g.result_shape, **rest)
+        if g.output_padding is None and g.result_shape is not None:
+            return Problem.of(g.result_shape, b_shape, **rest)
+        longer = 0 if g.output_padding is None else g.output_padding
+        found = Problem.transposed(a_shape, b_shape, output_padding=longer, **rest)
+        shape = in_layout(found.x_shape, self.options.layout)
+        if g.result_shape is not None and tuple(g.result_shape) != shape:
+            raise ValueError(
+                f"input_shape is {g.result_shape} and output_padding {g.output_padding} gives "
+                f"{shape}; give one of them"
+            )
+        return found
 
 
 def convolution(
@@ -100,6 +117,7 @@ def convolution(
     workspace_limit: Any = None,
     on_range: Any = "fallback",
     scale: Any = None,
+    output_padding: Any = None,
 ) -> Convolution:
     """What these arguments ask for, unchecked; the same object for the same hashable arguments.
 
@@ -113,11 +131,14 @@ def convolution(
         and (result_shape is None or {*map(type, result_shape)} == INTS)
         and (type(scale) is not tuple or {*map(type, scale)} == INTS)
         and not isinstance(scale, float)
+        and (output_padding is None or type(output_padding) is int)
     ):
-        types = repr((result_shape, stride, padding, dilation, groups, workspace_limit, scale))
+        sizes = (result_shape, stride, padding, dilation, groups, output_padding)
+        types = repr((sizes, workspace_limit, scale))
     arguments = (
         types, direction, result_shape, stride, padding, dilation, groups,
         layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
+        output_padding,
     )  # fmt: skip
     try:
         return _unique(*arguments)
@@ -129,9 +150,10 @@ def convolution(
 def _unique(
     _, direction, result_shape, stride, padding, dilation, groups,
     layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
+    output_padding,
 ) -> Convolution:  # fmt: skip
     return Convolution(
         direction,
-        Geometry(result_shape, stride, padding, dilation, groups),
+        Geometry(result_shape, stride, padding, dilation, groups, output_padding),
         ConvOptions(layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale),
     )

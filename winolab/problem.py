@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Any
 
-from winolab.hints import nearest
+from winolab.arguments import paddings, per_dimension, sequence, whole
 
 LAYOUTS = ("channels_last", "channels_first")
-NAMED_PADDINGS = ("same", "same_upper", "same_lower", "valid")
 # What callers name the operands and the result of each direction.
 NAMES = {
     "forward": ("x", "w", "y"),
@@ -123,8 +121,8 @@ class Problem:
             )
         if out_channels % groups:
             raise ValueError(f"w has {out_channels} output channels, not a multiple of {groups}")
-        strides = _per_dimension(stride, ndim, "stride", 1)
-        dilations = _per_dimension(dilation, ndim, "dilation", 1)
+        strides = per_dimension(stride, ndim, "stride", 1)
+        dilations = per_dimension(dilation, ndim, "dilation", 1)
         return cls(
             batch,
             channels,
@@ -132,9 +130,72 @@ class Problem:
             tuple(spatial),
             filter_,
             strides,
-            _pairs(padding, spatial, filter_, strides, dilations),
+            paddings(padding, spatial, filter_, strides, dilations),
             dilations,
             groups,
+        )
+
+    @classmethod
+    def transposed(
+        cls,
+        y_shape: Sequence[int],
+        w_shape: Sequence[int],
+        *,
+        output_padding: int | Sequence[int] = 0,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int | Sequence[int]] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        layout: str = "channels_last",
+    ) -> Problem:
+        """The problem whose output is y, of the smallest input or one ``output_padding`` longer.
+
+        That is below the larger of stride and dilation, as in PyTorch's transposed convolutions,
+        whose result x is. Where it reaches a stride, windows that begin there are left out, which
+        the high padding then says; it may be negative.
+
+        Raises ValueError as ``of``, and for "same" with strides, which several inputs have.
+        """
+        check_layout(layout)
+        if len(y_shape) != len(w_shape) or len(y_shape) < 3:
+            raise ValueError(
+                f"dy has {len(y_shape)} dimensions and w {len(w_shape)}; expected as many, batch, "
+                "channels and at least one spatial dimension"
+            )
+        spatial = slice(2, None) if layout == "channels_first" else slice(1, -1)
+        outputs, taps, ndim = tuple(y_shape)[spatial], tuple(w_shape)[spatial], len(w_shape) - 2
+        strides = per_dimension(stride, ndim, "stride", 1)
+        dilations = per_dimension(dilation, ndim, "dilation", 1)
+        longer = per_dimension(output_padding, ndim, "output_padding", 0)
+        if str(padding).startswith("same") and set(strides) != {1}:
+            raise ValueError(f'padding "{padding}" with strides needs input_shape; give it')
+        pairs = paddings(padding, outputs, taps, strides, dilations)
+        inputs, ends = [], []
+        for d, (o, r, s, t, more, (low, high)) in enumerate(
+            zip(outputs, taps, strides, dilations, longer, pairs, strict=True)
+        ):
+            if more >= max(s, t):
+                raise ValueError(
+                    f"output_padding in spatial dimension {d} is {more}; expected less than the "
+                    f"stride {s} or the dilation {t}"
+                )
+            size = (o - 1) * s + t * (r - 1) + 1 - low - high + more if o else 0
+            if o and size < 1:
+                raise ValueError(f"spatial dimension {d}: padding {low, high} leaves nothing of dx")
+            inputs.append(size)
+            ends.append((low, high - more // s * s))
+        x = (y_shape[0], *inputs, w_shape[1 if layout == "channels_first" else -1] * groups)
+        return replace(
+            cls.of(
+                in_layout(x, layout),
+                w_shape,
+                stride=strides,
+                padding=pairs,
+                dilation=dilations,
+                groups=groups,
+                layout=layout,
+            ),
+            padding=tuple(ends),
         )
 
     def __post_init__(self) -> None:
@@ -155,14 +216,14 @@ class Problem:
         ):
             given = getattr(self, name)
             if name in ("filter", "input", "stride", "dilation"):
-                found: Any = tuple(whole(v, f"a size of {name}") for v in _sequence(name, given))
+                found: Any = tuple(whole(v, f"a size of {name}") for v in sequence(name, given))
                 low = min(found, default=least)
             else:
                 low = found = whole(given, name)
             if low < least:
                 raise ValueError(f"{name} is {given}; expected at least {least}")
             object.__setattr__(self, name, found)
-        pairs = [_sequence("padding", pair) for pair in _sequence("padding", self.padding)]
+        pairs = [sequence("padding", pair) for pair in sequence("padding", self.padding)]
         if any(len(pair) != 2 for pair in pairs):
             raise ValueError(f"padding is {self.padding}; expected a (low, high) pair a dimension")
         padding = tuple((whole(lo, "a padding"), whole(hi, "a padding")) for lo, hi in pairs)
@@ -252,6 +313,11 @@ def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
     ]
 
 
+def in_layout(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """A channels-last shape as ``layout`` has it."""
+    return (shape[0], shape[-1], *shape[1:-1]) if layout == "channels_first" else shape
+
+
 def check_layout(layout: str) -> None:
     """Raise ValueError unless ``layout`` is one of LAYOUTS; CHWN is refused by name."""
     if layout == "CHWN":
@@ -266,93 +332,3 @@ def _meant_layout(x_shape: Any, w_shape: Any, groups: int, layout: str) -> str:
     axis = 1 if other == "channels_first" else -1
     fits = x_shape[axis] == w_shape[axis] * groups
     return f"; did you mean layout={other!r}?" if fits else ""
-
-
-def _per_dimension(value: int | Sequence[int], ndim: int, name: str, least: int) -> tuple[int, ...]:
-    values = listed(value, ndim)
-    if len(values) != ndim:
-        raise ValueError(f"{name} has {len(values)} values; expected one or {ndim}")
-    for d, v in enumerate(values):
-        if whole(v, f"{name} in spatial dimension {d}") < least:
-            raise ValueError(f"{name} in spatial dimension {d} is {v}; expected at least {least}")
-    return tuple(map(int, values))
-
-
-def listed(value: Any, count: int) -> tuple[Any, ...]:
-    """The values, or ``count`` times the value that stands for all."""
-    try:
-        return tuple(value)
-    except TypeError:
-        return (value,) * count
-
-
-def _sequence(name: str, value: Any) -> tuple[Any, ...]:
-    """The values of a list. Raises TypeError for what is none."""
-    try:
-        return tuple(value)
-    except TypeError:
-        raise TypeError(f"{name} has {value!r}; expected a value a spatial dimension") from None
-
-
-def whole(value: Any, name: str) -> int:
-    """The Python integer that ``value`` is, of whatever type, in 64 bits.
-
-    Raises TypeError for what is none, ValueError for a larger one.
-    """
-    try:
-        found = int(index(value))
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; expected an integer") from None
-    if found.bit_length() > 63:
-        raise ValueError(f"{name} has {found.bit_length()} bits; expected an integer of 64 bits")
-    return found
-
-
-def counted(text: str) -> int | None:
-    """The number that a text of up to nine decimal digits is; None of another text."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-def _pairs(padding, spatial, filter_, stride, dilation) -> tuple[tuple[int, int], ...]:
-    ndim = len(filter_)
-    if isinstance(padding, str):
-        if padding not in NAMED_PADDINGS:
-            near = nearest(padding, NAMED_PADDINGS)
-            hint = f"; did you mean {near!r}?" if near else ""
-            names = ", ".join(f'"{name}"' for name in NAMED_PADDINGS)
-            raise ValueError(f"padding {padding!r}; expected numbers or one of {names}{hint}")
-        if padding == "valid":
-            return ((0, 0),) * ndim
-        sizes = zip(spatial, filter_, stride, dilation, strict=True)
-        totals = [padding_to_same(*of_dimension) for of_dimension in sizes]
-        odd_first = padding == "same_lower"
-        lows = [(total + odd_first) // 2 for total in totals]
-        return tuple((low, total - low) for low, total in zip(lows, totals, strict=True))
-    values = listed(padding, ndim)
-    if len(values) != ndim:
-        raise ValueError(f"padding has {len(values)} values; expected one, or one per {ndim}")
-    return tuple(
-        _pair(value, f"padding in spatial dimension {d}") for d, value in enumerate(values)
-    )
-
-
-def _pair(value: Any, name: str) -> tuple[int, int]:
-    """(low, high) of one dimension's padding."""
-    pair = (value, value) if isinstance(value, str) else listed(value, 2)
-    if len(pair) != 2:
-        raise ValueError(f"{name} is {value}; expected an integer or a pair (low, high)")
-    low, high = (whole(v, name) for v in pair)
-    if min(low, high) < 0:
-        raise ValueError(f"{name} is {value}; expected >= 0")
-    if max(low, high) > MAX_PADDING:
-        raise ValueError(f"{name} is {value}; most is {MAX_PADDING}")
-    return low, high
-
-
-def padding_to_same(size: int, taps: int, stride: int, dilation: int) -> int:
-    """What both ends of one dimension need for an output of ⌈size / stride⌉ (TensorFlow's rule)."""
-    return max(0, (-(-size // stride) - 1) * stride + dilation * (taps - 1) + 1 - size)
-
-
-# Far beyond any layer; keeps a mistyped padding from asking for terabytes.
-MAX_PADDING = 4096

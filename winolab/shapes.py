@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.problem import NAMED_PADDINGS, Problem
+from winolab.arguments import NAMED_PADDINGS
+from winolab.problem import Problem
 
 INPUT = "128x96x96x64 (batch, sizes, channels)"
 FILTER = "64x3x3 (output channels, taps)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from winolab.arguments import nearest
 from winolab.arrays import PRECISION_OF_DTYPE, dtype_of, precision_named
 from winolab.gpu.planner.planner import ITEMSIZE, PRECISIONS
 from winolab.gpu.runtime.arrays import Described
-from winolab.hints import nearest
 
 # Precisions of the dtypes that kernels read.
 PRECISION_OF = {dtype: PRECISION_OF_DTYPE[dtype] for dtype in ITEMSIZE}

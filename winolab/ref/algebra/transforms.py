@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from winolab.algorithm import SCALINGS, Tile
+from winolab.arguments import whole
 from winolab.points import check_served, exact, parse_points, text_of
-from winolab.problem import whole
 from winolab.ref.algebra.points import INFINITY, Point, as_points
 from winolab.ref.algebra.program import Program, program
 

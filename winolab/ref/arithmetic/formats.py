@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.hints import nearest
+from winolab.arguments import nearest
 from winolab.ref.arithmetic.elements import INTEGERS, number, reals
 
 EXPONENT_BITS = np.int64(0x7FF0_0000_0000_0000)

@@ -12,7 +12,7 @@ from math import isnan
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.problem import whole
+from winolab.arguments import whole
 from winolab.ref.algebra.points import INFINITY, Point, named_points, show
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.algorithms import convolution
