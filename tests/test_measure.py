@@ -341,3 +341,24 @@ def test_a_full_sample_is_asked_for_where_it_helps(algorithm, direction, message
     for empty in ("2x8x8x0", "0x8x8x4"):
         with pytest.raises(ValueError, match="use sample 'full'"):
             Case(algorithm, empty, "4x3x3", "1", direction=direction)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "precision", "flag"),
+    [
+        ("gamma:16:14:3", "fp16", "underflow"),
+        ("gamma:16:14:3", "fp16,product=fp8_e4m3", "overflow"),
+        ("gamma:16:14:3", "bf16", ""),
+        ("direct", "fp16,product=fp8_e4m3", ""),
+        ("dwm:3:14", "fp16,product=fp8_e4m3", "overflow"),
+    ],
+)
+def test_a_row_says_what_a_format_does_not_hold(algorithm: str, precision: str, flag: str) -> None:
+    shape = {"input": "2x4x30x8", "filter": "4x3x3", "data": "normal", "sample": "full"}
+    row = Case(algorithm, **shape, precision=precision).measure()
+    assert row["range"] == flag
+    assert (row["infinite"] > 0) == (flag == "overflow")
+    if algorithm.startswith(("gamma", "direct")):
+        assert (row["prediction"] == np.inf) == (flag == "overflow")
+    if flag == "underflow":
+        assert row["relative_rms"] == pytest.approx(row["prediction"], rel=0.2)

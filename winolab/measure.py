@@ -220,14 +220,17 @@ class Case:
 
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
         """What the model expects of such data, whose moments some of the elements tell."""
-        x, w = (values.reshape(-1)[:MOMENTS] for values in (x, w))
         if not self._tiled:
             return Prediction(math.nan, math.nan, math.nan, {})
         if not x.size:
             return Prediction(0.0, 0.0, 0.0, {})
+        first, second = (
+            replace(Moments.of(v.reshape(-1)[:MOMENTS]), peak=float(max(v.max(), -v.min())))
+            for v in (x, w)
+        )
         return predict(
-            Moments.of(x),
-            Moments.of(w),
+            first,
+            second,
             self.problem,
             self._algorithm,
             self._arithmetic,
@@ -258,6 +261,9 @@ class Case:
     def measure(self, advance: Callable[[float], None] = lambda fraction: None) -> dict[str, Any]:
         """Compute the outputs and their oracle; the case's fields and its metrics as a flat row.
 
+        ``infinite`` outputs are not finite though their exact values are; ``range`` says that
+        there are some or that some are predicted ("overflow"), or that most of the predicted error
+        is that of numbers too small for a format ("underflow"); otherwise "".
         ``advance`` is called with the part of the case that was done since the last call.
         """
         started = time.perf_counter()
@@ -276,6 +282,7 @@ class Case:
         outputs = getattr(self.problem, RESULTS[self.direction])
         found = compare(y, reference, limit, error).row()
         expectation = self._prediction(x, w)
+        infinite = int((np.isfinite(reference) & ~np.isfinite(y)).sum())
         return {
             **asdict(self),
             "samples": found.pop("count"),
@@ -283,6 +290,8 @@ class Case:
             "bound": float(limit.max(initial=0.0)),
             "prediction": expectation.relative_rms,
             "predicted_mare": expectation.mare,
+            "range": "overflow" if infinite else expectation.range,
+            "infinite": infinite,
             **found,
             "multiply_adds": y.size * (self.problem.macs // max(1, math.prod(outputs))),
             "seconds": time.perf_counter() - started,

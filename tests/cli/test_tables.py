@@ -99,3 +99,13 @@ def test_doctor_says_what_kernels_need(found: dict, line: str) -> None:
     report |= {"core": {}, "extras": {}, "gpus": [], "compilers": {}, "cuda": {**CUDA, **found}}
     text = shown(tables.doctor(report), 300)
     assert line in "".join(f"{' '.join(row.split())}\n" for row in text.splitlines())
+
+
+def test_what_a_format_does_not_hold_is_flagged() -> None:
+    one = {"input": ["1x4x30x8"], "filter": ["2x3x3"], "sample": ["full"]}
+    rows = run(cases(algorithm=["gamma:16:14:3", "direct"], precision=["fp16"], **one))
+    assert [row["range"] for row in rows] == ["underflow", ""]
+    text = shown(tables.accuracy(rows), 160)
+    assert text.count("underflow") == 2  # the flag, and what it means
+    assert "range" in text
+    assert "Range" not in shown(tables.accuracy(rows[1:]), 160)

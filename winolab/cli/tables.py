@@ -30,22 +30,32 @@ LEGEND = (
     "beside it what a model of the roundings predicts. Bound: proven for every single output, "
     "the largest is shown; error/bound is the worst of all outputs."
 )
+RANGE = (
+    " Range: what is too large or too small for the arithmetic's formats, outputs that are not "
+    "finite (overflow) or most of the error as predicted (underflow)."
+)
 
 
 def accuracy(rows: Sequence[dict[str, Any]]) -> RenderableType:
     """A table of rows: what differs between the cases as columns, what does not above them."""
     names = [field.name for field in fields(Case)]
     varied = [name for name in names if len({row[name] for row in rows}) > 1]
+    flagged = any(row.get("range") for row in rows)
     shared = [f"{name} {rows[0][name]}" for name in names if name not in varied]
     lines = []
     for row in rows:
         absent = {"prediction"} if row["prediction"] == "nan" else set()
         absent |= {"bound", "bound_ratio"} if row["unbounded"] else set()
         cells = ("none" if name in absent else _number(row[name]) for name in METRICS)
-        lines.append((*(str(row[name]) for name in varied), *cells))
-    titles = [*fitted.texts(*varied), *fitted.numbers(*METRICS.values(), ranks=RANKS)]
+        flag = (row.get("range") or "",) if flagged else ()
+        lines.append((*(str(row[name]) for name in varied), *flag, *cells))
+    titles = [
+        *fitted.texts(*varied, *["range"] * flagged),
+        *fitted.numbers(*METRICS.values(), ranks=RANKS),
+    ]
     table = fitted.of_rows(titles, lines)
-    return Group(Text(", ".join(shared)), Text(), table, Text(), Text(LEGEND, style="dim"))
+    legend = LEGEND + RANGE * flagged
+    return Group(Text(", ".join(shared)), Text(), table, Text(), Text(legend, style="dim"))
 
 
 def leaders(found: Sequence[Scored]) -> list[dict[str, Any]]:
