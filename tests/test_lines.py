@@ -27,6 +27,26 @@ def test_rows_start_lines_of_their_own(tmp_path: Path) -> None:
     assert path.read_text() == '{"a": 1}\n{"a"\n{"a": 2}\n{"a": 3}\n'
 
 
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        (b"", True), (b"\n\n", True), (b'{"a": 1}\n3\n', True), (b'{"a": ', True),
+        (b"a,b\n1,2\n", False),
+        (b'{"a": \n', False), (b"3", False), (b"[" * 200_000, False), (b"\xff\x00", False),
+    ],
+)  # fmt: skip
+def test_a_file_of_something_else_is_not_added_to(tmp_path: Path, content: bytes, right) -> None:
+    path = tmp_path / "c7.csv"
+    path.write_bytes(content)
+    if right:
+        Lines(path).checked().close()
+    else:
+        with pytest.raises(ValueError, match=r"c7\.csv holds no rows; choose another file"):
+            Lines(path).checked()
+    assert path.read_bytes() == content
+    Lines(path).close()  # nobody has it
+
+
 def test_one_process_has_a_file_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     script = "import sys; from winolab.lines import Lines; Lines(sys.argv[1])"
@@ -61,6 +81,12 @@ def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch) 
     monkeypatch.setattr(lines.fcntl, "flock", unknown)
     with Lines(tmp_path / "rows.jsonl") as file:
         file.append({"a": 1})
+
+
+def test_what_cannot_be_opened_is_named() -> None:
+    with pytest.raises(OSError, match="Invalid argument") as stop:
+        Lines("/proc/self/mem")  # open seeks in it, and does not say where
+    assert stop.value.filename == "/proc/self/mem"
 
 
 def test_devices_and_pipes_are_refused_at_once(tmp_path: Path) -> None:

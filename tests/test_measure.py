@@ -142,6 +142,11 @@ def test_strides_dilation_and_groups_are_those_of_the_calls(algorithm: str, dire
         assert row["relative_rms"] == pytest.approx(row["prediction"], rel=0.35)
 
 
+def test_a_sample_of_any_number_is_everything() -> None:
+    whole = Case("direct", **SMALL, sample=str(10**400)).measure()
+    assert whole["samples"] == 2 * 7 * 9 * 4
+
+
 def test_a_sample_knows_strides_and_dilation() -> None:
     case: dict[str, Any] = {**SMALL, "stride": "2x1", "dilation": "2"}
     full = Case("direct", **case, sample="full").measure()

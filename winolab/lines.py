@@ -38,7 +38,10 @@ class Lines:
                 raise ValueError(
                     f"{self.path} is a device or a pipe; expected a file to add lines to"
                 )
-        self._file = self.path.open("ab", buffering=0)
+        try:
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise named(error, self.path) from error
         try:
             _lock(self._file.fileno())
         except OSError as error:
@@ -52,8 +55,24 @@ class Lines:
 
     def read(self) -> Iterator[tuple[int, bytes]]:
         """The lines with their numbers from 1; those longer than LONGEST come in pieces."""
-        with self.path.open("rb") as file:
-            yield from enumerate(iter(lambda: file.readline(LONGEST), b""), 1)
+        try:
+            with self.path.open("rb") as file:
+                yield from enumerate(iter(lambda: file.readline(LONGEST), b""), 1)
+        except OSError as error:
+            raise named(error, self.path) from error
+
+    def checked(self) -> Lines:
+        """The file, for rows of any fields. Raises ValueError where its first line is neither an
+        object of JSON nor the beginning of one."""
+        first = next((line for _, line in self.read() if line.strip()), b"{}")
+        try:
+            right = isinstance(json.loads(first), dict)
+        except (ValueError, RecursionError):
+            right = first.startswith(b'{"') and not first.endswith(b"\n")
+        if not right:
+            self.close()
+            raise ValueError(f"{self.path} holds no rows; choose another file")
+        return self
 
     def append(self, row: dict[str, Any]) -> None:
         """Write a row, on the disk when this returns; where it raises, the file is as before.

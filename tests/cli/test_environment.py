@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -133,6 +134,11 @@ def test_two_wheels_of_cupy_are_asked_which_one_is_there(monkeypatch: pytest.Mon
 PROJECT = '[project]\nname = "winolab"\n'
 
 
+def test_this_checkout_is_one() -> None:
+    assert environment.checkout() == Path(environment.__file__).parents[2]
+    assert find_spec(environment.REPRODUCE)
+
+
 @pytest.mark.parametrize(
     ("project", "mode", "taken"),
     [
@@ -147,15 +153,14 @@ PROJECT = '[project]\nname = "winolab"\n'
 def test_only_a_checkout_of_winolab_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, project: str | None, mode, taken
 ) -> None:
-    (tmp_path / "winolab").mkdir()
-    (tmp_path / "winolab" / "cli.py").touch()
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "reproduce.py").touch()
+    script = tmp_path.joinpath(*environment.REPRODUCE.split(".")).with_suffix(".py")
+    script.parent.mkdir(parents=True)
+    script.touch()
     if project is not None:
         (tmp_path / "pyproject.toml").write_text(project)
         (tmp_path / "pyproject.toml").chmod(mode)
     monkeypatch.chdir(tmp_path)
-    package = Path(environment.__file__).parents[1]
+    package = Path(environment.__file__).parents[2]
     assert environment.experiments() == (tmp_path if taken else package)
     told = f"winolab: running experiments of the checkout {tmp_path}\n" if taken else ""
     assert capsys.readouterr().err == told

@@ -77,7 +77,7 @@ def command(
     ]
     driver.cupy()
     rows = []
-    with Lines(out) if out else nullcontext() as file:  # before minutes are spent
+    with Lines(out).checked() if out else nullcontext() as file:  # before minutes are spent
         for found in measured(cases, Effort()):
             rows += found
             if file:

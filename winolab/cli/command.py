@@ -295,7 +295,7 @@ def reproduce(
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []
-    _become([sys.executable, "-m", "experiments.harness.reproduce", *arguments], root)
+    _become([sys.executable, "-m", environment.REPRODUCE, *arguments], root)
 
 
 def _become(command: list[str], folder: Path) -> NoReturn:

@@ -59,7 +59,10 @@ def command(
     levels: Annotated[
         int,
         typer.Option(
-            "--strassen", min=0, help="Levels of Strassen, which halve every product's sizes."
+            "--strassen",
+            min=0,
+            max=64,
+            help="Levels of Strassen, which halve products' sizes.",
         ),
     ] = 0,
     compare: Annotated[

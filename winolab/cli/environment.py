@@ -21,6 +21,7 @@ from winolab.gpu.runtime import cache, nvrtc
 from winolab.gpu.runtime.cache import own
 from winolab.version import __version__
 
+REPRODUCE = "experiments.harness.reproduce"  # of a checkout, what the command reproduce runs
 PATIENCE = 20  # seconds that a command may take
 CORE = ("numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich")
 # Extra -> distributions of which one suffices for each import name.
@@ -64,7 +65,7 @@ def checkout() -> Path | None:
 
 
 def _is_checkout(folder: Path) -> bool:
-    if not (folder / "experiments" / "reproduce.py").is_file():
+    if not folder.joinpath(*REPRODUCE.split(".")).with_suffix(".py").is_file():
         return False
     try:
         project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"]

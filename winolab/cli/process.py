@@ -7,8 +7,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn, cast
 
 import typer
@@ -18,7 +18,7 @@ from winolab.gpu.machine import MachineError
 
 # typer's usage errors: the same class whether typer carries click or depends on it
 USAGE_ERROR = cast(type[Exception], typer.BadParameter.__mro__[1])
-USAGE, INTERRUPTED, TERMINATED = 2, 128 + signal.SIGINT, 128 + signal.SIGTERM  # exit codes
+USAGE, INTERRUPTED = 2, 128 + signal.SIGINT  # exit codes
 # What writing to a stream raises, without a name, where nothing more goes in.
 STREAM_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 # What this field writes beyond Latin letters, for streams whose encoding does not have it.
@@ -40,13 +40,10 @@ def run(app: Callable[..., object]) -> NoReturn:
     code: object = 0
     try:
         prepare()
-        with terminable() as received:
-            try:
-                code = app(standalone_mode=False)
-                sys.stdout.flush()
-            except KeyboardInterrupt:
-                code = INTERRUPTED
-        code = TERMINATED if received else code
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except BrokenPipeError:  # whoever read our output, such as head, has enough
         _drop()
         code = 1  # as typer ends where it meets this first
@@ -96,25 +93,6 @@ def prepare() -> None:
             "standard output is closed; expected a terminal, a file or a pipe (/dev/null to see "
             "nothing)"
         )
-
-
-@contextmanager
-def terminable() -> Iterator[list[int]]:
-    """SIGTERM raises KeyboardInterrupt: work is left as an interrupt at the keyboard leaves it.
-
-    Yields what was received, nothing or SIGTERM.
-    """
-    received: list[int] = []
-
-    def raised(number: int, _: object) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, raised)
-    try:
-        yield received
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _failed(message: str) -> int:

@@ -7,6 +7,7 @@ again. A line that holds no row is reported with its number and left as it is.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import multiprocessing
@@ -41,6 +42,7 @@ PARTS = r"\s*\w+="
 NUMBERS = (*METRICS, "unbounded")
 BEGINNING = b'{"algorithm": "'  # of a row's line
 MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
+PR_SET_PDEATHSIG = 1
 ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
 
@@ -221,8 +223,13 @@ def _measured(
 
 
 def _serve_parent() -> None:
-    """In a worker: interrupts are the parent's to handle, and its end is the worker's."""
+    """In a worker: interrupts are the parent's to handle, and its end is the worker's.
+
+    On Linux the kernel ends it, too, which no long call of C keeps from running.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

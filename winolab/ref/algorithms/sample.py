@@ -29,6 +29,7 @@ def draw(problem: Problem, algorithm: Algorithm, outputs: int, seed: int) -> Sam
     sizes = [problem.batch * math.prod(box.tiles) for box in boxes]
     each = [math.prod(s.tile.n for s in box.segments) for box in boxes]
     total = sum(size * n for size, n in zip(sizes, each, strict=True))
+    outputs = min(outputs, channels * total)
     tiles = []
     for box, size in zip(boxes, sizes, strict=True):
         if size:
