@@ -61,6 +61,10 @@ def conv_forward(
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
 
+    Complex arrays, complex64 or complex128, run the reference: three real convolutions whose sums
+    are of the size of both parts, so that a small part has the error of a large one. Gradients are
+    conjugated as PyTorch's are: ⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩.
+
     On a GPU, "fp32" may take split products (winolab.gpu.planner.fallback). Where magnitudes within
     a tensor are too far apart for them, ``on_range`` "fallback" computes again on FFMA units,
     "raise" waits for the result and raises ValueError. A ``scale`` that the caller knows spares the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +30,11 @@ RESULTS = frozenset({*FORMAT_OF, *INTEGERS, np.dtype(object)})
 PRECISION_OF = {
     np.dtype(getattr(ml_dtypes, name, name)): p for name, p in PRECISION_OF_DTYPE.items()
 }
+# Complex dtypes, and those of their real and imaginary parts.
+PARTS = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
 
 
 def shape_of(name: str, value: Any) -> tuple[int, ...]:
@@ -55,7 +59,7 @@ def shape_of(name: str, value: Any) -> tuple[int, ...]:
 
 
 def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
-    """``value`` as an array of real numbers, in an object array each int or Fraction.
+    """``value`` as an array of numbers, in an object array each int or Fraction.
 
     Raises TypeError for what holds none, naming the element, or has no precision of its own.
     """
@@ -66,25 +70,14 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
         )
     _check_unmasked(name, value)
     array = np.asarray(value)
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} is complex; convolve the real and imaginary parts apart")
+    if native(array.dtype) in PARTS:
+        return array
     if precision is None and (array.dtype == object or native(array.dtype) in INTEGERS):
         raise TypeError(
             f"{name} has dtype {array.dtype}, which has no precision of its own; "
             'pass precision="exact", or convert it to a floating-point dtype'
         )
     return reals(array, name)
-
-
-@np.errstate(all="ignore")
-def operands(
-    names: Sequence[str], values: Sequence[Any], precision: str | Arithmetic | None
-) -> tuple[np.ndarray, np.ndarray, Arithmetic]:
-    """The two operands and what they are computed in, whose carriers are made of object arrays."""
-    a, b = (operand(name, value, precision) for name, value in zip(names, values, strict=False))
-    run = arithmetic_of(precision, a, b)
-    a, b = (run.asarray(array) if array.dtype == object else array for array in (a, b))
-    return a, b, run
 
 
 def _check_unmasked(name: str, value: Any) -> None:
@@ -98,7 +91,7 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
     """What arrays are computed in: as asked, or by their dtype. Raises TypeError without one."""
     if precision is not None:
         return arithmetic("fp32" if precision == "fp32_ffma" else precision)
-    dtypes = {a.dtype for a in arrays}
+    dtypes = {PARTS.get(native(a.dtype), a.dtype) for a in arrays}
     if len(dtypes) > 1:
         raise TypeError(
             f"arrays of dtypes {' and '.join(sorted(map(str, dtypes)))}; "
@@ -155,6 +148,26 @@ def hand_over(
         return result
     out[...] = result
     return out
+
+
+def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype:
+    """The dtype of a complex result: that of ``out``, or as wished, or wide enough for the arrays.
+
+    Raises TypeError for one that is not complex64 or complex128.
+    """
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
+    narrow = all(np.can_cast(array.dtype, np.complex64) for array in (a, b))
+    wanted = np.dtype(np.complex64 if narrow else np.complex128)
+    if wish is not None or out is not None:
+        wanted = out.dtype if wish is None else dtype_of(wish)
+    if out is not None and wanted != out.dtype:
+        raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
+    if native(wanted) not in PARTS:
+        raise TypeError(
+            f"out has dtype {wanted} and the result is complex; ask for complex64 or complex128"
+        )
+    return wanted
 
 
 def _wanted(wish: Any, default: np.dtype, out: np.ndarray | None) -> np.dtype:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
-from winolab.operands import hand_over, operands
+from winolab.operands import arithmetic_of, complex_dtype, hand_over, operand
 from winolab.options import ConvOptions
-from winolab.problem import NAMES, shapes
+from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref.algorithms import convolution, fft, winograd
 from winolab.ref.algorithms.dwm import decompose
 from winolab.ref.algorithms.winrs import gradient as winrs
@@ -33,26 +34,83 @@ def convolve(
     direction: str, problem: Problem, a: Any, b: Any, options: ConvOptions, out: Any
 ) -> np.ndarray:
     """The result of ``direction`` of two arrays in the options' layout, which fit the problem but
-    for dy; the options are ``checked``. Raises as winolab.conv_forward."""
-    a, b, run = operands(NAMES[direction], (a, b), options.precision)
+    for dy; the options are ``checked``. Raises as winolab.conv_forward.
+
+    Of complex arrays it is made of three real convolutions, of a complex and a real one of two; in
+    a gradient the other operand is conjugated.
+    """
+    names, layout = NAMES[direction], options.layout
+    a, b = (operand(name, v, options.precision) for name, v in zip(names, (a, b), strict=False))
+    dy = {"backward_data": a, "backward_filter": b}.get(direction)
+    if dy is not None and _last(dy, layout).shape != problem.y_shape:
+        raise ValueError(
+            f"dy is {_last(dy, layout).shape} with channels last; the problem's output is "
+            f"{problem.y_shape}"
+        )
+    run = arithmetic_of(options.precision, a, b)
     if options.scale and isinstance(run, Float) and run.parts > 1:
         run = replace(run, scale=options.scale)
-    first, second = (_last(array, options.layout) for array in (a, b))
-    if direction != "forward":
-        dy = first if direction == "backward_data" else second
-        if dy.shape != problem.y_shape:
-            raise ValueError(
-                f"dy is {dy.shape} with channels last; the problem's output is {problem.y_shape}"
-            )
+    product = partial(_product, direction, problem, options, run)
+    if "c" not in (a.dtype.kind, b.dtype.kind):
+        a, b = (_carriers(array, run) if array.dtype == object else array for array in (a, b))
+        return hand_over(direction, product(a, b), (a, b), options, out)
+    wanted = complex_dtype(a, b, options.out_dtype, out)
+    if out is None:
+        out = np.empty(in_layout(shapes(direction, problem)[2], layout), wanted)
+    first, second = a, b
+    if direction == "backward_filter":
+        first = _conjugate(a)
+    elif direction == "backward_data":
+        second = _conjugate(b)
+    real, imag = _complex_product(first, second, run, product)
+    options = replace(options, out_dtype=None)
+    hand_over(direction, real, (a, b), options, out.real)
+    hand_over(direction, imag, (a, b), options, out.imag)
+    return out
+
+
+def _conjugate(array: np.ndarray) -> np.ndarray:
+    return array.conj() if array.dtype.kind == "c" else array
+
+
+def _complex_product(
+    a: np.ndarray, b: np.ndarray, run: Arithmetic, product: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The real and the imaginary part of a complex product, of few real ones."""
+    a_real, b_real = (_carriers(array.real, run) for array in (a, b))
+    if a.dtype.kind != "c":
+        return product(a_real, b_real), product(a_real, _carriers(b.imag, run))
+    a_imag = _carriers(a.imag, run)
+    if b.dtype.kind != "c":
+        return product(a_real, b_real), product(a_imag, b_real)
+    b_imag = _carriers(b.imag, run)
+    with np.errstate(all="ignore"):
+        shared = product(run.add(a_real, a_imag), b_real)
+        real = run.sub(shared, product(a_imag, run.add(b_real, b_imag)))
+        return real, run.add(shared, product(a_real, run.sub(b_imag, b_real)))
+
+
+@np.errstate(all="ignore")
+def _carriers(array: np.ndarray, run: Arithmetic) -> np.ndarray:
+    return run.asarray(array)
+
+
+def _product(
+    direction: str,
+    problem: Problem,
+    options: ConvOptions,
+    run: Arithmetic,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> np.ndarray:
+    """The result of two real arrays in the options' layout, channels last, as carriers."""
     compute = _engine(direction, options.named or direct(), run)
     if replace(problem, batch=1).empty:  # the engines have no tiles, or no channels
         like = problem.without_images  # so that they refuse what they refuse of others
         a_shape, b_shape, _ = shapes(direction, like)
         compute(np.zeros(a_shape, a.dtype), np.zeros(b_shape, b.dtype), like)
-        result = np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
-    else:
-        result = compute(first, second, problem)
-    return hand_over(direction, result, (a, b), options, out)
+        return np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
+    return compute(*(_last(array, options.layout) for array in (a, b)), problem)
 
 
 def _engine(

@@ -74,3 +74,11 @@ def test_groups_and_every_block_shape() -> None:
     for tile in (Tile(3, 2), Tile(3, 6)):
         for p in every(Problem.of((2, 3, 8, 12), (10, 2, tile.n, 6), groups=2), tile):
             check(p)
+
+
+def test_infinite_sums_are_not_nan() -> None:
+    """The compensated sum of three finite buckets: an infinite one has lost nothing."""
+    problem = Problem.of((1, 4, 24, 4), (4, 3, 6, 4))
+    p = every(problem, Tile(3, 6), segments=3)[0]
+    x, dy = (np.full(s, 3.2e18, "f") for s in (problem.x_shape, problem.y_shape))
+    assert (hosted.execute(p, x, dy) == np.inf).all()

@@ -110,6 +110,11 @@ class Scale:
                 )
         return scale
 
+    @property
+    def known(self) -> bool:
+        """Whether it is stated, if of one tensor only, and not found in the data."""
+        return {self.a.rule, self.b.rule} != {"absmax"}
+
     def __str__(self) -> str:
         if self == Scale():
             return "absmax"

@@ -236,15 +236,18 @@ class _Tile:
             parts["storage"] = relative * self._single([axis.early for axis in axes])
         return {name: np.broadcast_to(v, shape) for name, v in parts.items()}
 
-    def _outputs(self, d: int) -> Array:
-        """What AT's roundings along dimension d add: behind it are outputs, ahead are states."""
+    def _rounded(self, d: int) -> tuple[Array, Array]:
+        """|mean| and variance of what AT rounds along dimension d, outputs behind it (1, …)."""
         behind, ahead = self.axes[:d], self.axes[d + 1 :]
         factors = [axis.whole[:1] for axis in behind] + [self.axes[d].rounded]
-        forms = self._outer([*factors, *(axis.products for axis in ahead)])
-        first, second = self._moments(forms)
+        return self._moments(self._outer([*factors, *(axis.products for axis in ahead)]))
+
+    def _outputs(self, d: int) -> Array:
+        """What AT's roundings along dimension d add: behind it are outputs, ahead are states."""
+        first, second = self._rounded(d)
         errors = rounding(self.units.transform.relative, 1.0, first, second)
         errors = errors.reshape(errors.shape[d:])
-        for slopes in (self.axes[d].slopes, *(axis.at**2 for axis in ahead)):
+        for slopes in (self.axes[d].slopes, *(axis.at**2 for axis in self.axes[d + 1 :])):
             errors = np.tensordot(errors, slopes, axes=(0, 1))
         return errors.reshape((1,) * d + errors.shape)
 
@@ -274,9 +277,11 @@ class _Tile:
 
     @property
     def overflow(self) -> Array:
-        """Chance that an output is not finite (n0, n1, …)."""
+        """Chance that an output is not finite, whichever value on its way is not (n0, n1, …)."""
+        made = [self._rounded(d) for d in range(len(self.axes))]
+        values = [(m.reshape(m.shape[d:]), v.reshape(v.shape[d:])) for d, (m, v) in enumerate(made)]
         mean = np.array(self.mean)
-        return self.ranges.overflow(self._terms, (mean, np.array(self.power) - mean**2))
+        return self.ranges.overflow(self._terms, values, (mean, np.array(self.power) - mean**2))
 
     def _put_out(self, states: Array) -> Array:
         """What independent errors of these variances in the states are in the outputs."""

@@ -76,7 +76,7 @@ def _decomposed(
     run: Arithmetic,
     direction: str,
 ) -> NDArray[np.float64]:
-    algorithm = decompose.resolved(problem, algorithm, run, direction)
+    algorithm = decompose.resolved(problem, algorithm, run, direction, (a, b))
     pieces = pieces_of(problem, algorithm).pieces
     if direction == "backward_data":
         pieces = tuple(p for p in pieces if all(map(len, decompose.reached_by(problem, p))))

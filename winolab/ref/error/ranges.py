@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from winolab.ref.algorithms.engine import gains
-from winolab.ref.arithmetic.formats import Format
+from winolab.ref.arithmetic.formats import FORMATS, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.arithmetic.split import Power, exponent, left_square
 from winolab.ref.error.forms import Axis
@@ -25,6 +25,7 @@ from winolab.ref.error.partial_sums import Products, at_nodes, beyond, sums_unde
 from winolab.ref.error.roundings import Unit, part
 
 Array = NDArray[np.float64]
+WIDEST = FORMATS["fp32"].emax  # whose transforms do not overflow where nothing else does
 
 
 def kron(rows: Sequence[Array]) -> Array:
@@ -135,8 +136,17 @@ class Ranges:
             total = total + both**2 * underflow(run.transform, *sums)
         return total
 
-    def overflow(self, terms: Products, results: tuple[Array, Array]) -> Array:
-        """Chance that an output is not finite; ``results``: mean and variance of the outputs."""
+    def overflow(
+        self,
+        terms: Products,
+        made: Sequence[tuple[Array, Array]],
+        results: tuple[Array, Array],
+    ) -> Array:
+        """Chance that an output is not finite.
+
+        ``made``: mean and variance of what AT makes along each dimension, behind the ones before
+        it; ``results``: those of the outputs.
+        """
         run = self.run
         if not isinstance(run, Float):
             return np.zeros(())
@@ -152,14 +162,25 @@ class Ranges:
             most = scale * self.depth * self.inputs.gain * self.filters.gain * largest
             sums = scale * self.depth * terms.mean, scale**2 * self.depth * terms.variance
             finite = finite + np.log1p(-beyond(_least(run.accumulate, run.transform), *sums, most))
-            for axis in self.axes:  # an output needs the states that AT reads
-                finite = np.tensordot(np.maximum(finite, -1e300), axis.at.T != 0, axes=(0, 0))
+            finite = _through(finite, [axis.at for axis in self.axes])
+            for d, (mean, variance) in enumerate(made):
+                if run.transform.emax < WIDEST:
+                    chance = beyond(run.transform.max, scale * mean, scale**2 * variance)
+                    later = [axis.at for axis in self.axes[d + 1 :]]
+                    finite = finite + _through(np.log1p(-chance), [self.axes[d].slopes, *later])
             last = beyond(run.transform.max, *results)
             for data in (self.inputs.data, self.filters.data):
                 one = np.array(data.mean), np.array(data.variance)
                 taps = self.depth * math.prod(axis.tile.r for axis in self.axes)
                 finite = finite + taps * np.log1p(-beyond(run.storage.max, *one, data.largest))
             return -np.expm1(finite + np.log1p(-last))
+
+
+def _through(finite: Array, matrices: Sequence[Array]) -> Array:
+    """log of the chance that all values are finite that an output needs: what its rows read."""
+    for matrix in matrices:
+        finite = np.tensordot(np.maximum(finite, -1e300), matrix.T != 0, axes=(0, 0))
+    return finite
 
 
 def _least(*formats: Format) -> float:

@@ -5,7 +5,7 @@ import pytest
 
 import winolab
 from winolab.algorithm import Problem, parse_algorithm
-from winolab.ref.algorithms.dwm.choose import choose, front, predicted
+from winolab.ref.algorithms.dwm.choose import choose, front, predicted, sizes
 from winolab.ref.algorithms.dwm.decompose import decomposition, resolved
 from winolab.ref.arithmetic.simulated import Exact, arithmetic
 from winolab.ref.error.metrics import noise_gain
@@ -156,3 +156,39 @@ def test_errors_say_what_is_possible():
         winolab.dwm(variant="even")
     with pytest.raises(ValueError, match="states no error"):
         choose(problem, winolab.dwm(), FP32)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize(
+    "precision",
+    ["fp16", "fp16,accumulate=fp16,accumulation=sequential", "fp32,transform=fp16"],
+)
+def test_what_overflows_is_not_chosen(precision, direction):
+    """|x| ≤ 1000 in FP16: 512 of 512 outputs were not finite where direct's are."""
+    rng = np.random.default_rng(0)
+    problem = Problem.of((1, 18, 18, 4), (2, 3, 3, 4))
+    shapes = {"x": problem.x_shape, "w": problem.w_shape, "dy": problem.y_shape}
+    x, w, dy = (rng.uniform(-1, 1, shapes[name]) for name in shapes)
+    for size in (1e-4, 1.0, 1000.0, 60000.0):
+        a, b = size * (dy if direction == "backward_data" else x), w
+        if direction == "backward_filter":
+            b = dy / 64
+        b = b / max(1.0, size / 1000)
+        call = getattr(winolab, f"conv_{direction}")
+        more = {"forward": (), "backward_data": (x.shape,), "backward_filter": (w.shape,)}
+        args = (a.astype("f"), b.astype("f"), *more[direction])
+        if not np.isfinite(call(*args, precision=precision)).all():
+            continue
+        exact = call(*(v.astype("d") for v in args[:2]), *more[direction], precision="fp64")
+        y = call(*args, precision=precision, algorithm="dwm;error=0.02")
+        assert np.isfinite(y).all()
+        assert np.sqrt(((y - exact) ** 2).sum() / (exact**2).sum()) <= 0.02 * CLOSE
+
+
+def test_sizes_matter_where_formats_are_narrow():
+    x, w = np.full((1, 9, 2), 900.0), np.ones((1, 3, 2))
+    assert sizes(x, w, FP32) == sizes(x, w, arithmetic("fp32_split")) == sizes(x, w, Exact())
+    found = sizes(x, w, arithmetic("fp16"))[0]
+    assert 900 <= found.peak <= 930
+    assert sizes(x * np.nan, w, arithmetic("fp16")) == sizes(x, w, FP32)
+    assert sizes(np.full((1, 9, 2), 65504.0), w, arithmetic("fp16"))[0].peak == 65504

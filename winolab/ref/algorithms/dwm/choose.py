@@ -3,7 +3,9 @@
 Along one dimension a choice is the largest piece and the outputs of its tile. Multiplications and,
 to first order, the noise gain are products over the dimensions (Σ over a dimension's pieces), so
 only choices that no other beats in both need be combined, and of the combinations again only
-those on the front. Along the front the error itself is predicted, rounding by rounding. Pieces are
+those on the front. Along the front the error itself is predicted, rounding by rounding, of data as
+large as those at hand where a format of few exponents could not hold their transforms: what could
+overflow a transform, or is expected to overflow sums, has an infinite error. Pieces are
 balanced: with the best points no other cut into as many pieces has less noise (every cut of up to
 11 taps, tiles of 2 to 8, in tests/ref/test_choose.py).
 """
@@ -16,12 +18,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import accumulate, product
+from typing import Any
+
+from numpy.typing import NDArray
 
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.points import points_for
 from winolab.ref.algorithms.dwm.cuts import Decomposition, Piece, cuts, exchanged, pieces_of
+from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.error.metrics import noise_gain
 from winolab.ref.error.predict import CONSTANT, Moments, predict
@@ -29,6 +36,12 @@ from winolab.ref.error.predict import CONSTANT, Moments, predict
 # Largest tile and α that a choice may have: beyond them FP32 has no digits left.
 MOST_OUTPUTS, MOST_ALPHA = 8, 16
 NORMAL = Moments(0.0, 1.0)
+Sizes = tuple[Moments, Moments]
+USUAL = NORMAL, NORMAL
+# Data of magnitudes within 2^±MODERATE neither overflow nor underflow in FP32's exponents.
+WIDE, MODERATE = FORMATS["fp32"].emin, 30
+# Of all outputs one in so many runs may be expected not to be finite.
+RARELY = 1e-2
 # Neighbours on the front that are looked at beside the one that bisection finds.
 RIPPLES = 3
 
@@ -42,31 +55,63 @@ class Choice:
     gain: float
 
 
+def sizes(a: NDArray[Any], b: NDArray[Any], run: Arithmetic) -> Sizes:
+    """How large the elements of both tensors are, where a format's range makes it matter."""
+    if not isinstance(run, Float) or (run.scale and not run.scale.known):
+        return USUAL
+    formats = (run.storage, run.transform, run.product, run.accumulate, run.of_filters.transform)
+    found = Moments.of(a), Moments.of(b)
+    if not all(m.peak and math.isfinite(m.variance) for m in found):
+        return USUAL
+    powers = [math.frexp(m.peak)[1] for m in found]
+    if all(f.emin <= WIDE for f in formats) and max(map(abs, powers)) <= MODERATE:
+        return USUAL
+    first, second = (_coarse(m, run.storage.max) for m in found)
+    return first, second
+
+
+def _coarse(m: Moments, largest: float) -> Moments:
+    """Of zero-mean data as large, few different ones; no peak exceeds the largest number anew."""
+    part, power = math.frexp(m.peak)
+    peak = math.ldexp(math.ceil(32 * part) / 32, power)
+    power = math.ceil(4 * math.log2(m.mean**2 + m.variance)) / 4
+    return Moments(0.0, 2.0**power, peak=max(m.peak, min(peak, largest)))
+
+
 def choose(
-    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str = "forward",
+    data: Sizes = USUAL,
 ) -> Algorithm:
     """``algorithm`` (a dwm with an error) with the cheapest tiles that keep to it.
 
-    Cheapest is by multiplications. Raises ValueError that names the least error that can be had.
+    Cheapest is by multiplications. ``data``: how large both tensors' elements are (`sizes`).
+    Raises ValueError that names the least error that can be had.
     """
     budget = algorithm.error
     if budget is None:
         raise ValueError(f"{algorithm} states no error to keep to")
-    found = _chosen(replace(problem, batch=max(1, problem.batch)), algorithm, run, direction)
+    layer = replace(problem, batch=max(1, problem.batch))
+    found = _chosen(layer, algorithm, run, direction, data)
     return _with(algorithm, found)
 
 
 @lru_cache(maxsize=256)
 def _chosen(
-    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str, data: Sizes
 ) -> tuple[Tile, ...]:
     choices = front(problem, algorithm)
+    summed = tuple(Tile(1, 1) for _ in problem.filter)
+    if choices[-1].tiles != summed:  # what overflows last
+        choices.append(Choice(summed, problem.macs, 1.0))
     budget = algorithm.error or 0.0
 
     @cache
     def error(i: int) -> float:
         tiles = choices[i].tiles
-        return predicted(problem, _with(algorithm, tiles), run, direction)
+        return predicted(problem, _with(algorithm, tiles), run, direction, data)
 
     first = bisect_left(range(len(choices)), True, key=lambda i: error(i) <= budget)
     # The error falls along the front but for ripples: look a little to the left, or at its end.
@@ -142,9 +187,15 @@ def _gain(tile: Tile, points: str, scaling: str | None) -> float:
 
 
 def predicted(
-    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str = "forward",
+    data: Sizes = USUAL,
 ) -> float:
     """The relative RMS error expected of a dwm on normally distributed data, away from padding.
+
+    Infinite where something of that size may overflow.
 
     Every piece's is predicted from its roundings; they add as variances, weighted by the taps (for
     the filter gradient: each tap has its own piece), and the aggregation's roundings are added.
@@ -160,7 +211,10 @@ def predicted(
         weights.append(taps)
         shape = tuple(DIRECT_OF[c.direct](c.tile) for c in piece)
         depth = _depth(problem, piece, direction)
-        total += taps * _piece_error(shape, depth, algorithm, run, of_filter) ** 2
+        error, overflow = _piece_error(shape, depth, algorithm, run, of_filter, data)
+        outputs = math.prod({"forward": problem.y_shape, "backward_data": problem.x_shape}.get(
+            direction, problem.w_shape))  # fmt: skip
+        total += taps * (error if overflow * outputs <= RARELY else math.inf) ** 2
     if not weights:
         return 0.0
     share = sum(weights)
@@ -189,9 +243,17 @@ def _depth(problem: Problem, piece: Piece, direction: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _piece_error(
-    shape: tuple[Tile, ...], depth: int, algorithm: Algorithm, run: Float, of_filter: bool
-) -> float:
-    """Relative RMS of one piece; dimensions summed directly lengthen the sum."""
+    shape: tuple[Tile, ...],
+    depth: int,
+    algorithm: Algorithm,
+    run: Float,
+    of_filter: bool,
+    data: Sizes,
+) -> tuple[float, float]:
+    """Relative RMS of one piece, and the part of its outputs that are not finite.
+
+    Dimensions summed directly lengthen the sum.
+    """
     tiled = tuple(sorted(t for t in shape if t.n > 1))
     if not of_filter:
         depth *= math.prod(t.r for t in shape if t.n == 1)
@@ -202,7 +264,13 @@ def _piece_error(
     problem = Problem.of((1, *(t.alpha for t in tiles), depth), (4, *(t.r for t in tiles), depth))
     points = points_for(algorithm.points, *(t.alpha for t in tiles))
     kind = Algorithm("winograd", tiles, points, algorithm.scaling) if tiled else direct()
-    return predict(NORMAL, NORMAL, problem, kind, run, programs=of).relative_rms
+    found = predict(*data, problem, kind, run, programs=of)
+    if run.scale is None:
+        sides = zip(data, gains([of(t) for t in tiles]), (run, run.of_filters), strict=True)
+        for moments, gain, side in sides:
+            if moments.peak * float(gain) > min(run.product.max, side.transform.max):
+                return math.inf, 1.0
+    return found.relative_rms, found.overflow
 
 
 # A dimension that is summed directly is F(1, its taps).

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, Tile, parse_algorithm
-from winolab.ref.algorithms.dwm.choose import choose
+from winolab.ref.algorithms.dwm.choose import USUAL, choose, sizes
 from winolab.ref.algorithms.dwm.cuts import (
     Decomposition,
     Piece,
@@ -44,11 +44,16 @@ def decomposition(
 
 
 def resolved(
-    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str = "forward"
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str = "forward",
+    data: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Algorithm:
-    """The same algorithm with one tile a dimension."""
+    """The same algorithm with one tile a dimension, for the direction's ``data`` where given."""
     if algorithm.error is not None:
-        return choose(problem, algorithm, run, direction)
+        size = USUAL if data is None else sizes(*data, run)
+        return choose(problem, algorithm, run, direction, size)
     tiles = algorithm.tiles * (problem.ndim if len(algorithm.tiles) == 1 else 1)
     if len(tiles) != problem.ndim:
         raise ValueError(
@@ -71,8 +76,8 @@ def forward(
     Aggregation adds the pieces' outputs in the transform format, in the order of ``pieces``.
     """
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
+    algorithm = resolved(problem, algorithm, arithmetic, "forward", (x, w))
     arithmetic = arithmetic.of_data(x, w)
-    algorithm = resolved(problem, algorithm, arithmetic)
     for piece in pieces_of(problem, algorithm).pieces:
         part, box = engine_problem(problem, piece, "forward")
         taps = w[_index(c.taps for c in piece)]
@@ -97,8 +102,8 @@ def backward_data(
     as many multiplications. A stride spreads no zeros into dy.
     """
     dx = arithmetic.asarray(np.zeros(problem.x_shape, dtype=np.int64))
+    algorithm = resolved(problem, algorithm, arithmetic, "backward_data", (dy, w))
     arithmetic = arithmetic.of_data(dy, w)
-    algorithm = resolved(problem, algorithm, arithmetic, "backward_data")
     for piece in pieces_of(problem, algorithm).pieces:
         reached = reached_by(problem, piece)
         if not all(map(len, reached)):
@@ -128,8 +133,8 @@ def backward_filter(
     of F(n, r) with AT and G in each other's place.
     """
     dw = arithmetic.asarray(np.zeros(problem.w_shape, dtype=np.int64))
+    algorithm = resolved(problem, algorithm, arithmetic, "backward_filter", (x, dy))
     arithmetic = arithmetic.of_data(x, dy)
-    algorithm = resolved(problem, algorithm, arithmetic, "backward_filter")
     of = programs or programs_of(algorithm)
     for piece in pieces_of(problem, algorithm).pieces:
         part, box = engine_problem(problem, piece, "backward_filter")
