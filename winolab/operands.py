@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -143,7 +144,7 @@ def hand_over(
             check_float16(math.inf)
         largest = _largest(y)
         if largest >= FLOAT16_INFINITE:
-            check_float16(nearest_float(largest))
+            check_float16(min(nearest_float(largest), sys.float_info.max))  # finite, if beyond FP64
     if out is None:
         return result
     out[...] = result
@@ -159,8 +160,10 @@ def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype
         raise TypeError(f"out is a {type(out).__name__}; expected a NumPy array")
     narrow = all(np.can_cast(array.dtype, np.complex64) for array in (a, b))
     wanted = np.dtype(np.complex64 if narrow else np.complex128)
-    if wish is not None or out is not None:
-        wanted = out.dtype if wish is None else dtype_of(wish)
+    if wish is not None:
+        wanted = dtype_of(wish)
+    elif out is not None:
+        wanted = out.dtype
     if out is not None and wanted != out.dtype:
         raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
     if native(wanted) not in PARTS:

@@ -77,13 +77,13 @@ def _complex_product(
     a: np.ndarray, b: np.ndarray, run: Arithmetic, product: Callable[..., np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The real and the imaginary part of a complex product, of few real ones."""
-    a_real, b_real = (_carriers(array.real, run) for array in (a, b))
+    a_real, b_real = (_carriers(np.real(array), run) for array in (a, b))
     if a.dtype.kind != "c":
-        return product(a_real, b_real), product(a_real, _carriers(b.imag, run))
-    a_imag = _carriers(a.imag, run)
+        return product(a_real, b_real), product(a_real, _carriers(np.imag(b), run))
+    a_imag = _carriers(np.imag(a), run)
     if b.dtype.kind != "c":
         return product(a_real, b_real), product(a_imag, b_real)
-    b_imag = _carriers(b.imag, run)
+    b_imag = _carriers(np.imag(b), run)
     with np.errstate(all="ignore"):
         shared = product(run.add(a_real, a_imag), b_real)
         real = run.sub(shared, product(a_imag, run.add(b_real, b_imag)))
@@ -110,7 +110,7 @@ def _product(
         a_shape, b_shape, _ = shapes(direction, like)
         compute(np.zeros(a_shape, a.dtype), np.zeros(b_shape, b.dtype), like)
         return np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
-    return compute(*(_last(array, options.layout) for array in (a, b)), problem)
+    return compute(_last(a, options.layout), _last(b, options.layout), problem)
 
 
 def _engine(
