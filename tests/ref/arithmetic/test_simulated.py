@@ -2,7 +2,9 @@
 
 import math
 import pickle
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from winolab.ref.arithmetic.accumulate import Accumulation
 from winolab.ref.arithmetic.formats import FORMATS
-from winolab.ref.arithmetic.simulated import PRESETS, Float, arithmetic
+from winolab.ref.arithmetic.simulated import PRESETS, Float, Mp, arithmetic
+from winolab.ref.arithmetic.split import Power
 
 SIMULATED = {
     "fp64": "fp64",
@@ -167,6 +171,38 @@ def test_every_preset_has_a_dtype_that_holds_it():
     for name, value in PRESETS.items():
         assert isinstance(value, Float)
         assert value.dtype == (np.float64 if name == "fp64" else np.float32)
+
+
+mp: Any = Mp  # of any arguments
+sums: Any = Accumulation
+power: Any = Power
+inexact: Any = 2.0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: mp(200.0), TypeError, "bits of mp is 200.0; expected an integer"),
+        (lambda: sums("two_level", 2.5), TypeError, "block of accumulation is 2.5"),
+        (lambda: power("given", 1.5), TypeError, "exponent of a scale is 1.5"),
+        (lambda: power("papr"), ValueError, "rule 'papr' of a scale; expected one of absmax"),
+        (lambda: arithmetic("mp:" + "9" * 5000), ValueError, "expected 'mp:BITS' with an integer"),
+        (lambda: arithmetic("mp:²"), ValueError, "expected 'mp:BITS' with an integer"),
+        (lambda: arithmetic("fp32_split,parts=" + "9" * 5000), ValueError, "expected an integer"),
+        (lambda: replace(PRESETS["fp32_split"], parts=inexact), TypeError, "parts is 2.0"),
+    ],
+)
+def test_numbers_of_an_arithmetic_are_integers(make, error, message):
+    with pytest.raises(error, match=message) as raised:
+        make()
+    assert len(str(raised.value)) < 200
+
+
+def test_numbers_of_an_arithmetic_become_pythons():
+    """They are keys of caches: twice 100 of int8 is -56."""
+    assert type(mp(np.int8(100)).bits) is int
+    assert type(sums("two_level", np.int8(100)).block) is int
+    assert type(power("given", np.int8(100)).value) is int
 
 
 def test_a_field_that_is_given_twice_is_refused():

@@ -1,4 +1,5 @@
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,3 +64,11 @@ def test_bad_arguments():
         best_points(8.5, 3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match=r"r is 3\.0; expected an integer"):
         best_points(8, 3.0)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_budget_is_a_number_of_seconds():
+    text: Any = "x"
+    with pytest.raises(TypeError, match="budget is 'x'; expected seconds"):
+        best_points(4, 3, budget=text)
+    with pytest.raises(TypeError, match="seed is 'x'; expected an integer"):
+        best_points(4, 3, seed=text)

@@ -72,7 +72,7 @@ def _fits(taps: int, tile: Tile, dimension: int, algorithm: Algorithm) -> None:
     if taps < tile.r:
         raise ValueError(
             f"{algorithm} serves {tile.r} taps or more in spatial dimension {dimension}; the "
-            f"filter has {taps}: choose a tile F(n, {taps}) or use direct"
+            f"filter has {taps}: choose a tile F(n, {taps}), or use dwm or direct"
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from winolab.problem import whole
 from winolab.ref.arithmetic.eft import odd_add
 from winolab.ref.arithmetic.formats import EXPONENT_BITS, MODES, Format, nearest_name
 
@@ -62,6 +63,10 @@ class Accumulation:
     intervals: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("block", "extra_bits"):
+            object.__setattr__(self, name, whole(getattr(self, name), f"{name} of accumulation"))
+        intervals = tuple(whole(i, "an interval of accumulation") for i in self.intervals)
+        object.__setattr__(self, "intervals", intervals)
         if self.kind not in KINDS:
             raise ValueError(
                 f"unknown accumulation {self.kind!r}: {nearest_name(self.kind, list(KINDS))}."

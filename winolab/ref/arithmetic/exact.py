@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from winolab.problem import whole
 from winolab.ref.arithmetic.elements import number, reals
 from winolab.ref.arithmetic.formats import FORMATS
 
@@ -156,6 +157,7 @@ class Mp(Arithmetic):
     bits: int
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", whole(self.bits, "bits of mp"))
         if not 2 <= self.bits <= MOST_BITS:
             raise ValueError(f"mp:{self.bits}: expected 2 to {MOST_BITS} bits.")
 

@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from winolab.algorithm import Algorithm
 from winolab.arrays import precision_named
+from winolab.points import shortened
+from winolab.problem import counted, whole
 from winolab.ref.arithmetic import accumulate as sums
 from winolab.ref.arithmetic import split
 from winolab.ref.arithmetic.accumulate import Accumulation
@@ -55,6 +57,8 @@ class Float(Arithmetic):
     filters: Format | None = None
 
     def __post_init__(self) -> None:
+        for name in ("parts", "ahead"):
+            object.__setattr__(self, name, whole(getattr(self, name), name))
         if not 1 <= self.parts <= 3:
             raise ValueError(f"{self.parts} parts: expected 1 to 3.")
         wide = self.accumulate.precision == 53
@@ -225,9 +229,9 @@ def _mixed(text: str) -> Float:
         elif key == "filters" and value == "none":
             values[key] = None
         elif key in ("parts", "ahead"):
-            if not value.isdecimal():
-                raise ValueError(f"{change!r}: expected an integer number.")
-            values[key] = int(value)
+            if (number := counted(value)) is None:
+                raise ValueError(f"{shortened(change)!r}: expected an integer number.")
+            values[key] = number
         else:
             values[key] = format_named(value)
     return Float(**values)
@@ -267,7 +271,8 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     if text == "exact":
         return Exact()
     if text.startswith("mp:"):
-        if not text[3:].isdigit():
-            raise ValueError(f"{spec!r}: expected 'mp:BITS' with an integer, such as 'mp:200'.")
-        return Mp(int(text[3:]))
+        if (bits := counted(text[3:])) is None:
+            shown = shortened(spec)
+            raise ValueError(f"{shown!r}: expected 'mp:BITS' with an integer, such as 'mp:200'.")
+        return Mp(bits)
     return _mixed(text)

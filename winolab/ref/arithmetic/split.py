@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from winolab.problem import whole
 from winolab.ref.arithmetic.accumulate import pieces
 from winolab.ref.arithmetic.formats import Format
 
@@ -34,6 +35,9 @@ GIVEN, PEAKS = (-113, 126), (-149, 127)
 HEADROOM = 2
 
 
+RULES = ("absmax", "peaks", "given")
+
+
 @dataclass(frozen=True)
 class Power:
     """A power of two for one tensor.
@@ -44,6 +48,11 @@ class Power:
 
     rule: str = "absmax"
     value: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", whole(self.value, "the exponent of a scale"))
+        if self.rule not in RULES:
+            raise ValueError(f"rule {self.rule!r} of a scale; expected one of {', '.join(RULES)}")
 
     def of_data(self, x: NDArray) -> Power:
         """With the exponent of the tensor's largest magnitude where the rule asks for it."""

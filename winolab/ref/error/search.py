@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import isnan
+from numbers import Real
 
 import numpy as np
 
@@ -67,6 +68,9 @@ def best_points(
     """
     alpha = whole(alpha, "alpha")
     r = None if r is None else whole(r, "r")
+    seed = whole(seed, "seed")
+    if not isinstance(budget, Real):
+        raise TypeError(f"budget is {budget!r}; expected seconds")
     tiles = _tiles(alpha, r)
     started = time.perf_counter()
     seen: dict[tuple[Point, ...], float] = {}

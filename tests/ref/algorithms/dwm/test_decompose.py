@@ -154,3 +154,12 @@ def test_a_decomposition_takes_the_algorithms_text():
     assert decomposition(problem, "dwm:3:2") == decomposition(problem, winolab.dwm(3, 2))
     with pytest.raises(ValueError, match="gamma:8:6:3 cuts no filters"):
         decomposition(problem, "gamma:8:6:3")
+
+
+def test_a_decomposition_checks_its_arguments():
+    problem: Any = 3
+    with pytest.raises(TypeError, match="problem is of type int; expected a Problem"):
+        decomposition(problem, "dwm:3:2")
+    layer = Problem.of((1, 8, 2), (3, 3, 2))
+    with pytest.raises(ValueError, match="direction 'sideways'; expected one of forward"):
+        decomposition(layer, "dwm:3:2", direction="sideways")

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, Tile, parse_algorithm
+from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.choose import USUAL, choose, sizes
 from winolab.ref.algorithms.dwm.cuts import (
     Decomposition,
@@ -34,9 +35,13 @@ def decomposition(
     """How ``algorithm`` (a dwm, or its text "dwm:3:2") cuts ``problem``.
 
     Where it states an error instead of pieces, they are chosen for that precision and direction.
-    Raises ValueError where it is no dwm, where its pieces and tiles are for another number of
-    dimensions, or where no cut has so small an error.
+    Raises TypeError where the problem is none, ValueError where it is no dwm, where its pieces and
+    tiles are for another number of dimensions, or where no cut has so small an error.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem is of type {type(problem).__name__}; expected a Problem")
+    if direction not in NAMES:
+        raise ValueError(f"direction {direction!r}; expected one of {', '.join(NAMES)}")
     chosen = parse_algorithm(algorithm)
     if chosen.kind != "dwm":
         raise ValueError(f"{chosen} cuts no filters; expected a dwm, such as dwm:3:2")
