@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.algorithm import Algorithm
+from winolab.arguments import counted, whole
 from winolab.arrays import precision_named
 from winolab.points import shortened
-from winolab.problem import counted, whole
 from winolab.ref.arithmetic import accumulate as sums
 from winolab.ref.arithmetic import split
 from winolab.ref.arithmetic.accumulate import Accumulation
