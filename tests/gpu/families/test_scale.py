@@ -149,3 +149,10 @@ def test_room_is_for_what_tiles_of_one_and_two_outputs_doubt(tiles, output) -> N
     found = scale.room(c, tiles)
     assert found == min(max(scale.LEAST_ROOM, -(-least // 32) * 32), scale.MOST_ROOM)
     assert scale.watched(c, tiles) % 256 == 0
+
+
+def test_axes_without_gaps_are_one_up_to_what_32_bits_count() -> None:
+    sizes, contiguous = (4, 1 << 10, 1 << 10, 1 << 10, 2), (1 << 31, 1 << 21, 1 << 11, 2, 1)
+    assert scale._merged(sizes, contiguous) == [4, 1 << 10, 1, 1, 1 << 21]
+    assert scale._merged((3, 5, 7, 11, 2), (770, 154, 22, 2, 1)) == [1, 1, 1, 1, 2310]
+    assert scale._merged((3, 5, 7, 11, 2), (770, 154, 24, 2, 1)) == [3, 5, 7, 1, 22]

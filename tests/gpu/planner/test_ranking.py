@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from winolab.gpu.planner.ranking import WORTH, _worth
+from winolab.algorithm import Problem, gamma
+from winolab.gpu.planner.ranking import WORTH, _worth, loss, ordered
+from winolab.ref.error.metrics import error_ratio
 
 MIB = 1 << 20
 
@@ -30,3 +33,31 @@ def test_a_workspace_larger_than_the_data_has_to_save_a_tenth(share: float, wort
 def test_without_another_any_workspace_is_worth_it() -> None:
     large = planned(1.0, 2 * MIB)
     assert _worth([large], MIB) == ([large], [])
+
+
+def correlation(alpha: int, r: int, predicted: float = 1.0, taps: int = 3) -> Any:
+    """A plan of Γ on FFMA units."""
+    problem = Problem.of((1, 4, 20, 64), (64, 1, taps, 64))
+    return SimpleNamespace(
+        problem=problem, direction="forward", algorithm=gamma(alpha, alpha - r + 1, r),
+        points="best", precision="fp32", simulated="fp32", predicted=predicted, workspace=0,
+    )  # fmt: skip
+
+
+def test_of_plans_as_fast_the_fewest_states_are_taken() -> None:
+    request: Any = SimpleNamespace(shows_transforms=False, named=True, data_size=MIB)
+    eight, six, four = (
+        correlation(alpha, 3, time) for alpha, time in ((8, 1.0), (6, 1.009), (4, 1.02))
+    )
+    plans, why = ordered([four, eight, six], request)
+    assert plans == [six, eight, four]
+    assert why == "the fewest states within 1% of the fastest"
+    six.predicted = 1.011
+    assert ordered([four, eight, six], request) == ([eight, six, four], "")
+
+
+def test_zeros_that_fill_up_a_piece_add_to_the_noise_as_taps_do() -> None:
+    """Variances add up: seven taps by two pieces of four err √(8/7) times as much as eight."""
+    alone = error_ratio(gamma(8, 5, 4).tiles[0], "best", "fp32", 64 * 2)
+    assert loss(correlation(8, 4, taps=8)) == alone
+    assert math.isclose(loss(correlation(8, 4, taps=7)), alone * math.sqrt(8 / 7))
