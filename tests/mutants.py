@@ -295,6 +295,47 @@ MUTANTS = [
         ("room = p.workspace - found.kept", "room = p.workspace"),
         ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),
     ),
+    *_of(
+        "winolab/ref/arithmetic/elements.py",
+        "tests/test_carriers.py",
+        (" and not isinstance(v, bool)", ""),
+        ("_check_bits(max(abs(exponent), abs(exponent + bits)))", "pass"),
+        ("return x.astype(known, copy=False)", "return x"),
+        ("if all(type(v) in CARRIED for v in flat)", "if True"),
+    ),
+    *_of(
+        "winolab/ref/arithmetic/formats.py",
+        "tests/test_carriers.py",
+        ("or (2 * rest == unit and whole % 2)", "or 2 * rest == unit"),
+        ("if whole else sign * 0.0", "if whole else 0.0"),
+        ("inexact = np.abs(wide) >= 2.0**53", "inexact = np.abs(wide) < 0"),
+        ("inexact = (wide != x) & ~np.isnan(wide)", "inexact = np.isinf(wide)"),
+        ("(1 << self.precision) - (1 if self.infinities else 2)", "(1 << self.precision) - 1"),
+    ),
+    *_of(
+        "winolab/ref/arithmetic/exact.py",
+        "tests/test_carriers.py",
+        ("return -1.0 if negative else 1.0", "return 1.0"),
+        ("if _all_finite(a) and _all_finite(b)", "if True"),
+        ("if any(type(v) is float for v in x.reshape(-1))", "if False"),
+    ),
+    *_of(
+        "winolab/operands.py",
+        "tests/test_carriers.py",
+        (" or q.denominator != 1", ""),
+        ("limits.min <= q <= limits.max", "q <= limits.max"),
+        ("FORMAT_OF[kind].nearest(y).astype(dtype)", "y.astype(dtype)"),
+        ("_longdouble(y).astype(dtype, copy=False)", "y.astype(dtype)"),
+        ("if largest >= FLOAT16_INFINITE:", "if largest > 65504:"),
+    ),
+    *_of(
+        "winolab/reference.py", "tests/test_carriers.py", ("return quiet(lambda", "return (lambda")
+    ),
+    *_of(
+        "winolab/ref/algorithms/fft.py",
+        "",
+        ("return _complex(real, imag)", "return real + 1j * imag"),
+    ),
 ]
 
 if __name__ == "__main__":

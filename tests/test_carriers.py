@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -297,6 +298,14 @@ def test_results_do_not_depend_on_what_numpy_is_told_to_raise(
             engine = ENGINES[chosen.kind].backward_filter(x, dy, problem, chosen, run)
         assert np.array_equal(plain, strict, equal_nan=True)
         assert engine.shape == shape
+
+
+def test_no_engine_meets_what_numpy_is_told_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SimpleNamespace(forward=lambda x, w, problem, *_: np.ones(problem.y_shape) / x[:, :2])
+    monkeypatch.setitem(ENGINES, "gamma", engine)
+    with np.errstate(all="raise"):
+        y = conv_forward(np.zeros((1, 4, 1)), np.ones((1, 3, 1)), algorithm="gamma:4:2:3")
+    assert np.isposinf(y).all()
 
 
 def test_accuracy_does_not_depend_on_what_numpy_is_told_to_raise() -> None:

@@ -56,7 +56,9 @@ def conv_forward(
     Arithmetic, or a dtype or its name; None follows the arrays'. NumPy arrays run the reference,
     in the order of operations of the kernels. ``out`` receives the result and may lie over x or w;
     ``out_dtype`` is the result's type where there is no ``out``, by default x's, of integers what
-    they are computed in, or object for "exact" and "mp".
+    they are computed in, or object for "exact" and "mp". NumPy arrays hold numbers of any type
+    (object arrays int, Fraction, Decimal, mpmath's and NumPy's), which count exactly; a result is
+    rounded to its type once.
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
@@ -79,8 +81,9 @@ def conv_forward(
     order, are the other convolutions, in the same precision and within the same workspace; no
     ``out`` and no prepared filter serves then.
 
-    Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions;
-    TypeError for arrays of a type that has no precision of its own, for other values of
+    Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions, and
+    for a result that its integer type does not hold; TypeError for arrays of a type that has no
+    precision of its own, for elements that are no real numbers, for other values of
     ``deterministic``.
     """
     asked = convolution(

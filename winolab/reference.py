@@ -109,7 +109,7 @@ def _product(
         like = problem.without_images  # so that they refuse what they refuse of others
         a_shape, b_shape, _ = shapes(direction, like)
         compute(np.zeros(a_shape, a.dtype), np.zeros(b_shape, b.dtype), like)
-        return np.zeros(shapes(direction, problem)[2], getattr(run, "dtype", object))
+        return run.asarray(np.zeros(shapes(direction, problem)[2], np.int64))
     return compute(_last(a, options.layout), _last(b, options.layout), problem)
 
 

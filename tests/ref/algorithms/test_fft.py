@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -84,3 +86,14 @@ def test_half_precision_products_overflow_to_infinity_without_warning():
     x, w = np.full((1, 9, 1), 6e4), np.full((1, 3, 1), 1.0)
     y = winolab.conv_forward(x, w, algorithm="fft:8", precision=PRESETS["fp16"])
     assert not np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("products", [3, 4])
+def test_an_infinite_part_of_a_spectrum_leaves_the_other(products: int) -> None:
+    """1j · ∞ is NaN + ∞j, with a warning."""
+    nothing: Any = None
+    engine = fft.Fourier(nothing, nothing, (), PRESETS["fp32"], products=products)
+    v, u = np.array([[[2.0**100]]], np.complex64), np.array([[[1 + 2.0**100 * 1j]]], np.complex64)
+    with np.errstate(all="raise"):
+        m = engine._multiplied(v, u)
+    assert (m.dtype, m[0, 0, 0].real, m[0, 0, 0].imag) == (np.complex64, 2.0**100, np.inf)
