@@ -63,6 +63,14 @@ def conv_forward(
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.
 
+    Algorithms that transform tiles (all but "direct"; on a GPU the planner's choice may) are as
+    accurate as their precision says relative to the largest numbers of a tile, not of every
+    output: beside an element of 1e12 among normal ones, or in maps of mostly zeros, small outputs
+    lose digits that "direct" keeps, whose error is relative to each output's own Σ|x||w|
+    (winolab.ref.error.predict of arrays shows the error of each). NaN and infinity stay within
+    their image and spread within a tile: one element of a map of 11 × 11 reaches 9 outputs of a
+    3 × 3 filter, and as many by F(2×2,3×3), 18 by Γ8(6,3), all 81 by fft:16.
+
     Complex arrays, complex64 or complex128, run the reference: three real convolutions whose sums
     are of the size of both parts, so that a small part has the error of a large one. Gradients are
     conjugated as PyTorch's are: ⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩.

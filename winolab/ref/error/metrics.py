@@ -178,7 +178,8 @@ def error_ratio(
     ``tiles``: one along the last dimension, or nested ones. In fp32 it is √(noise gain), whatever
     the depth; in another precision, a text as `arithmetic` reads it, that of sums over
     ``channels`` × r products against FP32's of as many, by transforms of that ``scaling``. At most
-    ADMISSIBLE means FP32's accuracy. Constants: computed once.
+    ADMISSIBLE means FP32's accuracy, relative to the largest numbers of a tile, as all errors of
+    transformed tiles are. Constants: computed once.
     """
     nested = tiles if isinstance(tiles, tuple) else (tiles,)
     chosen = tiled(nested, points)

@@ -26,7 +26,7 @@ they are.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -35,10 +35,12 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.winograd import ProgramsOf, programs_of
 from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float
 from winolab.ref.arithmetic.split import dropped_square, left_square
+from winolab.ref.error.componentwise import errors
 from winolab.ref.error.forms import Axis, bilinear
 from winolab.ref.error.moments import CONSTANT, Moments
 from winolab.ref.error.partial_sums import Products, last_places, places, rounding, sum_errors
@@ -59,7 +61,8 @@ class Prediction:
     relative_rms: √(E e² / E y²). mare: E|e| / |E y|, NaN where outputs may vanish (|mean| below
     AWAY standard deviations). relative_bias: E e / |E y|, 0 for zero-mean outputs. shares: the part
     of E e² that each source has; they sum to 1. overflow: the part of the outputs that are not
-    finite; where one of them is expected not to be, the errors are infinite.
+    finite; where one of them is expected not to be, the errors are infinite. errors: of arrays, the
+    expected absolute error of each output, √(E e²).
     """
 
     relative_rms: float
@@ -67,6 +70,7 @@ class Prediction:
     relative_bias: float
     shares: dict[str, float]
     overflow: float = 0.0
+    errors: Array | None = field(default=None, compare=False, repr=False)
 
     @property
     def range(self) -> str:
@@ -78,8 +82,8 @@ class Prediction:
 
 @np.errstate(all="ignore")
 def predict(
-    a: Moments,
-    b: Moments,
+    a: Moments | NDArray[Any],
+    b: Moments | NDArray[Any],
     problem: Problem,
     algorithm: Algorithm,
     run: Arithmetic,
@@ -90,22 +94,68 @@ def predict(
 ) -> Prediction:
     """Errors of winograd.forward or of a gradient in the arithmetic ``run``, for random data.
 
-    a and b are the moments of that function's first two arguments, ``programs`` its last.
-    ``stored``: the data are numbers of the storage format; otherwise rounding them counts.
+    a and b are that function's first two arguments, or their moments, ``programs`` its last. Of
+    arrays the prediction has the error of every output, shaped as the outputs, and the relative RMS
+    is that of these errors: errors of transformed tiles are relative to the largest numbers of the
+    tile, those of direct products alone to an output's own products. ``stored``: the data are
+    numbers of the storage format; otherwise rounding them counts.
 
     Moments of NaN or infinite data predict NaN.
 
-    Raises ValueError for an unknown direction or an algorithm that cannot serve the problem.
+    Raises ValueError for an unknown direction or an algorithm that cannot serve the problem,
+    TypeError for an array beside moments.
+
+    Example: ``predict(x, w, problem, gamma(8, 6, 3), arithmetic("fp32")).errors``.
     """
+    if not (isinstance(a, Moments) and isinstance(b, Moments)):
+        return _of_arrays(a, b, problem, algorithm, run, direction, programs, stored)
+    return _predicted(a, b, problem, algorithm, run, direction, programs, stored)[0]
+
+
+def _of_arrays(
+    a: Any,
+    b: Any,
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+    programs: ProgramsOf | None,
+    stored: bool,
+) -> Prediction:
+    if isinstance(a, Moments) or isinstance(b, Moments):
+        raise TypeError("predict of an array and moments: expected two arrays or two moments.")
+    moments = Moments.of(a), Moments.of(b)
+    found, factors = _predicted(*moments, problem, algorithm, run, direction, programs, stored)
+    of = programs or programs_of(algorithm)
+    each = errors(a, b, problem, algorithm, of, direction, factors)
+    y = getattr(convolution, direction)(a, b, problem)
+    rms = found.relative_rms
+    if math.isfinite(rms) and y.any():
+        rms = float(np.sqrt((each**2).sum() / (y**2).sum()))
+    return replace(found, relative_rms=rms, errors=each)
+
+
+def _predicted(
+    a: Moments,
+    b: Moments,
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+    programs: ProgramsOf | None,
+    stored: bool,
+) -> tuple[Prediction, list[tuple[Region, float]]]:
+    """The prediction, and what the regions' expected squares of errors are of their energy."""
     layer, boxes = tiling(problem, algorithm, direction)
+    factors = [(box, 0.0) for box in boxes]
     if isinstance(run, Exact) or not boxes:
-        return Prediction(0.0, 0.0, 0.0, {})
+        return Prediction(0.0, 0.0, 0.0, {}), factors
     if not all(math.isfinite(v) for m in (a, b) for v in (m.mean, m.variance)):
-        return Prediction(math.nan, math.nan, math.nan, {})
+        return Prediction(math.nan, math.nan, math.nan, {}), [(box, math.nan) for box in boxes]
     of = programs or programs_of(algorithm)
     square = power = bias = absolute = count = overflow = 0.0
     sources: dict[str, float] = {}
-    for box in boxes:
+    for i, box in enumerate(boxes):
         depth = depth_of(layer, box) * _inside(layer, box)
         if not depth:
             continue
@@ -119,7 +169,9 @@ def predict(
         count += outputs
         overflow += outputs * float(tile.overflow.mean())
         power += outputs * tile.power
-        square += outputs * float((variance + mean**2).mean())
+        expected = float((variance + mean**2).mean())
+        factors[i] = (box, expected / tile.energy if tile.energy else 0.0)
+        square += outputs * expected
         bias += outputs * (float(mean.mean()) / abs(tile.mean) if tile.mean else 0.0)
         away = tile.mean**2 > AWAY**2 * (tile.power - tile.mean**2)
         size = float(_absolute(mean, np.sqrt(variance)).mean())
@@ -127,15 +179,12 @@ def predict(
         for name, v in parts.items():
             sources[name] = sources.get(name, 0.0) + outputs * float(v.mean())
     if not power or not square:
-        return Prediction(0.0, 0.0, 0.0, {})
+        return Prediction(0.0, 0.0, 0.0, {}), factors
     shares = {name: v / square for name, v in sources.items()}
-    infinite = (
-        overflow * layer.batch * layer.out_channels >= 0.5
-    )  # one of them, more likely than not
-    if infinite:
-        return Prediction(math.inf, math.inf, math.nan, shares, overflow / count)
-    rms = math.sqrt(square / power)
-    return Prediction(rms, absolute / count, bias / count, shares, overflow / count)
+    rms, mare, drift = math.sqrt(square / power), absolute / count, bias / count
+    if overflow * layer.batch * layer.out_channels >= 0.5:  # of one, more likely than not
+        rms, mare, drift = math.inf, math.inf, math.nan
+    return Prediction(rms, mare, drift, shares, overflow / count), factors
 
 
 def _absolute(mean: Array, deviation: Array) -> Array:
@@ -282,6 +331,12 @@ class _Tile:
         values = [(m.reshape(m.shape[d:]), v.reshape(v.shape[d:])) for d, (m, v) in enumerate(made)]
         mean = np.array(self.mean)
         return self.ranges.overflow(self._terms, values, (mean, np.array(self.power) - mean**2))
+
+    @property
+    def energy(self) -> float:
+        """E[(AT)² Σ (G w)² (BT x)²], the mean over the outputs (see componentwise)."""
+        states = self.depth * self.ranges.filters.square * self.ranges.inputs.square
+        return float(self._put_out(states).mean())
 
     def _put_out(self, states: Array) -> Array:
         """What independent errors of these variances in the states are in the outputs."""
