@@ -30,8 +30,10 @@ from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, Contender, candidates, digest, judges, ours
 from winolab.bench.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.cli import bench
+from winolab.cli.render import plain
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import Plan
+from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "gpu_errors.jsonl"
 GEMM = "IMPLICIT_PRECOMP_GEMM"
@@ -151,13 +153,13 @@ def main(
         print(f"{compile_all(plan for *_, mine in missing for plan in mine)} kernels")
         return
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    with output.open("a") as file:
+    with Lines(output) as file:
         for layer, data, mine in missing:
             if time.monotonic() > end:
                 break
             rows = [{**row, **machine} for row in measured(layer, data, mine)]
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-            file.flush()
+            for row in rows:
+                file.append(plain(row))
             errors = ", ".join(
                 f"{row['kernel']} {row['products']} {row['points']} "
                 f"{row.get('mare', row['relative_rms']):.2e}"

@@ -7,7 +7,6 @@ to experiments/results/throughput_variants.jsonl under the name STEP; what picks
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Iterable, Sequence
@@ -25,10 +24,12 @@ from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, offered, ours, unnamed
 from winolab.cli import bench
 from winolab.cli.environment import cores
+from winolab.cli.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import Plan
+from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
 ROUNDS = 7
@@ -59,13 +60,11 @@ def main(
     labels = {"step": step, "prediction": prediction}
     machine = bench.context()
     losses = []
-    with output.open("a") as file:
+    with Lines(output) as file:
         for case, plans in todo:
             seconds = timed(case, plans)
             for plan, took in zip(plans, seconds, strict=True):
-                made = labels | row(case, plan, took) | machine
-                file.write(json.dumps(made, ensure_ascii=False) + "\n")
-            file.flush()
+                file.append(plain(labels | row(case, plan, took) | machine))
             losses.append((seconds[0] / min(seconds) - 1, f"{' '.join(case.key)} {name(plans[0])}"))
     print("\n".join(told(losses)))
 

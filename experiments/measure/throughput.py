@@ -32,12 +32,14 @@ from winolab.bench.contenders import candidates, digest
 from winolab.bench.layers import Layer
 from winolab.cli import bench
 from winolab.cli.environment import cores
+from winolab.cli.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import Plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
+from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 90  # seconds that a case may take before the run is given up: a first one took 31
@@ -89,7 +91,7 @@ def main(
         return
     compare("forward", SMALL.problem)  # loads libraries, which no case is to wait for
     machine = {**bench.context(), "run": datetime.now(UTC).isoformat(timespec="milliseconds")}
-    with output.open("a") as file:
+    with Lines(output) as file:
         for case, plans, digests in todo:
             if time.monotonic() > end:
                 break
@@ -100,8 +102,8 @@ def main(
                 **machine,
             }
             rows = measured(case, plans, {**labels, "sources": sorted(digests)}, file)
-            file.writelines(json.dumps({**labels, **row}) + "\n" for row in rows)
-            file.flush()
+            for row in rows:
+                file.append(plain({**labels, **row}))
             print(f"{end - time.monotonic():5.0f} s left {summary(case, rows)}", flush=True)
     last = latest(stored(output))
     output.write_text("".join(json.dumps(row) + "\n" for mine in last for row in mine))
@@ -164,7 +166,9 @@ def _planned(case: Case, device: Device) -> tuple[dict[Plan, bool], set[str]]:
     return plans, {digest(plan) for plan in plans}
 
 
-def measured(case: Case, plans: dict[Plan, bool], labels: bench.Row, file) -> list[bench.Row]:
+def measured(
+    case: Case, plans: dict[Plan, bool], labels: bench.Row, file: Lines
+) -> list[bench.Row]:
     """The case's rows; one that says why where it fails, also where it never comes back."""
     started = time.monotonic()
 
@@ -173,8 +177,7 @@ def measured(case: Case, plans: dict[Plan, bool], labels: bench.Row, file) -> li
         return {**labels, "method": "failed", **common, "reason": reason}
 
     def give_up(reason: str) -> None:
-        file.write(json.dumps(failed(reason)) + "\n")
-        file.flush()
+        file.append(failed(reason))
         os._exit(3)
 
     watch = threading.Timer(PATIENCE, give_up, [f"no result in {PATIENCE} s"])

@@ -130,6 +130,14 @@ def test_a_picture_that_cannot_be_drawn_is_one_line(
     assert capfd.readouterr().err == ""  # of the process that draws
 
 
+@pytest.mark.parametrize("name", ["", "plan", "/dev/null"])
+def test_a_picture_of_no_format_is_refused(name: str) -> None:
+    refused = call(*VGG16_2, "--picture", name)
+    assert str(refused.exception) == (
+        f"picture {name or '.'!r}; expected a file such as plan.svg, .pdf or .png"
+    )
+
+
 def test_alone_it_says_what_there_is() -> None:
     alone = kernels()
     assert (alone.exit_code, alone.stderr) == (0, "")

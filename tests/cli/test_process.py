@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def test_a_signal_ends_a_sweep_its_workers_and_its_lock(
     ) as running:
         while not rows.exists():
             assert running.poll() is None
+            time.sleep(0.05)
         running.send_signal(number)
         out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (code, "")

@@ -323,6 +323,8 @@ def _facts(plan: GpuPlan) -> dict[str, Any]:
 
 
 def _draw(plans: list[Plan], path: Path) -> None:
+    if not path.suffix:
+        raise ValueError(f"picture {str(path)!r}; expected a file such as plan.svg, .pdf or .png")
     root = environment.experiments()
     parts = [plan.as_dict() | plan.partition() for plan in plans]
     command = [sys.executable, "-m", "papers.winrs_2025.partition_picture", str(path.resolve())]
