@@ -108,7 +108,7 @@ def draw(seed: str, number: int) -> Case:
     kinds += ["omega", "winrs"] if direction == "backward_filter" else ["gamma", "gamma"]
     kind = rng.choice(kinds)
     precision, dtypes = _precision(rng, kind)
-    tensor = any(f in str(precision or dtypes[0]) for f in ("fp16", "bf16", "fp8", "float16"))
+    tensor = any(f in str(precision or dtypes[0]) for f in ("16", "fp8", "split"))
     while True:
         algorithm, taps, outputs = _algorithm(rng, kind, direction)
         geometry, padding = _geometry(rng, kind, taps, outputs, tensor)
