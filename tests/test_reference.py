@@ -55,6 +55,14 @@ def test_empty_calls_are_refused_as_others(wrong, direction, message, empty) -> 
     assert empty is None or not result.any()
 
 
+@pytest.mark.parametrize("algorithm", ["omega:8:5:4", "omega:16:5:12", "winrs", "dwm:5:4"])
+def test_a_gradient_without_outputs_is_zero_whatever_the_tile(algorithm) -> None:
+    x, dy = np.zeros((1, 0, 1)), np.zeros((1, 0, 1))
+    dw = winolab.conv_backward_filter(x, dy, (1, 5, 1), padding=((1, 4),), algorithm=algorithm)
+    assert dw.shape == (1, 5, 1)
+    assert not dw.any()
+
+
 @pytest.mark.parametrize(
     ("name", "wrong", "message"),
     [

@@ -288,9 +288,11 @@ class Problem:
     def without_images(self) -> Problem:
         """One of no images, all other sizes 1 or more: it asks no more than this, and can be tried.
 
-        Channels and inputs that are missing are as few as the groups and the filter need.
+        Channels and inputs that are missing are as few as the groups and the filter need; along
+        the last dimension as many as bring outputs for every tile.
         """
-        least = (max(1, e - lo - hi) for e, (lo, hi) in zip(self.extent, self.padding, strict=True))
+        least = [max(1, e - lo - hi) for e, (lo, hi) in zip(self.extent, self.padding, strict=True)]
+        least[-1] += self.stride[-1] * MAX_ALPHA
         return replace(
             self,
             batch=0,
