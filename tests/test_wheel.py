@@ -36,7 +36,7 @@ def test_it_declares_the_command_and_carries_the_licence(wheel: zipfile.ZipFile)
     named = {
         name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name
     }
-    assert "winolab = winolab.cli:main" in wheel.read(named["entry_points.txt"]).decode()
+    assert "winolab = winolab.cli.command:main" in wheel.read(named["entry_points.txt"]).decode()
     assert "licenses/LICENSE" in named
 
 
@@ -44,7 +44,8 @@ def test_the_command_works_without_the_checkout(wheel: zipfile.ZipFile, tmp_path
     site = tmp_path / "site"
     wheel.extractall(site)
     script = (
-        "import sys, winolab.cli as c; assert sys.argv[1] in c.__file__; del sys.argv[1]; c.main()"
+        "import sys, winolab.cli.command as c; assert sys.argv[1] in c.__file__; "
+        "del sys.argv[1]; c.main()"
     )
 
     def winolab(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -90,6 +90,7 @@ BOTH = ["cupy-cuda12x", "cupy-cuda13x"]
         ({}, "cuDNN 9.1.0\n"),
         ({}, "driver runs CUDA up to 12.4\n"),
         ({}, "kernels kept in /c\n"),
+        ({"cache": "/a[/b]:smile:[red]"}, "kernels kept in /a[/b]:smile:[red]\n"),
         ({"cache_writable": False}, "kept in /c, which cannot be written to: set WINOLAB_CACHE"),
         ({"cache": None}, "kernels kept nowhere, without a home directory: set WINOLAB_CACHE"),
     ],

@@ -99,20 +99,24 @@ def doctor(report: dict[str, Any]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for name in ("winolab", "commit", "checkout", "python", "device"):
-        grid.add_row(name, report[name] or "none")
-    grid.add_row("core", _versions(report["core"]))
-    for extra, packages in report["extras"].items():
-        grid.add_row(f"extra {extra}", _extra(extra, packages))
-    for i, gpu in enumerate(report["gpus"]):
-        grid.add_row(f"GPU {i}", ", ".join(f"{k} {v}" for k, v in gpu.items()))
-    if not report["gpus"]:
-        grid.add_row("GPU", "none found (nvidia-smi lists none); everything but kernels works")
-    for name, release in report["compilers"].items():
-        grid.add_row(name, release or "none")
-    for name, text in _cuda(report["cuda"]):
-        grid.add_row(name, text)
+    for name, text in _lines(report):  # as they are: paths may look like rich's markup
+        grid.add_row(name, text if isinstance(text, Text) else Text(text))
     return grid
+
+
+def _lines(report: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
+    for name in ("winolab", "commit", "checkout", "python", "device"):
+        yield name, report[name] or "none"
+    yield "core", _versions(report["core"])
+    for extra, packages in report["extras"].items():
+        yield f"extra {extra}", _extra(extra, packages)
+    for i, gpu in enumerate(report["gpus"]):
+        yield f"GPU {i}", ", ".join(f"{k} {v}" for k, v in gpu.items())
+    if not report["gpus"]:
+        yield "GPU", "none found (nvidia-smi lists none); everything but kernels works"
+    for name, release in report["compilers"].items():
+        yield name, release or "none"
+    yield from _cuda(report["cuda"])
 
 
 def _cuda(found: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
