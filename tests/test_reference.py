@@ -136,3 +136,12 @@ def test_targets_whose_elements_share_memory_are_refused() -> None:
         strided(memory, y.shape, (24, 16, 96, 384)),
     ):
         assert (winolab.conv_forward(X, W, out=out) == y).all()
+
+
+def test_empty_calls_are_not_refused_for_being_small() -> None:
+    """What is tried in their place has outputs enough for every tile."""
+    x, dy = np.ones((3, 0, 5)), np.ones((3, 0, 1))
+    for algorithm in ("omega:8:3:6", "winrs", "winograd:3:6", "dwm:3:6", "fft:16"):
+        dw = winolab.conv_backward_filter(x, dy, (1, 3, 5), padding="same", algorithm=algorithm)
+        assert dw.shape == (1, 3, 5)
+        assert not dw.any()

@@ -292,7 +292,7 @@ class Problem:
         the last dimension as many as bring outputs for every tile.
         """
         least = [max(1, e - lo - hi) for e, (lo, hi) in zip(self.extent, self.padding, strict=True)]
-        least[-1] += self.stride[-1] * MAX_ALPHA
+        least[-1] += min(self.stride[-1] * MAX_ALPHA, 1 << 20)  # a stride may have 62 bits
         return replace(
             self,
             batch=0,
