@@ -145,3 +145,15 @@ def test_empty_calls_are_not_refused_for_being_small() -> None:
         dw = winolab.conv_backward_filter(x, dy, (1, 3, 5), padding="same", algorithm=algorithm)
         assert dw.shape == (1, 3, 5)
         assert not dw.any()
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "dwm:3:2"])
+@pytest.mark.parametrize("direction", ["forward", "backward_filter"])
+def test_every_element_is_made_exact_whether_a_window_reads_it_or_not(algorithm, direction) -> None:
+    x = X.copy()
+    x[0, 3, 3, 0] = np.nan  # between the windows of one tap
+    w, dy = W[:, :1, :1], np.ones((2, 2, 2, 4))
+    how: dict[str, Any] = {"stride": (4, 5), "algorithm": algorithm}
+    assert np.isfinite(call(direction, x, w, dy, **how)).all()
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        call(direction, x, w, dy, precision="exact", **how)

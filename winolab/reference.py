@@ -52,7 +52,8 @@ def convolve(
         run = replace(run, scale=options.scale)
     product = partial(_product, direction, problem, options, run)
     if "c" not in (a.dtype.kind, b.dtype.kind):
-        a, b = (_carriers(array, run) if array.dtype == object else array for array in (a, b))
+        exact = not isinstance(run, Float)  # whose elements are made exact once, read or not
+        a, b = (_carriers(v, run) if exact or v.dtype == object else v for v in (a, b))
         return hand_over(direction, product(a, b), (a, b), options, out)
     wanted = complex_dtype(a, b, options.out_dtype, out)
     if out is None:
