@@ -145,6 +145,8 @@ def test_empty_calls_are_not_refused_for_being_small() -> None:
         dw = winolab.conv_backward_filter(x, dy, (1, 3, 5), padding="same", algorithm=algorithm)
         assert dw.shape == (1, 3, 5)
         assert not dw.any()
+    y = winolab.conv_forward(np.ones((3, 0, 5)), np.ones((1, 3, 5)), stride=2**62)
+    assert y.shape == (3, 0, 1)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "dwm:3:2"])
