@@ -20,6 +20,10 @@ from winolab import (
     winrs,
 )
 from winolab.algorithm import FORMS, SCALINGS
+from winolab.device import H100, datasheet
+from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.planner import plan as gpu_plan
+from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
 
 
 def test_tile():
@@ -238,17 +242,21 @@ def test_constructors_check_their_arguments(make, error, message):
     assert len(str(raised.value)) < 400
 
 
+LAYER = Problem.of((1, 8, 8, 2), (3, 3, 3, 2), padding=1)
+TEXT: Any = "gamma:6:4:3"
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
         # Issue 42: one padding pair for two dimensions.
         ({"padding": ((1, 1),)}, ValueError, "padding has 1 values; expected 2"),
-        ({"padding": (1, 1)}, TypeError, "padding has 1; expected a value a spatial dimension"),
+        ({"padding": (1, 1)}, TypeError, "padding is 1; expected a list, a value a dimension"),
         ({"padding": ((1, 1), (1,))}, ValueError, r"expected a \(low, high\) pair a dimension"),
         ({"padding": ((1, 1), (1, 0.5))}, TypeError, "a padding is 0.5; expected an integer"),
         ({"stride": (1,)}, ValueError, "stride has 1 values; expected 2"),
         ({"dilation": (1, 0)}, ValueError, r"dilation is \(1, 0\); expected at least 1"),
-        ({"input": 8}, TypeError, "input has 8; expected a value a spatial dimension"),
+        ({"input": 8}, TypeError, "input is 8; expected a list, a value a dimension"),
         ({"filter": ()}, ValueError, "at least one spatial dimension"),
         ({"batch": 2.0}, TypeError, "batch is 2.0; expected an integer"),
         ({"batch": -1}, ValueError, "batch is -1; expected at least 0"),
@@ -266,6 +274,25 @@ def test_a_problem_checks_its_fields(changed, error, message):
     assert Problem(**fields).output == (9, 6)
     with pytest.raises(error, match=message):
         Problem(**fields | changed)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (of(Problem.of, 5, (3, 3, 2)), TypeError, "x_shape is 5; expected a list"),
+        (of(Problem.of, (1, 8, 2), 5), TypeError, "w_shape is 5; expected a list"),
+        (of(datasheet, 3), TypeError, "device is of type int; expected a name as 'rtx4090'"),
+        (of(winrs_plan, LAYER, segments=2.5), TypeError, "segments is 2.5; expected an integer"),
+        (of(winrs_plan, LAYER, segments=0), ValueError, "segments = 0; expected at least 1"),
+        (of(winrs_plan, LAYER, workspace_limit="x"), TypeError, "workspace_limit is 'x'"),
+        (of(winrs_plan, LAYER, device=3), TypeError, "device is of type int"),
+        (of(gpu_plan, Request(LAYER, "forward", H100, TEXT)), TypeError, "type Algorithm"),
+        (of(gpu_plan, Request(LAYER, "forward", TEXT)), TypeError, "type Device"),
+    ],
+)
+def test_planners_check_their_arguments(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_a_problem_holds_pythons_integers():

@@ -245,8 +245,6 @@ def _tiles(tiles: Any) -> tuple[Tile, ...]:
 
 def _device(name: Any) -> str:
     """The short name of a GPU that there is a data sheet of."""
-    if not isinstance(name, str):
-        raise TypeError(f"device is of type {type(name).__name__}; expected a name as 'rtx4090'")
     found = datasheet(name)
     return next(short for short, device in DATASHEETS.items() if device == found)
 

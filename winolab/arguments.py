@@ -37,7 +37,7 @@ def sequence(name: str, value: Any) -> tuple[Any, ...]:
     try:
         return tuple(value)
     except TypeError:
-        raise TypeError(f"{name} has {value!r}; expected a value a spatial dimension") from None
+        raise TypeError(f"{name} is {value!r}; expected a list, a value a dimension") from None
 
 
 def whole(value: Any, name: str) -> int:

@@ -112,8 +112,10 @@ DATASHEETS = {
 def datasheet(name: str) -> Device:
     """The GPU of that name: "rtx4090", "RTX 4090", "h100", "NVIDIA H100 80GB HBM3", …
 
-    Raises ValueError that lists the known ones.
+    Raises ValueError that lists the known ones, TypeError for what is no text.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"device is of type {type(name).__name__}; expected a name as 'rtx4090'")
     short = "".join(name.lower().split()).replace("-", "").removeprefix("nvidia")
     for key in (short, short.removeprefix("geforce"), short.removeprefix("rtx")):
         if key in DATASHEETS:

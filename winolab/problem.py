@@ -87,6 +87,7 @@ class Problem:
         Raises ValueError naming the dimension that does not fit and what was expected.
         """
         check_layout(layout)
+        x_shape, w_shape = sequence("x_shape", x_shape), sequence("w_shape", w_shape)
         ndim = len(x_shape) - 2
         if ndim < 1:
             raise ValueError(

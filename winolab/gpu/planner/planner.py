@@ -169,7 +169,13 @@ class Request:
         return left and self.written == "float32" != self.dtype
 
     def check(self) -> None:
-        """Raise ValueError for what no CUDA kernel computes."""
+        """Raise ValueError for what no CUDA kernel computes, TypeError for other fields' types."""
+        for value, kind in (
+            *((self.problem, Problem), (self.device, Device)),
+            (self.algorithm or Algorithm("direct"), Algorithm),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"a request has {value!r}; expected one of type {kind.__name__}")
         if self.direction not in DIRECTIONS:
             expected = ", ".join(DIRECTIONS)
             raise ValueError(f"direction {self.direction!r}; expected one of {expected}")

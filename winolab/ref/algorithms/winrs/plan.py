@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.algorithm import Algorithm, Problem
+from winolab.arguments import whole
 from winolab.device import Device, datasheet
 from winolab.points import check_served, text_of
 from winolab.ref.algorithms.winrs.kernels import Kernel, Pair, kernels, pair
@@ -114,8 +115,12 @@ def plan(
     Raises ValueError where the filter's width has no kernel, the device is unknown, or no plan
     stays within the limit.
     """
-    if isinstance(device, str):
+    if not isinstance(device, Device):
         device = datasheet(device)
+    if workspace_limit is not None:
+        workspace_limit = whole(workspace_limit, "workspace_limit")
+    if segments is not None and whole(segments, "segments") < 1:
+        raise ValueError(f"segments = {segments}; expected at least 1")
     if not problem.unit:
         raise ValueError(
             f"stride {problem.stride} and dilation {problem.dilation}: plan the problems of "
