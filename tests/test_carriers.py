@@ -300,6 +300,14 @@ def test_results_do_not_depend_on_what_numpy_is_told_to_raise(
         assert engine.shape == shape
 
 
+def test_exact_numbers_are_finite_where_no_tile_reads_them_too() -> None:
+    x = np.array([1, np.nan, 3, np.inf]).reshape(1, 4, 1)
+    for values in (x, x.astype(object), x.astype("g")):
+        with pytest.raises(ValueError, match="exact arithmetic on NaN or infinity"):
+            conv_forward(values, objects(1), stride=2, precision="exact")
+        assert through(values, float, "mp:60") == 1
+
+
 def test_no_engine_meets_what_numpy_is_told_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = SimpleNamespace(forward=lambda x, w, problem, *_: np.ones(problem.y_shape) / x[:, :2])
     monkeypatch.setitem(ENGINES, "gamma", engine)
