@@ -112,7 +112,17 @@ def test_same_padding_with_strides_is_tensorflow_s_and_onnx_s(
         ((1, 8, 2), (3, 3, 2), {"dilation": (1, 2)}, "dilation has 2 values; expected one or 1"),
         ((1, 8, 2), (3, 3, 2), {"groups": 0}, "groups = 0; expected at least 1"),
         ((1, 8, 2), (3, 3, 2), {"layout": "CHWN"}, "CHWN is not supported; transpose"),
-        ((1, 8, 2), (3, 3, 2), {"layout": "NHWC"}, "unknown layout 'NHWC'; expected one of"),
+        (
+            (1, 8, 2),
+            (3, 3, 2),
+            {"layout": "NHWC"},
+            "unknown layout 'NHWC'; expected one of .*; did you mean 'channels_last'",
+        ),
+        ((1, 8, 2), (3, 3, 2), {"layout": "NCW"}, "did you mean 'channels_first'"),
+        ((1, 8, 2), (3, 3, 2), {"layout": "channel_first"}, "did you mean 'channels_first'"),
+        ((1, 8, 2), (3, 3, 2), {"layout": "NHCW"}, "channels_last, channels_first$"),
+        ((1, 8, 2), (3, 3, 2), {"layout": "NC"}, "channels_last, channels_first$"),
+        ((1, 8, 2), (3, 3, 2), {"layout": ""}, "channels_last, channels_first$"),
     ],
 )
 def test_shapes_that_do_not_fit_are_named(x, w, options, message):

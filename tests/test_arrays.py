@@ -79,6 +79,19 @@ def test_dtypes_are_precisions_by_what_they_mean(given, meant) -> None:
         assert (conv_forward(x / 3, prepared, precision=meant, **how) == found).all()
 
 
+def test_dtypes_of_torch_are_known_without_torch() -> None:
+    class Torch:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __repr__(self) -> str:
+            return f"torch.{self.name}"
+
+    Torch.__module__ = "torch"
+    for name, meant in (("float32", "fp32"), ("bfloat16", "bf16"), ("int8", "int8")):
+        assert precision_named(Torch(name)) == meant
+
+
 def test_float_is_two_dtypes() -> None:
     for refuse in (arithmetic, precision_named):
         with pytest.raises(ValueError, match="'float' is fp64 in NumPy and fp32 in PyTorch"):

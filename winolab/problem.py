@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from winolab.arguments import paddings, per_dimension, sequence, whole
+from winolab.arguments import nearest, paddings, per_dimension, sequence, whole
 
 LAYOUTS = ("channels_last", "channels_first")
 # What callers name the operands and the result of each direction.
@@ -326,7 +326,17 @@ def check_layout(layout: str) -> None:
     if layout == "CHWN":
         raise ValueError("layout CHWN is not supported; transpose to channels_last or _first")
     if layout not in LAYOUTS:
-        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+        near = _letters(str(layout).upper()) or nearest(str(layout), LAYOUTS)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}{hint}")
+
+
+def _letters(layout: str) -> str | None:
+    """What frameworks' letters for axes mean: NHWC is channels_last, NCHW channels_first."""
+    axes = layout.replace("C", "", 1)
+    if not axes.startswith("N") or not set(axes[1:]) or not set(axes[1:]) <= set("DHWL"):
+        return None
+    return {1: "channels_first", len(layout) - 1: "channels_last"}.get(layout.find("C"))
 
 
 def _meant_layout(x_shape: Any, w_shape: Any, groups: int, layout: str) -> str:

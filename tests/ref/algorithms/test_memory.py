@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 
 from winolab import conv_backward_data, conv_backward_filter, conv_forward
+from winolab.algorithm import direct
+from winolab.problem import Problem, shapes
 from winolab.ref.algorithms.convolution import ROWS
 from winolab.ref.algorithms.engine import BLOCK
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.predict import predict
+from winolab.ref.error.proven import proven
 
 # Bytes of one gathered input in the tiled engine: two 64-bit indices and their product, two
 # masks, the element in its own dtype and in the arithmetic's, before and after a transform.
@@ -66,6 +71,17 @@ def test_a_stride_and_a_padding_of_4096_take_no_memory(precision, algorithm) -> 
     assert peak(lambda: conv_backward_data(y, w, x.shape, **how)) <= most
     assert peak(lambda: conv_forward(x, w, **how)) <= most
     assert peak(lambda: conv_backward_filter(x, y, w.shape, **how)) <= most
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+@pytest.mark.parametrize("of", [proven, predict])
+def test_bounds_and_predictions_store_no_stride(of, direction) -> None:
+    p = Problem.of((1, 24, 24, 4), (4, 3, 3, 4), padding=4096, stride=4096)
+    a, b, _ = (np.ones(shape, np.float32) for shape in shapes(direction, p))
+    gathered = math.prod(p.x_shape) * math.prod(p.filter)
+    most = 4 * GATHERED * gathered + (1 << 18)  # means, deviations and magnitudes of each
+    run = arithmetic("fp32")
+    assert peak(lambda: of(a, b, p, direct(), run, direction=direction)) <= most
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
