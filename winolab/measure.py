@@ -89,6 +89,12 @@ class Case:
     dilation: str = "1"
     groups: int = 1
 
+    @property
+    def _outputs(self) -> int:
+        """How many outputs are sampled; of a longer number 99 digits, which is everything; or 0."""
+        digits = self.sample.isascii() and self.sample.isdecimal()
+        return int(self.sample.lstrip("0")[:99] or 0) if digits else 0
+
     def __post_init__(self) -> None:
         if self.data not in DATA:
             raise ValueError(f"unknown data {self.data!r}; expected one of {', '.join(DATA)}")
@@ -96,7 +102,7 @@ class Case:
             raise ValueError(
                 f"unknown direction {self.direction!r}; expected one of {', '.join(DIRECTIONS)}"
             )
-        if self.sample != FULL and not counted(self.sample):
+        if self.sample != FULL and not self._outputs:
             raise ValueError(
                 f"sample {shortened(self.sample)!r}; expected a positive number of outputs or "
                 f"{FULL!r}"
@@ -326,7 +332,7 @@ class Case:
 
     def _tiles(self, x: np.ndarray, w: np.ndarray) -> Iterator[Piece]:
         """The sample's outputs, some tiles at a time."""
-        drawn = sample.draw(self.problem, self._algorithm, int(self.sample), self.seed)
+        drawn = sample.draw(self.problem, self._algorithm, self._outputs, self.seed)
         parts = list(_parts(self.problem, drawn, PART if self._simulated else PART >> 3))
         for part in parts:
             y, where = sample.forward(

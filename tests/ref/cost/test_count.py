@@ -15,11 +15,14 @@ from winolab.ref.arithmetic.simulated import PRESETS, Float
 from winolab.ref.cost.count import DIRECTIONS, Cost, cost, hermitian, real_fft
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counting(Float):
-    """FP64 that counts what it does: products, and operations of transforms and aggregation."""
+    """FP64 that counts what it does: products, and operations of transforms and aggregation.
 
-    seen: dict = field(default_factory=dict, hash=False, compare=False)
+    Equal arithmetics share a call that was made ready; each of these is equal to itself alone.
+    """
+
+    seen: dict = field(default_factory=dict)
 
     def count(self, kind, *arrays):
         size = math.prod(np.broadcast_shapes(*(np.shape(a) for a in arrays)))

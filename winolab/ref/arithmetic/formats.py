@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.arguments import nearest
+from winolab.arrays import PRECISION_OF_DTYPE
 from winolab.ref.arithmetic.elements import INTEGERS, number, reals
 
 EXPONENT_BITS = np.int64(0x7FF0_0000_0000_0000)
@@ -191,7 +192,8 @@ def nearest_name(name: str, known: list[str]) -> str:
 
 
 def format_named(name: str) -> Format:
-    """The format of that name. Raises ValueError with the nearest one."""
+    """The format of that name, or of that dtype's. Raises ValueError with the nearest one."""
+    name = PRECISION_OF_DTYPE.get(name, name)
     if name not in FORMATS:
         raise ValueError(f"unknown format {name!r}: {nearest_name(name, list(FORMATS))}.")
     return FORMATS[name]
