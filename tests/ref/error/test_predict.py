@@ -171,6 +171,19 @@ def test_filters_in_pieces(text, data):
         assert least <= ratios(text, "fp32", data, shapes=shapes)[0] <= 1.15
 
 
+@pytest.mark.parametrize("data", ["normal", "u12"])
+@pytest.mark.parametrize(
+    "text", ["direct", "gamma:8:6:3", "winograd:4x4:3x3", "winograd:6x6:3x3", "gamma:16:8:9"]
+)
+def test_maps_that_are_mostly_padding(text, data):
+    """Predictions of tiles of which few inputs lie inside were up to 16 times off."""
+    taps = 9 if text == "gamma:16:8:9" else 3
+    for size, padding in ((1, 2), (3, 5), (4, 1)):
+        shapes = ((2, size, size + taps - 3, 32), (16, 3, taps, 32))
+        pads = [padding, padding + (taps - 3) // 2]
+        assert 0.55 <= ratios(text, "fp32", data, shapes=shapes, padding=pads, seeds=1)[0] <= 1.5
+
+
 def test_padding_shortens_direct_sums():
     shapes = ((4, 8, 40, 64), (32, 3, 3, 64))
     assert 0.85 <= ratios("direct", "fp32", "u12", shapes=shapes, padding=1)[0] <= 1.15

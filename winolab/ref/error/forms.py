@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.error.roundings import Units, rounded_constant
 
 Array = NDArray[np.float64]
+Edge = tuple[float, Array]
 
 
 def powers(forms: Array) -> Array:
@@ -65,10 +67,22 @@ class Axis:
     """One dimension: tables (n, 2, 2) of second-order forms, per output, over w and x.
 
     Each table belongs to errors made somewhere in the algorithm, and has two factors: the powers of
-    the value that is rounded and of the form that the error meets.
+    the value that is rounded and of the form that the error meets. They are the means over the
+    tiles of a region, of which ``edges`` say what part has which inputs inside of the map
+    (share, α zeros and ones), all where there are none; and over outputs, weighted by ``kept``.
     """
 
-    def __init__(self, tile: Tile, programs: Programs, run: Arithmetic) -> None:
+    def __init__(
+        self,
+        tile: Tile,
+        programs: Programs,
+        run: Arithmetic,
+        edges: Sequence[Edge] = (),
+        kept: Array | None = None,
+    ) -> None:
+        self.edges = edges or [(1.0, np.ones(tile.alpha))]
+        self.kept = np.full(tile.n, 1 / tile.n) if kept is None else kept
+        self.inside = np.einsum("e,ei->i", *map(np.array, zip(*self.edges, strict=True)))
         units, of_filters = Units.of(run), Units.of(run.of_filters)
         fused = units.fused
         self.tile = tile
@@ -76,7 +90,8 @@ class Axis:
         self.run = run
         exact = (p.exact() for p in (programs.AT, programs.G, programs.BT))
         self.at, self.g, self.bt = (np.array(m, np.float64) for m in exact)
-        of_g, of_bt = powers(self.g), powers(self.bt)
+        of_g, of_bt = powers(self.g), self._mean(powers, self.bt)
+        self.of_bt, self.sums_bt = of_bt, self.bt @ self.inside
         # the states' products
         self.products = np.einsum("iw,ix->iwx", of_g, of_bt)
         # made in state i, or met there
@@ -87,24 +102,40 @@ class Axis:
         self.kept_g = np.einsum("oi,iw,ix->owx", self.at**2, of_g * kept_g[:, None], of_bt)
         self.kept_bt = np.einsum("oi,iw,ix->owx", self.at**2, of_g, of_bt * kept_bt[:, None])
         # made before this dimension's transform, of data that are used r times
-        self.early = np.full((tile.n, 2, 2), float(tile.r))
+        reach = np.arange(tile.r) + np.arange(tile.n)[:, None]
+        self.taps = self.inside[reach].sum(axis=1)  # of each output, that meet inputs
+        self.early = np.broadcast_to(self.taps[:, None, None], (tile.n, 2, 2))
         values, slopes = _trace(programs.BT, fused, units.held)
         self.steps_bt = (slopes**2).sum(axis=1)  # a state's share of each rounding's error
         met = powers(np.einsum("oi,ik,ia->oka", self.at, slopes, self.g))
-        self.inputs = np.einsum("okw,kx->owx", met, powers(values))
+        self.inputs = np.einsum("okw,kx->owx", met, self._mean(powers, values))
         values, slopes = _trace(programs.G, fused, of_filters.held)
         self.steps_g = (slopes**2).sum(axis=1)
-        met = powers(np.einsum("oi,ik,ib->okb", self.at, slopes, self.bt))
+        met = self._mean(powers, np.einsum("oi,ik,ib->okb", self.at, slopes, self.bt))
         self.filters = np.einsum("kw,okx->owx", powers(values), met)
         values, slopes = _trace(programs.AT, fused)
         forms = np.einsum("ki,ia,ib->kab", values, self.g, self.bt)
         # values that AT rounds, as forms, and what an output gets of each error
-        self.rounded, self.slopes = bilinear(forms, forms), slopes**2
+        self.rounded, self.slopes = self.bilinear(forms, forms), slopes**2
         # an output itself: r products
         a, o = np.arange(tile.r), np.arange(tile.n)[:, None]
         self.form = np.zeros((tile.n, tile.r, tile.alpha))
         self.form[o, a, a + o] = 1.0
-        self.whole = bilinear(self.form, self.form)
+        self.whole = self.bilinear(self.form, self.form)
+
+    def _mean(self, of: Callable[..., Array], *forms: Array) -> Array:
+        """The mean of a function of forms in x over what of the tiles lies inside."""
+        made = [share * of(*(f * mask for f in forms)) for share, mask in self.edges]
+        return np.sum(made, axis=0)
+
+    @property
+    def all_outputs(self) -> Array:
+        """``whole``, the mean over the outputs (1, 2, 2)."""
+        return np.tensordot(self.kept, self.whole, axes=1)[None]
+
+    def bilinear(self, s: Array, t: Array) -> Array:
+        """The function of that name, the mean over the tiles."""
+        return self._mean(bilinear, s, t)
 
     @cached_property
     def error(self) -> Array | None:

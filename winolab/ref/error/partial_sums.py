@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, ndtri
+from scipy.special import erf, erfc, ndtri
 
 from winolab.ref.arithmetic.formats import Format
 from winolab.ref.arithmetic.simulated import Float
@@ -115,6 +115,12 @@ def beyond(limit: float, mean: Array, variance: Array, most: Array | float = mat
     mean = np.abs(mean)
     chance = (erfc((limit - mean) / deviation) + erfc((limit + mean) / deviation)) / 2
     return np.where(np.asarray(most) <= limit, 0.0, chance)
+
+
+def mean_size(mean: Array, deviation: Array) -> Array:
+    """E|e| of a normal e."""
+    t = mean / np.maximum(math.sqrt(2) * deviation, 1e-300)
+    return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
 
 
 def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:

@@ -14,13 +14,16 @@ the accumulator, on which a rounding's size depends, is averaged over that distr
 Constants that the transform format cannot hold make a fixed error of the bilinear form, computed
 exactly from the rounded constants.
 
+Means over a region's tiles: of what lies inside of the map, and of the outputs that it has
+(winolab.ref.error.edges).
+
 The formats' ranges: what is below the normal numbers of a format loses digits, what is beyond its
 largest number is infinite (winolab.ref.error.ranges).
 
 Left out: roundings that happen to be exact (differences of numbers of one binade, few-bit data),
-correlation of errors that share inputs, padding inside of a tile, zeros that fill up the last piece
-of a filter. tests/ref/test_predict.py holds predictions against simulation, and states how far off
-they are.
+correlation of errors that share inputs, zeros that fill up the last piece of a filter.
+tests/ref/error/test_predict.py holds predictions against simulation, and states how far off they
+are.
 """
 
 from __future__ import annotations
@@ -34,16 +37,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Problem
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.winograd import ProgramsOf, programs_of
 from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float
 from winolab.ref.arithmetic.split import dropped_square, left_square
 from winolab.ref.error.componentwise import errors
-from winolab.ref.error.forms import Axis, bilinear
+from winolab.ref.error.edges import kinds
+from winolab.ref.error.forms import Axis
 from winolab.ref.error.moments import CONSTANT, Moments
-from winolab.ref.error.partial_sums import Products, last_places, places, rounding, sum_errors
+from winolab.ref.error.partial_sums import (
+    Products,
+    last_places,
+    mean_size,
+    places,
+    rounding,
+    sum_errors,
+)
 from winolab.ref.error.ranges import Ranges
 from winolab.ref.error.roundings import Unit, Units, depth_of, tiling
 
@@ -112,20 +123,12 @@ def predict(
     return _predicted(a, b, problem, algorithm, run, direction, programs, stored)[0]
 
 
-def _of_arrays(
-    a: Any,
-    b: Any,
-    problem: Problem,
-    algorithm: Algorithm,
-    run: Arithmetic,
-    direction: str,
-    programs: ProgramsOf | None,
-    stored: bool,
-) -> Prediction:
+def _of_arrays(a: Any, b: Any, *how: Any) -> Prediction:
     if isinstance(a, Moments) or isinstance(b, Moments):
         raise TypeError("predict of an array and moments: expected two arrays or two moments.")
     moments = Moments.of(a), Moments.of(b)
-    found, factors = _predicted(*moments, problem, algorithm, run, direction, programs, stored)
+    found, factors = _predicted(*moments, *how)
+    problem, algorithm, _, direction, programs, _ = how
     of = programs or programs_of(algorithm)
     each = errors(a, b, problem, algorithm, of, direction, factors)
     y = getattr(convolution, direction)(a, b, problem)
@@ -156,28 +159,38 @@ def _predicted(
     square = power = bias = absolute = count = overflow = 0.0
     sources: dict[str, float] = {}
     for i, box in enumerate(boxes):
-        depth = depth_of(layer, box) * _inside(layer, box)
-        if not depth:
-            continue
-        tile = _Tile([s.tile for s in box.segments], of, run, a, b, depth)
-        parts = tile.variances(stored)
-        mean = tile.bias + tile.constants[0]
-        variance = sum(parts.values())
-        parts["bias"] = mean**2
         pairs = zip(box.segments, layer.output, strict=True)
-        outputs = math.prod(min(s.outputs, size - s.start) for s, size in pairs)
-        count += outputs
-        overflow += outputs * float(tile.overflow.mean())
-        power += outputs * tile.power
-        expected = float((variance + mean**2).mean())
-        factors[i] = (box, expected / tile.energy if tile.energy else 0.0)
-        square += outputs * expected
-        bias += outputs * (float(mean.mean()) / abs(tile.mean) if tile.mean else 0.0)
-        away = tile.mean**2 > AWAY**2 * (tile.power - tile.mean**2)
-        size = float(_absolute(mean, np.sqrt(variance)).mean())
-        absolute += outputs * size / abs(tile.mean) if away else math.nan
-        for name, v in parts.items():
-            sources[name] = sources.get(name, 0.0) + outputs * float(v.mean())
+        whole = math.prod(min(s.outputs, size - s.start) for s, size in pairs)
+        erring = energy = 0.0
+        made: dict[int, Any] = {}  # axes, by the edges that kinds share
+        for kind in kinds(layer, box):
+            sides = zip(box.segments, kind.edges, kind.kept, strict=True)
+            axes = [
+                made.get(id(edges)) or Axis(s.tile, of(s.tile), run, edges, kept)
+                for s, edges, kept in sides
+            ]
+            made |= {id(edges): axis for edges, axis in zip(kind.edges, axes, strict=True)}
+            tile = _Tile(axes, run, a, b, depth_of(layer, box) * kind.inside)
+            if not tile.depth:
+                continue
+            parts = tile.variances(stored)
+            mean = tile.bias + tile.constants[0]
+            variance = sum(parts.values())
+            parts["bias"] = mean**2
+            outputs = whole * kind.share
+            count += outputs
+            overflow += outputs * tile.mean_of(tile.overflow)
+            power += outputs * tile.power
+            expected = tile.mean_of(variance + mean**2)
+            erring, energy = erring + kind.share * expected, energy + kind.share * tile.energy
+            square += outputs * expected
+            bias += outputs * (tile.mean_of(mean) / abs(tile.mean) if tile.mean else 0.0)
+            away = tile.mean**2 > AWAY**2 * (tile.power - tile.mean**2)
+            size = tile.mean_of(mean_size(mean, np.sqrt(variance)))
+            absolute += outputs * size / abs(tile.mean) if away else math.nan
+            for name, v in parts.items():
+                sources[name] = sources.get(name, 0.0) + outputs * tile.mean_of(v)
+        factors[i] = (box, erring / energy if energy else 0.0)
     if not power or not square:
         return Prediction(0.0, 0.0, 0.0, {}), factors
     shares = {name: v / square for name, v in sources.items()}
@@ -187,43 +200,25 @@ def _predicted(
     return Prediction(rms, mare, drift, shares, overflow / count), factors
 
 
-def _absolute(mean: Array, deviation: Array) -> Array:
-    """E|e| of a normal e."""
-    t = mean / np.maximum(math.sqrt(2) * deviation, 1e-300)
-    return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
-
-
-def _inside(problem: Problem, region: Region) -> float:
-    """Part of the products that lie within the input, along the dimensions summed directly."""
-    part = 1.0
-    for d, segment in enumerate(region.segments):
-        if segment.tile.alpha == 1:
-            at = np.arange(problem.output[d])[:, None] * problem.stride[d] - problem.padding[d][0]
-            at = at + np.arange(problem.filter[d]) * problem.dilation[d]
-            part *= float(((at >= 0) & (at < problem.input[d])).mean())
-    return part
-
-
 class _Tile:
     """Errors of the outputs (n0, n1, …) of one kind of tile."""
 
     def __init__(
         self,
-        tiles: list[Tile],
-        of: ProgramsOf,
+        axes: list[Axis],
         run: Arithmetic,
         a: Moments,
         b: Moments,
         depth: float,
     ) -> None:
-        self.axes = [Axis(tile, of(tile), run) for tile in tiles]
+        self.axes = axes
         self.run, self.a, self.b, self.depth = run, a, b, depth
         self.units = Units.of(run)
         self.ranges = Ranges(self.axes, run, a, b, depth)
 
     @property
-    def taps(self) -> int:
-        return math.prod(axis.tile.r for axis in self.axes)
+    def taps(self) -> float:
+        return math.prod(float(axis.taps @ axis.kept) for axis in self.axes)
 
     @property
     def mean(self) -> float:
@@ -233,7 +228,7 @@ class _Tile:
     @property
     def power(self) -> float:
         """E y²."""
-        mean, variance = self._moments(self._outer([axis.whole[:1] for axis in self.axes]))
+        mean, variance = self._moments(self._outer([axis.all_outputs for axis in self.axes]))
         return float((mean**2 + variance).reshape(-1)[0])
 
     def _outer(self, tables: list[Array]) -> Array:
@@ -288,7 +283,7 @@ class _Tile:
     def _rounded(self, d: int) -> tuple[Array, Array]:
         """|mean| and variance of what AT rounds along dimension d, outputs behind it (1, …)."""
         behind, ahead = self.axes[:d], self.axes[d + 1 :]
-        factors = [axis.whole[:1] for axis in behind] + [self.axes[d].rounded]
+        factors = [axis.all_outputs for axis in behind] + [self.axes[d].rounded]
         return self._moments(self._outer([*factors, *(axis.products for axis in ahead)]))
 
     def _outputs(self, d: int) -> Array:
@@ -336,7 +331,13 @@ class _Tile:
     def energy(self) -> float:
         """E[(AT)² Σ (G w)² (BT x)²], the mean over the outputs (see componentwise)."""
         states = self.depth * self.ranges.filters.square * self.ranges.inputs.square
-        return float(self._put_out(states).mean())
+        return self.mean_of(self._put_out(states))
+
+    def mean_of(self, outputs: Array) -> float:
+        """The mean over the outputs that the map has, of (n0, n1, …) or fewer axes."""
+        shape = tuple(axis.tile.n for axis in self.axes)
+        weights = reduce(np.multiply.outer, [axis.kept for axis in self.axes])
+        return float((np.broadcast_to(outputs, shape) * weights).sum())
 
     def _put_out(self, states: Array) -> Array:
         """What independent errors of these variances in the states are in the outputs."""
@@ -385,10 +386,13 @@ class _Tile:
             return [axis.error if e == d else axis.form for e, axis in enumerate(self.axes)]
 
         for d in wrong:
-            mean = mean + reduce(np.multiply.outer, [f.sum(axis=(1, 2)) for f in forms(d)])
+            sums = [(f @ x.inside).sum(axis=1) for x, f in zip(self.axes, forms(d), strict=True)]
+            mean = mean + reduce(np.multiply.outer, sums)
             for e in wrong:
                 pairs = zip(forms(d), forms(e), strict=True)
-                total = total + self._outer([bilinear(s, t) for s, t in pairs])
+                total = total + self._outer(
+                    [x.bilinear(s, t) for x, (s, t) in zip(self.axes, pairs, strict=True)]
+                )
         total[..., 1, 1] = 0  # the mean, which adds up
         spread = np.einsum("...wx,w,x->...", total, self.b.powers, self.a.powers)
         return self.depth * self.a.mean * self.b.mean * mean, self.depth * spread

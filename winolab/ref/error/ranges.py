@@ -19,7 +19,7 @@ from winolab.ref.algorithms.engine import gains
 from winolab.ref.arithmetic.formats import FORMATS, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.arithmetic.split import Power, exponent, left_square
-from winolab.ref.error.forms import Axis
+from winolab.ref.error.forms import Axis, powers
 from winolab.ref.error.moments import Moments
 from winolab.ref.error.partial_sums import Products, at_nodes, beyond, sums_underflow, underflow
 from winolab.ref.error.roundings import Unit, part
@@ -34,18 +34,24 @@ def kron(rows: Sequence[Array]) -> Array:
 
 
 class Operand:
-    """A tensor's transformed elements, the states along each dimension: mean and variance."""
+    """A tensor's transformed elements, the states along each dimension: mean and variance.
+
+    ``tables``: along each dimension ‖row‖² and (Σ row)² of the matrix, and Σ row.
+    """
 
     def __init__(
         self,
         data: Moments,
         matrices: Sequence[Array],
+        tables: Sequence[tuple[Array, Array]],
         bare: Sequence[Array],
         steps: Sequence[Array],
     ) -> None:
         self.data = data
-        self.mean = data.mean * kron([m.sum(axis=1) for m in matrices])
-        self.variance = data.variance * kron([(m**2).sum(axis=1) for m in matrices])
+        squares, sums = (kron([of[:, i] for of, _ in tables]) for i in (0, 1))
+        mean = kron([s for _, s in tables])
+        self.mean = data.mean * mean
+        self.variance = data.variance * squares + data.mean**2 * np.maximum(0, sums - mean**2)
         self.gain = kron([np.abs(m).sum(axis=1) for m in matrices])
         self.counts = kron([np.count_nonzero(m, axis=1) for m in matrices])
         self.bare = kron([b.astype(float) for b in bare]) > 0
@@ -93,12 +99,12 @@ class Ranges:
         self, axes: Sequence[Axis], run: Arithmetic, a: Moments, b: Moments, depth: float
     ) -> None:
         self.axes, self.run, self.depth = axes, run, depth
-        self.filters = Operand(
-            b, [x.g for x in axes], [x.bare_g for x in axes], [x.steps_g for x in axes]
-        )
-        self.inputs = Operand(
-            a, [x.bt for x in axes], [x.bare_bt for x in axes], [x.steps_bt for x in axes]
-        )
+        tables = [(powers(x.g), x.g.sum(axis=1)) for x in axes]
+        g, bare = [x.g for x in axes], [x.bare_g for x in axes]
+        self.filters = Operand(b, g, tables, bare, [x.steps_g for x in axes])
+        tables = [(x.of_bt, x.sums_bt) for x in axes]
+        bt, bare = [x.bt for x in axes], [x.bare_bt for x in axes]
+        self.inputs = Operand(a, bt, tables, bare, [x.steps_bt for x in axes])
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
