@@ -18,7 +18,7 @@ from winolab import Problem, conv_backward_filter, conv_forward, parse_algorithm
 from winolab.measure import Case
 from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.simulated import Exact, arithmetic
-from winolab.ref.error.metrics import bound, compare
+from winolab.ref.error.metrics import bound, compare, predict
 from winolab.reference import ENGINES
 
 FLOATS = {
@@ -333,6 +333,19 @@ def test_bounds_of_exact_numbers() -> None:
     error = conv_forward(exact - Exact().asarray(y), objects(1), precision="exact", out_dtype=float)
     assert (np.abs(error) <= limit).all()
     assert compare(y, exact, limit).worst_ratio <= 1
+
+
+def test_predictions_of_exact_numbers() -> None:
+    """Of the numbers that objects are; what is no number is named, however float() reads it."""
+    x, w = objects(Fraction(1, 3), np.int8(100), Decimal("0.1")), objects(1, np.longdouble(3))
+    how: Any = (Problem.of(x.shape, w.shape), parse_algorithm("gamma:3:2:2"), arithmetic("fp32"))
+    found = predict(x, w, *how)
+    same = predict(x.astype(float), w.astype(float), *how)
+    assert found.relative_rms == same.relative_rms > 0
+    assert np.array_equal(found.errors, same.errors)
+    x[0, 2, 0] = "0.1"
+    with pytest.raises(TypeError, match=r"\[2\] is '0.1': expected a real number"):
+        predict(x, w, *how)
 
 
 def test_a_scale_serves_either_byte_order() -> None:

@@ -23,6 +23,7 @@ from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.winograd import ProgramsOf
 from winolab.ref.arithmetic.exact import Arithmetic
+from winolab.ref.arithmetic.formats import FORMATS
 
 RUNS = {
     "forward": winograd.forward,
@@ -39,7 +40,7 @@ class _Squares(Arithmetic):
         return "squares"
 
     def asarray(self, x: Any) -> NDArray[np.float64]:
-        return np.asarray(x, np.float64)
+        return FORMATS["fp64"].nearest(x)
 
     def constant(self, q: Fraction | int) -> np.float64:
         return np.float64(q)

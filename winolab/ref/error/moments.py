@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from winolab.ref.arithmetic.formats import FORMATS
+
 Array = NDArray[np.float64]
 CONSTANT = 1 / (8 * math.log(2))
 PART = 1 << 20  # elements whose moments are summed at a time
@@ -40,7 +42,7 @@ class Moments:
         count = max(1, flat.size)
         total = square = zeros = binades = peak = 0.0
         for start in range(0, flat.size, PART):
-            part = flat[start : start + PART].astype(np.float64)
+            part = FORMATS["fp64"].nearest(flat[start : start + PART])
             if not np.isfinite(part).all():
                 return cls(math.nan, math.nan)
             with np.errstate(all="ignore"):
