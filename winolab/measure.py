@@ -91,9 +91,9 @@ class Case:
 
     @property
     def _outputs(self) -> int:
-        """How many outputs are sampled; of a longer number 99 digits, which is everything; or 0."""
-        digits = self.sample.isascii() and self.sample.isdecimal()
-        return int(self.sample.lstrip("0")[:99] or 0) if digits else 0
+        """How many outputs are sampled, by a text of fewer than 1000 digits; 0 of another text."""
+        digits = self.sample.isascii() and self.sample.isdecimal() and len(self.sample) < 1000
+        return int(self.sample) if digits else 0
 
     def __post_init__(self) -> None:
         if self.data not in DATA:

@@ -24,6 +24,8 @@ class Counting(Float):
 
     seen: dict = field(default_factory=dict)
 
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
     def count(self, kind, *arrays):
         size = math.prod(np.broadcast_shapes(*(np.shape(a) for a in arrays)))
         self.seen[kind] = self.seen.get(kind, 0) + size
