@@ -126,8 +126,9 @@ def conv_backward_data(
 
     dy has the shape of y. Without ``input_shape`` it is a transposed convolution, as PyTorch's:
     dx is as small as its windows allow, and longer by ``output_padding`` at the high end,
-    an int or one per spatial dimension, below the larger of stride and dilation. Other arguments
-    and errors are those of :func:`conv_forward`.
+    an int or one per spatial dimension, below the larger of stride and dilation. A complex w is
+    conjugated, which PyTorch's transposed convolution leaves to the caller. Other arguments and
+    errors are those of :func:`conv_forward`.
     """
     asked = convolution(
         "backward_data", None if input_shape is None else _sizes("input_shape", input_shape),
