@@ -339,8 +339,8 @@ def test_predictions_of_exact_numbers() -> None:
     """Of the numbers that objects are; what is no number is named, however float() reads it."""
     x, w = objects(Fraction(1, 3), np.int8(100), Decimal("0.1")), objects(1, np.longdouble(3))
     how: Any = (Problem.of(x.shape, w.shape), parse_algorithm("gamma:3:2:2"), arithmetic("fp32"))
-    found = predict(x, w, *how)
-    same = predict(x.astype(float), w.astype(float), *how)
+    found: Any = predict(x, w, *how)
+    same: Any = predict(x.astype(float), w.astype(float), *how)
     assert found.relative_rms == same.relative_rms > 0
     assert np.array_equal(found.errors, same.errors)
     x[0, 2, 0] = "0.1"
