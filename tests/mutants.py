@@ -183,6 +183,23 @@ MUTANTS = [
         ("9 * CONSTANT**2 * dropped_square", "0 * CONSTANT**2 * dropped_square"),
     ),
     *_of(
+        "winolab/ref/error/ranges.py",
+        "tests/ref/algorithms/dwm/test_choose.py",
+        (
+            "np.minimum((self.steps * eta * eta / 12)",
+            "np.minimum((0 * self.steps * eta * eta / 12)",
+        ),
+        ("np.where(self.bare, 0.0, rounded)", "rounded"),
+        ("finite = finite + _through(np.log1p(-chance)", "_through(np.log1p(-chance)"),
+        ("both**2 * sums_underflow", "0 * sums_underflow"),
+    ),
+    *_of(
+        "winolab/ref/error/edges.py",
+        "tests/ref/error/test_predict.py",
+        ("inside = (at < size).sum(axis=0)", "inside = (at >= 0).sum(axis=0)"),
+        ("(at >= 0) & (at < problem.input[d])", "(at >= 0)"),
+    ),
+    *_of(
         "winolab/ref/error/partial_sums.py",
         "tests/ref/error/test_predict.py",
         ("chunks * (chunks + 1) * (2 * chunks + 1) / 6", "chunks * (chunks + 1) / 2"),

@@ -218,7 +218,7 @@ class Case:
     ) -> np.ndarray:
         """Bounds of the outputs; tensors() has the storage format, so storing rounds no more."""
         run = self._arithmetic
-        if isinstance(run, Float):
+        if isinstance(run, Float) and not (run.scale and run.filters):  # which stores scaled data
             run = replace(run, storage=FORMATS["fp32"])
         if not self._tiled or self.direction != "forward":
             return proven(x, w, problem, self._algorithm, run, direction=self.direction)

@@ -2,7 +2,7 @@
 
 An error of a transformed tile is relative to the numbers of the tile. With S = (AT)² Σ (G w)² (BT
 x)², squares of all elements, of the data at hand, the expected square of an output's error is c S
-where random data of the same moments have errors of expected square c E[S] (winolab.ref.predict).
+where random data of the same moments have errors of expected square c E[S] (winolab.ref.error.predict).
 Direct products have S = Σ w² x² of the output itself.
 """
 
@@ -19,17 +19,11 @@ from numpy.typing import NDArray
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import Programs
-from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.winograd import ProgramsOf
 from winolab.ref.arithmetic.exact import Arithmetic
 from winolab.ref.arithmetic.formats import FORMATS
-
-RUNS = {
-    "forward": winograd.forward,
-    "backward_data": winograd.backward_data,
-    "backward_filter": winograd.backward_filter,
-}
+from winolab.ref.error.bounds import RUNS
 
 
 class _Squares(Arithmetic):
