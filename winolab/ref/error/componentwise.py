@@ -2,7 +2,7 @@
 
 An error of a transformed tile is relative to the numbers of the tile. With S = (AT)² Σ (G w)² (BT
 x)², squares of all elements, of the data at hand, the expected square of an output's error is c S
-where random data of the same moments have errors of expected square c E[S] (winolab.ref.error.predict).
+where random data of the same moments have errors of expected square c E[S] (see predict).
 Direct products have S = Σ w² x² of the output itself.
 """
 
