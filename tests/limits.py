@@ -17,7 +17,6 @@ import numpy as np
 from tests.definition import exact
 from tests.drawn import Case
 from winolab import Algorithm, Problem, arithmetic, parse_algorithm
-from winolab.operands import arithmetic_of
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.algorithms.winrs.gradient import phases
@@ -27,6 +26,7 @@ from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
 from winolab.ref.arithmetic.split import Scale
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import Cost, Units
+from winolab.ref.operands import arithmetic_of
 
 
 def run_of(case: Case) -> Arithmetic:

@@ -337,7 +337,7 @@ MUTANTS = [
         ("if any(type(v) is float for v in x.reshape(-1))", "if False"),
     ),
     *_of(
-        "winolab/operands.py",
+        "winolab/ref/operands.py",
         "tests/test_carriers.py",
         (" or q.denominator != 1", ""),
         ("limits.min <= q <= limits.max", "q <= limits.max"),
@@ -346,7 +346,9 @@ MUTANTS = [
         ("if largest >= FLOAT16_INFINITE:", "if largest > 65504:"),
     ),
     *_of(
-        "winolab/reference.py", "tests/test_carriers.py", ("return quiet(lambda", "return (lambda")
+        "winolab/ref/dispatch.py",
+        "tests/test_carriers.py",
+        ("return quiet(lambda", "return (lambda"),
     ),
     *_of(
         "winolab/ref/algorithms/fft.py",

@@ -18,7 +18,6 @@ FLOORS = (
     {
         "algorithm",
         "arrays",
-        "calls",
         "device",
         "arguments",
         "lines",
@@ -30,7 +29,7 @@ FLOORS = (
     },
     {"ref"},
     {"gpu"},
-    {"conv", "measure", "operands", "reference"},
+    {"conv", "measure"},
     {"bench", "cli"},
 )
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from winolab import reference
 from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arrays import on_gpu
-from winolab.calls import recall
-from winolab.operands import arithmetic_of, operand, shape_of
-from winolab.options import Convolution, ConvOptions, convolution
+from winolab.options import Convolution, ConvOptions, convolution, recall
 from winolab.problem import NAMES, in_layout, shapes
+from winolab.ref import dispatch
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
+from winolab.ref.operands import arithmetic_of, operand
 
 Sizes = int | Sequence[int]
 ScaleLike = int | str | tuple[int, int] | Scale | None
@@ -254,7 +253,28 @@ def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: Co
     w = w[: problem.groups]
     few = replace(problem, batch=0, out_channels=len(w))
     a = np.empty(in_layout(shapes(direction, few)[0], options.layout), w.dtype)
-    reference.convolve(direction, few, a, w, options, None)
+    dispatch.convolve(direction, few, a, w, options, None)
+
+
+def shape_of(name: str, value: Any) -> tuple[int, ...]:
+    """The shape of any array, of one that says it to other libraries only, too.
+
+    Raises TypeError for what is no array: None, a text, a number, rows of different lengths.
+    """
+    if hasattr(value, "shape"):
+        return np.shape(value)
+    if on_gpu(value):
+        from winolab.gpu.runtime.arrays import CUPY
+
+        return np.shape(CUPY.array(name, value))
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        raise TypeError(f"{name} is a list of different lengths; expected an array") from None
+    if not shape:
+        text = "None" if value is None else f"of type {type(value).__name__}"
+        raise TypeError(f"{name} is {text}; expected an array")
+    return shape
 
 
 def _sizes(name: str, shape: Any) -> tuple:
@@ -288,7 +308,7 @@ def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> A
         from winolab.gpu.runtime import conv as kernels
 
         return kernels.convolve(asked.direction, problem, a, held, options, out, asked)
-    return reference.convolve(asked.direction, problem, a, held, options, out)
+    return dispatch.convolve(asked.direction, problem, a, held, options, out)
 
 
 def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:

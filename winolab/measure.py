@@ -27,11 +27,11 @@ from winolab.ref.algorithms.winograd import ProgramsOf
 from winolab.ref.arithmetic.exact import MOST_BITS
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp, arithmetic, summed
+from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.metrics import bound, compare
 from winolab.ref.error.predict import Moments, Prediction, predict
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import DIRECTIONS
-from winolab.reference import ENGINES
 
 FULL = "full"
 # Fields that a row may lack, because rows were written before cases had them.

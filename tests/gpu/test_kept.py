@@ -12,10 +12,10 @@ import pytest
 import winolab
 from tests.gpu.pretended import Array, Library
 from winolab.algorithm import Problem
+from winolab.conv import shape_of
 from winolab.gpu.runtime import call
 from winolab.gpu.runtime.array_layout import contiguous
 from winolab.gpu.runtime.arrays import CUPY, Described
-from winolab.operands import shape_of
 from winolab.options import ConvOptions
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)

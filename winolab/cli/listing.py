@@ -17,7 +17,7 @@ from winolab.cli.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
 from winolab.gpu.planner.planner import DIRECTIONS, Request, candidates
 from winolab.ref.arithmetic.simulated import arithmetic
-from winolab.reference import ENGINES
+from winolab.ref.dispatch import ENGINES
 
 Row = dict[str, Any]
 # Of one image and one channel; a gradient by F(4, 3) has the filter of 4 taps.

@@ -9,7 +9,7 @@ import pytest
 
 import winolab
 from tests.gpu.pretended import Array
-from winolab import calls
+from winolab import options
 from winolab.algorithm import parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
@@ -367,9 +367,9 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
     assert len(made) == 4
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})  # has no hash
     assert len(made) == 4
-    monkeypatch.setattr(calls, "MOST", len(calls.kept))
+    monkeypatch.setattr(options, "MOST", len(options.kept))
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": 0})
-    assert len(calls.kept) == 2  # by its problem and by its arguments
+    assert len(options.kept) == 2  # by its problem and by its arguments
 
 
 def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.bounds import bound
 from winolab.ref.error.proven import proven
-from winolab.reference import ENGINES
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 

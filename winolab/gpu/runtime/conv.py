@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import NoneType
 from typing import Any, cast
 
-from winolab import calls
 from winolab.gpu import driver
 from winolab.gpu.driver import Kernels
 from winolab.gpu.planner.planner import ITEMSIZE
@@ -16,12 +15,12 @@ from winolab.gpu.runtime.call import load, planned, prepare_call
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.gpu.runtime.resolve import Transformed, prepared
-from winolab.options import Convolution, ConvOptions
+from winolab.options import Convolution, ConvOptions, described_by, keep, recall
 from winolab.problem import NAMES, Problem, shapes
 
 DEFAULTS = ConvOptions()
 
-calls.described_by[Transformed] = lambda w: w.number
+described_by[Transformed] = lambda w: w.number
 
 
 def convolve(
@@ -39,7 +38,7 @@ def convolve(
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
     place may stand a Transformed. The result has a's library and memory order, and its place in
     torch's graph of gradients. By ``asked``, which with the shapes implies problem and options,
-    ``calls.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
+    ``options.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
     TypeError for other dtypes, MemoryError where memory does not suffice.
     """
     library = library_of(a)
@@ -53,7 +52,7 @@ def convolve(
     if library.requires_grad(*arrays):
         return autograd.differentiable(convolve, direction, problem, a, b, options, out)
     resolved = (direction, problem, options)
-    call = calls.recall(resolved, a, b, out)
+    call = recall(resolved, a, b, out)
     if call is None:
         call = prepare_call(
             direction,
@@ -64,9 +63,8 @@ def convolve(
             b if isinstance(b, Transformed) else library.describe(b),
             None if out is None else library.describe(out),
         )
-        for array in (a, b, out):
-            calls.described_by.setdefault(type(array), library.lie)
-    calls.keep(call, (resolved, asked) if asked and asked.unique else (resolved,), a, b, out)
+    kept_by = (resolved, asked) if asked and asked.unique else (resolved,)
+    keep(call, kept_by, a, b, out, library.lie)
     return call.run(a, b, out)
 
 

@@ -13,8 +13,8 @@ from winolab import (
     conv_backward_filter,
     conv_forward,
     prepare_filter,
-    reference,
 )
+from winolab.ref import dispatch
 
 HOW: dict[str, Any] = {"stride": (1, 2), "padding": ((1, 0), (0, 2)), "groups": 2}
 
@@ -68,13 +68,13 @@ def test_gradients_are_adjoint(layout) -> None:
 @pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
 @pytest.mark.parametrize("kinds", ["cc", "cf", "fc"])
 def test_three_real_convolutions_or_two(direction, kinds, monkeypatch) -> None:
-    engine, counted = reference._engine, []
+    engine, counted = dispatch._engine, []
 
     def counting(*arguments):
         counted.append(arguments)
         return engine(*arguments)
 
-    monkeypatch.setattr(reference, "_engine", counting)
+    monkeypatch.setattr(dispatch, "_engine", counting)
     x_shape, w_shape, y_shape = (2, 6, 7, 4), (6, 2, 3, 2), (2, 6, 4, 6)
     dtypes = [np.complex128 if kind == "c" else np.float64 for kind in kinds]
     if direction == "forward":

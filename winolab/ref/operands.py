@@ -17,7 +17,6 @@ from winolab.arrays import (
     check_float16,
     check_target,
     dtype_of,
-    on_gpu,
 )
 from winolab.options import ConvOptions
 from winolab.problem import NAMES
@@ -36,27 +35,6 @@ PARTS = {
     np.dtype(np.complex64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.float64),
 }
-
-
-def shape_of(name: str, value: Any) -> tuple[int, ...]:
-    """The shape of any array, of one that says it to other libraries only, too.
-
-    Raises TypeError for what is no array: None, a text, a number, rows of different lengths.
-    """
-    if hasattr(value, "shape"):
-        return np.shape(value)
-    if on_gpu(value):
-        from winolab.gpu.runtime.arrays import CUPY
-
-        return np.shape(CUPY.array(name, value))
-    try:
-        shape = np.shape(value)
-    except ValueError:
-        raise TypeError(f"{name} is a list of different lengths; expected an array") from None
-    if not shape:
-        text = "None" if value is None else f"of type {type(value).__name__}"
-        raise TypeError(f"{name} is {text}; expected an array")
-    return shape
 
 
 def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.ndarray:
