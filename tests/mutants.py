@@ -190,7 +190,7 @@ MUTANTS = [
             "np.minimum((0 * self.steps * eta * eta / 12)",
         ),
         ("np.where(self.bare, 0.0, rounded)", "rounded"),
-        ("finite = finite + _through(np.log1p(-chance)", "_through(np.log1p(-chance)"),
+        ("finite = finite + _through(np.log1p(-chance)", "_ = finite + _through(np.log1p(-chance)"),
         ("both**2 * sums_underflow", "0 * sums_underflow"),
     ),
     *_of(

@@ -75,6 +75,16 @@ def test_overflow_is_predicted(text, precision):
     assert (found.range == "overflow") == (finite < 1) == math.isinf(found.relative_rms)
 
 
+def test_what_transforms_do_not_hold_overflows():
+    """States that FP16 holds add up to more, and constants may be beyond it themselves."""
+    found, _, finite = simulated("gamma:16:8:9", "fp32,transform=fp16", 30.0, data="uniform")
+    assert found.overflow == pytest.approx(1 - finite, abs=0.1)
+    assert 0.1 < 1 - finite < 0.2
+    found, _, finite = simulated("gamma:16:14:3", "fp32,transform=fp16")
+    assert (found.overflow, found.range) == (1.0, "overflow")
+    assert finite < 1
+
+
 def test_simulated_says_what_kernels_scale_by():
     """Γ on Tensor Cores has powers of two in FP16's BT and AT: nothing overflows."""
     problem = Problem.of((1, 8, 38, 64), (64, 3, 3, 64), padding=1)

@@ -129,6 +129,15 @@ class Axis:
         return np.sum(made, axis=0)
 
     @property
+    def held(self) -> bool:
+        """Whether the formats of the transforms hold their constants, rounded."""
+        try:
+            _ = self.error
+        except (OverflowError, ValueError):
+            return False
+        return True
+
+    @property
     def all_outputs(self) -> Array:
         """``whole``, the mean over the outputs (1, 2, 2)."""
         return np.tensordot(self.kept, self.whole, axes=1)[None]

@@ -170,6 +170,8 @@ def _predicted(
                 for s, edges, kept in sides
             ]
             made |= {id(edges): axis for edges, axis in zip(kind.edges, axes, strict=True)}
+            if not all(axis.held for axis in axes):
+                return Prediction(math.inf, math.inf, math.nan, {}, 1.0), factors
             tile = _Tile(axes, run, a, b, depth_of(layer, box) * kind.inside)
             if not tile.depth:
                 continue
