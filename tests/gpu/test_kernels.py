@@ -12,16 +12,19 @@ from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.runtime.nvrtc import CompileError
 
 TABLE = kernels.by_unit(kernels.read())
+SPOT = 12
 OUTDATED = f"tests/gpu/kernels.csv is out of date: {kernels.COMMAND}, and look at what changed"
 
 
 @pytest.mark.parametrize(("arch", "name"), TABLE, ids=lambda text: text.replace(" ", "_"))
 def test_a_unit_takes_what_the_table_says(arch, name) -> None:
-    """For 9.0 each time; for 8.x, where registers are as launched, when its source changed."""
+    """An assembler says the same of the same source: what is as the table has it is compiled again
+    for one unit in SPOT on 9.0, so that the table is known to be of this compiler and this code."""
     rows = TABLE[arch, name]
     unit = kernels.Unit.of(rows[0])
     assert (unit.arch, unit.name) == (arch, name), OUTDATED
-    if arch == "sm_90a" or unit.hash != rows[0].source:
+    spot = arch == "sm_90a" and int(unit.hash, 16) % SPOT == 0
+    if spot or unit.hash != rows[0].source:
         compiled = unit.compile({row.kernel: row.registers for row in rows})
         if rows[0].compiler == kernels.compiler():
             assert compiled == [replace(row, source=unit.hash) for row in rows], OUTDATED
