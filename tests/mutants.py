@@ -110,7 +110,7 @@ def _of(file: str, others: str, *pairs: tuple[str, str]) -> list[Mutant]:
     """Of one file, whose tests are those that mirror it, where there are any, and ``others``."""
     path = Path(file)
     mirror = Path("tests", *path.parts[1:-1], f"test_{path.name}")
-    tests = " ".join([*([str(mirror)] if (ROOT / mirror).is_file() else []), *others.split()])
+    tests = " ".join([*others.split(), *([str(mirror)] if (ROOT / mirror).is_file() else [])])
     return [Mutant(file, old, new, tests) for old, new in pairs]
 
 
@@ -252,7 +252,6 @@ MUTANTS = [
         "tests/gpu/planner/test_gradient_workspace.py",
         ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
         ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
-        ("max(0, limit - kept)", "limit"),
         ("FLAGS + f.workspace > limit for f", "f.workspace > limit for f"),
     ),
     *_of(
@@ -308,7 +307,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/planner/fallback.py",
-        "tests/gpu/planner/test_planner.py",
+        "tests/gpu/planner/test_fallback_room.py",
         ("room = p.workspace - found.kept", "room = p.workspace"),
         ("self.kept + self.fallback.workspace)", "self.fallback.workspace)"),
     ),

@@ -6,7 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winolab.gpu.families.wgrad_direct.chunks import NONE, ORDERED, Cost, leveled, turns
+from winolab.device import H100
+from winolab.gpu.families.wgrad_direct.chunks import (
+    NONE,
+    ORDERED,
+    Columns,
+    Cost,
+    leveled,
+    turns,
+    ways,
+)
 
 lengths = st.lists(st.integers(1, 400), min_size=1, max_size=300).map(np.array)
 blocks = st.integers(1, 144)
@@ -50,3 +59,19 @@ def test_shares_follow_one_another_and_level_what_blocks_have(stages, loads, cos
         assert abs(load + count * cost.stage - level) <= 1.0000001 * cost.stage
         at += count
     assert at == stages.sum()
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple),
+    st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple),
+    st.integers(1, 60),
+    costs,
+    st.booleans(),
+)
+def test_no_way_takes_less_time_than_there_is_work(blocks, useful, channels, cost, cached):
+    """For all blocks together, and for a block that computes whole items alone."""
+    found, of_row = Columns(1, max(useful), useful, blocks), channels * len(useful)
+    work = found.stages(of_row * len(blocks)).sum() * cost.stage
+    for way in ways(found, of_row, H100, cost, cached):
+        assert way.seconds >= work / H100.multiprocessors * (1 - 1e-9)
+        assert way.alone + way.shared == of_row * len(blocks)
