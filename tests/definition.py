@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -21,6 +22,7 @@ FLOATS = {
     "float32": (24, -126, 127),
     "float16": (11, -14, 15),
     "bfloat16": (8, -126, 127),
+    "float8_e5m2": (3, -14, 15),
     "longdouble": (64, -16382, 16383),
 }
 
@@ -129,7 +131,7 @@ def whole(array: np.ndarray) -> tuple[list[int], int]:
 
 def exact(v: Any) -> Fraction:
     """The number that an element of an array is."""
-    if isinstance(v, (int, Fraction)):
+    if isinstance(v, (int, Fraction, Decimal)):
         return Fraction(v)
     if hasattr(v, "_mpf_"):
         sign, significand, exponent, _ = v._mpf_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -12,11 +13,17 @@ import numpy as np
 
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64", "uint64")
-# Elements of object arrays: Python's integers, those and Fractions, NumPy's integers.
-OBJECTS = ("object", "fractions", "numpy objects")
+# Elements of object arrays: Python's integers, those and Fractions, NumPy's integers, Decimals.
+OBJECTS = ("object", "fractions", "numpy objects", "decimals")
 DTYPES = {**{name: np.dtype(name) for name in (*FLOATING[:3], *INTEGERS, "longdouble")}}
 DTYPES |= {"bfloat16": np.dtype(ml_dtypes.bfloat16), **dict.fromkeys(OBJECTS, np.dtype(object))}
-LARGEST = {"float16": 65504.0, "float64": 2.0**1000, "longdouble": 2.0**1000}
+DTYPES |= {"float8_e5m2": np.dtype(ml_dtypes.float8_e5m2), "int4": np.dtype(ml_dtypes.int4)}
+LARGEST = {
+    "float8_e5m2": 57344.0,
+    "float16": 65504.0,
+    "float64": 2.0**1000,
+    "longdouble": 2.0**1000,
+}
 FILLS = ("few", "signed", "positive", "wide", "tiny", "zeros", "large", "ends")
 
 
@@ -26,6 +33,8 @@ def array_of(rng: Random, shape: tuple[int, ...], dtype: str, fill: str) -> np.n
     array = np.empty(count, DTYPES[dtype])
     if dtype in OBJECTS:
         array[:] = [_element(rng, fill, dtype) for _ in range(count)]
+    elif dtype == "int4":
+        array[:] = [rng.randint(-8, 7) for _ in range(count)]
     elif dtype in INTEGERS:
         array[:] = [_integer(rng, fill, dtype) for _ in range(count)]
     else:
@@ -75,4 +84,6 @@ def _element(rng: Random, fill: str, dtype: str) -> Any:
         kind = rng.choice([np.int8, np.uint8, np.int16, np.int64, np.uint64])
         info = np.iinfo(kind)
         return kind(min(max(whole, int(info.min)), int(info.max)))
+    if dtype == "decimals":
+        return Decimal(whole).scaleb(-rng.randint(0, 12))
     return whole * rng.choice([1, 1, 10**30]) if fill == "wide" else whole

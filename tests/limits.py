@@ -120,5 +120,5 @@ def _overflow(run: Arithmetic, result: float, operands: tuple[float, float], sca
         return False
     formats = (run.transform, run.accumulate)
     largest = 2 * max(result, math.ldexp(result, scale))
-    least = min(run.product.max, run.storage.max)
+    least = min(fmt.max for fmt in (run.product, run.storage, run.filters or run.transform))
     return 2 * max(operands) > least or largest > min(fmt.max for fmt in formats)

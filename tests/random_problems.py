@@ -107,6 +107,8 @@ def poisoned(count: int, dtype: np.dtype) -> np.ndarray:
     memory = np.empty(count, dtype)
     if dtype.kind == "O":
         memory[:] = None
+    elif dtype.name == "int4":
+        memory[:] = 5
     elif dtype.kind in "iu":
         memory.view(np.uint8)[...] = POISON
     else:
@@ -129,7 +131,7 @@ def on_numpy(case: Case) -> np.ndarray:
     out = None
     if case.out != "new":
         dtype = DTYPES[case.out_dtype or ("object" if case.unrounded else case.dtypes[0])]
-        if dtype.kind in "iu" and not case.unrounded:
+        if whole_numbers(dtype) and not case.unrounded:
             dtype = np.dtype(np.float32)
         values = axes_of(np.zeros(case.geometry.shapes(case.direction)[2], dtype), layout)
         over = case.out == "over" and dtype == a.array.dtype
@@ -162,6 +164,11 @@ def on_numpy(case: Case) -> np.ndarray:
     return np.moveaxis(y, 1, -1) if layout == "channels_first" else y
 
 
+def whole_numbers(dtype: np.dtype) -> bool:
+    """Whether it holds integers alone."""
+    return dtype.kind in "iu" or dtype.name == "int4"
+
+
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays hold the same elements, NaN too."""
     if a.dtype == object:
@@ -176,7 +183,7 @@ def wanted(case: Case) -> np.dtype:
         return DTYPES[case.out_dtype]
     if case.unrounded:
         return DTYPES["object"]
-    if DTYPES[given].kind in "iu":
+    if whole_numbers(DTYPES[given]):
         return np.dtype(np.float32) if case.out != "new" else run_of(case).dtype  # pyright: ignore
     return DTYPES[given]
 
