@@ -85,10 +85,10 @@ class Mold:
             dtype = rng.choice(["float32", DTYPES[self.precision]])
             found = self._plans(self._draw(rng, height, steps, BATCHES), aligned, dtype)
             if found:
-                # Plans with tiles as wgmma's rows, stacked images, or couriers are few.
+                # Plans with tiles as wgmma's rows, stacked images, or load warps are few.
                 few = [
                     [p for p in found if getattr(p.variant, way, 0)]
-                    for way in ("u_ring", "stacked", "courier")
+                    for way in ("u_ring", "stacked", "load_warp")
                 ]
                 found = rng.choice([*filter(None, few), found])
                 return height, steps, aligned, dtype, rng.choice(found).variant

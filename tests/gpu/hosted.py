@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,8 @@ from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GuardedGradient
 
 HEADERS = Path(__file__).with_name("host")
-# Of kernels/: inline PTX, for which host/ has C++.
-REPLACED = ("pipeline", "tensor", "tensor_map", "twins", "load_shared")
+# Of codegen/kernels/: inline PTX, for which host/ has C++.
+REPLACED = ("pipeline", "mma", "tensor_map", "multicast")
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
@@ -66,8 +65,7 @@ def compiler() -> tuple[str, ...]:
 def translate(source: str) -> str:
     """``source`` as C++: kernels of inline PTX replaced, shared memory found at run time."""
     for name in REPLACED:
-        if files("winolab.gpu").joinpath("kernels", f"{name}.cuh").is_file():
-            source = source.replace(kernel(name), "")
+        source = source.replace(kernel(name), "")
     source = re.sub(r"^#include <cuda.*$", "", source, flags=re.MULTILINE)
     source = re.sub(r"asm volatile\(\"fence.mbarrier_init[^;]*;[^;]*;", "", source)
     # Unrolling is for registers; here it would only make the compiler slower.
@@ -95,7 +93,7 @@ def translate(source: str) -> str:
             "}" if space else "",
         ]
         table.append(f"{space}::kernel_{name}")
-    names = ['#include "cuda.hpp"', *(f'#include "{n}.hpp"' for n in REPLACED if _header(n))]
+    names = [f'#include "{name}.hpp"' for name in ("cuda", *REPLACED)]
     return "\n".join(
         [
             *names,
@@ -118,10 +116,6 @@ def shared_members(source: str) -> list[str]:
         declared = re.sub(r"\[[^\]]*\]", "", re.sub(r"alignas\([^)]*\)", "", statement))
         names += [part.split()[-1] for part in declared.split(",") if part.split()]
     return names
-
-
-def _header(name: str) -> bool:
-    return (HEADERS / f"{name}.hpp").is_file()
 
 
 def _kernels(source: str) -> list[tuple[str, str, str, str]]:

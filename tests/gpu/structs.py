@@ -7,20 +7,10 @@ from winolab.gpu.driver import FLOAT, INT, LONG, MAP, POINTER
 ARRAY = "s"
 
 
-def c_fields(struct: str, source: str, *macros: str) -> tuple[tuple[str, str], ...]:
-    """Names and kinds of the fields of a C struct, in order, as a Layout has them; or ARRAY. These
-    ``macros`` are defined."""
+def c_fields(struct: str, source: str) -> tuple[tuple[str, str], ...]:
+    """Names and kinds of the fields of a C struct, in order, as a Layout has them; or ARRAY."""
     body = source.split(f"struct {struct} {{")[1].split("};")[0]
-    lines, kept = [], True
-    for line in body.splitlines():
-        if line.startswith("#ifdef"):
-            kept = line.split()[1] in macros
-        elif line.startswith("#else"):
-            kept = not kept
-        elif line.startswith("#endif"):
-            kept = True
-        elif kept:
-            lines.append(line.split("//")[0].strip())
+    lines = [line.split("//")[0].strip() for line in body.splitlines()]
     fields: list[tuple[str, str]] = []
     for statement in " ".join(lines).split(";"):
         words = statement.replace("*", " * ").split()

@@ -155,7 +155,7 @@ class Launch:
 
     ``params`` is where the pointer to the kernel's struct lies; ``early``: it may begin before the
     launch before it on the stream ends, and the kernel waits, by launch_before_done() of
-    kernels/pipeline.cuh, where it reads what that writes. ``start()`` launches on the stream that
+    pipeline.cuh, where it reads what that writes. ``start()`` launches on the stream that
     ``on`` named and returns the driver's status, which costs the host 0.2 µs beside the driver; as
     a method that is told the stream and raises, it cost 0.4.
     """

@@ -12,7 +12,7 @@ class TensorMap:
 
     ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
     16; ``box``: elements. It lies as the array does where it is ``plain``; else it has 64 or 128
-    bytes along the first dimension: where a copy puts 64, ``swizzled`` in kernels/tensor_map.cuh
+    bytes along the first dimension: where a copy puts 64, ``swizzled`` in tensor_map.cuh
     says, 128 lie as wgmma's 128-byte swizzle has them. CUDA driver API, cuTensorMapEncodeTiled.
     """
 

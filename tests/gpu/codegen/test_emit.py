@@ -1,33 +1,98 @@
 from __future__ import annotations
 
-from winolab.gpu.codegen.emit import fingerprint, kernel, unit
+import subprocess
+
+import pytest
+
+from tests.gpu import hosted
+from winolab.gpu.codegen.emit import FAMILIES, SHARED, fingerprint, headers, kernel, path, unit
 from winolab.ref.algebra.transforms import transforms
+
+WGMMA = {
+    "FILTER_FILE": "../gamma_wgmma/filter_cluster.cuh",
+    "FILTERS_FILE": "filters_shared.cuh",
+    "OUTPUTS_FILE": "outputs_fours.cuh",
+    "FINISH_FILE": "finish_exchange.cuh",
+    "FETCH_FILE": "fetch_boxes.cuh",
+}
+ROOTS = {
+    "direct/kernel": {},
+    "gamma_ffma/kernel": {},
+    "gamma_ffma/fallback_kernel": {},
+    "gamma_mma/kernel": WGMMA,
+    "gamma_wgmma/kernel": WGMMA,
+    "nested/kernel": {},
+    "wgrad_direct/columns": {},
+    "wgrad_direct/narrow": {},
+    "wgrad_direct/split": {},
+    "wgrad_ffma/kernel": {},
+    "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},
+}
 
 
 def test_a_unit_has_constants_and_exact_programs_before_the_kernels() -> None:
     program = transforms(6, 3).programs.BT
-    source = unit("F(6,3)", {"N": 6}, {"transform": program}, ("pipeline", "gamma"))
+    source = unit("F(6,3)", {"N": 6}, {"transform": program}, ("pipeline", "gamma_ffma/kernel"))
     parts = ["// F(6,3)", "constexpr int N = 6;", program.cuda("transform")]
-    places = [source.index(part) for part in (*parts, kernel("pipeline"), kernel("gamma"))]
+    files = [kernel("pipeline"), kernel("gamma_ffma/produce"), kernel("gamma_ffma/kernel")]
+    places = [source.index(part) for part in (*parts, *files)]
     assert places == sorted(places)
+    assert all(source.count(file) == 1 for file in files)
 
 
-def test_true_constants_are_macros_and_false_ones_nothing() -> None:
-    assert "#define COURIER\n" in unit("", {"COURIER": True, "N": 6}, {}, ("courier",))
-    assert unit("", {"COURIER": False}, {}, ("courier",)).count("COURIER") == 0
+def test_constants_are_numbers() -> None:
+    source = unit("", {"LOAD_WARP": True, "COMPACT": False, "UNITS": 1 << 40}, {}, ())
+    assert "constexpr int LOAD_WARP = 1;\nconstexpr int COMPACT = 0;\n" in source
+    assert f"constexpr long long UNITS = {1 << 40};" in source
 
 
-def test_only_code_that_is_compiled_counts_for_a_fingerprint() -> None:
-    text = "int a;\n#ifdef COURIER  // why\nint b;\n#else\nint c;\n#endif\n"
-    text += "#ifdef COURIER\nd();\n#endif\n"
-    without, compiled = fingerprint(text), fingerprint("int a; int c;  // what for")
-    assert without == compiled
-    assert fingerprint("#define COURIER\n" + text) != without
-    assert fingerprint("#define COURIER\n" + text) == fingerprint(
-        "#define COURIER\nint a;\nint b;\nd();\n"
-    )
+def test_only_code_counts_for_a_fingerprint() -> None:
+    text = 'float sum = __fadd_rn(a.x, b);  // why\n\nasm("mov %0;" : "=f"(sum));\n'
+    assert fingerprint(text) == fingerprint(text.replace("  // why\n\n", " "))
+    named = text.replace("sum", "total")
+    assert fingerprint(text) == fingerprint(named.replace("(a.", "(v."))
+    for old, new in (("__fadd", "__fsub"), ("a.x", "a.y"), ("float", "int"), ("mov", "add"),
+                     (", b)", ", a)")):  # fmt: skip
+        assert fingerprint(text) != fingerprint(text.replace(old, new)), new
 
 
-def test_a_file_stands_where_another_one_asks_for_it() -> None:
-    assert "uint4 exchanged(" in kernel("direct_tensor")
-    assert "emit.file" not in kernel("direct_tensor")
+def test_a_file_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="no kernel file 'gamma_ffma/courier'"):
+        path("gamma_ffma/courier")
+
+
+def _preprocessed(text: str, *options: str) -> list[str]:
+    command = [*hosted.compiler(), "-x", "c++", "-E", "-P", *options, "-"]
+    run = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return run.stdout.split()
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_compiler_resolves_includes_alike(root, tmp_path) -> None:
+    for name, text in headers().items():
+        (tmp_path / name).write_text(text)
+    macros = [f'-D{macro}="{file}"' for macro, file in ROOTS[root].items()]
+    folders = [f"-I{folder}" for folder in (tmp_path, SHARED)]
+    include = f'#include "{path(root)}"\n'
+    wanted = _preprocessed(unit("", {}, {}, (root,), files=ROOTS[root]))
+    assert wanted == _preprocessed(include, *folders, *macros)
+    assert len(wanted) > 500
+
+
+def test_every_file_is_of_a_root() -> None:
+    others = {
+        "PRODUCTS_FILE": "products_wgmma.cuh",
+        "SUMS_FILE": "sums_fp64.cuh",
+        "FILTER_FILE": "../gamma_wgmma/filter_fixed.cuh",
+        "FILTERS_FILE": "filters_registers.cuh",
+        "OUTPUTS_FILE": "outputs_pairs.cuh",
+        "FINISH_FILE": "finish_tensor.cuh",
+        "FETCH_FILE": "fetch_elements.cuh",
+    }
+    exchanged = {**others, "FINISH_FILE": "finish_exchange.cuh"}
+    texts = [unit("", {}, {}, ("gamma_wgmma/pad_channels", "gamma_wgmma/kernel"), (), exchanged)]
+    texts += [unit("", {}, {}, (root,), (), files) for root, files in ROOTS.items()]
+    texts += [unit("", {}, {}, (root,), (), others) for root in ROOTS]
+    for file in (*SHARED.glob("*.cuh"), *FAMILIES.glob("*/*.cuh")):
+        family = "" if file.parent == SHARED else f"{file.parent.name}/"
+        assert any(kernel(family + file.stem) in text for text in texts), file

@@ -1,4 +1,4 @@
-// kernels/pipeline.cuh for the CPU: the same functions.
+// codegen/kernels/pipeline.cuh for the CPU: the same functions.
 #pragma once
 #include "cuda.hpp"
 
@@ -199,3 +199,4 @@ inline void store_async(void* shared, uint2 v, unsigned long long* barrier) {
   copy.from = copy.value;
   memcpy(copy.value, &v, sizeof v);
 }
+inline float4 load_shared(const float4* from) { return *from; }

@@ -1,4 +1,4 @@
-// kernels/tensor_map.cuh for the CPU: the same functions.
+// codegen/kernels/tensor_map.cuh for the CPU: the same functions.
 #pragma once
 #include "pipeline.hpp"
 

@@ -205,10 +205,10 @@ def test_one_launch_serves_groups_and_clusters(groups: int, split: int) -> None:
 def test_parameters_are_the_sources() -> None:
     for name, struct, layout in (
         ("filter", "FilterParams", gamma.FILTER_PARAMS),
-        ("block", "Params", gamma.PARAMS),
+        ("block", "PlainParams", gamma.PARAMS),
     ):
-        assert c_fields(struct, kernel(name)) == layout.fields
-    fields = c_fields("TailParams", kernel("tail"))
+        assert c_fields(struct, kernel(f"gamma_ffma/{name}")) == layout.fields
+    fields = c_fields("TailParams", kernel("gamma_ffma/fallback_kernel"))
     assert fields[:3] == (
         ("split::ScaleParams scan", INT),
         ("FilterParams filter", INT),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
+from importlib import resources
+from pathlib import Path
 
 from winolab.gpu.driver import INT, LONG
 from winolab.gpu.families import geometry
@@ -19,51 +20,121 @@ def unit(
     programs: Mapping[str, Program],
     kernels: Sequence[str],
     wide: Collection[str] = (),
+    files: Mapping[str, str] = {},
 ) -> str:
-    """One translation unit: what ``kernels``, names of files in kernels/, need stands before them.
+    """One translation unit: ``kernels``, names as of ``kernel``, behind all that they include.
 
-    Constants that are True become macros, those that are False nothing. ``programs`` become device
-    functions of the names that they are given, in FP64 where ``wide`` has that name.
+    ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
+    has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``. A
+    compiler that is given the constants and programs, the headers that are printed from Python,
+    these macros and the folder of the shared kernels compiles the same.
     """
     parts = [
         f"// {title}",
-        "\n".join(_constant(name, v) for name, v in constants.items() if v is not False),
+        "\n".join(_constant(name, value) for name, value in constants.items()),
         *(program.cuda(name, name in wide) for name, program in programs.items()),
-        *map(kernel, kernels),
+        *_with_includes(kernels, files),
     ]
     return "\n\n".join(parts)
 
 
 def _constant(name: str, value: int) -> str:
-    if value is True:
-        return f"#define {name}"
-    return f"constexpr {'int' if abs(value) < 1 << 31 else 'long long'} {name} = {value};"
+    kind = "int" if abs(value) < 1 << 31 else "long long"
+    return f"constexpr {kind} {name} = {int(value)};"
+
+
+# What C++ and CUDA name, as far as kernels use it.
+GIVEN = re.compile(
+    r"__\w+|make_\w+|atomic\w+|(?:thread|block)Idx|(?:block|grid)Dim|[xyzw]|m(?:in|ax)|f(?:min|max|abs)f"
+    r"|sqrtf|clock64|(?:float|double|u?int)[1-4]?|unroll|pragma|if|ifdef|ifndef|elif|else|endif|define"
+    r"|include|alignas|alignof|asm|auto|bool|break|case|char|class|const|constexpr|const_cast|continue"
+    r"|decltype|default|do|enum|explicit|extern|false|for|inline|long|maybe_unused|namespace|nullptr"
+    r"|operator|private|public|reinterpret_cast|return|short|signed|sizeof|static|static_assert"
+    r"|static_cast|struct|switch|template|this|true|typename|union|unsigned|using|void|volatile|while"
+)
 
 
 def fingerprint(source: str) -> str:
-    """Of a translation unit: equal ones are the same code. Comments, line ends and what ``#ifdef``
-    drops do not count.
+    """A hash of a translation unit: equal ones compile to the same instructions. Comments, line
+    ends and names do not count: names of our own are numbered as they come.
     """
-    macros = set(re.findall(r"^#define (\w+)$", source, re.M))
-    branches = r"^#ifdef (\w+).*\n((?:(?!#e).*\n)*)(?:#else.*\n((?:(?!#e).*\n)*))?#endif.*$"
-    source = re.sub(branches, lambda m: m[2 if m[1] in macros else 3] or "", source, flags=re.M)
-    return sha256(" ".join(re.sub(r"//.*", "", source).split()).encode()).hexdigest()
+    numbers: dict[str, str] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        name = match[0]
+        if name[0] == '"' or GIVEN.fullmatch(name):
+            return name
+        return numbers.setdefault(name, f"${len(numbers)}")
+
+    code = re.sub(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*', numbered, re.sub(r"//.*", "", source))
+    return sha256(" ".join(code.split()).encode()).hexdigest()
 
 
 WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of tensor.cuh
 
 
+ROOT = Path(str(resources.files("winolab.gpu")))
+SHARED, FAMILIES = ROOT / "codegen" / "kernels", ROOT / "families"
+INCLUDE = r'^#include (?:"([^"]+)"|(\w+_FILE))\n'
+
+
+def path(name: str) -> Path:
+    """Where a kernel file is: ``"pipeline"`` among the shared ones, ``"direct/kernel"`` a family's.
+
+    Raises ValueError where there is none.
+    """
+    found = (FAMILIES if "/" in name else SHARED) / f"{name}.cuh"
+    if not found.is_file():
+        raise ValueError(f"there is no kernel file {name!r}: give that of {found.parent}")
+    return found
+
+
 @cache
 def kernel(name: str) -> str:
-    """The text of kernels/``name``.cuh, its instructions of many widths printed, and the fields of
-    parameters that Python lays out.
+    """The text of a kernel file as ``unit`` has it: without what it includes, with what is
+    generated in its place.
     """
-    text = files("winolab.gpu").joinpath("kernels", f"{name}.cuh").read_text()
-    text = re.sub(r"// emit.file: (\w+)", lambda match: kernel(match[1]), text)
-    text = text.replace("  // emit.fields: geometry\n", declared(geometry.FIELDS))
-    for a in ("shared", "registers"):
-        text = text.replace(f"  // emit.wgmma: {a}\n", wgmma(a))
-    return text
+    text = path(name).read_text().replace("#pragma once\n\n", "")
+    text = re.sub(INCLUDE + r"\n?", "", text, flags=re.M)
+    return re.sub(r'^  #include "([^"]+)"\n', lambda m: headers()[m[1]], text, flags=re.M)
+
+
+@cache
+def headers() -> dict[str, str]:
+    """The headers that are printed from Python, by name: a compiler that resolves includes by
+    itself needs them as files.
+    """
+    return {
+        "geometry_fields.cuh": declared(geometry.FIELDS),
+        "wgmma_shared.cuh": wgmma("shared"),
+        "wgmma_registers.cuh": wgmma("registers"),
+    }
+
+
+def _with_includes(kernels: Iterable[str], files: Mapping[str, str]) -> list[str]:
+    """Texts of kernel files, each once, each behind those that it includes."""
+    seen: set[str] = set()
+    found: list[str] = []
+
+    def add(file: Path) -> None:
+        name = _name(file)
+        if name in seen:
+            return
+        seen.add(name)
+        for included, macro in re.findall(INCLUDE, file.read_text(), re.M):
+            beside = file.parent / (included or files[macro])
+            add(beside if beside.is_file() else SHARED / beside.name)
+        found.append(kernel(name))
+
+    for name in kernels:
+        add(path(name))
+    return found
+
+
+def _name(file: Path) -> str:
+    """What ``kernel`` calls a file."""
+    file = file.resolve().with_suffix("")
+    return file.name if file.parent == SHARED.resolve() else f"{file.parent.name}/{file.name}"
 
 
 def declared(fields: Sequence[tuple[str, str]]) -> str:

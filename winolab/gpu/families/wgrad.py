@@ -1,6 +1,6 @@
 """Filter gradients as the Ω kernels see them: units, segments, workspace, and how many of each.
 
-Pure Python. kernels/units.cuh says what a unit and an item are, kernels/reduce.cuh adds up what the
+Pure Python. gradient_scheduler.cuh says what a unit and an item are, split_k.cuh adds up what the
 segments computed.
 """
 
@@ -342,7 +342,7 @@ def reduce(
 ) -> None:
     """Launch the sum of ``count`` buckets at address ``buckets`` into dw.
 
-    ``early``: Kernel's; ``wanted``: kernels/guard.cuh's flags.
+    ``early``: Kernel's; ``wanted``: fallback.cuh's flags.
     """
     params = REDUCE_PARAMS.pack(
         buckets,

@@ -1,9 +1,9 @@
 """Split products that stand by their results: where these may have lost accuracy, FFMA units redo.
 
-The kernels of split products set flags at the start of the workspace (kernels/guard.cuh) where a
+The kernels of split products set flags at the start of the workspace (fallback.cuh) where a
 result is not finite or so small that low parts may be missing in it. The fallback comes after them
-on the same stream, Γ's in one launch (kernels/tail.cuh), and returns at once where no flag asks for
-it: no host waits, and a CUDA graph can hold both.
+on the same stream, Γ's in one launch (fallback_kernel.cuh), and returns at once where no flag asks
+for it: no host waits, and a CUDA graph can hold both.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from winolab.gpu.driver import INT, Kernels, Layout, Params, View
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
-WATCHED = 4  # ENOUGH of kernels/watched.cuh
+WATCHED = 4  # ENOUGH of accuracy_check.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
-TAIL = Layout(("filters_m filters_c taps before", INT))  # of kernels/tail.cuh, behind three structs
+TAIL = Layout(
+    ("filters_m filters_c taps before", INT)
+)  # of fallback_kernel.cuh, behind three structs
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class GuardedPlan(ABC):
     split: Any
     fallback: Any
 
-    flags: ClassVar[int]  # of kernels/guard.cuh, in order, that the kernels clear and set
+    flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
 
     @staticmethod
     def of(split: Any, fallback: Any) -> GuardedPlan:

@@ -43,21 +43,22 @@ FASTER = [
     ),
     (
         ("32x64x64x128:128x9x9", "gamma:16:8:9"),
-        "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2 partial=18 courier=1",
+        "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2 partial=18 load_warp=1",
         {
             "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2": 1.065,
-            "32x64x8 stages=2+2 passes=2 rows=16 share=9 xvec=2 courier=1": 1.04,
-            "64x32x8 stages=2+2 passes=2 rows=8 share=9 split=2 xvec=2 partial=18 courier=1": 1.11,
+            "32x64x8 stages=2+2 passes=2 rows=16 share=9 xvec=2 load_warp=1": 1.04,
+            "64x32x8 stages=2+2 passes=2 rows=8 share=9 split=2 xvec=2 partial=18 "
+            "load_warp=1": 1.11,
         },
     ),
     (
         ("32x40x40x128:128x7x7", "gamma:16:10:7"),
         "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2",
-        {"64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24 courier=1": 1.03},
+        {"64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24 load_warp=1": 1.03},
     ),
     (
         ("32x96x96x96:96x8x8", "gamma:16:9:8"),
-        "32x64x8 stages=2+2 passes=2 rows=16 share=8 split=2 xvec=2 courier=1",
+        "32x64x8 stages=2+2 passes=2 rows=16 share=8 split=2 xvec=2 load_warp=1",
         {"32x64x8 stages=2+2 passes=2 rows=16 share=8 xvec=2": 1.10},
     ),
 ]

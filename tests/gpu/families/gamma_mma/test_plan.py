@@ -133,7 +133,7 @@ def test_refusals_say_what_to_do() -> None:
 
 
 def test_parameters_are_the_sources() -> None:
-    text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel("block_mma"))
+    text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel("gamma_mma/block"))
     assert c_fields("Params", text) == gamma_mma.PARAMS.fields
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 import winolab
 from tests.gpu import hosted
-from tests.gpu.families.gamma_wgmma.policies import BOUND, has
 from tests.gpu.structs import c_fields
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
@@ -23,11 +22,13 @@ from winolab.gpu.families import scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma.config import Variant
 from winolab.gpu.families.gamma_wgmma.input import FILL_PARAMS
-from winolab.gpu.families.gamma_wgmma.plan import PARAMS, plans
+from winolab.gpu.families.gamma_wgmma.plan import PARAMS, GammaTensorPlan, plans
 from winolab.gpu.planner.planner import DTYPES, Request
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
+
+BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
 
 
 def _plan(
@@ -133,6 +134,11 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
     got = hosted.execute(_plan(problem, "forward", variant=variant), a, b, seed=seed)
     assert relative_rms(got, _exact("forward", a, b, problem)) <= BOUND
+
+
+def has(plan: GammaTensorPlan, **policies: int) -> bool:
+    """Whether a plan has these policies."""
+    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
 
 
 def _run(
@@ -282,10 +288,10 @@ def test_infinity_does_not_spread() -> None:
 def test_parameters_are_the_sources() -> None:
     for name, struct, layout in (
         ("scale", "ScaleParams", scale.PARAMS),
-        ("filter_tensor", "FilterParams", gamma_tensor_filter.PARAMS),
-        ("filter_scaled", "ScaledParams", gamma_tensor_filter.SCALED),
-        ("block_tensor", "Params", PARAMS),
-        ("fill", "FillParams", FILL_PARAMS),
+        ("gamma_wgmma/filter_tensor", "FilterParams", gamma_tensor_filter.PARAMS),
+        ("gamma_wgmma/filter_scaled", "ScaledParams", gamma_tensor_filter.SCALED),
+        ("gamma_wgmma/block", "Params", PARAMS),
+        ("gamma_wgmma/pad_channels", "FillParams", FILL_PARAMS),
     ):
         text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel(name))
         text = text.replace("  FilterParams filter;\n", "")  # before the others

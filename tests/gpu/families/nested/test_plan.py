@@ -155,10 +155,10 @@ def test_filters_of_neighbouring_rows_are_described_alike() -> None:
 
 def test_every_struct_is_the_kernels() -> None:
     layouts = {
-        "FilterParams": ("nested_filter", nested_params.FILTER_PARAMS),
-        "InputParams": ("nested_input", nested_params.INPUT_PARAMS),
-        "ProductsParams": ("nested_products", nested_params.PRODUCTS_PARAMS),
-        "OutputParams": ("nested_output", nested_params.OUTPUT_PARAMS),
+        "FilterParams": ("nested/filter", nested_params.FILTER_PARAMS),
+        "InputParams": ("nested/input", nested_params.INPUT_PARAMS),
+        "ProductsParams": ("nested/products", nested_params.PRODUCTS_PARAMS),
+        "OutputParams": ("nested/output", nested_params.OUTPUT_PARAMS),
     }
     for struct, (name, layout) in layouts.items():
         text = re.sub(

@@ -197,7 +197,11 @@ def test_compiles_without_spills_but_for_those_that_are_known() -> None:
 
 
 def test_the_struct_is_laid_out_as_c_does() -> None:
-    text = kernel("split_stage").replace("Header*", "void*").replace(" : ColumnParams", "")
+    text = (
+        kernel("wgrad_direct/split_stage")
+        .replace("Header*", "void*")
+        .replace(" : ColumnParams", "")
+    )
     assert c_fields("SplitParams", text) == SPLIT_PARAMS.fields
     whole = PARAMS.size + COLUMN_PARAMS.size + SPLIT_PARAMS.size
     assert whole <= 4096  # what every CUDA 12 passes to a kernel

@@ -217,7 +217,7 @@ def test_what_no_kernel_computes_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("struct", "file", "layout"),
-    [("OmegaParams", "units", PARAMS), ("ReduceParams", "reduce", REDUCE_PARAMS)],
+    [("OmegaParams", "gradient_scheduler", PARAMS), ("ReduceParams", "split_k", REDUCE_PARAMS)],
 )
 def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
     text = kernel(file).replace("Element*", "float*").replace("Out*", "float*")
@@ -272,7 +272,7 @@ def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("tile", ONE_OF.values(), ids=str)
 def test_every_block_shape_with_whole_odd_and_few_channels(tile) -> None:
-    """In each of its ways of loading; every_kernel has every tile."""
+    """In each of its ways of loading; test_random.py has every tile."""
     algorithm = named(tile.alpha, tile.n, tile.r) if tile.alpha > 1 else direct()
     for x, out_channels, taps, padding in (
         ((4, 12, 23, 64), 64, (3, tile.n), (1, tile.n // 2)),

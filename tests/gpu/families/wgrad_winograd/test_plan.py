@@ -140,18 +140,17 @@ def test_admitted_tiles_are_those_whose_error_is_admissible():
 @pytest.mark.parametrize(
     ("struct", "file", "layout"),
     [
-        ("GemmParams", "omega_items", GEMM_PARAMS),
-        ("FinishParams", "omega_budget", FINISH_PARAMS),
+        ("GemmParams", "scheduler", GEMM_PARAMS),
+        ("FinishParams", "kernel", FINISH_PARAMS),
     ],
 )
 def test_parameters_lie_as_the_kernels_read_them(struct, file, layout):
-    text = kernel(file).replace("unsigned short*", "float*").replace("float2*", "float*")
-    text = text.replace("Output*", "float*")
+    text = re.sub(r"(unsigned short|float2|Output)\*", "float*", kernel(f"wgrad_winograd/{file}"))
     assert c_fields(struct, text) == layout.fields
 
 
 def test_the_transforms_read_two_sides():
-    text = kernel("omega_transform").replace("unsigned short*", "float*")
+    text = kernel("wgrad_winograd/transform").replace("unsigned short*", "float*")
     text = text.replace("Input*", "float*")
     sides = [(f"{s}_{n}", k) for s in ("x", "dy") for n, k in c_fields("Side", text)]
     rest = c_fields("TransformParams", text.replace("  Side x, dy;\n", ""))

@@ -53,7 +53,7 @@ COPIES, SHARED, ASKEW, ARRAYS = 9.3e12, 0.32, 0.53, 2.85e12
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of the kernel: policies of kernels/direct_tensor.cuh, by its names."""
+    """The compile-time shape of the kernel: policies of direct/kernel.cuh, by its names."""
 
     bm: int  # output positions of a block
     bn: int  # output channels of a block
@@ -264,12 +264,12 @@ def source(precision: str, wide: bool, variant: Variant, rotated: bool, rest: in
     """The translation unit of one variant; ``wide``: results in FP32; ``rest``: DirectPlan's."""
     constants = {name.upper(): value for name, value in asdict(variant).items()}
     constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
-    constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": wide}
+    constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": int(wide)}
     return unit(
         f"Γ1(1,1) {precision}, {variant}",
         constants,
         {},
-        ("tensor", "pipeline", "tensor_map", "direct_tensor"),
+        ("direct/kernel",),
     )
 
 

@@ -1,4 +1,4 @@
-"""Block shapes of the Γ kernels: the policies of kernels/gamma.cuh, and which of them can run."""
+"""Block shapes of the Γ kernels: the policies of mainloop.cuh, and which of them can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winolab.gpu.planner.planner import Request
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of one kernel: policies of kernels/gamma.cuh, by its names."""
+    """The compile-time shape of one kernel: policies of mainloop.cuh, by its names."""
 
     bn: int  # output channels of a block
     bt: int  # tiles of a block: rows × columns
@@ -36,7 +36,7 @@ class Variant:
     consumers: int = 256  # threads that multiply: warps of a state, or two states of a warp
     producers: int = 128  # threads that make V and copy U
     finishers: int = 0  # threads that finish outputs; without, the consumers do
-    courier: bool = False  # whether a producers' warp copies U and makes no V
+    load_warp: bool = False  # whether a producers' warp copies U and makes no V
     compact: bool = False  # whether U has no outputs that fill up the last block, but tensor copies
 
     def constants(self) -> dict[str, int]:
@@ -51,11 +51,11 @@ class Variant:
     @property
     def producer_tiles(self) -> int:
         """Tiles of a stage of V that a producer makes."""
-        return -(-self.v_tiles * (self.kc // self.cpt) // (self.producers - 32 * self.courier))
+        return -(-self.v_tiles * (self.kc // self.cpt) // (self.producers - 32 * self.load_warp))
 
     @property
     def v_stride(self) -> int:
-        """Floats between the channels of V: see kernels/gamma.cuh."""
+        """Floats between the channels of V: see mainloop.cuh."""
         lanes, step = self.kc // self.cpt, 4 * self.cpt
         apart = -(-(32 // lanes) // step) * step % 32
         stride = -(-self.v_tiles // 4) * 4
@@ -87,9 +87,10 @@ class Variant:
             return True
         return self.xvec > 1 and self.share >= 3 and (self.split == 1 or self.bn * self.bt <= 2048)
 
-    def couriers(self, alpha: int) -> bool:
-        """Whether a courier may pay: where a stage of V takes its producers long, of rows enough to
-        be rarely made, as loads of scalars are not (5 % more time on an H100, at 61 channels)."""
+    def load_warps(self, alpha: int) -> bool:
+        """Whether a load warp may pay: where a stage of V takes its producers long, of rows enough
+        to be rarely made. Loads of scalars do not (5 % more time on an H100, at 61 channels).
+        """
         return alpha == 16 and bool(self.bulk) and self.share >= 7 and self.xvec > 1
 
     def compacts(self, outputs: int) -> bool:
@@ -116,7 +117,7 @@ class Variant:
             "fold",
             "partial",
             "xvec",
-            "courier",
+            "load_warp",
             "compact",
         )
         changed = [
@@ -192,10 +193,12 @@ def summed(shape: Variant, tile: Tile, correlation: Correlation) -> Variant:
     return replace(shape, partial=longest(shape)) if cut else shape
 
 
-def couriered(shape: Variant) -> Variant:
-    """The block shape with a courier, and but for blocks of 64 tiles its sums cut even where they
+def with_load_warp(shape: Variant) -> Variant:
+    """The block shape with a load warp, and but for blocks of 64 tiles its sums cut even where they
     never reach a part's length: with other registers an H100 takes 7 % less time."""
-    return replace(shape, courier=True, partial=shape.partial if shape.bt == 64 else longest(shape))
+    return replace(
+        shape, load_warp=True, partial=shape.partial if shape.bt == 64 else longest(shape)
+    )
 
 
 def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
@@ -253,5 +256,5 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                 offered = (replace(s, split=n) for n in splits)
                 for v in (v for v in offered if v.served(tile.alpha)):
                     yield v
-                    if not fold and v.couriers(tile.alpha):
-                        yield couriered(v)
+                    if not fold and v.load_warps(tile.alpha):
+                        yield with_load_warp(v)

@@ -29,7 +29,7 @@ RING, RING_SHARE = 4, 0.033  # of a stage, for each that the ring has less
 # At alpha 16, shares of a stage: always; where a producer has one tile, and where it has more in
 # clusters; in clusters of eight; for each further tile where a lane's outputs are no fours.
 SIXTEEN, ONE_TILE, IN_CLUSTERS, OF_EIGHT, BY_ONES = 0.077, 0.06, 0.05, 0.05, 0.045
-# The same of blocks with couriers, by 1,497 times of 65 cases (what is picked takes 0.5 % more than
+# The same with load warps, by 1,497 times of 65 cases (what is picked takes 0.5 % more than
 # the fastest): where a lane has four outputs; for each further tile where its outputs are no fours;
 # in parts, of blocks of 64 tiles alone and in clusters; of wide blocks of 32 tiles in clusters and
 # of four rows; in clusters for seven filter rows; where clusters compute every item.
@@ -94,8 +94,8 @@ def _waits(plan: Any, stage: float) -> float:
     """Cycles that consumers wait in a stage of V, of so many cycles otherwise."""
     v, alpha = plan.variant, plan.tile.alpha
     lane, _ = v.lane(alpha)
-    if v.courier:
-        return stage * _courier_share(v, lane, plan.whole)
+    if v.load_warp:
+        return stage * _load_warp_share(v, lane, plan.whole)
     if not v.bulk or alpha == 1:  # not measured
         return 0.0
     if alpha == 16:
@@ -111,8 +111,8 @@ def _waits(plan: Any, stage: float) -> float:
     return waits
 
 
-def _courier_share(v: Variant, lane: int, whole: int) -> float:
-    """What share of a stage of V consumers, of ``lane`` outputs, wait where a courier copies U;
+def _load_warp_share(v: Variant, lane: int, whole: int) -> float:
+    """What share of a stage of V consumers, of ``lane`` outputs, wait where a load warp copies U;
     ``whole``: items that no cluster shares."""
     split = v.split > 1
     share = COURIER_FOUR if lane == 4 else 0.0

@@ -242,14 +242,7 @@ def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str
             "transform_input": made.BT,
             "transform_output": made.AT,
         },
-        (
-            "pipeline",
-            *(("tensor_map",) if variant.compact else ()),
-            *("filter", "block", "items", "produce", "finish"),
-            *(("courier",) if variant.courier else ()),
-            "gamma",
-            "gamma_entry" if alone else "tail",
-        ),
+        ("gamma_ffma/kernel" if alone else "gamma_ffma/fallback_kernel",),
     )
 
 

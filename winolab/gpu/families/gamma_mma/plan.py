@@ -10,7 +10,7 @@ from winolab.gpu.driver import POINTER, Layout, View
 from winolab.gpu.families import geometry
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
-from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Names, loads, offered
+from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads, offered
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.planner.correlation import Correlation
@@ -36,7 +36,7 @@ SCALAR_LOADS = 2.0  # times a transform's cycles
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of one kernel: policies of kernels/gamma_mma.cuh, by its names."""
+    """The compile-time shape of one kernel: policies of gamma_mma/kernel.cuh, by its names."""
 
     tile_states: int = 512
     rows: int = 4  # output rows of a block
@@ -52,14 +52,15 @@ class Variant:
     run = filled = 0  # of tiles that a bulk copy of x brings; whether its channels are filled up
     stacked = 0  # rows of such a copy, where rows run on from image to image
     clusters = False  # whether the device has them
+    main = "gamma_mma/kernel"  # its file
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""
         return {name.upper(): value for name, value in asdict(self).items()} | {"NARROW": 0}
 
-    def blocks(self, parts: int) -> Names:
-        """Files of the main kernel."""
-        return "block_mma", "items", "source", "gamma_mma"
+    def files(self, parts: int) -> Files:
+        """What kernel.cuh includes by macro besides the filter's transform."""
+        return {}
 
     def columns(self, tile: Tile) -> int:
         """Tile columns of a block."""

@@ -126,7 +126,7 @@ class Boxes:
         return sum(max(count.values()) - 1 for count in counts)
 
     def constants(self) -> dict[str, int]:
-        """The constants of kernels/fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
+        """The constants of fetch_boxes.cuh; a byte a tile of a warp, the first one last."""
         units = {f"UNIT_{w}": int.from_bytes(unit, "little") for w, unit in enumerate(self.units)}
         slot = {"SLOT_COLUMNS": self.columns, "SLOT_SIZE": self.slot, "BOX_ROWS": self.box_rows}
         box = {"BOX_TILES": self.tiles, "BOX_PIXELS": self.pixels, "BOX_PITCH": self.pitch}

@@ -38,20 +38,20 @@ U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are sto
 FOLDED = 3  # filter rows of longer stages behind which sums leave the Tensor Core
 DEEPEST = 9  # of 16 bits in registers
 # Files of the main kernel: who finishes outputs, producers or consumers; how input is fetched.
-PRODUCED, EXCHANGED = "finish_tensor", "finish_exchange"
-ELEMENTS, BOXED = ("source", "fetch_elements"), ("fetch_boxes",)
+PRODUCED, EXCHANGED = "finish_tensor.cuh", "finish_exchange.cuh"
+ELEMENTS, BOXED = "fetch_elements.cuh", "fetch_boxes.cuh"
 # What wgmma's left operand has as rows: where filters wait, what a thread finishes.
-CHANNELS_LEFT = ("filters_registers", "outputs_pairs")
-TILES_LEFT = ("filters_shared", "outputs_fours")
+CHANNELS_LEFT = ("filters_registers.cuh", "outputs_pairs.cuh")
+TILES_LEFT = ("filters_shared.cuh", "outputs_fours.cuh")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
-Names = tuple[str, ...]
+Files = dict[str, str]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of one kernel: policies of kernels/gamma_tensor.cuh, by its names."""
+    """The compile-time shape of one kernel: policies of gamma_wgmma/kernel.cuh, by its names."""
 
     rows: int = 4  # output rows of a block
     share: int = 1  # filter rows that a transformed stage of input serves
@@ -78,6 +78,7 @@ class Variant:
     loader_registers: int = 24
 
     clusters = True  # whether the device has them
+    main = "gamma_wgmma/kernel"  # its file
 
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
@@ -115,15 +116,12 @@ class Variant:
         rows = (self.fold, self.share - self.fold) if self.fold else (self.share,)
         return tuple(products(parts) * KC * n for n in rows) if parts == 2 else ()
 
-    def blocks(self, parts: int) -> Names:
-        """Files of the main kernel."""
-        fetch = BOXED if self.run else ELEMENTS
-        block = ("tensor_map", "block_tensor", "items", "place")
+    def files(self, parts: int) -> Files:
+        """What kernel.cuh includes, by macro."""
         filters, outputs = TILES_LEFT if self.u_ring else CHANNELS_LEFT
-        finish = self.finish(parts)
-        outputs = (outputs,) if finish == EXCHANGED else ()
-        twins = ("twins",) if self.u_ring else ()
-        return (*block, *twins, "filters", filters, *outputs, finish, *fetch, "gamma_tensor")
+        fetch, finish = BOXED if self.run else ELEMENTS, self.finish(parts)
+        names = ("FETCH_FILE", "FILTERS_FILE", "OUTPUTS_FILE", "FINISH_FILE")
+        return dict(zip(names, (fetch, filters, outputs, finish), strict=True))
 
     def finish(self, parts: int) -> str:
         """The file of the epilogue."""

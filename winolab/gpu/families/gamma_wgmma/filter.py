@@ -42,11 +42,10 @@ def constants(parts: int) -> dict[str, int]:
     return {"FILTER_M": M} | (scaled if parts == 2 else {"FILTER_CHUNKS": CHUNKS})
 
 
-def blocks(parts: int, clusters: bool) -> tuple[str, ...]:
-    """Files of the kernels behind filter_tensor.cuh, of a device that has clusters or has not."""
-    if parts == 1:
-        return ("filter_fixed",)
-    return ("filter_scaled", "filter_cluster") if clusters else ("filter_scaled",)
+def file(parts: int, clusters: bool) -> str:
+    """The kernels' file, of a device that has clusters or has not."""
+    name = "filter_fixed" if parts == 1 else "filter_cluster" if clusters else "filter_scaled"
+    return f"../gamma_wgmma/{name}.cuh"
 
 
 class Shape(NamedTuple):

@@ -12,7 +12,7 @@ from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.runtime.array_layout import VECTOR
 from winolab.gpu.tensor_map import TensorMap
 
-# The parameter struct of kernels/fill.cuh, field for field.
+# The parameter struct of pad_channels.cuh, field for field.
 FILL_PARAMS = Layout(
     ("x to", POINTER),
     ("batch_stride depth_stride row_stride", LONG),

@@ -238,7 +238,7 @@ class GammaTensorPlan:
 
     @property
     def watched(self) -> bool:
-        """Whether the workspace begins with flags about the results (kernels/guard.cuh)."""
+        """Whether the workspace begins with flags about the results (fallback.cuh)."""
         return self.parts == 2
 
     @property

@@ -40,7 +40,8 @@ def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
 def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
     """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
     split, parts = precision == "fp32_split", PARTS[precision]
-    blocks = variant.blocks(parts)
+    files = variant.files(parts)
+    files |= {"FILTER_FILE": gamma_tensor_filter.file(parts, variant.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BN": block_outputs(tile.alpha)}
@@ -51,18 +52,20 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     size = ITEMSIZE[DTYPES[precision]]
     constants |= variant.constants(tile, size)
     constants |= {"SHARED": variant.shared_memory(tile, parts, size)}
-    constants |= {"PAIRED": int(EXCHANGED in blocks), "TURNED": int(TILES_LEFT[0] in blocks)}
+    constants |= {
+        "PAIRED": int(EXCHANGED in files.values()),
+        "TURNED": int(TILES_LEFT[0] in files.values()),
+    }
     programs = made.programs
     constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    copies = ("fill",) if variant.filled else ()
-    scales = ("guard", "scale", "watched") if split else ("fixed_scale",)
-    filters = ("filter_tensor", *gamma_tensor_filter.blocks(parts, variant.clusters))
+    copies = ("gamma_wgmma/pad_channels",) if variant.filled else ()
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,
         {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
-        ("tensor", "parts", "pipeline", *copies, *scales, *filters, *blocks),
+        (*copies, variant.main),
         WIDE if split else (),
+        files,
     )

@@ -38,7 +38,7 @@ class NestedPlan(Cut):
     given: Scale | None = None  # by the caller
 
     precision = "fp32_split"
-    watched = True  # the workspace begins with flags about the results (kernels/guard.cuh)
+    watched = True  # the workspace begins with flags about the results (fallback.cuh)
 
     @property
     def simulated(self) -> str:

@@ -51,9 +51,6 @@ def source(tiles: Pair, points: str, variant: Variant) -> str:
         f"{name(tiles)} fp32_split, points {points}, {variant}",
         constants,
         programs,
-        (
-            *("tensor", "parts", "pipeline", "tensor_map", "guard", "scale", "watched"),
-            *("nested_filter", "nested_input", "nested_products", "nested_output"),
-        ),
+        ("nested/kernel",),
         ("filter_rows", "filter_columns"),
     )

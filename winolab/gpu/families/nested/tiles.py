@@ -12,7 +12,7 @@ from winolab.algorithm import Tile
 
 Pair = tuple[Tile, Tile]  # along the height, along the width
 
-BM = 128  # tiles of a block, at most: kernels/nested_products.cuh
+BM = 128  # tiles of a block, at most: nested/products.cuh
 MOST_ALPHA = 10  # of one dimension
 MOST_STATES = 64  # of both: two channels of 8 × 8 pixels fill a thread's registers
 MOST_WIDTH = 256  # output channels of a block, whose sums fill the registers

@@ -1,4 +1,4 @@
-"""How direct filter gradients sum by columns (kernels/columns.cuh): chunks, stages, shares."""
+"""How direct filter gradients sum by columns (column_sweep.cuh): chunks, stages, shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = 8  # sums that a thread adds up at once
 ORDERED = 1024
 STARTS = 144  # multiprocessors of a whole H100
 NONE = 0xFFFF  # in place of an item
-# Of kernels/columns.cuh.
+# Of column_sweep.cuh.
 CONSTANTS = {
     "KC": KC,
     "PRODUCERS": PRODUCERS,
@@ -49,7 +49,7 @@ GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an 
 
 
 class Block(Protocol):
-    """The compile-time shape of a kernel, as kernels/columns.cuh needs it."""
+    """The compile-time shape of a kernel, as column_sweep.cuh needs it."""
 
     @property
     def n(self) -> int: ...  # taps of a filter row that share columns of x
@@ -108,7 +108,7 @@ def columns(g: Gradient, n: int) -> Columns:
 
 
 class Start(NamedTuple):
-    """Where a block begins with the items that blocks share, as kernels/columns.cuh has it."""
+    """Where a block begins with the items that blocks share, as column_sweep.cuh has it."""
 
     item: int
     at: int  # the first of its stages that is the block's
@@ -305,7 +305,7 @@ def packed(
     found: Columns,
     shares: Shares,
 ) -> Params:
-    """kernels/columns.cuh's parameters; in the workspace parts come first."""
+    """column_sweep.cuh's parameters; in the workspace parts come first."""
     block = v.bi, v.bo, v.n
     ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
     return Params.of(

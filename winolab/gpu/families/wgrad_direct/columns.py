@@ -56,7 +56,7 @@ CACHED = 1.0
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of the kernel: policies of kernels/omega_columns.cuh, by its names."""
+    """The compile-time shape of the kernel: policies of columns.cuh, by its names."""
 
     n: int  # taps of a filter row that share columns of x
     bi: int  # input channels of a block
@@ -66,7 +66,7 @@ class Variant:
     @property
     def shared_memory(self) -> int:
         """Bytes of the kernel's struct Shared."""
-        slots = self.stages + 2 * (self.n - 1)  # kernels/columns.cuh
+        slots = self.stages + 2 * (self.n - 1)  # column_sweep.cuh
         size = 2 * KC * (self.stages * self.bo + slots * self.bi)
         return size + 16 * self.stages + 2 * WORK + SOURCE
 
@@ -136,15 +136,12 @@ class OmegaColumnsPlan(DirectGradient):
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
     """One variant's translation unit: ``winolab_omega_columns`` and ``winolab_omega_gather``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    types |= {"BF16": int(precision == "bf16")}
     return unit(
         f"Ω2(1,1) {precision}, {variant}",
         constants(variant, **types, **CONSTANTS),
         {},
-        (
-            *("guard", "pipeline", "tensor", "halves", "units"),
-            *("columns", "columns_stage", "exchange", "column_sums", "omega_columns"),
-            "omega_gather",
-        ),
+        ("wgrad_direct/columns",),
     )
 
 

@@ -86,7 +86,9 @@ def shapes(request: Request, g: Gradient, variants: Mapping[Any, float]) -> Iter
 
 
 def constants(variant: Any, **more: int) -> dict[str, int]:
-    """Of a translation unit: of kernels/units.cuh without transforms, ``more``, the block shape."""
+    """The constants of a translation unit: gradient_scheduler.cuh's without transforms, ``more``,
+    the block shape.
+    """
     fields = {name.upper(): value for name, value in asdict(variant).items()}
     return {"R": 1, "ALPHA": 1, "WRAP": 0, **more, **fields}
 

@@ -35,7 +35,7 @@ BLOCK_CYCLES = 20_000
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of the kernel: policies of kernels/omega_direct.cuh, by its names."""
+    """The compile-time shape of the kernel: policies of narrow.cuh, by its names."""
 
     n: int  # taps of a filter row that share a stage of x
     bi: int  # input channels of a block
@@ -129,11 +129,12 @@ class OmegaDirectPlan(DirectGradient):
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
     """The translation unit of one variant: ``winolab_omega_direct`` and ``winolab_reduce``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    types |= {"BF16": int(precision == "bf16")}
     return unit(
         f"Ω2(1,1) {precision}, {variant}",
         constants(variant, **types, FIRST=0),
         {},
-        ("guard", "pipeline", "tensor", "halves", "units", "omega_direct", "reduce"),
+        ("wgrad_direct/narrow",),
     )
 
 

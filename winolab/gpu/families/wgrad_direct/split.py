@@ -2,7 +2,7 @@
 
 What omega_columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
 headers and parts of sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for
-their scales; one computes and watches what a block computes alone (kernels/guard.cuh), and parts of
+their scales; one computes and watches what a block computes alone (fallback.cuh), and parts of
 what several share; where there are any, another one adds these up; and where results are 0, the
 last one scans x and dy for numbers that vanished.
 """
@@ -55,12 +55,12 @@ PART_CYCLES = 45_000
 CACHED = 1.2
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
-SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind kernels/columns.cuh's
+SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind column_sweep.cuh's
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of the kernel: policies of kernels/omega_split.cuh, by its names."""
+    """The compile-time shape of the kernel: policies of split.cuh, by its names."""
 
     n: int  # taps of a filter row that share columns of x
     bi: int  # input channels of a block
@@ -71,7 +71,7 @@ class Variant:
     @property
     def shared_memory(self) -> int:
         """Bytes of the kernel's struct Shared."""
-        slots = self.stages + self.n - 1  # kernels/columns.cuh
+        slots = self.stages + self.n - 1  # column_sweep.cuh
         size = 2 * 2 * KC * (self.stages * self.bo + slots * self.bi)
         size += 4 * (KC + 1) * (self.bo + self.bi)  # a stage on its way, and sums of squares
         size += 16 * self.stages + 16 + 2 * WORK + SOURCE
@@ -152,7 +152,7 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 @lru_cache(maxsize=64)
 def source(variant: Variant) -> str:
     """The translation unit of one variant: scales, products, and the sums of parts."""
-    types = {"PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
+    types = {"INPUT": 0, "OUTPUT": 0, "PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
     return unit(
         f"Ω2(1,1) fp32_split, {variant}",
         {
@@ -161,12 +161,7 @@ def source(variant: Variant) -> str:
             **scale.BLOCKS,
         },
         {},
-        (
-            *("guard", "pipeline", "tensor", "fp32", "parts", "scale", "units", "columns"),
-            *("load_shared", "split_stage", "exchange", "column_sums"),
-            *("split_produce", "split_watch"),
-            *("omega_split", "omega_gather", "split_scan"),
-        ),
+        ("wgrad_direct/split",),
     )
 
 

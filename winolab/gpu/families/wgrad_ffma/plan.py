@@ -1,7 +1,7 @@
 """Ωα(n,r), filter gradients in FP32 on FFMA units: plans, source and launch (WinRS, sections 4, 5).
 
 One launch computes every segment's share of the sum; a second one adds the shares up. The segments
-are ranges of the flat summation axis (kernels/units.cuh), so that every number of them balances.
+are ranges of the flat summation axis (gradient_scheduler.cuh): every number of them balances.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ITEM, STORED = 14700, (0.45, 1.7)
 
 @dataclass(frozen=True)
 class Variant:
-    """The compile-time shape of one kernel: policies of kernels/omega.cuh, by its names."""
+    """The compile-time shape of one kernel: policies of wgrad_ffma/kernel.cuh, by its names."""
 
     bi: int  # input channels of a block
     bo: int  # output channels of a block
@@ -194,7 +194,7 @@ class OmegaPlan:
         index: int,
         wanted: int = 0,
     ) -> None:
-        """Compute all groups on the current stream; ``wanted``: kernels/guard.cuh's flags."""
+        """Compute all groups on the current stream; ``wanted``: fallback.cuh's flags."""
         g, v = self.gradient, self.variant
         params = parameters(
             g,
@@ -251,12 +251,12 @@ def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, variant: Variant) -> str:
     """The translation unit of one variant of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
-    sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1}
+    sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1, "INPUT": 0, "OUTPUT": 0}
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {variant}",
         {**sizes, **variant.constants()},
         programs(tile, points, variant.parts),
-        ("guard", "pipeline", "fp32", "units", "omega", "reduce"),
+        ("wgrad_ffma/kernel",),
     )
 
 

@@ -35,7 +35,7 @@ class Variant:
     stages: int
     resident: int = 1  # blocks of a multiprocessor
     xvec: int = 2  # elements of a load: 2 of FP32, 4 of 16 bits; 1 where they are not aligned
-    wgmma: int = 1  # or mma.sync: kernels/omega_mma.cuh
+    wgmma: int = 1  # or mma.sync: products_mma.cuh
     sums: int = 32  # bits of the accumulators; 16: FP16's, mma.sync's
 
     @property

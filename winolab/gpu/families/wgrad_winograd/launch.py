@@ -3,7 +3,7 @@
 x and dy are transformed once for all channel blocks and filter rows into the workspace, in chunks
 where a limit asks for them; one launch then runs the products of all states and taps as matrix
 products on wgmma or mma.sync, adding to what earlier chunks left; a last one sums the segments
-(Kahan) and applies the output transform. Split products watch their results (kernels/guard.cuh).
+(Kahan) and applies the output transform. Split products watch their results (fallback.cuh).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class OmegaTensorPlan:
 
     @property
     def watched(self) -> bool:
-        """Whether results are held against what low parts may have lost (kernels/guard.cuh).
+        """Whether results are held against what low parts may have lost (fallback.cuh).
 
         Not those of direct: a single weight may be near 0 by chance.
         """
@@ -388,10 +388,10 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
             "transform_input": programs.BT,
             "transform_output": programs.AT,
         },
-        (
-            *("pipeline", "tensor", "guard", "omega_transform", "omega_items"),
-            *("omega_tensor" if variant.wgmma else "omega_mma", "omega_budget"),
-            *("omega_sums_fp64" if wide else "omega_sums", "omega_finish"),
-        ),
+        ("wgrad_winograd/kernel",),
         ("transform_output",) if wide else (),
+        {
+            "PRODUCTS_FILE": "products_wgmma.cuh" if variant.wgmma else "products_mma.cuh",
+            "SUMS_FILE": "sums_fp64.cuh" if wide else "sums.cuh",
+        },
     )

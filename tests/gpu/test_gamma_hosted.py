@@ -1,0 +1,178 @@
+"""The Γ kernels' own source on the CPU: the reference's bits, and no bank conflicts that cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from tests.gpu.predicted import predicted
+from tests.gpu.runtime.test_nvrtc import TILES
+from winolab.algorithm import Problem, direct, gamma
+from winolab.bench.oracle import relative_rms
+from winolab.device import H100, datasheet
+from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.planner import Request, plan
+from winolab.ref.algorithms import winograd
+from winolab.ref.error.metrics import noise_gain
+
+KERNELS = [(4, 3, 2), (4, 2, 3), (6, 4, 3), (6, 2, 5)]
+KERNELS += [(8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
+KERNELS += [(16, 10, 7), (16, 9, 8), (16, 8, 9), (1, 1, 1)]
+
+
+def check(
+    problem: Problem, direction: str, alpha: int, n: int, r: int, device=H100, text="", **options
+) -> GammaPlan:
+    """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
+    algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
+    p = plan(Request(problem, direction, device, algorithm, **options))
+    assert isinstance(p, GammaPlan)
+    rng = np.random.default_rng(0)
+    a_shape = problem.x_shape if direction == "forward" else problem.y_shape
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (a_shape, problem.w_shape))
+    y = hosted.execute(p, a, b, seed=3)
+    assert np.array_equal(y, predicted(p, algorithm, a, b))
+    exact = getattr(winograd, direction)(a, b, problem, direct(), winolab.arithmetic("fp64"))
+    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
+    # transforms' own roundings and small samples are given a factor of 3.
+    gain = noise_gain(algorithm) if alpha > 1 else 1
+    terms = b.size // problem.out_channels + 32
+    error = relative_rms(y, exact)
+    assert error <= 3 * 0.30 * 2**-24 * np.sqrt(terms * gain)
+    return p
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(("alpha", "n", "r"), KERNELS)
+def test_every_kernel(alpha, n, r, direction) -> None:
+    """As the planner runs it, and whole: rows of n outputs and a rest, odd and even channels."""
+    width = max(r, 3)
+    problem = Problem.of((2, 5, 2 * n + 3, 13), (21, 3, width - width % r, 13), padding=1)
+    check(problem, direction, alpha, n, r)
+    problem = Problem.of((1, 4, n + r - 1, 32), (36, 2, r, 32), padding=(1, 0))
+    check(problem, direction, alpha, n, r, variant=VARIANTS[alpha][0])
+
+
+@pytest.mark.parametrize(
+    ("change", "channels", "out_channels"),
+    [
+        ({"split": 2}, 76, 70),
+        ({"split": 8}, 19, 33),
+        ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
+        ({"rows": 8, "share": 1, "u_stages": 2, "split": 2}, 9, 130),
+        ({"rows": 4, "share": 3}, 12, 5),
+        ({"finishers": 128, "producer_registers": 72}, 12, 70),
+        ({"finishers": 128, "producer_registers": 72, "split": 4}, 70, 70),
+        ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
+        ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
+        ({"split": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
+        ({"load_warp": True, "rows": 4, "share": 3}, 24, 40),
+        ({"load_warp": True, "rows": 2, "share": 3, "split": 2, "partial": 1}, 36, 70),
+        ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
+    ],
+)
+@pytest.mark.parametrize("alpha", VARIANTS)
+def test_every_policy(alpha, change, channels, out_channels) -> None:
+    n, r = astuple(TILES[alpha])
+    variant = VARIANTS[alpha][-1]
+    problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
+    check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
+
+
+@pytest.mark.parametrize("bn", [40, 72, 88, 104, 120])
+def test_blocks_of_any_width(bn) -> None:
+    """A lane's outputs are no multiple of four: 5, 9, 11, 13, 15."""
+    variant = replace(VARIANTS[8][0], bn=bn, rows=4, share=3)
+    problem = Problem.of((2, 7, 14, 20), (bn + 3, 3, 3, 20), padding=1)
+    check(problem, "forward", 8, 6, 3, variant=variant)
+
+
+@pytest.mark.parametrize("bn", [20, 24, 32])
+def test_lanes_along_tiles(bn) -> None:
+    variant = replace(VARIANTS[16][1], bn=bn, rows=16, share=9, partial=1)
+    problem = Problem.of((1, 18, 9, 20), (bn + 1, 9, 9, 20), padding=4)
+    check(problem, "forward", 16, 8, 9, variant=variant)
+
+
+@pytest.mark.parametrize("finishers", [0, 128])
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
+    variant = replace(VARIANTS[8][-1], split=2, finishers=finishers, producer_registers=72)
+    problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
+    few = replace(H100, multiprocessors=5)
+    p = check(problem, direction, 8, 6, 3, few, variant=variant)
+    assert (p.items, p.whole, p.grid) == (9, 8, 4)
+
+
+@pytest.mark.parametrize("split", [1, 3])
+def test_two_level_sums(split) -> None:
+    """Sums of 24 products are no multiple of a shared stage of two rows, 16."""
+    variant = replace(VARIANTS[8][-1], split=split, rows=2, share=2)
+    problem = Problem.of((2, 5, 14, 40), (20, 2, 3, 40), padding=1)
+    p = check(problem, "forward", 8, 6, 3, text="two_level:24", variant=variant)
+    assert p.variant.fold == 3
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_two_level_sums_before_9_0(aligned) -> None:
+    """Blocks whose sums are of eight stages of four channels."""
+    problem = Problem.of((2, 5, 14, 36), (20, 2, 3, 36), padding=1)
+    p = check(problem, "forward", 8, 6, 3, datasheet("a100"), "two_level:32", aligned=aligned)
+    assert (p.variant.kc, p.variant.fold) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((2, 3, 5, 17, 5), (10, 2, 2, 3, 5), {"padding": (1, 0, 2)}),
+        ((3, 40, 8), (16, 3, 8), {"padding": 3}),
+        ((2, 5, 17, 26), (22, 3, 3, 13), {"padding": 1, "groups": 2}),
+        ((1, 9, 25, 8), (8, 1, 9, 8), {"padding": (0, 4)}),
+        ((1, 2, 3, 1), (1, 1, 3, 1), {}),
+    ],
+)
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_every_kind_of_problem(x, w, options, direction) -> None:
+    """One and three dimensions, groups, a filter in pieces of 3, a single output."""
+    check(Problem.of(x, w, **options), direction, 8, 6, 3)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_arrays_that_are_not_aligned(aligned) -> None:
+    problem = Problem.of((2, 5, 13, 16), (32, 3, 3, 16), padding=1)
+    check(problem, "forward", 8, 6, 3, aligned=aligned)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "variant"),
+    [
+        *((a, v) for a, shapes in VARIANTS.items() for v in shapes),
+        (8, replace(VARIANTS[8][0], bn=72, cpt=1, xvec=1)),
+        (16, replace(VARIANTS[16][1], bn=24, cpt=1, xvec=1)),
+    ],
+    ids=str,
+)
+def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
+    """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
+    n, r = astuple(TILES[alpha])
+    problem = Problem.of((1, 3, n + r - 1, 16), (variant.bn, 1, r, 16), padding=(1, 0))
+    algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
+    p = plan(Request(problem, "forward", H100, algorithm, variant=variant))
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
+    requests, lost = Counter(), Counter()
+    for q in hosted.requests(p, a, b)["winolab_gamma"]:
+        key = q.member, "write" if q.write else "read", q.warp < variant.consumers // 32
+        requests[key] += q.requests
+        lost[key] += q.wavefronts - q.phases
+    for loop in (("u", "read", True), ("v", "read", True), ("v", "write", False)):
+        assert requests[loop] > 0
+        assert lost[loop] == 0
+    assert lost["out", "write", True] == 0

@@ -1,0 +1,102 @@
+"""The random problems' machinery on the CPU, and that it finds what a kernel does wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.gpu import guarded, hosted, test_random
+from winolab.device import H100
+from winolab.gpu import driver
+from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.planner.planner import FAMILIES, Family
+
+
+class HostArray(np.ndarray):
+    """A NumPy array with the address where CuPy has it."""
+
+    @property
+    def data(self) -> SimpleNamespace:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Draw:
+    """As CuPy's generator takes its arguments."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def random(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return self._rng.random(shape, dtype=np.float32)
+
+
+def full(size: int, value: int, dtype: str) -> np.ndarray:
+    """Aligned to 256 bytes, as device memory is."""
+    memory = np.full(size + 256, value, dtype)
+    first = -memory.ctypes.data % 256 // memory.itemsize
+    return memory[first : first + size].view(HostArray)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Kernels on the CPU; what ``host.after`` is set to is done to their results."""
+    numpy = SimpleNamespace(
+        full=full,
+        random=SimpleNamespace(default_rng=Draw),
+        ascontiguousarray=np.ascontiguousarray,
+        zeros=np.zeros,
+    )
+    state = SimpleNamespace(after=lambda out: None)
+    original = GammaPlan.launch
+
+    def launched(plan, kernels, a, b, out, *rest):
+        original(plan, kernels, a, b, out, *rest)
+        state.after(out)
+
+    monkeypatch.setattr(GammaPlan, "launch", launched)
+    monkeypatch.setattr(
+        guarded, "load", lambda plan, index: hosted.load(plan.source(), plan.shared())
+    )
+    monkeypatch.setattr(driver, "cupy", lambda: numpy)
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    monkeypatch.setattr(guarded, "CALLS", 2)
+    return state
+
+
+def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
+    mold = guarded.Mold("gamma", "gamma:8:6:3", "fp32", 1)
+    assert 0 < guarded.run(mold, 1) <= 1
+    values = count(1)
+
+    def write(offset: int, value: Callable[[], float]) -> Callable[[driver.View], None]:
+        return lambda out: setattr(
+            ctypes.c_float.from_address(out.address + offset), "value", value()
+        )
+
+    for spoil, message in (
+        (write(0, lambda: 1e6), "proven"),
+        (write(0, lambda: math.nan), "proven"),
+        (write(0, lambda: next(values)), "1 elements differ over 2 calls"),
+        (write(-4, lambda: 0.0), "something beside the result was written"),
+    ):
+        host.after = spoil
+        with pytest.raises(AssertionError, match=f"{message}(.|\n)*tests.gpu.guarded {mold} 1"):
+            guarded.run(mold, 1)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.module)
+def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: Family) -> None:
+    """A block shape that is asked for must be one that some problem is given."""
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    for precision in family.precisions:
+        for algorithm in test_random.algorithms(family.module, precision):
+            for number in range(test_random.MOLDS[family.module]):
+                mold = guarded.Mold(family.module, algorithm, precision, number)
+                plan, _, _ = mold.problem(0)
+                assert plan.variant == mold.shape[-1], mold

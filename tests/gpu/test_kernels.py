@@ -1,0 +1,82 @@
+"""Every kernel that the planner picks for the papers' layers compiles to what kernels.csv says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.gpu import kernels
+from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.runtime.nvrtc import CompileError
+
+TABLE = kernels.by_unit(kernels.read())
+SPOT = 12
+OUTDATED = f"tests/gpu/kernels.csv is out of date: {kernels.COMMAND}, and look at what changed"
+
+
+@pytest.mark.parametrize(("arch", "name"), TABLE, ids=lambda text: text.replace(" ", "_"))
+def test_a_unit_takes_what_the_table_says(arch, name) -> None:
+    """An assembler says the same of the same source: what is as the table has it is compiled again
+    for one unit in SPOT on 9.0, so that the table is known to be of this compiler and this code."""
+    rows = TABLE[arch, name]
+    unit = kernels.Unit.of(rows[0])
+    assert (unit.arch, unit.name) == (arch, name), OUTDATED
+    spot = arch == "sm_90a" and int(unit.hash, 16) % SPOT == 0
+    if spot or unit.hash != rows[0].source:
+        compiled = unit.compile({row.kernel: row.registers for row in rows})
+        if rows[0].compiler == kernels.compiler():
+            assert compiled == [replace(row, source=unit.hash) for row in rows], OUTDATED
+        rows = compiled
+    assert max(row.spills for row in rows) <= kernels.allowed(name)
+
+
+@pytest.mark.parametrize("device", [kernels.HOPPER, *kernels.EARLIER])
+def test_the_table_has_every_kernel_that_the_planner_picks(device) -> None:
+    units = kernels.units(device)
+    (arch,) = {unit.arch for unit in units.values()}
+    assert sorted(units) == [name for a, name in TABLE if a == arch], OUTDATED
+
+
+def test_warps_ask_for_no_more_registers_than_a_launch_gives() -> None:
+    """Where setmaxnreg hands them out, the table's test compiles the comparison of the two."""
+    case = kernels.Case(kernels.HOPPER, "forward", "128x48x48x128:128x3x3", "fp32_ffma")
+    (unit,) = kernels.Unit.all(case)
+    with pytest.raises(CompileError, match="registers of winolab_gamma"):
+        unit.compile({"winolab_gamma": 64})
+
+
+def test_every_kernel_that_hands_registers_over_is_known() -> None:
+    for name in (
+        "gamma_ffma/kernel",
+        "gamma_ffma/fallback_kernel",
+        "gamma_wgmma/kernel",
+        "gamma_mma/kernel",
+        "nested/products",
+        "wgrad_ffma/kernel",
+        "wgrad_winograd/products_wgmma",
+        "wgrad_winograd/products_mma",
+        "wgrad_direct/columns",
+        "wgrad_direct/narrow",
+        "wgrad_direct/split",
+        "direct/kernel",
+    ):
+        text = kernel(name)
+        entries = re.findall(r"(winolab_\w+)\(const __grid_constant__", text)
+        assert entries
+        body = kernel("gamma_ffma/mainloop") if "gamma(p" in text else text
+        for asked in re.findall(r"registers_(?:grow|shrink)<(\w+)>", body):
+            assert all(asked in kernels.ASKED[entry] for entry in entries)
+
+
+@pytest.mark.parametrize("part", kernels.SPILLS)
+def test_spills_that_are_allowed_are_still_there(part) -> None:
+    found = [row.spills for row in kernels.read() if part in row.unit]
+    assert max(found) == kernels.SPILLS[part]
+
+
+def test_comments_do_not_change_a_unit() -> None:
+    unit = kernels.Unit.all(next(kernels.cases(kernels.HOPPER)))[0]
+    assert replace(unit, source=unit.source + "\n  // seen\n").hash == unit.hash
+    assert replace(unit, source=unit.source + "int more;").hash != unit.hash

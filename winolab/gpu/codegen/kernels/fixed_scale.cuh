@@ -1,0 +1,30 @@
+// What scale.cuh has, for tensors of 16 bits: no scale but FP16's, whose elements must not overflow
+// in the transforms, and nothing to watch. BT and AT are printed with the scale in their constants
+// (gamma_tensor.source).
+#pragma once
+
+struct Header;
+struct Row {};
+constexpr int ENOUGH = 0;
+
+constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
+
+__device__ __forceinline__ float input_scale(const Header*) { return 1.0f; }
+__device__ __forceinline__ float inverse_of(float scale) { return 1.0f / scale; }
+__device__ __forceinline__ float scaled(float, float x) { return x; }
+
+struct Factors {
+  __device__ __forceinline__ Factors() {}
+  __device__ __forceinline__ Factors(const Row*, float) {}
+};
+
+template <int CHANNELS = 4, bool KEPT = false>
+struct Watched {
+  __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
+  __device__ __forceinline__ Watched(const Header*, const Factors*) {}
+  __device__ __forceinline__ unsigned tile(const float (&)[CHANNELS][N], int) const { return 0; }
+  __device__ __forceinline__ Factors factors(int) const { return {}; }
+};
+
+template <class T>
+__device__ __forceinline__ void note_in_row(Header*, T*, int, bool, int, const Factors&) {}

@@ -1,0 +1,170 @@
+// Powers of two by which x and every output channel's row of w are multiplied, so that their 16-bit
+// parts serve them, and how small a result may be before it has lost accuracy to them.
+//
+// An exact scale of x would read all of it; a sample's largest element, with HEADROOM, may be
+// wrong, and then the results show it: numbers that overflow make them infinite or NaN, and numbers
+// far below the scale, whose low parts are lost, make them small. Of the operands' absolute errors
+// of at most 2^-25 an output gets, as relative RMS, sqrt(K) 2^-25 / sqrt(3) times |G row|·|AT| times
+// the row's RMS; FP32 in order gets 0.30 · 2^-24 sqrt(K) times the output. An output is in doubt
+// where the first exceeds 1.3 times the second. The same with G and BT exchanged holds for the
+// row's own elements below 1/4 against inputs of at most 2^15. A row of which one element is half
+// (of the sum of squares) is always in doubt: FP32 errs less there than products of 22 bits, whose
+// errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
+// have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
+#pragma once
+
+#include "pipeline.cuh"
+#include "fallback.cuh"
+
+constexpr int SAMPLE = 1 << 16, SAMPLE_RUN = 8;  // vectors of x, by SAMPLERS blocks; side by side
+constexpr int SCALE_WARPS = SCALE_THREADS / 32;
+constexpr float UNDERFLOW = 1.0f / (1 << 22);    // above it no number vanishes
+
+struct Tickets {  // of fallback_kernel.cuh
+  int taken, done;
+};
+
+struct Header {
+  int flags[4];  // fallback.cuh
+  Tickets scans, filters;
+  int doubts, room;                       // noted, those without room too; how many have some
+  alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
+};
+
+struct Row;  // of an output channel
+struct ScaleParams {
+  const float* x;
+  Header* header;
+  const Row* rows;  // of all groups
+  long long batch_stride, depth_stride, row_stride, pixel_stride, channel_stride;
+  long long vectors;  // of all elements
+  int depth, height, width, run;  // run: vectors that follow one another
+  int wide;                       // whether a vector has 4 floats, not 1
+  int all_rows;
+  int known;  // what the sample would find, as its bits, where the caller knows it; or 0
+  int late;   // whether the launch behind may begin only when the sample is there
+  int room;   // for doubts, behind the header
+};
+
+__device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+__device__ __forceinline__ const float* vector_at(const ScaleParams& p, long long i) {
+  const int length = p.wide ? 4 : 1;
+  if (i < p.run) return p.x + i * p.channel_stride * length;
+  const long long pixel = i / p.run;
+  long long rest = pixel;
+  const long long width = rest % p.width;
+  rest /= p.width;
+  const long long height = rest % p.height;
+  rest /= p.height;
+  return p.x + rest / p.depth * p.batch_stride + rest % p.depth * p.depth_stride +
+         height * p.row_stride + width * p.pixel_stride +
+         (i - pixel * p.run) * p.channel_stride * length;
+}
+
+__device__ __forceinline__ float4 load_vector(const ScaleParams& p, long long i) {
+  const float* x = vector_at(p, i);
+  if (p.wide) return __ldg(reinterpret_cast<const float4*>(x));
+  return make_float4(__ldg(x), 0.0f, 0.0f, 0.0f);
+}
+
+// The power of two that brings a number of these bits below 2^(15 - growth); infinity and NaN: 1.
+__device__ __forceinline__ float scale_of(unsigned bits, int growth) {
+  if (bits == 0 || bits >= 0x7f800000u) return 1.0f;
+  const int e = max(-126, min(126, 14 - ((int)(bits >> 23) - 127) - growth));
+  return __uint_as_float((unsigned)(e + 127) << 23);
+}
+
+__device__ __forceinline__ float inverse_of(float power) {
+  return __uint_as_float((254u << 23) - __float_as_uint(power));
+}
+
+// What a row loses to its scale, for the thresholds.
+struct Loss {
+  float square, lost;  // sum of squares; how many have low parts that may be missing
+  unsigned gone;       // whether a number vanishes though it is not 0
+  __device__ __forceinline__ void add(float raw, float scaled) {
+    const float v = fabsf(scaled);
+    square = __fmaf_rn(v, v, square);
+    if (raw != 0.0f && v < 0.25f) lost = __fadd_rn(lost, 1.0f);
+    gone = raw != 0.0f && v < UNDERFLOW ? 1u : gone;
+  }
+};
+
+struct Row {
+  float scale, back;  // of the row, and its inverse
+  float least;        // RMS of outputs, scaled, below which they are in doubt
+  float tiny;         // whether a number of the row vanishes though it is not 0
+  // most: bits of its largest element; count: of its elements.
+  __device__ __forceinline__ Row(unsigned most, float scale, const Loss& loss, int count)
+      : scale(scale), back(inverse_of(scale)), tiny(loss.gone) {
+    const float peak = __fmul_rn(__uint_as_float(most), scale);
+    const bool single = __fmul_rn(peak, peak) > __fmul_rn(0.5f, loss.square);
+    const float of_inputs = __fmul_rn(LEAST_INPUT / 1024.0f, sqrtf(loss.square / count));
+    const float of_filter = __fmul_rn(LEAST_FILTER * 32.0f, sqrtf(loss.lost / count));
+    const float sum = count ? __fadd_rn(of_inputs, of_filter) : 0.0f;
+    least = single ? __int_as_float(0x7f800000) : sum;
+  }
+};
+
+// The largest elements of samples of x; no flag is set. Beside the filter's transform.
+extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
+    winolab_scale(const __grid_constant__ ScaleParams p) {
+  if (!p.late) next_launch_may_begin();
+  __shared__ unsigned largest[SCALE_WARPS];
+  constexpr int CLEARED = sizeof(Header) / sizeof(int) - SAMPLERS;  // all but maxima
+  int* const word = reinterpret_cast<int*>(p.header) + threadIdx.x;
+  if (threadIdx.x < CLEARED && blockIdx.x == 0) *word = word == &p.header->room ? p.room : 0;
+  if (p.known && threadIdx.x < SAMPLERS) p.header->maxima[threadIdx.x] = p.known;
+  constexpr int EACH = SAMPLE / (SAMPLERS * SCALE_THREADS);
+  // all vectors, or of runs all over x, even where there are too few for all samples
+  const unsigned stride = p.vectors > SAMPLE ? max((unsigned)(p.vectors / SAMPLE), 2u) : 1;
+  float4 found[EACH];  // at once: one by one each load would wait for the last
+#pragma unroll
+  for (int k = 0; k < EACH; ++k) {
+    const unsigned at = (k * SAMPLERS + blockIdx.x) * SCALE_THREADS + threadIdx.x;
+    // Scattered, so that samples do not all fall on the same channels, but in runs: vector by vector a
+    // call took 1 to 2 us longer.
+    const unsigned run = at / SAMPLE_RUN;
+    const long long first = run * (long long)stride + (run * 2654435761u >> 8) % max(stride, 1u);
+    const long long i = stride > 1 ? first * SAMPLE_RUN + at % SAMPLE_RUN : at;
+    const bool asked = i < p.vectors && !p.known;
+    found[k] = asked ? load_vector(p, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  unsigned most = 0;
+#pragma unroll
+  for (int k = 0; k < EACH; ++k)
+    most = max(max(most, max(magnitude(found[k].x), magnitude(found[k].y))),
+               max(magnitude(found[k].z), magnitude(found[k].w)));
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < SCALE_WARPS; ++warp) most = max(most, largest[warp]);
+  if (threadIdx.x == 0 && !p.known) p.header->maxima[blockIdx.x] = most;
+  if (p.late) next_launch_may_begin();
+  launch_before_done();  // so that who waits for this launch has waited for the filter's, too
+}
+
+// Of all lanes of a warp.
+__device__ __forceinline__ float input_scale(const Header* header) {
+  static_assert(SAMPLERS == 4 * 32, "four of each lane");
+  // not by __ldg, which might move ahead of where the launch before is waited for
+  const uint4 found = reinterpret_cast<const uint4*>(header->maxima)[threadIdx.x % 32];
+  unsigned most = max(max(found.x, found.y), max(found.z, found.w));
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, flip));
+  return scale_of(most, SCALE_INPUT + HEADROOM);
+}
+
+__device__ __forceinline__ float scaled(float scale, float x) { return __fmul_rn(scale, x); }
+
+// What results in a channel are scaled back by, the smaller factor first, and Row::least.
+struct Factors {
+  float first, last, least;
+  __device__ __forceinline__ Factors() {}
+  __device__ __forceinline__ Factors(const Row* row, float back) {
+    const float4 v = *reinterpret_cast<const float4*>(row);
+    first = fminf(back, v.y), last = fmaxf(back, v.y), least = v.z;
+  }
+};

@@ -1,0 +1,55 @@
+// dW: the compensated sum (Kahan 1965) of the segments' buckets, in FP32 and in their order.
+//
+// FIRST: dw holds the first segment's sum already. ``Out`` is dw's type and ``store_sum`` writes it.
+#pragma once
+
+#include "fallback.cuh"
+#include "pipeline.cuh"
+
+struct ReduceParams {
+  const float* buckets;  // [bucket][output channel][depth][height][width][input channel], dense
+  Out* dw;
+  long long dw_out, dw_depth, dw_row, dw_tap, dw_in;  // strides in elements
+  int out_channels, taps_depth, taps_height, taps_width, channels;  // of dw
+  int count;                                                        // of buckets
+  const int* wanted;
+};
+
+constexpr int REDUCE_THREADS = 256, REDUCE_AHEAD = 8;  // buckets loaded at once
+
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
+    winolab_reduce(const __grid_constant__ ReduceParams p) {
+  launch_before_done();
+  if (!wanted(p.wanted)) return;
+  const long long size = (long long)p.out_channels * p.taps_depth * p.taps_height * p.taps_width *
+                         p.channels;
+  const long long element = (long long)blockIdx.x * REDUCE_THREADS + threadIdx.x;
+  if (element >= size) return;
+  long long rest = element;
+  const int in = (int)(rest % p.channels);
+  rest /= p.channels;
+  const int tap = (int)(rest % p.taps_width);
+  rest /= p.taps_width;
+  const int row = (int)(rest % p.taps_height);
+  rest /= p.taps_height;
+  const int depth = (int)(rest % p.taps_depth), out = (int)(rest / p.taps_depth);
+  Out* dw = p.dw + out * p.dw_out + depth * p.dw_depth + row * p.dw_row + tap * p.dw_tap +
+            in * p.dw_in;
+  float sum = 0.0f, lost = 0.0f;
+  if constexpr (FIRST) sum = (float)*dw;
+  const float* bucket = p.buckets + element;
+  for (int first = 0; first < p.count; first += REDUCE_AHEAD) {
+    float value[REDUCE_AHEAD];
+#pragma unroll
+    for (int b = 0; b < REDUCE_AHEAD; ++b)
+      value[b] = first + b < p.count ? __ldg(bucket + (first + b) * size) : 0.0f;
+#pragma unroll
+    for (int b = 0; b < REDUCE_AHEAD; ++b) {
+      const float term = __fsub_rn(value[b], lost), total = __fadd_rn(sum, term);
+      const float rest = __fsub_rn(__fsub_rn(total, sum), term);
+      lost = rest - rest == 0.0f ? rest : 0.0f;  // an infinite sum has lost nothing
+      sum = total;
+    }
+  }
+  store_sum(dw, sum);
+}

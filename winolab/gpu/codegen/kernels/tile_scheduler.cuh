@@ -1,0 +1,60 @@
+// What the blocks of a Γ kernel work on: a correlation, cut into items of BN output channels ×
+// (ROWS × COLUMNS) tiles. Params stand before it: block.cuh.
+#pragma once
+
+#include "pipe.cuh"
+#include "pipeline.cuh"
+
+// What a block works on: output channels, output rows and tile columns from these on.
+struct Item {
+  int block_m, row, column;
+  __device__ __forceinline__ Item(const Params& p, int index) {
+    block_m = index % p.blocks_m;
+    index /= p.blocks_m;
+    row = index % p.blocks_row * ROWS;
+    column = index / p.blocks_row * COLUMNS;
+  }
+};
+
+// A tile column: one tile's width of one image and depth.
+struct Column {
+  int batch, depth, first;  // first: output index along the width
+  __device__ __forceinline__ Column(const Params& p, int index) {
+    first = index % p.tiles_width * N;
+    index /= p.tiles_width;
+    depth = index % p.out_depth;
+    batch = index / p.out_depth;
+  }
+};
+
+// The items of a block, one after another: the first p.whole it computes alone, the others with its
+// cluster, whose blocks share their summation.
+struct Work {
+  int index, parts = 1;
+  __device__ __forceinline__ explicit Work(const Params& p) : index(blockIdx.x) { share(p); }
+  __device__ __forceinline__ bool left(const Params& p) const { return index < p.items; }
+  __device__ __forceinline__ void next(const Params& p) {
+    index += gridDim.x / parts;
+    share(p);
+  }
+
+ private:
+  __device__ __forceinline__ void share(const Params& p) {
+    if constexpr (SPLIT > 1) {
+      if (parts > 1 || index < p.whole) return;
+      index = p.whole + blockIdx.x / SPLIT;
+      parts = SPLIT;
+    }
+  }
+};
+
+// A block's share of an item's summation, in V stages: (outer tap, chunk), chunk fastest.
+struct Steps {
+  int all, begin, end;
+  __device__ __forceinline__ Steps(const Params& p, int parts) {
+    all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
+    const int rank = SPLIT > 1 && parts > 1 ? cluster_rank() : 0;
+    begin = (int)((long long)all * rank / parts);
+    end = (int)((long long)all * (rank + 1) / parts);
+  }
+};

@@ -1,0 +1,320 @@
+// Direct forward and backward data of 16 bits on wgmma: x and w as they lie in memory, nothing is
+// transformed. A block has a box of output positions, at most BM, × BN output channels; a step is 64
+// channels of a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one of w. Two
+// warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT of a cluster share
+// a box's steps, and each adds up a part of all sums, by way of the stages' memory.
+//
+// REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as there are.
+//
+// ALONG: a copy of x serves all taps of a filter row. Its rows have taps - 1 pixels more, which stand for
+// positions too, of no output; the next tap's matrix begins a pixel, 128 bytes, further on. L2 is asked
+// for less.
+//
+// Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and taps
+// are walked backwards.
+#pragma once
+
+#include "mma.cuh"
+#include "pipe.cuh"
+#include "tensor_map.cuh"
+#include "either.cuh"
+#include "epilogue.cuh"
+
+using Output = Either<WIDE_OUT, float, unsigned short>::type;  // of results
+
+struct DirectParams {
+  TensorMap x_map, w_map;
+  Output* y;
+  long long y_batch, y_depth, y_row;  // strides in elements
+  int y_pixel;
+  int box_width, box_height, box_images, box_bytes;  // of x
+  int blocks_width, blocks_height, blocks_images, blocks_n, items;
+  int batch, out_depth, out_height, out_width, out_channels;
+  int pad_depth, pad_height, pad_width;
+  int taps_depth, taps_height, taps_width, chunks;
+  int pitch;  // positions of a box's row
+};
+
+constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;
+constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels
+constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
+constexpr int HELD = BM / 128;            // of a warpgroup's 64 positions
+constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
+constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
+static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT == 0, "output channels of a block");
+
+struct Shared {
+  unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
+  unsigned char w[W_STAGES][BN * ROW_BYTES];
+  unsigned long long x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
+};
+static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+static_assert(SPLIT == 1 || sizeof(Shared) >= BM * BN * 4, "room for a block's sums");
+
+// What a block computes: its first output channel and position, and which copies of x it sums.
+struct Item {
+  int channel, width, height, depth, image, begin, end;
+  __device__ __forceinline__ Item(const DirectParams& p, int index) {
+    channel = index % p.blocks_n * BN, index /= p.blocks_n;
+    width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
+    height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
+    depth = index % p.out_depth;
+    image = index / p.out_depth * p.box_images;
+    const int steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
+    const int rank = SPLIT > 1 ? (int)blockIdx.x % SPLIT : 0;
+    begin = steps * rank / SPLIT, end = steps * (rank + 1) / SPLIT;
+  }
+};
+
+// A step's filters.
+__device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filters, int channel,
+                                      int w, int h, int d, int chunk, unsigned long long* full) {
+  if constexpr (ROTATED) {
+    for (int n = 0; n < BN / 64; ++n)
+      box_copy(filters + n * PLANE, p.w_map, channel + n * 64, p.taps_width - 1 - w,
+               p.taps_height - 1 - h, p.taps_depth - 1 - d, chunk * KC, full);
+  } else {
+    box_copy(filters, p.w_map, chunk * KC, w, h, d, channel, full);
+  }
+}
+
+__device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
+  Pipe<X_STAGES> x_pipe;
+  Pipe<W_STAGES> w_pipe;
+  const int taps = ALONG ? p.taps_width : 1;  // that a copy of x serves
+#pragma unroll 1
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
+    const Item item(p, index);
+    int chunk = item.begin % p.chunks, tap = item.begin / p.chunks * taps;
+    int w = tap % p.taps_width, h = tap / p.taps_width % p.taps_height,
+        d = tap / p.taps_width / p.taps_height;
+#pragma unroll 1
+    for (int step = item.begin; step < item.end; ++step) {
+      unsigned long long* x_full = &shared.x_full[x_pipe.stage];
+      barrier_wait(&shared.x_empty[x_pipe.stage], x_pipe.phase ^ 1);
+      barrier_arrive_expect(x_full, p.box_bytes);
+      box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC, item.width + w - p.pad_width,
+               item.height + h - p.pad_height, item.depth + d - p.pad_depth, item.image, x_full);
+      x_pipe.advance();
+#pragma unroll 1
+      for (int t = 0; t < taps; ++t) {
+        unsigned long long* w_full = &shared.w_full[w_pipe.stage];
+        barrier_wait(&shared.w_empty[w_pipe.stage], w_pipe.phase ^ 1);
+        barrier_arrive_expect(w_full, BN * ROW_BYTES);
+        bring(p, shared.w[w_pipe.stage], item.channel, w + t, h, d, chunk, w_full);
+        w_pipe.advance();
+      }
+      if (++chunk == p.chunks) {
+        chunk = 0;
+        if ((w += taps) == p.taps_width) {
+          w = 0;
+          if (++h == p.taps_height) h = 0, ++d;
+        }
+      }
+    }
+  }
+}
+
+// A position of a box in y, by its number; null where there is none.
+__device__ __forceinline__ Output* position(const DirectParams& p, const Item& item, int at) {
+  const int column = at % p.pitch, row = at / p.pitch, box_image = row / p.box_height;
+  const int w = item.width + column, h = item.height + row % p.box_height;
+  const int n = item.image + box_image;
+  if (column >= p.box_width || w >= p.out_width || h >= p.out_height ||
+      box_image >= p.box_images || n >= p.batch)
+    return nullptr;
+  return p.y + n * p.y_batch + item.depth * p.y_depth + h * p.y_row + (long long)w * p.y_pixel +
+         item.channel;
+}
+
+// Sums of COUNT times eight channels, from the FIRST on, as pairs; or rounded, and as vectors of eight
+// where there are four times eight.
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void store(const DirectParams& p, const Item& item,
+                                      const float (&acc)[HELD][BN / 2], int first, int lane) {
+#pragma unroll
+  for (int i = 0; i < HELD; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      Output* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
+      if constexpr (WIDE_OUT) {
+#pragma unroll
+        for (int j = FIRST; j < FIRST + COUNT; ++j)
+          if (y && item.channel + j * 8 < p.out_channels)
+            *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
+                make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
+        continue;
+      }
+      const auto rounded = [&](int j) {
+        return pack<BF16>(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
+      };
+      const auto there = [&](int channel) { return y && item.channel + channel < p.out_channels; };
+      if constexpr (COUNT % 4 == 0) {
+#pragma unroll
+        for (int j = FIRST; j < FIRST + COUNT; j += 4) {
+          unsigned v[4] = {rounded(j), rounded(j + 1), rounded(j + 2), rounded(j + 3)};
+          const uint4 eight = exchanged(v, lane);
+          const int channel = (j + lane % 4) * 8;
+          if (there(channel)) *reinterpret_cast<uint4*>(y + channel) = eight;
+        }
+      } else {
+#pragma unroll
+        for (int j = FIRST; j < FIRST + COUNT; ++j)
+          if (there(j * 8)) *reinterpret_cast<unsigned*>(y + j * 8 + lane % 4 * 2) = rounded(j);
+      }
+    }
+}
+
+// A cluster's blocks each finish a part of the channels: what others finish a block leaves in the
+// stages' memory, each thread for the one of its number there.
+template <int RANK>
+__device__ __forceinline__ void finish(const DirectParams& p, const Item& item, float4* sums,
+                                       float (&acc)[HELD][BN / 2], int first, int lane) {
+  constexpr int COUNT = BN / 8 / SPLIT;
+  const auto at = [](int rank, int i, int j) {
+    return ((rank * HELD + i) * COUNT + j) * CONSUMERS + (int)threadIdx.x;
+  };
+  consumers_sync<CONSUMERS>();  // nobody multiplies any more
+#pragma unroll
+  for (int rank = 0; rank < SPLIT; ++rank)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+#pragma unroll
+      for (int j = 0; j < COUNT; ++j) {
+        const float* from = &acc[i][4 * (rank * COUNT + j)];
+        if (rank != RANK) sums[at(rank, i, j)] = make_float4(from[0], from[1], from[2], from[3]);
+      }
+  cluster_sync();
+#pragma unroll
+  for (int other = 0; other < SPLIT; ++other) {
+    if (other == RANK) continue;
+    const float4* theirs = cluster_pointer(sums, other);
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+#pragma unroll
+      for (int j = 0; j < COUNT; ++j) {
+        const float4 more = theirs[at(RANK, i, j)];
+        float* const sum = &acc[i][4 * (RANK * COUNT + j)];
+        sum[0] = __fadd_rn(sum[0], more.x), sum[1] = __fadd_rn(sum[1], more.y);
+        sum[2] = __fadd_rn(sum[2], more.z), sum[3] = __fadd_rn(sum[3], more.w);
+      }
+  }
+  store<RANK * COUNT, COUNT>(p, item, acc, first, lane);
+  cluster_sync();
+}
+
+// By the block of that rank.
+template <int RANK = 0>
+__device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const Item& item,
+                                          float4* sums, float (&acc)[HELD][BN / 2], int first,
+                                          int lane) {
+  if (rank == RANK)
+    finish<RANK>(p, item, sums, acc, first, lane);
+  else if constexpr (RANK + 1 < SPLIT)
+    finish_as<RANK + 1>(rank, p, item, sums, acc, first, lane);
+}
+
+// Products of a step's first DEPTH times 16 channels, asynchronous.
+template <int DEPTH>
+__device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned long long x,
+                                         unsigned long long w) {
+#pragma unroll
+  for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < DEPTH; ++k)
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+      wgmma<BN, BF16, false, ROTATED>(
+          acc[i], descriptor_offset(x, i * 64 * ROW_BYTES + k * 32),
+          descriptor_offset(w, k * (ROTATED ? 16 * ROW_BYTES : 32)), true);
+  wgmma_commit();
+}
+
+__device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int first = group * (BM / 2) + warp * 16;
+  const int taps = ALONG ? p.taps_width : 1;
+  Pipe<X_STAGES> x_pipe;
+  Pipe<W_STAGES> w_pipe;
+#pragma unroll 1
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
+    const Item item(p, index);
+    float acc[HELD][BN / 2];
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+#pragma unroll
+      for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+    // Released, by a lane of each warp, when the next step's products have begun.
+    unsigned long long *x_read = nullptr, *w_read = nullptr;
+    const auto release = [&] {
+      if (w_read && lane == 0) barrier_arrive(w_read);
+      if (x_read && lane == 0) barrier_arrive(x_read);
+      x_read = w_read = nullptr;
+    };
+    int left = p.chunks - item.begin % p.chunks;  // of a tap, with this one
+#pragma unroll 1
+    for (int step = item.begin; step < item.end; ++step) {
+      const bool short_step = left == 1;
+      left = short_step ? p.chunks : left - 1;
+      barrier_wait(&shared.x_full[x_pipe.stage], x_pipe.phase);
+      unsigned long long x = matrix_descriptor(
+          shared.x[x_pipe.stage] + group * (BM / 2 * ROW_BYTES), 16, 1024, Swizzle::B128);
+#pragma unroll 1
+      for (int t = 0; t < taps; ++t) {
+        barrier_wait(&shared.w_full[w_pipe.stage], w_pipe.phase);
+        const unsigned long long w =
+            matrix_descriptor(shared.w[w_pipe.stage], ROTATED ? PLANE : 16, 1024, Swizzle::B128);
+        if (REST > 0 && short_step)
+          multiply<REST>(acc, x, w);
+        else
+          multiply<KC / 16>(acc, x, w);
+        wgmma_wait<1>();
+        release();
+        w_read = &shared.w_empty[w_pipe.stage];
+        w_pipe.advance();
+        x = descriptor_offset(x, ROW_BYTES);
+      }
+      x_read = &shared.x_empty[x_pipe.stage];
+      x_pipe.advance();
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
+    release();
+    if constexpr (SPLIT == 1)
+      store<0, BN / 8>(p, item, acc, first, lane);
+    else
+      finish_as(cluster_rank(), p, item, reinterpret_cast<float4*>(&shared), acc, first, lane);
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
+    winolab_direct(const __grid_constant__ DirectParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < X_STAGES; ++s) {
+      barrier_init(&shared.x_full[s], 1);
+      barrier_init(&shared.x_empty[s], CONSUMERS / 32);
+    }
+    for (int s = 0; s < W_STAGES; ++s) {
+      barrier_init(&shared.w_full[s], 1);
+      barrier_init(&shared.w_empty[s], CONSUMERS / 32);
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  if (threadIdx.x < CONSUMERS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared);
+  } else {
+    registers_shrink<PRODUCER_REGISTERS>();
+    if (threadIdx.x == CONSUMERS) produce(p, shared);
+    if constexpr (SPLIT > 1) {
+      cluster_sync();
+      cluster_sync();
+    }
+  }
+}

@@ -1,0 +1,136 @@
+// The output transform of a Γ kernel. Consumers stage their accumulators in shared memory; finishers,
+// or, where there are none, the consumers themselves, read them, add what the blocks of a cluster
+// have summed, apply AT and store y.
+#pragma once
+
+#include "produce.cuh"
+
+// Accumulators are staged by tile, one float at a time: a vector store would tie their registers'
+// banks, and an FFMA that reads a, b and an accumulator from one bank takes two cycles. Outputs of a
+// lane are rotated by its tile, LANES_T at a time, so that a warp writes to 32 different banks.
+__device__ __forceinline__ void stage(Shared& shared, const float (&acc)[STATES][TT][TM], int pass,
+                                      int state0, int sharer) {
+  const int ln = threadIdx.x % LANES_M, lt = threadIdx.x % 32 / LANES_M;
+#pragma unroll
+  for (int s = 0; s < STATES; ++s)
+#pragma unroll
+    for (int j = 0; j < HELD; ++j) {
+      const int tile = sharer * (STAGED / SHARERS) + (j / SIDE * LANES_T + lt) * SIDE + j % SIDE;
+      float* row = shared.out + ((state0 + s) * STAGED + tile) * ROW + ln;
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+        row[i / LANES_T * 32 + (i + lt) % LANES_T * LANES_M] = acc[s][pass * HELD + j][i];
+    }
+}
+
+// What stage() has put where: a tile and an output of the block, BN where there is none.
+struct Place {
+  int tile, output;
+  __device__ __forceinline__ Place(int staged, int pass, int group, int lane) {
+    const int sharer = staged / (STAGED / SHARERS), at = staged % (STAGED / SHARERS);
+    const int inside = SIDE == 4 ? pass * (STAGED / SHARERS) + at
+                                 : at / SIDE * 4 + pass * SIDE + at % SIDE;
+    tile = sharer * (BT / SHARERS) + inside;
+    const int ln = lane % LANES_M, lt = at / SIDE % LANES_T;
+    const int i = group * LANES_T + (lane / LANES_M + LANES_T - lt) % LANES_T;
+    output = i < VECTORS ? (i / 4 * LANES_M + ln) * 4 + i % 4 : i < TM ? i * LANES_M + ln : BN;
+  }
+};
+
+// Where the outputs of an item's tiles lie, and how many there are.
+__device__ __forceinline__ void locate(const Params& p, Shared& shared, const Item& item,
+                                       int thread) {
+  for (int tile = thread; tile < BT; tile += STORERS) {
+    const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
+    const Column column(p, at);
+    shared.offset[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
+                          (long long)column.first * p.y_pixel;
+    shared.columns[tile] =
+        at < p.columns && row < p.out_height ? min(N, p.out_width - column.first) : 0;
+  }
+}
+
+// A staged value, summed over the blocks that share the summation, in the order of their ranks.
+template <int PARTS>
+__device__ __forceinline__ float reduced(const float* staged) {
+  if constexpr (PARTS == 1) return *staged;
+  float sum = cluster_load(staged, 0);
+#pragma unroll
+  for (int r = 1; r < PARTS; ++r) sum = __fadd_rn(sum, cluster_load(staged, r));
+  return sum;
+}
+
+// Tiles at once. More than one for finishers disturbs how the consumers' registers are laid out.
+constexpr int STORED = FINISHERS ? 1 : 2;
+
+// This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
+template <int PARTS>
+__device__ __forceinline__ void store_part(const Params& p, const Shared& shared, const Item& item,
+                                           int pass, bool added, int thread) {
+  const int warp = thread / 32, lane = thread % 32, rank = PARTS > 1 ? cluster_rank() : 0;
+#pragma unroll STORED
+  for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += PARTS * STORERS / 32) {
+    const int staged = e / GROUPS_M, group = e % GROUPS_M;
+    const Place place(staged, pass, group, lane);
+    const int output = item.block_m * BN + place.output;
+    float* y = p.y + shared.offset[place.tile] + output;
+    const int columns =
+        place.output < BN && output < p.out_channels ? shared.columns[place.tile] : 0;
+    const float* from = shared.out + staged * ROW + group * 32 + lane;
+    float state[ALPHA], out[N];
+    [[maybe_unused]] float before[N];  // what y has
+    if constexpr (PARTIAL > 0) {
+#pragma unroll
+      for (int o = 0; o < N; ++o) before[o] = added && o < columns ? y[o * p.y_pixel] : 0.0f;
+    }
+#pragma unroll
+    for (int s = 0; s < ALPHA; ++s) state[s] = reduced<PARTS>(from + s * STAGED * ROW);
+    transform_output(state, out);
+    if constexpr (PARTIAL > 0) {
+#pragma unroll
+      for (int o = 0; o < N; ++o)
+        if (added) out[o] = __fadd_rn(before[o], out[o]);
+    }
+#pragma unroll
+    for (int o = 0; o < N; ++o) {
+      if (o < columns) *y = out[o];
+      y += p.y_pixel;
+    }
+  }
+}
+
+// The outputs of a staged pass. Where blocks share the item, all threads of the cluster meet before
+// anyone reads, and after all have read: consumers and producers too, in meet().
+__device__ __forceinline__ void store(const Params& p, Shared& shared, const Item& item, int pass,
+                                      bool added, int parts, int thread) {
+  if constexpr (SPLIT > 1) {
+    if (parts > 1) {
+      cluster_sync();
+      store_part<SPLIT>(p, shared, item, pass, added, thread);
+      cluster_sync();
+      return;
+    }
+  }
+  store_part<1>(p, shared, item, pass, added, thread);
+}
+
+__device__ __forceinline__ void finish(const Params& p, Shared& shared) {
+  const int thread = threadIdx.x - (CONSUMERS + PRODUCERS);
+  Pipe<1> pipe;
+  for (Work work(p); work.left(p); work.next(p)) {
+    const Item item(p, work.index);
+    const Sums sums(Steps(p, work.parts), work.parts);
+    storers_sync<STORERS>();
+    locate(p, shared, item, thread);
+    storers_sync<STORERS>();
+    for (int sum = 0; sum < sums.count; ++sum) {
+#pragma unroll 1
+      for (int pass = 0; pass < PASSES; ++pass) {
+        barrier_wait(&shared.out_full, pipe.phase);
+        store(p, shared, item, pass, sum > 0, work.parts, thread);
+        barrier_arrive(&shared.out_empty);
+        pipe.advance();
+      }
+    }
+  }
+}

@@ -1,0 +1,16 @@
+// Γ by itself (mainloop.cuh).
+#pragma once
+
+#include "mainloop.cuh"
+
+extern "C" __global__ void
+#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and SPLIT is 1
+    __cluster_dims__(SPLIT, 1, 1)
+#endif
+        __launch_bounds__(THREADS, 1)
+    winolab_gamma(const __grid_constant__ Params p) {
+  // Never taken. Without a way out that depends on memory, 10 of 21 kernels with finishers spill (ptxas
+  // 12.9): parameters are read, and kept, before threads take their parts.
+  if (p.items == 0 && *reinterpret_cast<const volatile float*>(p.u) == 0.0f) return;
+  gamma(p);
+}

@@ -1,0 +1,165 @@
+// Fused Γα(n, r): ALPHA independent products of a transformed filter U (from filter.cuh) and
+// transformed input tiles V, summed over (outer tap, channel), then the inverse transform.
+//
+// A block computes BN output channels × (ROWS × COLUMNS) tiles. Its producer warps load input
+// tiles, apply BT and write V to shared memory; bulk copies bring U, ordered by one of them or by a
+// load warp (LOAD_WARP), or, before compute capability 9.0 (BULK 0), the producers' own
+// asynchronous copies. Its consumer warps run outer
+// products out of shared memory, each warp one part of the states, and apply AT at the end. A V
+// stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need: it is transformed once
+// and serves SHARE U stages. Blocks are persistent: producers run ahead into the next item while
+// consumers finish the last.
+#pragma once
+
+#include "filter.cuh"
+#include "produce.cuh"
+#include "finish.cuh"
+#include "load_warp.cuh"
+
+// A lane's operands of one product: outputs by fours, of which ``u`` is the lane's first, and what is
+// left one by one; tiles by fours.
+__device__ __forceinline__ void load_fragments(float (&a)[GROUPS_M * LANES_T], float (&b)[TT],
+                                               const float* u, const float* v, int ln) {
+#pragma unroll
+  for (int i = 0; i < VECTORS; i += 4)
+    *reinterpret_cast<float4*>(&a[i]) = *reinterpret_cast<const float4*>(u + i * LANES_M);
+#pragma unroll
+  for (int i = VECTORS; i < TM; ++i) a[i] = (u - 4 * ln)[i * LANES_M + ln];
+#pragma unroll
+  for (int j = 0; j < TT; j += 4)
+    *reinterpret_cast<float4*>(&b[j]) = *reinterpret_cast<const float4*>(v + j * LANES_T);
+}
+
+// Adds a sum to the second level's, and begins anew.
+__device__ __forceinline__ void fold(float (&total)[STATES][TT][TM], float (&acc)[STATES][TT][TM]) {
+#pragma unroll
+  for (int s = 0; s < STATES; ++s)
+#pragma unroll
+    for (int j = 0; j < TT; ++j)
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+        total[s][j][i] = __fadd_rn(total[s][j][i], acc[s][j][i]);
+        acc[s][j][i] = 0.0f;
+      }
+}
+
+__device__ __forceinline__ void consume(const Params& p, Shared& shared) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int ln = lane % LANES_M, lt = lane / LANES_M;
+  const int state0 = warp / SHARERS * STATES, sharer = warp % SHARERS;
+  const int tile0 = sharer * (BT / SHARERS);
+  Pipe<U_STAGES> u_pipe;
+  Pipe<V_STAGES> v_pipe;
+  [[maybe_unused]] Pipe<1> out_pipe;
+  for (Work work(p); work.left(p); work.next(p)) {
+    const Steps steps(p, work.parts);
+    const Sums sums(steps, work.parts);
+    for (int sum = 0; sum < sums.count; ++sum) {
+      float acc[STATES][TT][TM];
+#pragma unroll
+      for (int s = 0; s < STATES; ++s)
+#pragma unroll
+        for (int j = 0; j < TT; ++j)
+#pragma unroll
+          for (int i = 0; i < TM; ++i) acc[s][j][i] = 0.0f;
+      [[maybe_unused]] float total[STATES][TT][TM] = {};  // of folded sums
+      [[maybe_unused]] int folded = 0;
+      for (int step = sums.at(sum), end = sums.at(sum + 1); step < end; ++step) {
+        barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);
+#pragma unroll 1
+        for (int f = 0; f < SHARE; ++f) {
+          barrier_wait(&shared.u_full[u_pipe.stage], u_pipe.phase);
+          const float* u = shared.u[u_pipe.stage] + state0 * KC * BN + ln * 4;
+          const float* v =
+              shared.v[v_pipe.stage] + state0 * KC * V_STRIDE + tile0 + f * COLUMNS + lt * 4;
+          float a[2][GROUPS_M * LANES_T], b[2][TT];
+          load_fragments(a[0], b[0], u, v, ln);
+#pragma unroll
+          for (int q = 0; q < KC * STATES; ++q) {
+            const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
+            if (next < KC * STATES)
+              load_fragments(a[next % 2], b[next % 2], u + at * BN, v + at * V_STRIDE, ln);
+            // Serpentine, the longer side outside: every FFMA reuses an operand of the one before.
+#pragma unroll
+            for (int e = 0; e < TM * TT; ++e) {
+              const int outer = e / INNER, inner = outer % 2 ? INNER - 1 - e % INNER : e % INNER;
+              const int i = TM > TT ? outer : inner, j = TM > TT ? inner : outer;
+              acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
+            }
+          }
+          // Every lane for itself: nothing says that a warp's lanes leave a wait together.
+          reads_done();
+          barrier_arrive(&shared.u_empty[u_pipe.stage]);
+          u_pipe.advance();
+          if constexpr (FOLD > 0) {
+            if (++folded == FOLD) {
+              folded = 0;
+              fold(total, acc);
+            }
+          }
+        }
+        barrier_arrive(&shared.v_empty[v_pipe.stage]);
+        v_pipe.advance();
+      }
+      if constexpr (FOLD > 0) {
+        fold(total, acc);
+        fold(acc, total);  // acc is 0
+      }
+      if constexpr (FINISHERS > 0) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass) {
+          barrier_wait(&shared.out_empty, out_pipe.phase ^ 1);
+          stage(shared, acc, pass, state0, sharer);
+          barrier_arrive(&shared.out_full);
+          meet(work.parts);
+          out_pipe.advance();
+        }
+      } else {
+        const Item item(p, work.index);
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass) {
+          storers_sync<STORERS>();
+          if (pass == 0) locate(p, shared, item, threadIdx.x);
+          stage(shared, acc, pass, state0, sharer);
+          storers_sync<STORERS>();
+          store(p, shared, item, pass, sum > 0, work.parts, threadIdx.x);
+        }
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void gamma(const Params& p) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < U_STAGES; ++s) {
+      barrier_init(&shared.u_full[s], BULK ? 1 : PRODUCERS);  // the threads that start copies
+      barrier_init(&shared.u_empty[s], CONSUMERS);
+    }
+    for (int s = 0; s < V_STAGES; ++s) {
+      barrier_init(&shared.v_full[s], MAKERS);
+      barrier_init(&shared.v_empty[s], CONSUMERS);
+    }
+    barrier_init(&shared.out_full, CONSUMERS);
+    barrier_init(&shared.out_empty, STORERS);
+    if constexpr (BULK) barriers_ready();
+  }
+  if constexpr (SPLIT > 1)
+    cluster_sync();
+  else
+    __syncthreads();
+  if (threadIdx.x < CONSUMERS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared);
+  } else if (LOAD_WARP && threadIdx.x / 32 == (CONSUMERS + ISSUER) / 32) {
+    registers_shrink<PRODUCER_REGISTERS>();
+    load_filters(p, shared);
+  } else if (FINISHERS == 0 || threadIdx.x < CONSUMERS + PRODUCERS) {
+    registers_shrink<PRODUCER_REGISTERS>();
+    produce(p, shared);
+  } else {
+    registers_shrink<FINISHER_REGISTERS>();
+    finish(p, shared);
+  }
+}

@@ -1,0 +1,174 @@
+// The producers of a Γ kernel: input tiles through BT into V, and the copies of U.
+#pragma once
+
+#include "block.cuh"
+#include "tile_scheduler.cuh"
+
+// A block's share of a summation, cut into so many sums that none has more than PARTIAL stages of V,
+// where that is not 0. Each is transformed, and added to y.
+struct Sums {
+  int begin, stages, count = 1;
+  __device__ __forceinline__ Sums(const Steps& steps, int parts)
+      : begin(steps.begin), stages(steps.end - steps.begin) {
+    if constexpr (PARTIAL > 0) count = (steps.all + PARTIAL * parts - 1) / (PARTIAL * parts);
+  }
+  // Where a sum begins.
+  __device__ __forceinline__ int at(int sum) const {
+    return begin + (int)((long long)stages * sum / count);
+  }
+};
+
+// What who does not store() does meanwhile, once a pass.
+__device__ __forceinline__ void meet(int parts) {
+  if constexpr (SPLIT > 1) {
+    if (parts > 1) {
+      cluster_sync();
+      cluster_sync();
+    }
+  }
+}
+
+// Starts the bulk copy of a stage of U, and goes on to the next: in U or, COMPACT, in its tensor map,
+// from a row on. (A template, so that only COMPACT asks for the map.)
+template <class P>
+__device__ __forceinline__ void copy_stage(const P& p, float* to, const float*& u, int& row,
+                                           int output, unsigned long long* full) {
+  barrier_arrive_expect(full, U_SIZE * 4);
+  if constexpr (COMPACT) {
+    box_copy(to, p.u_map, output, row, 0, 0, 0, full);
+    row += ALPHA * KC;
+  } else {
+    bulk_copy(to, u, U_SIZE * 4, full);
+    u += U_SIZE;
+  }
+}
+
+// CPT channels of one pixel, of which ``left`` are there, 1 or more, or zeros.
+__device__ __forceinline__ void load_channels(float (&d)[CPT], const float* x, bool inside,
+                                              int left) {
+  if constexpr (XVEC == 4) {
+    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (inside) v = __ldg(reinterpret_cast<const float4*>(x));
+    d[0] = v.x, d[1] = v.y, d[2] = v.z, d[3] = v.w;
+  } else if constexpr (XVEC == 2) {
+    float2 v = make_float2(0.0f, 0.0f);
+    if (inside) v = __ldg(reinterpret_cast<const float2*>(x));
+    d[0] = v.x, d[1] = v.y;
+  } else {
+#pragma unroll
+    for (int c = 0; c < CPT; ++c) d[c] = inside && (c == 0 || c < left) ? __ldg(x + c) : 0.0f;
+  }
+}
+
+__device__ __forceinline__ void produce(const Params& p, Shared& shared) {
+  const int thread = threadIdx.x - CONSUMERS;
+  const int group = thread % LPT, slot = thread / LPT;
+  Pipe<V_STAGES> pipe;
+  Pipe<U_STAGES> u_pipe;
+  bool filtered = false;  // whether U is there, which the launch before this one makes
+  for (Work work(p); work.left(p); work.next(p)) {
+    const Item item(p, work.index);
+    const Steps steps(p, work.parts);
+    const Sums sums(steps, work.parts);
+    [[maybe_unused]] int sum = 0;
+    int chunk = steps.begin % p.chunks, tap = steps.begin / p.chunks;
+    int fw = tap % p.taps_width, fh = tap / p.taps_width % (p.taps_height / SHARE) * SHARE,
+        fd = tap / p.taps_width / (p.taps_height / SHARE);
+    const float* u =
+        p.u + ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
+    int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
+    const float* x[GROUPS];
+    unsigned inside[GROUPS];
+    bool new_tap = true;
+    for (int step = steps.begin;; ++step) {
+      if constexpr (SPLIT > 1) {
+        for (; sum < sums.count && sums.at(sum + 1) == step; ++sum)
+          for (int pass = 0; pass < PASSES; ++pass) meet(work.parts);
+      }
+      if (step == steps.end) break;
+      if (new_tap) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; ++g) {
+          const int tile = slot + g * SLOTS, at = item.column + tile % COLUMNS;
+          const Column column(p, at);
+          const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
+          const int h = item.row + tile / COLUMNS + fh - p.pad_height;
+          const bool row = (V_TILES % SLOTS == 0 || tile < V_TILES) && at < p.columns &&
+                           (unsigned)d < (unsigned)p.depth && (unsigned)h < (unsigned)p.height;
+          inside[g] = 0;
+#pragma unroll
+          for (int i = 0; i < ALPHA; ++i)
+            inside[g] |= (unsigned)(row && (unsigned)(w + i) < (unsigned)p.width) << i;
+          x[g] = p.x + column.batch * p.x_batch + d * p.x_depth + h * p.x_row +
+                 (long long)w * p.x_pixel + group * CPT;
+        }
+        new_tap = false;
+      }
+      const int channel = chunk * KC + group * CPT;
+#pragma unroll
+      for (int first = 0; first < GROUPS; first += BATCH) {
+        float d[BATCH][ALPHA][CPT];
+#pragma unroll
+        for (int g = first; g < first + BATCH && g < GROUPS; ++g) {
+          const unsigned mask = channel < p.channels ? inside[g] : 0;
+#pragma unroll
+          for (int i = 0; i < ALPHA; ++i)
+            load_channels(d[g - first][i], x[g] + chunk * KC + i * p.x_pixel, mask >> i & 1,
+                          p.channels - channel);
+        }
+        if (first == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
+#pragma unroll
+        for (int g = first; g < first + BATCH && g < GROUPS; ++g) {
+          const int tile = slot + g * SLOTS;
+          if (V_TILES % SLOTS == 0 || tile < V_TILES) {
+            float* v = shared.v[pipe.stage] + group * CPT * V_STRIDE + tile;
+#pragma unroll
+            for (int c = 0; c < CPT; ++c) {
+              float column[ALPHA], state[ALPHA];
+#pragma unroll
+              for (int i = 0; i < ALPHA; ++i) column[i] = d[g - first][i][c];
+              transform_input(column, state);
+#pragma unroll
+              for (int s = 0; s < ALPHA; ++s) v[(s * KC + c) * V_STRIDE] = state[s];
+            }
+          }
+        }
+      }
+      barrier_arrive(&shared.v_full[pipe.stage]);
+      pipe.advance();
+      // The U stages that meet this V stage; the last of them are still to be used when the next V
+      // stage is made.
+      if (!filtered && (!BULK || thread == ISSUER)) {
+        launch_before_done();
+        filtered = true;
+      }
+      if constexpr (!BULK) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+#pragma unroll 4
+          for (int i = 4 * thread; i < U_SIZE; i += 4 * PRODUCERS)
+            copy_async<16>(shared.u[u_pipe.stage] + i, u + i, true);
+          copy_async_arrive(&shared.u_full[u_pipe.stage]);
+          u += U_SIZE;
+          u_pipe.advance();
+        }
+      } else if (thread == ISSUER) {
+        for (int row = 0; row < SHARE; ++row) {
+          barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
+          copy_stage(p, shared.u[u_pipe.stage], u, u_row, item.block_m * BN,
+                     &shared.u_full[u_pipe.stage]);
+          u_pipe.advance();
+        }
+      }
+      __syncwarp();
+      if (++chunk == p.chunks) {
+        chunk = 0;
+        new_tap = true;
+        if (++fw == p.taps_width) {
+          fw = 0;
+          if ((fh += SHARE) == p.taps_height) fh = 0, ++fd;
+        }
+      }
+    }
+  }
+}

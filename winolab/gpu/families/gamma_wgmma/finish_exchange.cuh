@@ -1,0 +1,132 @@
+// The epilogue of gamma_wgmma/kernel.cuh where a block sums alone. Every output of a tile needs all states,
+// of which each consumer warpgroup has half, in the same thread: thread to thread they exchange half
+// of the sums (outputs_*.cuh), a chunk at a time by way of EXCHANGES buffers, apply AT to the others and
+// store. Producers and loaders go on; loaders that order no copies have described the item meanwhile:
+// where its outputs lie, and what they are scaled back by (describing takes 1,200 cycles, latencies one
+// behind another).
+#pragma once
+
+#include OUTPUTS_FILE
+
+constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - BRINGERS : CONSUMERS;
+
+struct Staging {
+  float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
+  long long first[BT];                  // of a tile: its first output in y
+  int columns[BT];                      // its outputs along the width, 0: none; negative: STARTS
+  Factors factors[BN];
+  int channel;  // of the item, the first
+  unsigned long long described, read;
+};
+
+using Delivered = Pipe<1>;
+__device__ __forceinline__ void staging_init(Staging& staging) {
+  barrier_init(&staging.described, DESCRIBERS);
+  barrier_init(&staging.read, CONSUMERS / 32);
+}
+__device__ __forceinline__ void meet() {}
+__device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&, float) {}
+
+// Describe an item, by COUNT threads.
+template <int COUNT>
+__device__ __forceinline__ void places(const Params& p, Staging& staging, int index, int thread) {
+#pragma unroll 1
+  for (int first = 0; first < BT; first += COUNT) {
+    unsigned tile = first + thread;
+    asm volatile("" : "+r"(tile));  // nothing of it is kept for the next round, in 24 registers
+    if (BT % COUNT > 0 && tile >= BT) break;
+    const Item item = item_at(p, index);
+    const int at = item.column + tile % COLUMNS;
+    Place column(p, at);
+    const int row = column.down(p, item.row + tile / COLUMNS);
+    const int columns = column.outputs(p, at, row);
+    staging.columns[tile] = STARTS && column.first == 0 ? -columns : columns;
+    staging.first[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
+                          (long long)column.first * p.y_pixel;
+  }
+}
+template <int COUNT>
+__device__ __forceinline__ void factors(const Params& p, Staging& staging, int index, int thread) {
+  const float back = inverse_of(input_scale(p.header));  // anew: registers are few
+  const int channel = item_at(p, index).block_m * BN;
+  if (thread == 0) staging.channel = channel;
+#pragma unroll 1
+  for (int m = thread; m < BN; m += COUNT)
+    staging.factors[m] = Factors(p.rows + channel + m, back);
+}
+
+// By the last DESCRIBERS: their last warp about channels, the others, or it too, about tiles.
+__device__ __forceinline__ void attend(const Params& p, Staging& staging) {
+  constexpr int OTHERS = DESCRIBERS > 32 ? DESCRIBERS - 32 : 32;
+  const int thread = threadIdx.x - (THREADS - DESCRIBERS);
+  const bool last = thread >= DESCRIBERS - 32;
+  Pipe<1> pipe;
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x, pipe.advance()) {
+    barrier_wait(&staging.read, pipe.phase ^ 1);
+    if (thread < OTHERS) places<OTHERS>(p, staging, index, thread);
+    if (last) factors<32>(p, staging, index, thread % 32);
+    barrier_arrive(&staging.described);
+  }
+}
+
+// To the other warpgroup, what it needs of a chunk.
+template <int GROUP>
+__device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS][SUMS], int i) {
+#pragma unroll
+  for (int s = 0; s < HELD; ++s)
+    staging.box[i % EXCHANGES][1 - GROUP][s][threadIdx.x % 128] = chunk_of(acc, s, 1 - GROUP, i);
+}
+
+// A warpgroup's half of an item.
+template <int GROUP>
+__device__ __forceinline__ void deliver(const Params& p, Staging& staging,
+                                        const float (&acc)[STEPS][SUMS], const Delivered& pipe) {
+  give<GROUP>(staging, acc, 0);
+  if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
+  consumers_sync<CONSUMERS>();  // chunk 0 has been given
+  Outputs<GROUP> outputs(p, staging.first, staging.columns, staging.factors, staging.channel);
+#pragma unroll
+  for (int i = 0; i < CHUNKS; ++i) {
+    if (i > 0) consumers_sync<CONSUMERS>();  // chunk i - 1 has been read and, of two buffers, i given
+    if (EXCHANGES > 1) {
+      if (i + 1 < CHUNKS) give<GROUP>(staging, acc, i + 1);
+    } else if (i > 0) {
+      give<GROUP>(staging, acc, i);
+      consumers_sync<CONSUMERS>();  // chunk i has been given
+    }
+    float state[4][ALPHA];
+#pragma unroll
+    for (int s = 0; s < HELD; ++s) {
+      const float4 mine = chunk_of(acc, s, GROUP, i);
+      const float4 got = staging.box[i % EXCHANGES][GROUP][s][threadIdx.x % 128];
+      state[0][GROUP * HELD + s] = mine.x, state[0][(1 - GROUP) * HELD + s] = got.x;
+      state[1][GROUP * HELD + s] = mine.y, state[1][(1 - GROUP) * HELD + s] = got.y;
+      state[2][GROUP * HELD + s] = mine.z, state[2][(1 - GROUP) * HELD + s] = got.z;
+      state[3][GROUP * HELD + s] = mine.w, state[3][(1 - GROUP) * HELD + s] = got.w;
+    }
+    outputs.chunk(p, i, state);
+  }
+  outputs.end(p);
+}
+
+// By consumers, with an item's accumulators.
+__device__ __forceinline__ void deliver(const Params& p, Staging& staging,
+                                        const float (&acc)[STEPS][SUMS], int group, int index,
+                                        Delivered& pipe) {
+  if constexpr (LOADERS == 0) {
+    places<CONSUMERS>(p, staging, index, threadIdx.x);
+    factors<CONSUMERS>(p, staging, index, threadIdx.x);
+  }
+  if (group == 0)
+    deliver<0>(p, staging, acc, pipe);
+  else
+    deliver<1>(p, staging, acc, pipe);
+  if constexpr (LOADERS == 0) {
+    consumers_sync<CONSUMERS>();  // the next item's places may come
+  } else {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(&staging.read);
+    pipe.advance();
+  }
+}

@@ -1,0 +1,181 @@
+// Fused Γα(n, r) on Tensor Cores: ALPHA independent products of a transformed filter U (from
+// filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
+// inverse transform.
+//
+// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT blocks
+// of a cluster share a summation. One warpgroup of producers fetches input tiles (fetch_*.cuh), applies
+// BT, splits into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half
+// of the states each and multiply: U is wgmma's A and V its B (filters_registers.cuh), or the other way
+// round (filters_shared.cuh). Parts of a product: high·low, low·high, high·high, summed over 16 channels
+// and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage
+// holds the ROWS + SHARE − 1 input rows that SHARE filter rows need; of a filter's last stage REST of
+// these are multiplied. Blocks are persistent: producers run ahead into the next item, then finish the
+// last one (finish_tensor.cuh) while consumers go on; where no other block shares the sum, consumers
+// finish (finish_exchange.cuh). Of 16-bit data the Tensor Core sums all products.
+#pragma once
+
+#include FILTER_FILE
+#include FILTERS_FILE
+#include FINISH_FILE
+#include FETCH_FILE
+
+struct Shared {
+  Raw raw;  // fetch_*.cuh; first, for its alignment
+  // [state][part][channel / 8][row][column][channel % 8]
+  alignas(128) unsigned char v[V_STAGES][V_SIZE];
+  FilterRing filters;  // filters_*.cuh
+  Staging staging;     // finish_*.cuh
+  unsigned long long v_full[V_STAGES], v_empty[V_STAGES];
+};
+static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+
+// Transforms two channels of a tile.
+__device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPHA],
+                                          unsigned (&parts)[ALPHA][PARTS]) {
+  float d[2][ALPHA], state[2][ALPHA];
+#pragma unroll
+  for (int i = 0; i < ALPHA; ++i) {
+    values(pixels[i], d[0][i], d[1][i]);
+    d[0][i] = scaled(scale, d[0][i]), d[1][i] = scaled(scale, d[1][i]);
+  }
+  transform_input(d[0], state[0]);
+  transform_input(d[1], state[1]);
+#pragma unroll
+  for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], parts[s]);
+}
+
+__device__ __forceinline__ void produce(const Params& p, Shared& shared) {
+  const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
+  const float scale = input_scale(p.header);
+  const Steps steps(p, SPLIT);
+  Pipe<V_STAGES> pipe;
+  Delivered out{};
+  Fetch fetch(p, shared.raw, steps);
+  // In a stage of V: of a thread's unit and, in the upper half, of its part of a halved slot.
+  const auto place_of = [lane](int tile) { return (lane / 16 * V_TILES + tile) * 16 + lane % 2 * 8; };
+  static_assert(V_PART <= 1 << 16, "places of 16 bits");
+  const unsigned places =
+      place_of(unit_tile(warp, lane)) |
+      place_of(unit_tile(warp % 2, lane)) + half_pair(warp, lane) * 4 << 16;
+  const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
+  for (int index = first; index < p.items + stride; index += stride) {
+    const int count = index < p.items ? steps.end - steps.begin : 0;
+    const int ahead = min(AHEAD, count);
+#pragma unroll 1
+    for (int step = 0; step <= count; ++step) {
+      if (step == ahead && index > first) finish(p, shared.staging, index - stride, out, scale);
+      if (step == count) break;
+#pragma unroll
+      for (int g = 0; g < SLOTS; ++g) {
+        const bool halved = HALVED && g == SLOTS - 1;
+        unsigned pairs[2][ALPHA][PARTS];  // of channels, so that few registers do
+        if (halved) {
+          Pair pixels[ALPHA];
+          fetch.pixels(g, pixels);
+          transform(scale, pixels, pairs[0]);
+        } else {
+          Loaded pixels[ALPHA];
+          fetch.pixels(g, pixels);
+#pragma unroll
+          for (int pair = 0; pair < 2; ++pair) {
+            Pair two[ALPHA];
+#pragma unroll
+            for (int i = 0; i < ALPHA; ++i) two[i] = pair_of(pixels[i], pair);
+            transform(scale, two, pairs[pair]);
+          }
+        }
+        if (g == 0) barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
+        unsigned char* v = shared.v[pipe.stage] + g * 32 * 16;
+        if (halved) {
+#pragma unroll
+          for (int s = 0; s < ALPHA; ++s)
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part)
+              *reinterpret_cast<unsigned*>(v + (places >> 16) + (s * PARTS + part) * V_PART) =
+                  pairs[0][s][part];
+        } else if (V_TILES % 32 == 0 || g * 4 + warp < V_TILES / 8) {
+#pragma unroll
+          for (int s = 0; s < ALPHA; ++s)
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part)
+              *reinterpret_cast<uint2*>(v + (places & 0xffff) + (s * PARTS + part) * V_PART) =
+                  make_uint2(pairs[0][s][part], pairs[1][s][part]);
+        }
+        fetch.done(p, g);
+      }
+      fence_async();
+      barrier_arrive(&shared.v_full[pipe.stage]);
+      pipe.advance();
+      fetch.next(p);
+    }
+  }
+}
+
+__device__ __forceinline__ void consume(const Params& p, Shared& shared) {
+  // The same in all lanes, as the compiler sees: descriptors are made in uniform registers.
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const Steps steps(p, SPLIT);
+  Pipe<V_STAGES> pipe;
+  Delivered out{};
+  Products products(p, steps, shared.filters, group);
+  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
+    products.item(p, index);
+    float acc[STEPS][SUMS];
+#pragma unroll
+    for (int j = 0; j < SUMS; ++j)
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) acc[i][j] = 0.0f;
+#pragma unroll 1
+    for (int left = steps.end - steps.begin; left > 0; --left) {
+      barrier_wait(&shared.v_full[pipe.stage], pipe.phase);
+      const unsigned char* v = shared.v[pipe.stage];
+      unsigned long long* empty = &shared.v_empty[pipe.stage];
+      if (rest(p, steps.end - left))
+        products.template multiply<LAST>(acc, v, empty);
+      else
+        products.template multiply<SHARE>(acc, v, empty);
+      pipe.advance();
+    }
+    deliver(p, shared.staging, acc, group, index, out);
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(SPLIT * TWINS, 1, 1) __launch_bounds__(THREADS, 1)
+    winolab_gamma(const __grid_constant__ Params p) {
+  next_launch_may_begin();
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < V_STAGES; ++s) {
+      barrier_init(&shared.v_full[s], PRODUCERS);
+      barrier_init(&shared.v_empty[s], V_READERS);
+    }
+    fetch_init(shared.raw);
+    ring_init(shared.filters);
+    staging_init(shared.staging);
+    barriers_ready();
+  }
+  __syncthreads();
+  if constexpr (SPLIT * TWINS > 1) cluster_sync();
+  // The loader of x itself, which no launch writes, does not wait for the launch before.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+  const bool loads = warp == (CONSUMERS + PRODUCERS) / 32;
+  if (FILLED || !loads) launch_before_done();
+  if (threadIdx.x < CONSUMERS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared);
+  } else if (threadIdx.x < CONSUMERS + PRODUCERS) {
+    registers_shrink<PRODUCER_REGISTERS>();
+    produce(p, shared);
+  } else {
+    registers_shrink<LOADER_REGISTERS>();
+    const int other = warp - (CONSUMERS + PRODUCERS) / 32 - 1;
+    if (loads)
+      load(p, shared.raw);
+    else if (other >= BRINGERS / 32)
+      attend(p, shared.staging);
+    else if (threadIdx.x % 32 == 0)
+      bring(p, shared.filters, other);
+  }
+  if constexpr (SPLIT * TWINS > 1) cluster_sync();  // other blocks may still read this one's sums
+}

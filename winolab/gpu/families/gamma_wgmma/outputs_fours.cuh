@@ -1,0 +1,81 @@
+// What a consumer thread of gamma_wgmma/kernel.cuh finishes where tiles are wgmma's rows (filters_shared.cuh):
+// chunks of eight tiles a warp and 16 channels, of which it has four channels of one. A warpgroup has
+// half of the channels or, where 16s of them are odd in number, of the tiles.
+#pragma once
+
+#include "filters_shared.cuh"
+
+constexpr int SIXTEENS = BN / 16;
+constexpr bool TILES_HALVED = SIXTEENS % 2 == 1;
+constexpr int CHUNKS = SIXTEENS * HALVES;  // of a warpgroup
+constexpr int THREAD_TILES = TILES_HALVED ? HALVES : 2 * HALVES;  // of the same channels
+
+// Of chunk i of a half: which of the thread's tiles, and which 16 channels.
+__device__ __forceinline__ constexpr int tile_in(int half, int i) {
+  return i % THREAD_TILES + (TILES_HALVED ? half * THREAD_TILES : 0);
+}
+__device__ __forceinline__ constexpr int sixteen_in(int half, int i) {
+  return i / THREAD_TILES + (TILES_HALVED ? 0 : half * (SIXTEENS / 2));
+}
+
+// A state's sums of a chunk.
+__device__ __forceinline__ float4 chunk_of(const float (&acc)[STEPS][SUMS], int s, int half, int i) {
+  const int tile = tile_in(half, i);
+  const float* its = &acc[s * HALVES + tile / 2][sixteen_in(half, i) * 8 + tile % 2 * 2];
+  return make_float4(its[0], its[1], its[4], its[5]);
+}
+
+template <int GROUP>
+struct Outputs {
+  const long long* first;
+  const int* tile_columns;
+  const Factors* factors;
+  int channel, left;
+  unsigned few = 0;  // of a chunk four bits: channels of which few outputs are small
+  static_assert(CHUNKS * 4 <= 32);
+  Watched<4, true> watched;
+
+  static __device__ __forceinline__ int own() {
+    return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
+  }
+
+  __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
+                                     const Factors* factors, int channel)
+      : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
+        left(WHOLE ? 4 : p.out_channels - this->channel), watched(p.header, this->factors) {}
+
+  __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
+    if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
+      channel += 16;
+      if (!WHOLE) left -= 16;
+      watched = Watched<4, true>(p.header, factors += 16);
+    }
+    const int own = tile_in(GROUP, i);
+    const int tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
+    float y[4][N];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
+    Output* to = p.y + (first[tile] + channel);
+    const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
+    const int columns = STARTS ? abs(described) : described;
+    few |= watched.tile(y, columns) << i * 4;
+#pragma unroll
+    for (int o = 0; o < N; ++o, to += p.y_pixel) {
+      const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
+      if (o < columns) store(to, v, left);
+    }
+  }
+
+  __device__ __forceinline__ void end(const Params& p) {
+    constexpr int LAST = (CHUNKS - 1) / THREAD_TILES * 16;  // channels that chunks went on by
+#pragma unroll 1
+    for (int bit = 0; few; ++bit, few >>= 1) {
+      const int i = bit / 4, c = i / THREAD_TILES * 16 + bit % 4 - LAST;
+      if (!(few & 1) || channel + c >= p.out_channels) continue;
+      const int own = tile_in(GROUP, i), tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
+      const int columns = tile_columns[tile];
+      note_in_row(p.header, p.y + (first[tile] + channel + c), abs(columns), columns < 0, p.y_pixel,
+                  factors[c]);
+    }
+  }
+};

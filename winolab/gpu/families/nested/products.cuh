@@ -1,0 +1,160 @@
+// The products of nested Winograd: of every state M = V Uᵀ, summed over pieces and channels. A block has
+// a box of tiles, at most BM, × BN output channels; a thread orders a tensor copy of V and a bulk copy of
+// U a stage of 32 channels, two warpgroups multiply 64 tiles each. Low·high, high·low, high·high, summed
+// by the Tensor Core, which truncates, over a stage, then added in FP32 outside it. Blocks are
+// persistent; states vary last, so that U of a state stays in L2. M: [state][block of tiles][BM][outputs].
+#pragma once
+
+#include "mma.cuh"
+#include "tensor_map.cuh"
+#include "pipe.cuh"
+
+struct ProductsParams {
+  TensorMap v_map;
+  const unsigned char* u;
+  float* m;
+  int box_width, box_height, box_images, box_bytes;  // of V
+  int blocks_width, blocks_height, blocks_m, blocks_n, items;
+  int pieces_height, pieces_width, chunks;
+  int short_height, short_width;  // whether the last piece lacks its last tap
+};
+
+constexpr int BM = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
+constexpr int ROW_BYTES = 128;
+constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
+
+struct Shared {
+  unsigned char v[STAGES][BM * ROW_BYTES];
+  unsigned char u[STAGES][BN * ROW_BYTES];
+  unsigned long long full[STAGES], empty[STAGES];
+};
+static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+
+struct Item {
+  int block_n, block_m, state;
+  __device__ __forceinline__ Item(const ProductsParams& p, int index) {
+    block_n = index % p.blocks_n, index /= p.blocks_n;
+    block_m = index % p.blocks_m, state = index / p.blocks_m;
+  }
+};
+
+// Pieces of the filter that a state has products of: at infinity, where G has the last tap alone, not of
+// one that lacks it.
+struct Pieces {
+  int height, width;
+  __device__ __forceinline__ Pieces(const ProductsParams& p, int state)
+      : height(p.pieces_height - (p.short_height && state / AW == INFINITE_H)),
+        width(p.pieces_width - (p.short_width && state % AW == INFINITE_W)) {}
+};
+
+__device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared) {
+  Pipe<STAGES> pipe;
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    const Item item(p, index);
+    const Pieces pieces(p, item.state);
+    const int width = item.block_m % p.blocks_width * p.box_width;
+    const int rest = item.block_m / p.blocks_width;
+    const int height = rest % p.blocks_height * p.box_height;
+    const int image = rest / p.blocks_height * p.box_images;
+    const long long first = ((long long)item.state * p.blocks_n + item.block_n) * p.pieces_height;
+    for (int h = 0; h < pieces.height; ++h)
+      for (int w = 0; w < pieces.width; ++w) {
+        const unsigned char* u =
+            p.u + ((first + h) * p.pieces_width + w) * p.chunks * (BN * ROW_BYTES);
+        for (int c = 0; c < p.chunks; ++c) {
+          unsigned long long* full = &shared.full[pipe.stage];
+          barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
+          barrier_arrive_expect(full, p.box_bytes + BN * ROW_BYTES);
+          box_copy(shared.v[pipe.stage], p.v_map, c * (ROW_BYTES / 2), width + w * SHIFT_W,
+                   height + h * SHIFT_H, image, item.state, full);
+          bulk_copy(reinterpret_cast<float*>(shared.u[pipe.stage]),
+                    reinterpret_cast<const float*>(u), BN * ROW_BYTES, full);
+          u += BN * ROW_BYTES;
+          pipe.advance();
+        }
+      }
+  }
+}
+
+// A stage's products in WIDTH columns from FIRST on, added to the accumulators.
+template <int FIRST, int WIDTH>
+__device__ __forceinline__ void multiply(float (&acc)[BN / 2], const unsigned char* v,
+                                         const unsigned char* u) {
+  if constexpr (WIDTH > 0) {
+    const unsigned long long high_v = matrix_descriptor(v, 16, 1024, Swizzle::B128);
+    const unsigned long long high_u =
+        matrix_descriptor(u + FIRST * ROW_BYTES, 16, 1024, Swizzle::B128);
+    const unsigned long long low_v = descriptor_offset(high_v, ROW_BYTES / 2);
+    const unsigned long long low_u = descriptor_offset(high_u, ROW_BYTES / 2);
+    float sum[WIDTH / 2];
+    wgmma_pin(sum);
+    wgmma_fence();
+    wgmma<WIDTH>(sum, low_v, high_u, false);
+    wgmma<WIDTH>(sum, descriptor_offset(low_v, 32), descriptor_offset(high_u, 32), true);
+    wgmma<WIDTH>(sum, high_v, low_u, true);
+    wgmma<WIDTH>(sum, descriptor_offset(high_v, 32), descriptor_offset(low_u, 32), true);
+    wgmma<WIDTH>(sum, high_v, high_u, true);
+    wgmma<WIDTH>(sum, descriptor_offset(high_v, 32), descriptor_offset(high_u, 32), true);
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_pin(sum);
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i)
+      acc[FIRST / 2 + i] = __fadd_rn(acc[FIRST / 2 + i], sum[i]);
+  }
+}
+
+__device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared) {
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int pitch = p.blocks_n * BN;
+  Pipe<STAGES> pipe;
+  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    const Item item(p, index);
+    const Pieces pieces(p, item.state);
+    const int steps = pieces.height * pieces.width * p.chunks;
+    float acc[BN / 2];
+#pragma unroll
+    for (int i = 0; i < BN / 2; ++i) acc[i] = 0.0f;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+      const unsigned char* v = shared.v[pipe.stage] + group * (64 * ROW_BYTES);
+      const unsigned char* u = shared.u[pipe.stage];
+      multiply<0, WIDTH_0>(acc, v, u);
+      multiply<WIDTH_0, WIDTH_1>(acc, v, u);
+      barrier_arrive(&shared.empty[pipe.stage]);
+      pipe.advance();
+    }
+    const long long row = ((long long)item.state * p.blocks_m + item.block_m) * BM + group * 64 +
+                          warp * 16 + lane / 4;
+    float* m = p.m + row * pitch + item.block_n * BN + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < BN / 2; i += 2)
+      *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * (long long)pitch + i / 4 * 8) =
+          make_float2(acc[i], acc[i + 1]);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    winolab_nested_products(const __grid_constant__ ProductsParams p) {
+  next_launch_may_begin();
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(&shared.full[s], 1);
+      barrier_init(&shared.empty[s], CONSUMERS);
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  launch_before_done();
+  if (threadIdx.x < CONSUMERS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared);
+  } else {
+    registers_shrink<PRODUCER_REGISTERS>();
+    if (threadIdx.x == CONSUMERS) produce(p, shared);
+  }
+}

@@ -1,0 +1,186 @@
+// The products of Ωα(n, r) on wgmma: bulk copies bring stages of KS positions, GROUPS warpgroups
+// multiply. FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS positions the
+// partial sum is added to the FP32 accumulators outside the Tensor Core, which truncates, times the
+// two scales.
+#pragma once
+
+#include "mma.cuh"
+#include "pipe.cuh"
+#include "pipeline.cuh"
+#include "transform.cuh"
+#include "scheduler.cuh"
+
+constexpr int PART_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a partial sum
+constexpr int THREADS = 128 * (GROUPS + 1);
+// One warpgroup only starts copies: its registers go to those that multiply.
+// A block has what it was launched with; more would wait for ever.
+constexpr int PRODUCER_REGISTERS = 24, LAUNCHED = 512 / RESIDENT / (GROUPS + 1) / 8 * 8;
+constexpr int SPARED = (LAUNCHED * (GROUPS + 1) - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = SPARED < 240 ? SPARED : 240;
+
+struct Shared {
+  unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
+  unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
+  unsigned long long full[STAGES], empty[STAGES];
+};
+
+__device__ __forceinline__ void bring(unsigned short* shared, const unsigned short* global,
+                                      int bytes, unsigned long long* barrier) {
+  bulk_copy(reinterpret_cast<float*>(shared), reinterpret_cast<const float*>(global), bytes,
+            barrier);
+}
+
+// One thread starts the bulk copies.
+__device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, const Item& item) {
+  const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
+  const unsigned short* u =
+      p.u + ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
+  const unsigned short* v =
+      p.v + (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
+             item.tile_n * (BN / 64)) * v_stride;
+  Pipe<STAGES> pipe;
+  Cursor at(item, item.begin);
+  for (int step = item.begin; step < item.end; ++step) {
+    const int bytes = at.count(item) * 128;
+    const unsigned short* u_from = u + at.u * 64;
+    const unsigned short* v_from = v + at.v * 64;
+    barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
+    barrier_arrive_expect(&shared.full[pipe.stage], bytes * PARTS * (BM + BN) / 64);
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+#pragma unroll
+      for (int b = 0; b < BM / 64; ++b)
+        bring(shared.u[pipe.stage][part][b], u_from + (part * ALPHA * p.u_blocks + b) * u_stride,
+              bytes, &shared.full[pipe.stage]);
+#pragma unroll
+      for (int b = 0; b < BN / 64; ++b)
+        bring(shared.v[pipe.stage][part][b], v_from + (part * ALPHA * p.v_blocks + b) * v_stride,
+              bytes, &shared.full[pipe.stage]);
+    }
+    pipe.advance(), at.advance(item);
+  }
+}
+
+__device__ __forceinline__ void release(unsigned long long* barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
+
+__device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, const Item& item) {
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int group_m = group % GROUPS_M, group_n = group / GROUPS_M;
+  const int row = item.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
+  const int column = item.tile_n * BN + group_n * WN + lane % 4 * 2;
+  const int padded = p.tiles_n * BN;
+  float* m = p.m + (((long long)item.segment * ALPHA + item.state) * p.taps + item.tap) *
+                       ((long long)p.tiles_m * BM * padded) +
+             (long long)row * padded + column;
+  float acc[WN / 2];
+#pragma unroll
+  for (int i = 0; i < WN / 2; i += 2) {
+    float2 pair = make_float2(0.0f, 0.0f);
+    if (p.accumulate)
+      pair = *reinterpret_cast<const float2*>(m + i / 2 % 2 * 8 * padded + i / 4 * 8);
+    acc[i] = pair.x, acc[i + 1] = pair.y;
+  }
+  Pipe<STAGES> pipe;
+  Cursor at(item, item.begin);
+  if constexpr (PARTS == 1) {
+    int last = -1;
+    for (int step = item.begin; step < item.end; ++step) {
+      const unsigned long long a =
+          matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
+      const unsigned long long b = matrix_descriptor(
+          shared.v[pipe.stage][0][group_n * (WN / 64)], BLOCK * 2, 1024, Swizzle::B128);
+      const int count = at.count(item);
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+      wgmma_pin(acc);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < KS; k += 16)
+        if (k < count)
+          wgmma<WN, BF16, true, true>(acc, descriptor_offset(a, k * 128),
+                                      descriptor_offset(b, k * 128), true);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (last >= 0) release(&shared.empty[last]);
+      last = pipe.stage;
+      pipe.advance(), at.advance(item);
+    }
+    wgmma_wait<0>();
+    wgmma_pin(acc);
+  } else {
+    const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
+    const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + group_m) * u_blocks_k;
+    const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks +
+                                        item.tile_n * (BN / 64) + group_n * (WN / 64)) * v_blocks_k;
+    for (int step = item.begin; step < item.end; ++step) {
+      float scale[WN / 64];
+#pragma unroll
+      for (int b = 0; b < WN / 64; ++b)
+        scale[b] = __fmul_rn(fabsf(__ldg(u_scale + at.u / KS)),
+                             fabsf(__ldg(v_scale + b * v_blocks_k + at.v / KS)));
+      const unsigned long long high_a =
+          matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
+      const unsigned long long low_a =
+          descriptor_offset(high_a, BM / 64 * BLOCK * 2);
+      barrier_wait(&shared.full[pipe.stage], pipe.phase);
+#pragma unroll
+      for (int part = 0; part < WN / PART_N; ++part) {
+        const unsigned long long high_b = matrix_descriptor(
+            shared.v[pipe.stage][0][group_n * (WN / 64) + part * (PART_N / 64)], BLOCK * 2, 1024,
+            Swizzle::B128);
+        const unsigned long long low_b = descriptor_offset(high_b, BN / 64 * BLOCK * 2);
+        float sum[PART_N / 2];
+        wgmma_pin(sum);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < KS; k += 16) {
+          const int at = k * 128;
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(low_a, at),
+                                          descriptor_offset(high_b, at), k > 0);
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                          descriptor_offset(low_b, at), true);
+          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                          descriptor_offset(high_b, at), true);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+        wgmma_pin(sum);
+        if (part == WN / PART_N - 1) release(&shared.empty[pipe.stage]);
+#pragma unroll
+        for (int i = 0; i < PART_N / 2; ++i)
+          acc[part * (PART_N / 2) + i] =
+              __fmaf_rn(sum[i], scale[part * (PART_N / 64) + i / 32], acc[part * (PART_N / 2) + i]);
+      }
+      pipe.advance(), at.advance(item);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < WN / 2; i += 2)
+    *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * padded + i / 4 * 8) =
+        make_float2(acc[i], acc[i + 1]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    winolab_omega_products(const __grid_constant__ GemmParams p) {
+  launch_before_done();
+  extern __shared__ __align__(1024) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(&shared.full[s], 1);
+      barrier_init(&shared.empty[s], GROUPS * 4);
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  const Item item(p, blockIdx.x);
+  if (threadIdx.x < 128 * GROUPS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared, item);
+  } else {
+    registers_shrink<PRODUCER_REGISTERS>();
+    if (threadIdx.x == 128 * GROUPS) produce(p, shared, item);
+  }
+}
