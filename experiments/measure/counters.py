@@ -30,8 +30,10 @@ from winolab.bench.contenders import Arrays, candidates, launched
 from winolab.bench.layers import parse_layer
 from winolab.cli import bench
 from winolab.gpu import driver
-from winolab.gpu.driver import Kernel, Params
+from winolab.gpu.driver import Kernel
+from winolab.gpu.params import Params
 from winolab.gpu.planner.planner import Plan
+from winolab.gpu.runtime import loader
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"
 SECONDS = 180  # that the profiler may take
@@ -183,7 +185,7 @@ def launches(case: Case) -> Iterator[dict[str, Any]]:
         return
     notes: list[dict[str, Any]] = []
     calls: Counter[tuple] = Counter()
-    loaded = driver.load(plan.source(), plan.kernel, plan.shared(), 0)
+    loaded = loader.load(plan.source(), plan.kernel, plan.shared(), 0)
     kernels = {name: Profiled(kernel, notes, calls) for name, kernel in loaded.items()}
     arrays = Arrays(plan.direction, plan.problem, case.group)
     arrays.fill(-1, 1)

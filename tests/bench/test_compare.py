@@ -17,6 +17,7 @@ from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
+from winolab.gpu.params import POINTER, Layout
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.planner import Request, plan
 from winolab.gpu.planner.ranking import AS_EXACT, loses, loss
@@ -300,7 +301,7 @@ class Prepared(SimpleNamespace):
         kernels["main"]((1, 1, 1), 32, ADDRESSES.pack(a.address, prepared, out.address))
 
 
-ADDRESSES = driver.Layout(("a b out", driver.POINTER))
+ADDRESSES = Layout(("a b out", POINTER))
 ADDRESS = ctypes.POINTER(ctypes.c_uint64)
 
 

@@ -11,7 +11,7 @@ from tests.gpu.pretended import HostLaunch, Library, host_encoder
 from winolab import options
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.runtime import conv, nvrtc
+from winolab.gpu.runtime import conv, loader, nvrtc
 
 
 def _works(call) -> bool:
@@ -58,7 +58,7 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(conv, "library_of", lambda array: made)
     monkeypatch.setattr(driver, "device", lambda index: H100)
     monkeypatch.setattr(driver, "make_current", lambda index: None)
-    monkeypatch.setattr(driver, "load", load)
+    monkeypatch.setattr(loader, "load", load)
     monkeypatch.setattr(driver, "encoder", host_encoder)
     monkeypatch.setattr(driver, "Launch", HostLaunch)
     monkeypatch.setattr(options, "kept", {})

@@ -24,6 +24,7 @@ from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, MODULES, Request
 from winolab.gpu.runtime.array_layout import Place
@@ -253,7 +254,7 @@ class Zone:
         described = Described(self.bits.shape, strides, self.dtype, 0, address % 16 == 0)
         return Place.of(described, "channels_last")
 
-    def view(self, *, filter: bool) -> driver.View:
+    def view(self, *, filter: bool) -> View:
         """The array as kernels take it."""
         return self.place.view(self.bits.data.ptr, filter=filter)
 

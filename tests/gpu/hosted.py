@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from winolab.gpu.codegen.emit import kernel
-from winolab.gpu.driver import Params, View
+from winolab.gpu.params import Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GuardedGradient
 
@@ -176,7 +176,7 @@ class Kernel:
 def load(
     source: str, shared: Mapping[str, int], seed: int = 0, flags: tuple[str, ...] = ()
 ) -> dict[str, Kernel]:
-    """The kernels of a CUDA source by name, as ``winolab.gpu.driver.load`` has them."""
+    """The kernels of a CUDA source by name, as ``winolab.gpu.runtime.loader.load`` has them."""
     library = ctypes.CDLL(str(build(translate(source), flags)))
     indices = {name: index for index, (name, *_) in enumerate(_kernels(source))}
     return {n: Kernel(library, indices[n], n, size, seed) for n, size in shared.items()}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tests.gpu import hosted
+from winolab.gpu.params import TensorMap
 from winolab.gpu.runtime.arrays import Described
-from winolab.gpu.tensor_map import TensorMap
 
 
 class Array:

@@ -193,16 +193,18 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
 @pytest.mark.parametrize("text", GRADIENTS)
 def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
     from winolab.gpu import driver
+    from winolab.gpu.params import View
+    from winolab.gpu.runtime import loader
 
     cp = driver.cupy()
     driver.make_current(0)
 
     def run(p: omega.OmegaPlan):
         dw = cp.full(p.problem.w_shape, cp.nan, "float32")
-        a, b = (driver.View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
-        out = driver.View(dw.data.ptr, hosted._strides(dw, 5))
+        a, b = (View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
+        out = View(dw.data.ptr, hosted._strides(dw, 5))
         workspace = cp.full(p.workspace, 255, "uint8")
-        kernels = driver.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        kernels = loader.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
         p.launch(kernels, a, b, out, workspace.data.ptr, 0)
         return dw
 

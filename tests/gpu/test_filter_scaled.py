@@ -19,6 +19,7 @@ from winolab.gpu import driver
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.planner.planner import Request
+from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import Place
 
 # Output channels, filter height and width, channels: blocks of four rows that have room; of two,
@@ -117,7 +118,7 @@ def test_two_blocks_find_it_on_the_device(direction) -> None:
     for images, shape, algorithm, _ in PAIRED:
         alone, paired, values = _paired(direction, shape, algorithm, images)
         w, found = cp.asarray(values), []
-        kernels = driver.load(alone.source(), "a filter's", alone.shared(), 0)
+        kernels = loader.load(alone.source(), "a filter's", alone.shared(), 0)
         for its in (alone, paired):
             to = cp.full(alone.prepared, 255, "uint8")
             its.prepare(kernels, Place.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0)

@@ -16,6 +16,7 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.gpu import driver
 from winolab.gpu.planner.planner import FAMILIES, Request, plan
+from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.call import load
 from winolab.ref.error.bounds import bound
 
@@ -369,7 +370,7 @@ def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, 
         chosen = plan(
             Request(problem, direction, driver.device(0), None, precision, out_dtype=dtype)
         )
-        driver._loaded.cache_clear()
+        loader._loaded.cache_clear()
         load(chosen, 0)
         kinds = sorted(path.suffix for path in (tmp_path / direction).iterdir())
         assert kinds == [".cu", ".plan", ".txt"]

@@ -16,6 +16,7 @@ from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma.config import KC, Variant
 from winolab.gpu.families.scale import SAMPLERS
+from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import GuardedGamma, scaled
 from winolab.gpu.planner.planner import Request, plan
 from winolab.ref.algorithms import convolution, winograd
@@ -132,7 +133,7 @@ def test_the_sampling_is_spared() -> None:
     def other(grid, threads, params, early=False) -> None: ...
 
     kernels = dict.fromkeys(_chosen().shared(), other) | {"winolab_scale": record}
-    view = driver.View(1 << 20, (64, 64, 64, 64))
+    view = View(1 << 20, (64, 64, 64, 64))
     for scale in (None, "11"):
         _chosen(scale).run(kernels, view, 1 << 30, view, 1 << 40, 0)
     assert blocks == [SAMPLERS, 1]

@@ -15,6 +15,7 @@ from tests.gpu import guarded, hosted, test_random
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.params import View
 from winolab.gpu.planner.planner import FAMILIES, Family
 
 
@@ -74,7 +75,7 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
     assert 0 < guarded.run(mold, 1) <= 1
     values = count(1)
 
-    def write(offset: int, value: Callable[[], float]) -> Callable[[driver.View], None]:
+    def write(offset: int, value: Callable[[], float]) -> Callable[[View], None]:
         return lambda out: setattr(
             ctypes.c_float.from_address(out.address + offset), "value", value()
         )

@@ -14,7 +14,7 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, gamma
 from winolab.device import H100
 from winolab.gpu.codegen.emit import kernel
-from winolab.gpu.driver import INT, POINTER, Layout
+from winolab.gpu.params import INT, POINTER, Layout
 from winolab.gpu.planner.planner import Request, plan
 from winolab.ref.arithmetic.accumulate import Accumulation, matmul
 from winolab.ref.arithmetic.formats import FORMATS

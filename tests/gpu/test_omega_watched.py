@@ -19,9 +19,11 @@ from winolab.gpu import driver
 from winolab.gpu.families.wgrad_direct.split import OmegaSplitPlan
 from winolab.gpu.families.wgrad_winograd.config import VARIANTS
 from winolab.gpu.families.wgrad_winograd.plan import plans
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GuardedPlan
 from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.runtime import loader
 
 
 def _strides(array, kept: int) -> tuple[int, ...]:
@@ -46,7 +48,7 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
         values[..., 3] *= small
         x, dw = Guarded.of(values), Guarded(problem.w_shape, "float32")
         workspace = Guarded((plan.workspace,), "uint8")
-        a, b, out = (driver.View(g.array.ctypes.data, _strides(g.array, k))
+        a, b, out = (View(g.array.ctypes.data, _strides(g.array, k))
                      for g, k in ((x, 4), (dy, 4), (dw, 5)))  # fmt: skip
         plan.launch(kernels, a, b, out, workspace.array.ctypes.data, 0)
         found[small] = workspace.array[:12].view("int32").tolist()
@@ -156,10 +158,10 @@ def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
     x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
     choice = candidates(Request(problem, "backward_filter", driver.device(0)))
     guarded = next(p for p in choice.plans if isinstance(p, GuardedPlan))
-    kernels = driver.load(guarded.source(), name, guarded.shared(), 0)
+    kernels = loader.load(guarded.source(), name, guarded.shared(), 0)
     dw = cp.full(problem.w_shape, cp.nan, "float32")
     workspace = cp.full(guarded.workspace, 0xFF, "uint8")
-    a, b, out = (driver.View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
+    a, b, out = (View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
     guarded.launch(kernels, a, b, out, workspace.data.ptr, 0)
     assert workspace[:12].view("int32").tolist() == flags
     exact = oracle.fp64("backward_filter", problem, x, dy)

@@ -20,10 +20,12 @@ from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
 from winolab.gpu.families.gamma_wgmma.rows import stack
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
+from winolab.gpu.params import View
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import GuardedGamma
 from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution
 
 SPLIT = "fp32_split"
@@ -176,10 +178,10 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
         out = cp.full(problem.y_shape, np.nan, "float32")
         space = cp.full(max(1, p.workspace), 255, "uint8")
         p.launch(
-            driver.load(p.source(), p.kernel, p.shared(), 0),
-            driver.View(x.data.ptr, hosted._strides(x, 4)),
-            driver.View(w.data.ptr, hosted._strides(w, 5)),
-            driver.View(out.data.ptr, hosted._strides(out, 4)),
+            loader.load(p.source(), p.kernel, p.shared(), 0),
+            View(x.data.ptr, hosted._strides(x, 4)),
+            View(w.data.ptr, hosted._strides(w, 5)),
+            View(out.data.ptr, hosted._strides(out, 4)),
             space.data.ptr,
             0,
         )

@@ -17,11 +17,13 @@ from winolab.bench import cudnn
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import fingerprint
-from winolab.gpu.driver import Kernel, Kernels, View
+from winolab.gpu.driver import Kernel
+from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import CORRELATIONS, three
 from winolab.gpu.planner.planner import Plan, Request, plan
 from winolab.gpu.planner.planner import candidates as choices
 from winolab.gpu.planner.ranking import AS_EXACT, beside_filter, loses, loss
+from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.problem import shapes
 
@@ -214,7 +216,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
     @cache
     def kernels() -> Mapping[str, Kernel]:
         title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
-        return driver.load(chosen.source(), title, chosen.shared(), index)
+        return loader.load(chosen.source(), title, chosen.shared(), index)
 
     labels = {
         "method": "winolab",

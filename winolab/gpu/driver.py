@@ -1,7 +1,4 @@
-"""Loads a plan's kernels and launches them on CuPy's current stream.
-
-Compiled code is kept in memory per device and on disk per source (``cache``).
-"""
+"""CuPy and the CUDA driver: kernels' launches, encoded tensor maps, devices."""
 
 from __future__ import annotations
 
@@ -9,101 +6,14 @@ import ctypes
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
-from struct import Struct, calcsize
-from typing import Any, Protocol
+from typing import Any
 
 from winolab.device import Device
 from winolab.gpu.machine import MachineError, driver, install
-from winolab.gpu.planner.correlation import MOST, uncounted
-from winolab.gpu.runtime import nvrtc
-from winolab.gpu.runtime.cache import cubin, remove
-from winolab.gpu.tensor_map import TensorMap
-
-POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
-MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
-ALIGNMENT = 64  # bytes, of a struct with tensor maps
-
-
-class Layout:
-    """A kernel's parameter struct: its fields in order, laid out as C does."""
-
-    def __init__(self, *fields: tuple[str, str]) -> None:
-        """``fields`` are (names separated by blanks, their kind)."""
-        self.fields = tuple((name, kind) for names, kind in fields for name in names.split())
-        # Trailing "0q" pads to the alignment of the widest field.
-        kinds = [kind for _, kind in self.fields]
-        self._struct = Struct(f"@{''.join(kinds)}0q")
-        self.size = self._struct.size  # bytes
-        starts = ("".join(kinds[:i]) + f"0{kind[-1]}" for i, kind in enumerate(kinds))
-        self.offsets = tuple(calcsize(f"@{start}") for start in starts)
-
-    def pack(self, *values: float | bytes | TensorMap | None) -> Params:
-        """The struct with these values, bytes of arrays from their first element on; None for a
-        tensor map that the kernel does not use. Raises ValueError for what no INT holds."""
-        for (name, kind), value in zip(self.fields, values, strict=True):
-            if kind == INT and isinstance(value, int) and not -MOST <= value <= MOST:
-                raise uncounted(f"the number {name} of a launch", value)
-        known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
-                 for v in values)  # fmt: skip
-        kinds = tuple(kind for _, kind in self.fields)
-        return Params(self.offsets, kinds, values, self._struct.pack(*known))
-
-
-@dataclass(frozen=True)
-class Params:
-    """A parameter struct: its values in order, and its memory."""
-
-    offsets: tuple[int, ...]
-    kinds: tuple[str, ...]
-    values: tuple[Any, ...]  # numbers, bytes of arrays, tensor maps, None
-    data: bytes
-
-    @classmethod
-    def of(cls, *structs: Params) -> Params:
-        """The struct of these structs."""
-        at, data = [], b""
-        for s in structs:
-            alignment = ALIGNMENT if MAP in s.kinds else 8  # of the struct, and of its size
-            data += bytes(-len(data) % alignment)
-            at.append(len(data))
-            data += s.data + bytes(-len(s.data) % alignment)
-        return cls(
-            tuple(first + o for first, s in zip(at, structs, strict=True) for o in s.offsets),
-            tuple(kind for s in structs for kind in s.kinds),
-            tuple(value for s in structs for value in s.values),
-            data,
-        )
-
-    def buffer(self) -> Any:
-        """Its memory for a launch, ALIGNMENT-aligned; tensor maps in it are not encoded yet."""
-        memory = ctypes.create_string_buffer(len(self.data) + 2 * ALIGNMENT)
-        buffer = (ctypes.c_char * len(self.data)).from_buffer(
-            memory, -ctypes.addressof(memory) % ALIGNMENT
-        )
-        buffer.raw = self.data
-        return buffer
-
-    def maps(self) -> Iterator[tuple[int, TensorMap]]:
-        """Offsets of tensor maps, and these."""
-        for offset, value in zip(self.offsets, self.values, strict=True):
-            if isinstance(value, TensorMap):
-                yield offset, value
-
-
-@dataclass(frozen=True)
-class View:
-    """An array in device memory: address, and strides in elements, three spatial dimensions.
-
-    x, y and their gradients are (batch, depth, height, width) with channels contiguous; w and dw
-    are (OC, depth, height, width, IC). Dimensions that the problem lacks come first, with stride 0.
-    """
-
-    address: int
-    strides: tuple[int, ...]
+from winolab.gpu.params import Params, TensorMap
 
 
 @dataclass(frozen=True)
@@ -184,17 +94,6 @@ def check(status: int) -> None:
     """Raise CuPy's CUDADriverError where the driver's status is none of success."""
     if status:
         raise cupy().cuda.driver.CUDADriverError(status)
-
-
-class Launcher(Protocol):
-    """What a plan calls to launch a kernel: (grid, threads, parameters), and Kernel's ``early``."""
-
-    def __call__(
-        self, grid: tuple[int, int, int], threads: int, params: Params, /, early: bool = False
-    ) -> None: ...
-
-
-Kernels = Mapping[str, Launcher]
 
 
 def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
@@ -290,54 +189,3 @@ def device(index: int) -> Device:
         p["totalGlobalMem"],
         transfers * width / 8,
     )
-
-
-@cache
-def _loaded(
-    source: str, title: str, names: tuple[tuple[str, int], ...], index: int
-) -> Mapping[str, Kernel]:
-    cp = cupy()
-    arch = nvrtc.architecture(device(index).compute_capability)
-    path = cubin(source, arch, title)
-    refused = cp.cuda.driver.CUDADriverError
-    with cp.cuda.Device(index):
-        try:
-            return _kernels(path, names)
-        except refused:
-            remove(path)  # a broken cache: compile once more
-        try:
-            return _kernels(cubin(source, arch, title), names)
-        except refused as error:
-            raise MachineError(_refusal(arch, str(error))) from error
-
-
-def _kernels(path: Path, names: tuple[tuple[str, int], ...]) -> Mapping[str, Kernel]:
-    module = cupy().RawModule(path=str(path))
-    kernels = {}
-    for name, shared in names:
-        function = module.get_function(name)
-        if shared:  # the most of all plans: CuPy loads a file once
-            most = max(shared, function.max_dynamic_shared_size_bytes)
-            function.max_dynamic_shared_size_bytes = most
-        kernels[name] = Kernel(name, function.kernel.ptr, shared, module)
-    return kernels
-
-
-def _refusal(arch: str, error: str) -> str:
-    """Why the driver does not take what NVRTC made, and what to change."""
-    compiler = "{}.{}".format(*nvrtc.version())
-    version = cupy().cuda.runtime.driverGetVersion()
-    return (
-        f"the driver, of CUDA {version // 1000}.{version % 1000 // 10}, refuses code that NVRTC "
-        f"{compiler} compiled for {arch} ({error}): update the driver, or install an NVRTC that is "
-        "not newer, such as nvidia-cuda-nvrtc-cu12"
-    )
-
-
-def load(source: str, title: str, shared: Mapping[str, int], index: int) -> Mapping[str, Kernel]:
-    """The kernels of a translation unit on device ``index``, compiled where no cache has them.
-
-    ``shared`` names them, with the bytes of dynamic shared memory of each; ``title`` is what the
-    log calls them.
-    """
-    return _loaded(source, title, tuple(shared.items()), index)

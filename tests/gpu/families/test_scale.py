@@ -11,10 +11,10 @@ import pytest
 from tests.gpu import hosted
 from winolab.algorithm import Problem, Tile
 from winolab.device import H100
-from winolab.gpu.driver import View
 from winolab.gpu.families import scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import Request
 from winolab.ref.algebra.transforms import transforms

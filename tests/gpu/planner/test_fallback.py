@@ -16,16 +16,16 @@ from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import kernel
-from winolab.gpu.driver import INT
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.wgrad_ffma import plan as omega
 from winolab.gpu.families.wgrad_winograd import plan as omega_tensor
+from winolab.gpu.params import INT, View
 from winolab.gpu.planner.fallback import TAIL, GuardedGamma, GuardedPlan, verify
 from winolab.gpu.planner.planner import Request
 from winolab.gpu.planner.planner import plan as choose
-from winolab.gpu.runtime import nvrtc
+from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
 
@@ -52,8 +52,8 @@ def _guarded(problem: Problem, direction: str, text: str | None = None) -> Guard
     return GuardedPlan.of(split, ffma)
 
 
-def _view(array: Any, kept: int) -> driver.View:
-    return driver.View(array.data.ptr, hosted._strides(array, kept))
+def _view(array: Any, kept: int) -> View:
+    return View(array.data.ptr, hosted._strides(array, kept))
 
 
 def _errors(got: np.ndarray, exact: np.ndarray | int, axis: int) -> np.ndarray:
@@ -105,7 +105,7 @@ def test_filters_transformed_before_give_the_same_bits(name: str, text: str | No
     out = hosted.Guarded(PROBLEM.y_shape, "float32")
     arrays = [hosted.Guarded.of(v) for v in (a, b)] + [out]
     x, w, y = (
-        driver.View(g.array.ctypes.data, hosted._strides(g.array, kept))
+        View(g.array.ctypes.data, hosted._strides(g.array, kept))
         for g, kept in zip(arrays, (4, 5, 4), strict=True)
     )
     plan.prepare(kernels, w, prepared.array.ctypes.data, 0)
@@ -225,7 +225,7 @@ def test_every_launch_behind_the_first_begins_early() -> None:
         begun.append(early)
 
     kernels = dict.fromkeys(plan.shared(), record)
-    x, w = driver.View(1 << 20, (64,) * 4), driver.View(1 << 20, (64,) * 5)
+    x, w = View(1 << 20, (64,) * 4), View(1 << 20, (64,) * 5)
     plan.launch(kernels, x, w, x, 1 << 40, 0)
     assert begun == [False] + [True] * 3
     begun.clear()
@@ -287,7 +287,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
     plan = choose(Request(problem, "forward", driver.device(0), None, "fp32_split"))
     assert isinstance(plan, GuardedPlan)
     kernels, alone = (
-        driver.load(p.source(), "guarded", p.shared(), 0) for p in (plan, plan.fallback)
+        loader.load(p.source(), "guarded", p.shared(), 0) for p in (plan, plan.fallback)
     )
     a, b = made("an image 1e-30 as large", problem.x_shape, problem.w_shape)
     x, w = cupy.asarray(a), cupy.asarray(b)
@@ -333,7 +333,7 @@ def test_prepared_filters_are_watched_too(name: str) -> None:
 def test_a_graph_holds_both_units() -> None:
     cupy = driver.cupy()
     plan = _guarded(PROBLEM, "forward")
-    kernels = driver.load(plan.source(), "guarded", plan.shared(), 0)
+    kernels = loader.load(plan.source(), "guarded", plan.shared(), 0)
     x, w = (cupy.empty(s, "float32") for s in (PROBLEM.x_shape, PROBLEM.w_shape))
     y, space = cupy.empty(PROBLEM.y_shape, "float32"), cupy.empty(plan.workspace, "uint8")
     inputs = (_view(x, 4), _view(w, 5))

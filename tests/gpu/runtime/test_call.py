@@ -15,7 +15,7 @@ from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
 from winolab.gpu.planner.planner import Request, plan
-from winolab.gpu.runtime import call, conv
+from winolab.gpu.runtime import call, conv, loader
 from winolab.problem import Problem
 
 SHAPE, FILTER = (2, 5, 8, 12), (16, 3, 3, 12)
@@ -375,7 +375,7 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
 def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:
     """Also where others' have the same kernel."""
     monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path))
-    monkeypatch.setattr(driver, "load", lambda *_: {})
+    monkeypatch.setattr(loader, "load", lambda *_: {})
     named, wide = parse_algorithm("gamma:4:2:3"), (*SHAPE[:-1], 2 * SHAPE[-1])
     plans = [
         plan(Request(problem, direction, H100, named, "fp32_ffma"))

@@ -11,6 +11,7 @@ import pytest
 import winolab
 from tests.gpu.test_front import UNITS, directions, operands
 from winolab.gpu import driver as launch
+from winolab.gpu.params import POINTER, Layout
 from winolab.gpu.runtime import cuda_graphs as graph
 from winolab.gpu.runtime import replay as record
 from winolab.gpu.runtime.cuda_graphs import REPEATS, Graph, Repeated
@@ -112,7 +113,7 @@ def driver(monkeypatch) -> Driver:
 
 def recording(graphs: int = 2) -> record.Recording:
     """Two launches with the address of one array."""
-    params = launch.Layout(("x", launch.POINTER)).pack(record.address_of(0))
+    params = Layout(("x", POINTER)).pack(record.address_of(0))
 
     def launches(kernels) -> None:
         for _ in range(2):
@@ -307,7 +308,7 @@ def test_a_graph_takes_little_memory() -> None:
     """126 KB of the device, measured on an H100; more than 192 KiB would be another story."""
     cp = launch.cupy()
     function = cp.RawKernel('extern "C" __global__ void k(long long* x) { if (x) *x = 1; }', "k")
-    params = launch.Layout(("x", launch.POINTER)).pack(0)
+    params = Layout(("x", POINTER)).pack(0)
     buffer = params.buffer()
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
     kernel = launch.Kernel("k", function.kernel.ptr, 0, function)

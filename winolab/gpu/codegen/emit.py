@@ -9,8 +9,8 @@ from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 
-from winolab.gpu.driver import INT, LONG
 from winolab.gpu.families import geometry
+from winolab.gpu.params import INT, LONG
 from winolab.ref.algebra.program import Program
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from winolab.gpu.driver import INT, LONG
+from winolab.gpu.params import INT, LONG
 
 if TYPE_CHECKING:
-    from winolab.gpu.driver import View
+    from winolab.gpu.params import View
     from winolab.gpu.planner.correlation import Correlation
 
 # The fields of struct Params behind its pointers, as kernels/block*.cuh get them. Strides are in

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from winolab.algorithm import Tile
 from winolab.device import Device
-from winolab.gpu.driver import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.params import INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.ref.algebra.transforms import Matrix, Transforms
 from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2

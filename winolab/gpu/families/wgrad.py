@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.gpu.driver import INT, LONG, POINTER, Launcher, Layout, Params, View
+from winolab.gpu.params import INT, LONG, POINTER, Launcher, Layout, Params, View
 from winolab.gpu.planner.correlation import check, three
 from winolab.points import check_served
 from winolab.ref.algorithms.im2col import DIRECT

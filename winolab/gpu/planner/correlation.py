@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, Problem
+from winolab.gpu.params import MOST, uncounted
 
 CORRELATIONS = ("forward", "backward_data")
 # Of the transforms on Tensor Cores: equal sizes of G's rows spare exponents of the 16-bit parts.
 SCALING = "filter"
-MOST = 2**31 - 1  # that kernels count, in 32 bits
 
 
 def scaling(simulated: str) -> str | None:
@@ -99,14 +99,6 @@ def check(problem: Problem) -> None:
     largest = max(*problem.x_shape, *problem.w_shape, *problem.y_shape)
     if largest > MOST:
         raise uncounted("an array's size", largest)
-
-
-def uncounted(name: str, value: int) -> ValueError:
-    """What to raise for a number beyond MOST."""
-    return ValueError(
-        f"{name} is {value}, and the CUDA kernels count to {MOST}: split the arrays, along batch, "
-        "channels or outputs"
-    )
 
 
 def unserved(algorithm: Algorithm) -> ValueError:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.driver import INT, Kernels, Layout, Params, View
+from winolab.gpu.params import INT, Kernels, Layout, Params, View
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count

@@ -21,7 +21,7 @@ from winolab.gpu.planner.ranking import WORTH, beside_filter, ordered
 from winolab.ref.algorithms.winrs.plan import data_size
 
 if TYPE_CHECKING:
-    from winolab.gpu.driver import Kernels, View
+    from winolab.gpu.params import Kernels, View
 
 DIRECTIONS = (*CORRELATIONS, "backward_filter")
 # What a caller may ask for -> precisions of families that deliver it.

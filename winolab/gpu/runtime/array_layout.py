@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from winolab.arrays import apart
-from winolab.gpu.driver import View
-from winolab.gpu.planner.correlation import MOST, three
+from winolab.gpu.params import MOST, View
+from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described, contiguous
 
 VECTOR = 16  # bytes of the widest access

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 from winolab.arrays import check_float16
 from winolab.gpu import driver
-from winolab.gpu.driver import Kernels
+from winolab.gpu.params import Kernels
 from winolab.gpu.planner.fallback import GuardedPlan, scaled, verify
 from winolab.gpu.planner.planner import ITEMSIZE, Plan, Request, plan
 from winolab.gpu.planner.ranking import beside_filter
+from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import Overlap, Place
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
@@ -286,4 +287,4 @@ def load(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
     name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")
-    return driver.load(chosen.source(), title, chosen.shared(), index)
+    return loader.load(chosen.source(), title, chosen.shared(), index)

@@ -6,7 +6,7 @@ from types import NoneType
 from typing import Any, cast
 
 from winolab.gpu import driver
-from winolab.gpu.driver import Kernels
+from winolab.gpu.params import Kernels
 from winolab.gpu.planner.planner import ITEMSIZE
 from winolab.gpu.runtime import autograd
 from winolab.gpu.runtime.array_layout import Place

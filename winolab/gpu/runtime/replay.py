@@ -13,9 +13,9 @@ from threading import Lock
 from typing import Any
 
 from winolab.gpu import driver
-from winolab.gpu.driver import MOST_BLOCKS, POINTER, Kernel, Params
+from winolab.gpu.driver import Kernel
+from winolab.gpu.params import MOST_BLOCKS, POINTER, Kernels, Params, TensorMap
 from winolab.gpu.runtime.cuda_graphs import Repeated
-from winolab.gpu.tensor_map import TensorMap
 
 SHIFT = 56  # recorded addresses are number << SHIFT + offset; no device has as much memory
 
@@ -31,7 +31,7 @@ class Recording:
     def __init__(
         self,
         kernels: Mapping[str, Kernel],
-        record: Callable[[driver.Kernels], None],
+        record: Callable[[Kernels], None],
         graphs: int = 0,
     ) -> None:
         """``graphs``: for how many sets of addresses, at most, a graph is kept."""

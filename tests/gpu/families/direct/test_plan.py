@@ -16,9 +16,9 @@ from tests.gpu.pretended import Array
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
-from winolab.gpu.driver import Params, View
 from winolab.gpu.families.direct import plan as direct_tensor
 from winolab.gpu.families.direct.plan import BLOCKS, DirectPlan, Variant
+from winolab.gpu.params import Params, View
 from winolab.gpu.planner.planner import Request, plan
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic

@@ -22,9 +22,11 @@ from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_mma.plan import GammaMmaPlan, Variant
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma.config import KC
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import GuardedPlan
 from winolab.gpu.planner.planner import DTYPES, Request, candidates, plan
+from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -288,11 +290,11 @@ def test_on_any_gpu(precision, name) -> None:
         on_gpu = [cp.asarray(v.view(dtype)) for v in (a, b)]
         out = cp.empty(exact.shape, "float32")
         x_view, w_view, y_view = (
-            driver.View(v.data.ptr, hosted._strides(v, kept))
+            View(v.data.ptr, hosted._strides(v, kept))
             for v, kept in zip((*on_gpu, out), (4, 5, 4), strict=True)
         )
         workspace = cp.full(p.workspace, 255, "uint8")
-        kernels = driver.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        kernels = loader.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
         first = None
         for _ in range(20):
             out.fill(cp.nan)

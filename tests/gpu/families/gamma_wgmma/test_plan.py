@@ -23,9 +23,10 @@ from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma.config import Variant
 from winolab.gpu.families.gamma_wgmma.input import FILL_PARAMS
 from winolab.gpu.families.gamma_wgmma.plan import PARAMS, GammaTensorPlan, plans
+from winolab.gpu.params import View
 from winolab.gpu.planner.planner import DTYPES, Request
 from winolab.gpu.planner.planner import plan as choose
-from winolab.gpu.runtime import nvrtc
+from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algorithms import convolution
 
 BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
@@ -252,7 +253,7 @@ def test_no_first_launch_begins_early(precision: str, channels: int, copies: int
         begun.append(early)
 
     kernels = dict.fromkeys(plan.shared(), record)
-    x, w = driver.View(1 << 20, (64,) * 4), driver.View(1 << 20, (64,) * 5)
+    x, w = View(1 << 20, (64,) * 4), View(1 << 20, (64,) * 5)
     split = 2 * (plan.parts == 2)  # the sample's launch and the scan's
     for call, launches in (
         (lambda: plan.launch(kernels, x, w, x, 1 << 40, 0), 2 + copies + split),
@@ -346,10 +347,10 @@ def test_on_the_device() -> None:
             x, w, out = cupy.asarray(a), cupy.asarray(b), cupy.full(made, np.nan, "float32")
             space = cupy.full(plan.workspace, 255, "uint8")
             plan.launch(
-                driver.load(plan.source(), plan.kernel, plan.shared(), 0),
-                driver.View(x.data.ptr, hosted._strides(x, 4)),
-                driver.View(w.data.ptr, hosted._strides(w, 5)),
-                driver.View(out.data.ptr, hosted._strides(out, 4)),
+                loader.load(plan.source(), plan.kernel, plan.shared(), 0),
+                View(x.data.ptr, hosted._strides(x, 4)),
+                View(w.data.ptr, hosted._strides(w, 5)),
+                View(out.data.ptr, hosted._strides(out, 4)),
                 space.data.ptr,
                 0,
             )
@@ -373,9 +374,8 @@ def test_called_by_name(precision: str, channels: tuple[int, int]) -> None:
     y = winolab.conv_forward(x, w, padding=1, precision=precision)
     assert relative_rms(y.get().astype("float64"), _exact("forward", a, b, problem)) <= bound
     dx = winolab.conv_backward_data(g, w, x.shape, padding=1, precision=precision)
-    assert (
-        relative_rms(dx.get().astype("float64"), _exact("backward_data", dy, b, problem)) <= bound
-    )
+    error = relative_rms(dx.get().astype("float64"), _exact("backward_data", dy, b, problem))
+    assert error <= bound
 
 
 @pytest.mark.gpu

@@ -36,8 +36,10 @@ from winolab.gpu.families.wgrad_ffma.plan import (
     source,
     spent,
 )
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.planner import Request
+from winolab.gpu.runtime import loader
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
@@ -234,9 +236,9 @@ def test_the_source_holds_the_variant_and_the_exact_programs() -> None:
         assert program.cuda(f"transform_{name}") in text
 
 
-def view(array, kept: int) -> driver.View:
+def view(array, kept: int) -> View:
     first, *spatial, last = (s // array.itemsize for s in array.strides)
-    return driver.View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
+    return View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
 
 
 def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
@@ -244,7 +246,7 @@ def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
     cp = driver.cupy()
     rng = cp.random.default_rng(seed)
     x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
-    kernels = driver.load(p.source(), str(p.variant), p.shared(), 0)
+    kernels = loader.load(p.source(), str(p.variant), p.shared(), 0)
     results = []
     for _ in range(2):
         memory = cp.full(math.prod(problem.w_shape) + 2 * GUARD, cp.nan, "float32")
@@ -305,7 +307,7 @@ def test_the_same_bits_every_time(tile) -> None:
     noise = cp.ones((512, 512), "float32")
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
     for p in every(problem, algorithm, device=driver.device(0)):
-        kernels = driver.load(p.source(), str(p.variant), p.shared(), 0)
+        kernels = loader.load(p.source(), str(p.variant), p.shared(), 0)
         outs, buckets = (
             [cp.empty(n, "float32") for _ in range(3)]
             for n in (math.prod(problem.w_shape), p.workspace // 4 + 1)

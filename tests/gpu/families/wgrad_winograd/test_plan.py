@@ -29,10 +29,11 @@ from winolab.gpu.families.wgrad_winograd.params import (
     TYPES,
 )
 from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.planner import DTYPES as ALL_DTYPES
 from winolab.gpu.planner.planner import FAMILIES, Request
-from winolab.gpu.runtime import nvrtc
+from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
@@ -207,8 +208,8 @@ class Operands:
                 self.exact.append(self.stored[-1])
 
 
-def _view(array, kept: int) -> driver.View:
-    return driver.View(array.data.ptr, _strides(array, kept))
+def _view(array, kept: int) -> View:
+    return View(array.data.ptr, _strides(array, kept))
 
 
 def _poisoned(shape: tuple[int, ...], dtype: str):
@@ -242,7 +243,7 @@ def _check(problem: Problem, plan, seed: int = 0, operands: Operands | None = No
     """Every element written and right, nothing beside it touched, twice the same bits."""
     operands = operands or Operands(problem, plan.precision, seed)
     x, dy = operands.stored
-    kernels = driver.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
+    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
     stored = "uint16" if plan.out_dtype == "bfloat16" else plan.out_dtype
     results = []
     for _ in range(2):
@@ -302,7 +303,7 @@ def test_every_block_shape_call_after_call(precision, variant) -> None:
     (base,) = _every(problem, "omega:8:3:6", precision, variant=variant, out_dtype="float32")
     plan = replace(base, images=4, rows=14, segments=2, slice=base.taps)
     _check(problem, plan, operands=operands)
-    kernels = driver.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
+    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
     dw, first = cp.empty(problem.w_shape, "float32"), None
     workspace = cp.full(plan.workspace, 0xFF, "uint8")
     for _ in range(200):

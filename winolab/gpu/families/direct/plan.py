@@ -14,13 +14,12 @@ from functools import cache, lru_cache
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.device import H100, Device
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import INT, LONG, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families.gamma_ffma.cost import clusters
 from winolab.gpu.families.gamma_wgmma.input import tensor_map
 from winolab.gpu.families.nested.tiles import Box, box
+from winolab.gpu.params import INT, LONG, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import ITEMSIZE, Request
-from winolab.gpu.tensor_map import TensorMap
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step

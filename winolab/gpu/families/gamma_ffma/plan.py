@@ -14,13 +14,23 @@ from functools import lru_cache
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import INT, LONG, MAP, MOST_BLOCKS, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families import geometry
 from winolab.gpu.families.gamma_ffma.config import VARIANTS, Variant, variants
 from winolab.gpu.families.gamma_ffma.cost import clusters, spent
+from winolab.gpu.params import (
+    INT,
+    LONG,
+    MAP,
+    MOST_BLOCKS,
+    POINTER,
+    Kernels,
+    Layout,
+    Params,
+    TensorMap,
+    View,
+)
 from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.planner import Request
-from winolab.gpu.tensor_map import TensorMap
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 

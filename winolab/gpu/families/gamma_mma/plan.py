@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from winolab.algorithm import Tile
-from winolab.gpu.driver import POINTER, Layout, View
 from winolab.gpu.families import geometry
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
 from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads, offered
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
+from winolab.gpu.params import POINTER, Layout, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products

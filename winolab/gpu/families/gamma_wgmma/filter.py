@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from winolab.gpu.driver import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families import geometry, scale
+from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.planner.correlation import Correlation
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits

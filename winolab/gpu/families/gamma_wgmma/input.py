@@ -7,10 +7,9 @@ import operator
 from itertools import accumulate
 
 from winolab.device import Device
-from winolab.gpu.driver import INT, LONG, POINTER, Kernels, Layout, View
+from winolab.gpu.params import INT, LONG, POINTER, Kernels, Layout, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.runtime.array_layout import VECTOR
-from winolab.gpu.tensor_map import TensorMap
 
 # The parameter struct of pad_channels.cuh, field for field.
 FILL_PARAMS = Layout(

@@ -15,7 +15,6 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.driver import INT, MAP, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.gamma_wgmma import (
     cost as gamma_tensor_times,
@@ -34,9 +33,9 @@ from winolab.gpu.families.gamma_wgmma.input import (
 from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
 from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
+from winolab.gpu.params import INT, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, Request
-from winolab.gpu.tensor_map import TensorMap
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic.split import Scale
 

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from itertools import accumulate
 
-from winolab.gpu.driver import Kernels, Params, View
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.nested.cut import KC, Cut
 from winolab.gpu.families.nested.params import (
@@ -23,7 +22,7 @@ from winolab.gpu.families.nested.params import (
 )
 from winolab.gpu.families.nested.source import made_of, source
 from winolab.gpu.families.nested.tiles import BM, ROW_BYTES, Box
-from winolab.gpu.tensor_map import TensorMap
+from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.ref.arithmetic.split import Scale
 
 THREADS, PRODUCTS_THREADS = 128, 384  # of a block that transforms, that multiplies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winolab.gpu.driver import FLOAT, INT, LONG, MAP, POINTER, Layout
+from winolab.gpu.params import FLOAT, INT, LONG, MAP, POINTER, Layout
 
 FILTER_PARAMS = Layout(
     ("w u rows maxima losses", POINTER),

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from winolab.device import Device
-from winolab.gpu.driver import LONG, POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families.wgrad import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS, blocks_of_row
+from winolab.gpu.params import LONG, POINTER, Kernels, Layout, Params, View
 
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import Kernels, View
 from winolab.gpu.families.wgrad import Gradient, Sum
 from winolab.gpu.families.wgrad_direct.chunks import (
     BROUGHT,
@@ -41,6 +40,7 @@ from winolab.gpu.families.wgrad_direct.common import (
     shapes,
 )
 from winolab.gpu.families.wgrad_winograd.params import TYPES
+from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.planner import DTYPES, Request
 
 VECTOR = 8  # channels of a copy

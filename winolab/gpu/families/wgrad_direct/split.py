@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import POINTER, Kernels, Layout, Params, View
 from winolab.gpu.families import scale
 from winolab.gpu.families.wgrad import LAUNCH_SECONDS, Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
@@ -39,6 +38,7 @@ from winolab.gpu.families.wgrad_direct.common import (
     read,
     shapes,
 )
+from winolab.gpu.params import POINTER, Kernels, Layout, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.planner import Request
 from winolab.ref.algebra.transforms import transforms

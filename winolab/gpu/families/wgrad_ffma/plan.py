@@ -13,7 +13,6 @@ from functools import lru_cache
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import Kernels, View
 from winolab.gpu.families.wgrad import (
     Gradient,
     Segments,
@@ -25,6 +24,7 @@ from winolab.gpu.families.wgrad import (
     reduce,
     tiles,
 )
+from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.planner import Request
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms

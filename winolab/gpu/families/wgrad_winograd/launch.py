@@ -16,7 +16,6 @@ from math import prod
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.driver import Kernels, Params, View
 from winolab.gpu.families.scale import SHARE
 from winolab.gpu.families.wgrad import Gradient, Sum
 from winolab.gpu.families.wgrad_winograd.config import Chunk, Variant, rounded
@@ -27,6 +26,7 @@ from winolab.gpu.families.wgrad_winograd.params import (
     TRANSFORM_PARAMS,
     TYPES,
 )
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.planner import DTYPES, ITEMSIZE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winolab.gpu.driver import FLOAT, INT, LONG, POINTER, Layout
+from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Layout
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
 SCALING = "power_of_two"  # of the rows of G and BT, so that states are about as large as data

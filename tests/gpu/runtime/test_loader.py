@@ -1,0 +1,55 @@
+"""Kernels of a translation unit, loaded on a device."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from winolab.device import H100
+from winolab.gpu import driver
+from winolab.gpu.machine import MachineError
+from winolab.gpu.runtime import loader
+
+
+class CUDADriverError(RuntimeError):
+    """CuPy's."""
+
+
+class Driver:
+    """CuPy with a driver that refuses the first ``refused`` modules."""
+
+    def __init__(self, refused: int) -> None:
+        self.refused = refused
+        runtime = SimpleNamespace(driverGetVersion=lambda: 12040)
+        driver = SimpleNamespace(CUDADriverError=CUDADriverError)
+        self.cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda _: nullcontext())
+
+    def RawModule(self, path: str) -> SimpleNamespace:
+        assert Path(path).read_bytes() == b"\x7fELF"
+        if self.refused:
+            self.refused -= 1
+            raise CUDADriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+        return SimpleNamespace(
+            get_function=lambda _: SimpleNamespace(kernel=SimpleNamespace(ptr=1))
+        )
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_cubin_that_the_driver_refuses_is_compiled_once_more(
+    tmp_path, monkeypatch, compiler, refused
+) -> None:
+    cupy = Driver(refused)
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(driver, "cupy", lambda: cupy)
+    monkeypatch.setattr(driver, "device", lambda _: H100)
+    title = f"refused {refused}"
+    if refused == 1:
+        assert loader.load("source", title, {"k": 0}, 0)["k"].handle == 1
+    else:
+        message = r"CUDA 12\.4, refuses code that NVRTC 13\.2 compiled for sm_90a .*update"
+        with pytest.raises(MachineError, match=message):
+            loader.load("source", title, {"k": 0}, 0)
+    assert len(compiler) == 2

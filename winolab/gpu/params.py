@@ -1,0 +1,159 @@
+"""What kernels are told: parameter structs as C lays them out, views of arrays, tensor maps.
+
+Nothing here needs a GPU or its driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from struct import Struct, calcsize
+from typing import Any, Protocol
+
+POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
+ALIGNMENT = 64  # bytes, of a struct with tensor maps
+MOST = 2**31 - 1  # that kernels count, in 32 bits
+MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
+
+
+def uncounted(name: str, value: int) -> ValueError:
+    """What to raise for a number beyond MOST."""
+    return ValueError(
+        f"{name} is {value}, and the CUDA kernels count to {MOST}: split the arrays, along batch, "
+        "channels or outputs"
+    )
+
+
+class Layout:
+    """A kernel's parameter struct: its fields in order, laid out as C does."""
+
+    def __init__(self, *fields: tuple[str, str]) -> None:
+        """``fields`` are (names separated by blanks, their kind)."""
+        self.fields = tuple((name, kind) for names, kind in fields for name in names.split())
+        # Trailing "0q" pads to the alignment of the widest field.
+        kinds = [kind for _, kind in self.fields]
+        self._struct = Struct(f"@{''.join(kinds)}0q")
+        self.size = self._struct.size  # bytes
+        starts = ("".join(kinds[:i]) + f"0{kind[-1]}" for i, kind in enumerate(kinds))
+        self.offsets = tuple(calcsize(f"@{start}") for start in starts)
+
+    def pack(self, *values: float | bytes | TensorMap | None) -> Params:
+        """The struct with these values, bytes of arrays from their first element on; None for a
+        tensor map that the kernel does not use. Raises ValueError for what no INT holds."""
+        for (name, kind), value in zip(self.fields, values, strict=True):
+            if kind == INT and isinstance(value, int) and not -MOST <= value <= MOST:
+                raise uncounted(f"the number {name} of a launch", value)
+        known = (b"" if v is None else v.described() if isinstance(v, TensorMap) else v
+                 for v in values)  # fmt: skip
+        kinds = tuple(kind for _, kind in self.fields)
+        return Params(self.offsets, kinds, values, self._struct.pack(*known))
+
+
+@dataclass(frozen=True)
+class Params:
+    """A parameter struct: its values in order, and its memory."""
+
+    offsets: tuple[int, ...]
+    kinds: tuple[str, ...]
+    values: tuple[Any, ...]  # numbers, bytes of arrays, tensor maps, None
+    data: bytes
+
+    @classmethod
+    def of(cls, *structs: Params) -> Params:
+        """The struct of these structs."""
+        at, data = [], b""
+        for s in structs:
+            alignment = ALIGNMENT if MAP in s.kinds else 8  # of the struct, and of its size
+            data += bytes(-len(data) % alignment)
+            at.append(len(data))
+            data += s.data + bytes(-len(s.data) % alignment)
+        return cls(
+            tuple(first + o for first, s in zip(at, structs, strict=True) for o in s.offsets),
+            tuple(kind for s in structs for kind in s.kinds),
+            tuple(value for s in structs for value in s.values),
+            data,
+        )
+
+    def buffer(self) -> Any:
+        """Its memory for a launch, ALIGNMENT-aligned; tensor maps in it are not encoded yet."""
+        memory = ctypes.create_string_buffer(len(self.data) + 2 * ALIGNMENT)
+        buffer = (ctypes.c_char * len(self.data)).from_buffer(
+            memory, -ctypes.addressof(memory) % ALIGNMENT
+        )
+        buffer.raw = self.data
+        return buffer
+
+    def maps(self) -> Iterator[tuple[int, TensorMap]]:
+        """Offsets of tensor maps, and these."""
+        for offset, value in zip(self.offsets, self.values, strict=True):
+            if isinstance(value, TensorMap):
+                yield offset, value
+
+
+@dataclass(frozen=True)
+class View:
+    """An array in device memory: address, and strides in elements, three spatial dimensions.
+
+    x, y and their gradients are (batch, depth, height, width) with channels contiguous; w and dw
+    are (OC, depth, height, width, IC). Dimensions that the problem lacks come first, with stride 0.
+    """
+
+    address: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """An array of five dimensions, that of neighbours first, and the box that a copy brings of it.
+
+    ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
+    16; ``box``: elements. It lies as the array does where it is ``plain``; else it has 64 or 128
+    bytes along the first dimension: where a copy puts 64, ``swizzled`` in tensor_map.cuh
+    says, 128 lie as wgmma's 128-byte swizzle has them. CUDA driver API, cuTensorMapEncodeTiled.
+    """
+
+    address: int
+    size: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    plain: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        address: int,
+        size: int,
+        sizes: tuple[int, ...],
+        steps: tuple[int, ...],
+        box: tuple[int, ...],
+        plain: bool = False,
+    ) -> TensorMap:
+        """With strides in elements, ``steps`` of all dimensions but the first; of one whose size is
+        1 the step may be anything.
+        """
+        strides: list[int] = []
+        for i, step in enumerate(steps):
+            dense = sizes[i] * (strides[-1] if i else size)
+            strides.append(step * size if sizes[i + 1] > 1 else dense)
+        return cls(address, size, sizes, tuple(strides), box, plain)
+
+    _STRUCT = Struct("@Q4q5i5iii")
+
+    def described(self) -> bytes:
+        """As tests/gpu/host/tensor_map.hpp reads it."""
+        return self._STRUCT.pack(
+            self.address, *self.strides, *self.sizes, *self.box, self.size, self.plain
+        )
+
+
+class Launcher(Protocol):
+    """What a plan calls to launch a kernel: (grid, threads, parameters), and Kernel's ``early``."""
+
+    def __call__(
+        self, grid: tuple[int, int, int], threads: int, params: Params, /, early: bool = False
+    ) -> None: ...
+
+
+Kernels = Mapping[str, Launcher]
