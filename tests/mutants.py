@@ -271,7 +271,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/runtime/array_layout.py",
-        "tests/gpu/runtime/test_arrays.py tests/gpu/test_wishes.py",
+        "tests/gpu/runtime/test_arrays.py tests/gpu/runtime/test_options.py",
         ("max(self.strides[-2:]) <= MAX_STRIDE", "True"),
         ("self.strides[0] + image.span <= MOST", "image.span <= MOST"),
         ("-self._span < offset < span", "0 <= offset < span"),
