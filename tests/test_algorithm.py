@@ -21,8 +21,8 @@ from winolab import (
 )
 from winolab.algorithm import FORMS, SCALINGS
 from winolab.device import H100, datasheet
-from winolab.gpu.planner.planner import Request
 from winolab.gpu.planner.planner import plan as gpu_plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
 
 

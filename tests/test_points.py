@@ -19,7 +19,8 @@ from winolab import (
 from winolab.device import DATASHEETS
 from winolab.gpu.families.nested.source import made_of
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.measure import Case
 from winolab.points import DIGITS, INFINITY, exact, parse_points, points_for, text_of
 from winolab.problem import Problem, Tile
@@ -256,7 +257,7 @@ def test_kernels_have_the_points_of_the_reference(text, precision, direction):
     problem = Problem.of((4, 20, 26, 64), (64, 3, 3, 64), padding=1)
     algorithm = parse_algorithm(text)
     found: Any = plan(Request(problem, direction, DATASHEETS["h100"], algorithm, precision))
-    found = getattr(found, "split", found)
+    found = found.split
     assert predicted_rms(found) < (1e-5 if precision != "fp16" else 1e-1)
     assert found.source()
     if algorithm.kind == "winograd":

@@ -19,7 +19,7 @@ from winolab.algorithm import omega as named_omega
 from winolab.gpu.families.gamma_ffma import cost as gamma_times
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.wgrad_ffma import plan as omega
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 AIM = 0.9  # where n divides the width, with channels that are multiples of 64
 GRADIENT_AIM = 0.8

@@ -35,7 +35,7 @@ from winolab.bench.contenders import FRUGAL, candidates
 from winolab.bench.layers import parse_layer
 from winolab.device import datasheet
 from winolab.gpu.planner.accuracy import correlation_rms, predicted_rms
-from winolab.gpu.planner.planner import DTYPES, Plan
+from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.ref.error.predict import Moments
 
 Cases = Callable[..., list[Measured]]

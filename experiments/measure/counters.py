@@ -32,7 +32,7 @@ from winolab.cli import bench
 from winolab.gpu import driver
 from winolab.gpu.driver import Kernel
 from winolab.gpu.params import Params
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
 
 RESULTS = ROOT / "experiments" / "results" / "counters.jsonl"

@@ -32,7 +32,7 @@ from winolab.bench.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.cli import bench
 from winolab.cli.render import plain
 from winolab.gpu import driver
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "gpu_errors.jsonl"

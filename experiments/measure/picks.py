@@ -28,7 +28,7 @@ from winolab.cli.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 from winolab.lines import Lines
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"

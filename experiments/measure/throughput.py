@@ -36,7 +36,7 @@ from winolab.cli.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
 from winolab.lines import Lines

@@ -19,8 +19,9 @@ from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
 from winolab.gpu.params import POINTER, Layout
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.ranking import AS_EXACT, loses, loss
+from winolab.gpu.planner.request import Request
 
 PROBLEM = Problem.of((2, 6, 5, 3), (4, 3, 3, 3), padding=1)
 

@@ -11,7 +11,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, Device
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, turns
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.call import load
 

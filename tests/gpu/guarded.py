@@ -2,7 +2,7 @@
 
 Problems of one Mold share a compiled kernel. A failure says how to run it again:
 
-    python -m tests.gpu.guarded gamma gamma:8:6:3 fp32 2 17
+    python -m tests.gpu.guarded gamma_ffma gamma:8:6:3 fp32 2 17
 
 runs problem 17 of mold 2.
 """
@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -24,9 +23,10 @@ from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
+from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, MODULES, Request
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.call import load
@@ -51,13 +51,26 @@ ROOMLESS = replace(H100, multiprocessors=1, shared_memory=0, l2=0)
 CALLS = 10  # with one problem, whose bits must be the same
 # Every so many problems one is large: its blocks refill their stages from one item to the next.
 OFTEN, LARGE = 14, 6e6  # elements of an operand or the result
+FAMILY = {family.name: family for family in FAMILIES}
+# What the problems of a family are drawn from, where it is not its name: what they were drawn from
+# when experiments/results/sanitizer.jsonl was measured, so that its rows are of the same kernels.
+SEEDS = {
+    "gamma_ffma": "gamma",
+    "gamma_wgmma": "gamma_tensor",
+    "direct": "direct_tensor",
+    "wgrad_ffma": "omega",
+    "wgrad_winograd": "omega_tensor",
+    "wgrad_direct.columns": "omega_columns",
+    "wgrad_direct.narrow": "omega_direct",
+    "wgrad_direct.split": "omega_split",
+}
 
 
 @dataclass(frozen=True)
 class Mold:
-    """What a kernel's source depends on, drawn from a seed that is its name."""
+    """What a kernel's source depends on, drawn from a seed."""
 
-    family: str  # module of winolab.gpu
+    family: str  # a key of FAMILY
     algorithm: str
     precision: str
     number: int
@@ -66,9 +79,15 @@ class Mold:
         return f"{self.family} {self.algorithm} {self.precision} {self.number}"
 
     @property
+    def seed(self) -> str:
+        """What its kernel and its problems are drawn from."""
+        family = SEEDS.get(self.family, self.family)
+        return f"{family} {self.algorithm} {self.precision} {self.number}"
+
+    @property
     def gradient(self) -> bool:
         """Whether the family computes filter gradients."""
-        return self.family.startswith("omega")
+        return self.family.startswith("wgrad")
 
     @property
     def device(self) -> Device:
@@ -78,7 +97,7 @@ class Mold:
     @cached_property
     def shape(self) -> tuple[int, tuple[int, int], bool, str, Any]:
         """Filter's height, divisors of the channels, alignment, dtype of the result, variant."""
-        rng = Random(str(self))
+        rng = Random(self.seed)
         for _ in range(1000):
             height = rng.choice([1, 2, 3, 3, 4, 5, 7, 8])
             steps = rng.choice([1, 2, 4, 4, 4]), rng.choice([1, 2, 4, 4, 4])
@@ -97,7 +116,7 @@ class Mold:
 
     def problem(self, number: int) -> tuple[Any, bool, Random]:
         """A plan, whether its arrays are aligned, and what draws their data."""
-        rng = Random(f"{self} {number}")
+        rng = Random(f"{self.seed} {number}")
         height, steps, aligned, dtype, variant = self.shape
         batches = BATCHES[-1:] if getattr(variant, "stacked", 0) else BATCHES
         large = number % OFTEN == OFTEN - 1
@@ -113,10 +132,9 @@ class Mold:
         self, case: tuple[Problem, str, str], aligned: bool, dtype: str, variant: Any = None
     ) -> list[Any]:
         problem, direction, algorithm = case
-        family = import_module(f"winolab.gpu.families.{MODULES[self.family]}")
         try:
             return list(
-                family.plans(
+                FAMILY[self.family].plans(
                     Request(
                         problem, direction, self.device, parse_algorithm(algorithm),
                         self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
@@ -147,7 +165,7 @@ class Mold:
         channels, out_channels = (
             _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
-        if self.family == "gamma" and rng.random() < 0.4:  # whole blocks
+        if self.family == "gamma_ffma" and rng.random() < 0.4:  # whole blocks
             out_channels = rng.choice([64, 64, 128])
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
@@ -268,12 +286,11 @@ def run(mold: Mold, number: int) -> float:
     cp = driver.cupy()
     plan, aligned, rng = mold.problem(number)
     p, dtype = plan.problem, DTYPES[mold.precision]
-    wanted = mold.shape[3] if hasattr(plan, "out_dtype") else dtype
     shape_a, shape_b, shape_out = shapes(plan.direction, p)
     a = Zone(shape_a, dtype, rng, aligned=aligned)
-    read = mold.gradient or hasattr(plan, "reads_filters_in_place")  # b, as a is
+    read = mold.gradient or plan.reads_filters_in_place  # b, as a is
     b = Zone(shape_b, dtype, rng, aligned=aligned and read, free=not read)
-    out = Zone(shape_out, wanted, rng, aligned=aligned)
+    out = Zone(shape_out, plan.out_dtype, rng, aligned=aligned)
     words = plan.workspace // 4
     workspace = cp.full(words + 2 * GUARD, PATTERN[4], "uint32")
     draw = cp.random.default_rng(rng.getrandbits(32))
@@ -305,7 +322,7 @@ def run(mold: Mold, number: int) -> float:
     exact = oracle.fp64(plan.direction, p, a.values, b.values)
     error = abs(result - exact)
     proven, deviation, largest = limits(plan)
-    rounding = UNIT[wanted] * (abs(exact) + proven)
+    rounding = UNIT[plan.out_dtype] * (abs(exact) + proven)
     check((error <= proven + rounding).all(), f"{float(error.max()):.2e} > {proven:.2e}, proven")
     check(
         (error <= MOST * largest + 2 * rounding).all(),
@@ -325,10 +342,10 @@ def limits(plan: Any) -> tuple[float, float, float]:
     """
     p = plan.problem
     if plan.direction == "backward_filter":
-        tiles = (plan.tile,)
+        tiles = plan.tiles
         depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // plan.tile.r) + 1)
     else:
-        tiles, c = plan.algorithm.tiles or (plan.tile,), Correlation.of(p, plan.direction)
+        tiles, c = plan.tiles or (Tile(1, 1),), Correlation.of(p, plan.direction)
         ends = [1] * (3 - len(tiles)) + [t.r for t in tiles]
         pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
         depth = math.prod(pieces) * c.channels

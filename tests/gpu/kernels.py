@@ -20,7 +20,8 @@ from winolab.device import datasheet
 from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
-from winolab.gpu.planner.planner import Plan, Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Plan, Request
 from winolab.gpu.runtime import nvrtc
 
 TABLE = Path(__file__).with_name("kernels.csv")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.gpu.planner.planner import Request, candidates
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import Request
 
 
 def of_gamma(request: Request) -> Any:

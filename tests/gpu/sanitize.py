@@ -32,8 +32,10 @@ from winolab.bench.contenders import digest
 from winolab.cli import environment
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import DTYPES, FAMILIES, Request, candidates
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.call import load
 from winolab.problem import shapes
@@ -48,11 +50,11 @@ SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 def molds(families: Iterable[str]) -> list[Mold]:
     """One compiled form of every kernel."""
     return [
-        Mold(family.module, algorithm, precision, 0)
+        Mold(family.name, algorithm, precision, 0)
         for family in FAMILIES
-        if family.module in families
+        if family.name in families
         for precision in family.precisions
-        for algorithm in algorithms(family.module, precision)
+        for algorithm in algorithms(family.name, precision)
     ]
 
 
@@ -63,7 +65,7 @@ def planned(mold: Mold) -> Any:
 
 def guarded(plan: Any) -> GuardedPlan | None:
     """The plan with what computes again what it lost, of split products that are watched."""
-    if plan.precision != "fp32_split" or not getattr(plan, "watched", False):
+    if plan.precision != "fp32_split" or not plan.watched:
         return None
     asked = Request(plan.problem, plan.direction, plan.device, None, "fp32_ffma")
     return GuardedPlan.of(plan, candidates(asked).plans[0])
@@ -174,7 +176,7 @@ def cell(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    names = [family.module for family in FAMILIES]
+    names = [family.name for family in FAMILIES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", default=names, help=", ".join(names))
     parser.add_argument("--rows", type=Path, help="file that gets the rows")

@@ -15,7 +15,7 @@ from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=str)
 every_direction = pytest.mark.parametrize("direction", CORRELATIONS)

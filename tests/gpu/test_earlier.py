@@ -17,7 +17,8 @@ from winolab.gpu.families.wgrad_ffma import plan as omega
 from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import DIRECTIONS, Plan, Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import DIRECTIONS, Plan, Request
 from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -220,10 +221,10 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
 
 
 RANDOM = [
-    *(("gamma", text, "fp32") for text in ALGORITHMS),
-    *(("omega", text, "fp32") for text in GRADIENTS),
+    *(("gamma_ffma", text, "fp32") for text in ALGORITHMS),
+    *(("wgrad_ffma", text, "fp32") for text in GRADIENTS),
     *(("gamma_mma", "gamma:8:6:3", precision) for precision in ("fp32_split", "fp16")),
-    *(("omega_tensor", "omega:8:3:6", precision) for precision in ("fp32_split", "fp16")),
+    *(("wgrad_winograd", "omega:8:3:6", precision) for precision in ("fp32_split", "fp16")),
 ]
 
 

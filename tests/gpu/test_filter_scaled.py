@@ -18,7 +18,7 @@ from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import Place
 

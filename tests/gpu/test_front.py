@@ -15,7 +15,9 @@ import winolab
 from winolab.algorithm import parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.gpu import driver
-from winolab.gpu.planner.planner import FAMILIES, Request, plan
+from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.call import load
 from winolab.ref.error.bounds import bound

@@ -18,7 +18,8 @@ from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.config import VARIANTS
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import winograd
 from winolab.ref.error.metrics import noise_gain
 

@@ -13,7 +13,7 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu.families.gamma_wgmma.config import Variant
 from winolab.gpu.families.gamma_wgmma.plan import plans
-from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.ref.algorithms import convolution
 
 BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in test_gamma_tensor

@@ -17,8 +17,9 @@ from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma.config import KC, Variant
 from winolab.gpu.families.scale import SAMPLERS
 from winolab.gpu.params import View
-from winolab.gpu.planner.fallback import GuardedGamma, scaled
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -90,7 +91,7 @@ def test_a_plan_is_found_again_by_its_variant(case) -> None:
 def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedGamma:
     found = plan(Request(PROBLEM, direction, H100, None, "fp32_split"))
     assert isinstance(found, GuardedGamma)
-    return scaled(found, Scale.of_caller(scale) if scale else None)
+    return found.scaled(Scale.of_caller(scale) if scale else None)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
@@ -227,7 +228,7 @@ def test_calls_with_scales(direction: str) -> None:
     named = parse_algorithm(known["algorithm"])
     chosen = plan(Request(problem, direction, driver.device(0), named, "fp32_split"))
     assert isinstance(chosen, GuardedGamma)
-    tile = chosen.fallback.tile
+    (tile,) = chosen.fallback.tiles
     again = {"padding": 1, "algorithm": f"gamma:{tile.alpha}:{tile.n}:{tile.r}"}
     prepared = prepare_filter(
         b, problem.x_shape, precision="fp32_split", direction=direction, **known

@@ -12,7 +12,8 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
-from winolab.gpu.planner.planner import SLOWER, Plan, Request, candidates, plan, usual_limit
+from winolab.gpu.planner.planner import SLOWER, candidates, plan, usual_limit
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
@@ -21,11 +22,6 @@ BOTH = pytest.mark.parametrize("precision", ["fp16", "fp32"])
 
 def request_of(layer: str, precision: str, **options) -> Request:
     return Request(parse_layer(layer).problem, "backward_filter", H100, None, precision, **options)
-
-
-def first_tried(p: Plan) -> Plan:
-    """What a guarded plan tries first, and any other plan itself."""
-    return getattr(p, "split", p)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +37,10 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     limit = int(0.18 * request_of(layer, precision).data_size)
     request = request_of(layer, precision, workspace_limit=limit)
     chosen = plan(request)
-    assert isinstance(first_tried(chosen), OmegaColumnsPlan)
+    assert isinstance(chosen.split, OmegaColumnsPlan)
     assert chosen.workspace <= limit
     found: tuple[Any, ...] = candidates(request).plans
-    chunks = [p for p in found if p.tile.alpha > 1]
+    chunks = [p for p in found if p.tiles[0].alpha > 1]
     assert chunks
     assert all(p.predicted > chosen.predicted for p in chunks)
 
@@ -63,7 +59,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
 )
 def test_where_transforms_take_longer_than_they_save(layer, precision, family) -> None:
     fastest = candidates(request_of(layer, precision)).plans[0]
-    assert type(first_tried(fastest)).__module__ == f"winolab.gpu.families.{family}"
+    assert type(fastest.split).__module__ == f"winolab.gpu.families.{family}"
 
 
 @BOTH
@@ -106,7 +102,7 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
         request = request_of(layer, precision, workspace_limit=limit)
         direct = parse_algorithm("direct")
         assert plan(request).workspace <= limit
-        assert first_tried(plan(replace(request, algorithm=direct))).precision == "fp32_split"
+        assert plan(replace(request, algorithm=direct)).split.precision == "fp32_split"
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
@@ -114,8 +110,8 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
 def test_winrs_is_admissible_at_any_points(points, precision) -> None:
     """Of points that err too much, other tiles are left, which take their own best."""
     request = request_of("32x56x56x64:64x3x3", precision)
-    chosen = first_tried(plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))))
-    tile = getattr(chosen, "tile", DIRECT)
+    chosen = plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))).split
+    (tile,) = chosen.tiles
     assert tile == DIRECT or error_ratio(tile, points) <= ADMISSIBLE
     chosen.source()
 

@@ -15,8 +15,8 @@ from tests.gpu import guarded, hosted, test_random
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.families.registry import FAMILIES, Family
 from winolab.gpu.params import View
-from winolab.gpu.planner.planner import FAMILIES, Family
 
 
 class HostArray(np.ndarray):
@@ -71,7 +71,7 @@ def host(monkeypatch):
 
 
 def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
-    mold = guarded.Mold("gamma", "gamma:8:6:3", "fp32", 1)
+    mold = guarded.Mold("gamma_ffma", "gamma:8:6:3", "fp32", 1)
     assert 0 < guarded.run(mold, 1) <= 1
     values = count(1)
 
@@ -91,13 +91,13 @@ def test_right_results_pass_and_spoilt_ones_do_not(host) -> None:
             guarded.run(mold, 1)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.module)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: Family) -> None:
     """A block shape that is asked for must be one that some problem is given."""
     monkeypatch.setattr(driver, "device", lambda index: H100)
     for precision in family.precisions:
-        for algorithm in test_random.algorithms(family.module, precision):
-            for number in range(test_random.MOLDS[family.module]):
-                mold = guarded.Mold(family.module, algorithm, precision, number)
+        for algorithm in test_random.algorithms(family.name, precision):
+            for number in range(test_random.MOLDS[family.name]):
+                mold = guarded.Mold(family.name, algorithm, precision, number)
                 plan, _, _ = mold.problem(0)
                 assert plan.variant == mold.shape[-1], mold

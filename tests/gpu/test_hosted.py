@@ -15,7 +15,8 @@ from winolab.algorithm import Problem, gamma
 from winolab.device import H100
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import INT, POINTER, Layout
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.arithmetic.accumulate import Accumulation, matmul
 from winolab.ref.arithmetic.formats import FORMATS
 

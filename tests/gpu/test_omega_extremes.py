@@ -14,7 +14,7 @@ from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import noise_gain
 

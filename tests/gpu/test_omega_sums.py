@@ -17,7 +17,8 @@ from winolab.device import H100
 from winolab.gpu.families.wgrad_winograd.config import FP16_SUMS
 from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
 from winolab.gpu.families.wgrad_winograd.plan import LONGEST_SUM, plans
-from winolab.gpu.planner.planner import Request, candidates
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import error_ratio
 

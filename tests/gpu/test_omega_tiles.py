@@ -11,7 +11,7 @@ from tests.gpu.halves import DTYPES
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
 from winolab.gpu.families.wgrad_winograd.plan import plans
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 
 KERNELS = ("omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:9:8")

@@ -22,7 +22,8 @@ from winolab.gpu.families.wgrad_winograd.plan import plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 
 
@@ -77,7 +78,7 @@ def test_split_products_that_are_not_watched_have_to_be_asked_for(gpu, channels,
         assert choice.plans or choice.reasons
         assert all(isinstance(p, GuardedPlan) for p in choice.plans)
         shown = candidates(replace(request, algorithm=direct(), variant=VARIANTS[2][5])).plans
-        assert [getattr(p, "watched", None) for p in shown] == [False]
+        assert [p.watched for p in shown] == [False]
 
 
 @pytest.mark.parametrize("algorithm", ["omega:8:3:6", "direct"])

@@ -9,37 +9,37 @@ from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma.tiles import widths_of
-from winolab.gpu.planner.planner import FAMILIES
+from winolab.gpu.families.registry import FAMILIES
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
 MOLDS = {
-    "gamma": 5,
-    "gamma_tensor": 4,
+    "gamma_ffma": 5,
+    "gamma_wgmma": 4,
     "gamma_mma": 2,
     "nested": 3,
-    "direct_tensor": 6,
-    "omega": 2,
-    "omega_tensor": 2,
-    "omega_columns": 4,
-    "omega_direct": 2,
-    "omega_split": 4,
+    "direct": 6,
+    "wgrad_ffma": 2,
+    "wgrad_winograd": 2,
+    "wgrad_direct.columns": 4,
+    "wgrad_direct.narrow": 2,
+    "wgrad_direct.split": 4,
 }
 PROBLEMS = 17
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
 OMEGAS = {
-    "omega": TILES["fp32"],
+    "wgrad_ffma": TILES["fp32"],
     # WinRS's, and what the planner picks besides.
-    "omega_tensor": (
+    "wgrad_winograd": (
         *(Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4), Tile(7, 2)),
         *(Tile(9, 8), Tile(7, 10), Tile(3, 7), Tile(3, 5), Tile(5, 3)),
     ),
-    "omega_columns": (Tile(1, 1),),
-    "omega_direct": (Tile(1, 1),),
-    "omega_split": (Tile(1, 1),),
+    "wgrad_direct.columns": (Tile(1, 1),),
+    "wgrad_direct.narrow": (Tile(1, 1),),
+    "wgrad_direct.split": (Tile(1, 1),),
 }
 
 
@@ -47,14 +47,14 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    if family == "direct_tensor":
+    if family == "direct":
         return ["direct"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
-    own = {"gamma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
+    own = {"gamma_ffma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
     widths = own.get(family) or widths_of(precision)
     return [
-        *(["direct", TWO_LEVEL] if family == "gamma" else []),
+        *(["direct", TWO_LEVEL] if family == "gamma_ffma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
     ]
 
@@ -62,11 +62,11 @@ def algorithms(family: str, precision: str) -> list[str]:
 @pytest.mark.parametrize(
     "mold",
     [
-        Mold(family.module, algorithm, precision, number)
+        Mold(family.name, algorithm, precision, number)
         for family in FAMILIES
         for precision in family.precisions
-        for algorithm in algorithms(family.module, precision)
-        for number in range(MOLDS[family.module])
+        for algorithm in algorithms(family.name, precision)
+        for number in range(MOLDS[family.name])
     ],
     ids=str,
 )

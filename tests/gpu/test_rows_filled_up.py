@@ -18,7 +18,7 @@ from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.fallback import GuardedGamma
-from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.ref.algorithms import convolution
 
 # Tiles of a row, and of a box of it, or of one with a tile more; blocks of 8 columns.
@@ -100,4 +100,5 @@ def test_ten_states_are_taken_with_a_tile_more(layer: str) -> None:
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
     assert (found.kernel, found.variant.share) == ("Γ10(4,7)", 4)
+    assert isinstance(found.split, GammaTensorPlan)
     assert found.split.tiles_width == _exact_tiles(found.split) + 1

@@ -24,7 +24,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import GuardedGamma
-from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution
 

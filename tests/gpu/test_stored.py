@@ -13,7 +13,8 @@ from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.dtypes import PRECISION_OF
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import ADMISSIBLE

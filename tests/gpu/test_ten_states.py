@@ -11,9 +11,11 @@ from tests.gpu.picked import of_gamma
 from winolab.algorithm import Problem, gamma
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.planner.fallback import GuardedGamma
-from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.ranking import LOSES_LESS
+from winolab.gpu.planner.request import Request
 from winolab.ref.error.metrics import error_ratio
 
 
@@ -26,15 +28,16 @@ def _request(layer: str, precision: str = "fp32", **more) -> Request:
 def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
     found = of_gamma(_request(layer, precision))
     assert isinstance(found, GuardedGamma)
-    assert found.tile.alpha == 10
+    (tile,) = found.tiles
+    assert tile.alpha == 10
     c, taps = found.problem.in_channels, found.problem.w_shape[1]
-    assert error_ratio(found.tile, found.points, found.simulated, c * taps) <= LOSES_LESS
+    assert error_ratio(tile, found.points, found.simulated, c * taps) <= LOSES_LESS
 
 
 @pytest.mark.parametrize("layer", ["32x53x53x96:96x7x7", "64x38x38x160:160x6x6"])
 def test_they_are_not_where_sums_are_short(layer: str) -> None:
     """Though they would be the fastest of Γ."""
-    assert of_gamma(_request(layer)).tile.alpha <= 8
+    assert of_gamma(_request(layer)).tiles[0].alpha <= 8
     every: tuple[Any, ...] = candidates(_request(layer)).plans
     found = [p for p in every if p.algorithm.kind == "gamma"]
     (tile,) = min(found, key=lambda p: p.predicted).algorithm.tiles
@@ -47,6 +50,7 @@ def test_blocks_have_48_output_channels() -> None:
     problem = Problem.of((1, 8, 8, 32), (112, 7, 7, 32), padding=3)
     found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
     assert isinstance(found, GuardedGamma)
+    assert isinstance(found.split, GammaTensorPlan)
     assert (found.split.blocks_m, found.split.variant.narrow, found.split.outputs) == (3, 16, 112)
     assert "48 channels" in str(found)
 

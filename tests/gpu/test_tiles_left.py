@@ -16,7 +16,7 @@ from winolab.device import H100
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 
 CASES = [

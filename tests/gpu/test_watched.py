@@ -14,7 +14,8 @@ from winolab.device import H100, datasheet
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.scale import LEAST_ROOM, PAIR, SINGLE
 from winolab.gpu.planner.fallback import FLAGS, WATCHED, GuardedGamma
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
 

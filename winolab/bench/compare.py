@@ -15,7 +15,7 @@ from winolab.bench.frameworks import frameworks
 from winolab.bench.timing import FLUSH, Times, interleave
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 
 Row = dict[str, Any]
 # Who is this many times slower than the fastest of its kind is timed once, not in every round.

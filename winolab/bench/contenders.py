@@ -20,9 +20,10 @@ from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.driver import Kernel
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import CORRELATIONS, three
-from winolab.gpu.planner.planner import Plan, Request, plan
 from winolab.gpu.planner.planner import candidates as choices
-from winolab.gpu.planner.ranking import AS_EXACT, beside_filter, loses, loss
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.ranking import AS_EXACT, loses, loss
+from winolab.gpu.planner.request import Plan, Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.problem import shapes
@@ -129,11 +130,7 @@ def offered(request: Request, named: Algorithm | None) -> Iterator[tuple[str, li
         for unit in GROUPS[request.precision]:
             with suppress(ValueError):  # no kernel runs this problem
                 plans = choices(replace(request, algorithm=algorithm, precision=unit)).plans
-                yield unit, [p for p in plans if _writes(p, request.dtype)]
-
-
-def _writes(p: Plan, dtype: str) -> bool:
-    return getattr(p, "out_dtype", dtype) == dtype
+                yield unit, [p for p in plans if p.out_dtype == request.dtype]
 
 
 def candidates(
@@ -153,11 +150,11 @@ def candidates(
     for unit, plans in offered(request, algorithm):
         families: dict[Any, Plan] = {}
         for p in plans:
-            kind = type(getattr(p, "split", p))  # of what a guarded plan tries first
+            kind = type(p.split)
             families.setdefault(kind if (direction, unit) in APART else None, p)
             if direction not in CORRELATIONS:
                 continue
-            if beside_filter(p) <= request.data_size:
+            if p.beside <= request.data_size:
                 families.setdefault("lean", p)
             elif p.predicted < families.get("lean", p).predicted and not loses(p):
                 families.setdefault("large", p)
@@ -169,7 +166,7 @@ def candidates(
         with suppress(ValueError):
             found.setdefault(plan(replace(request, workspace_limit=limit)), False)
     with suppress(ValueError):
-        if _writes(preferred := plan(request), request.dtype):
+        if (preferred := plan(request)).out_dtype == request.dtype:
             found[preferred] = True
     kernels = {(p.kernel, p.precision) for p in found}
     found |= {p: False for p in exact if (p.kernel, p.precision) not in kernels}
@@ -202,7 +199,7 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
     """
     for candidate, chosen in plans.items():
         yield _ours(candidate, chosen, index)
-        if prepared and getattr(candidate, "prepared", 0):
+        if prepared and candidate.prepared:
             yield _ours(candidate, False, index, prepared)
 
 

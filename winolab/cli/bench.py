@@ -24,7 +24,7 @@ from winolab.cli import environment, fitted, process
 from winolab.cli.render import AsJson, document, plain
 from winolab.cli.sweep import nonempty
 from winolab.gpu import driver
-from winolab.gpu.planner.planner import DIRECTIONS
+from winolab.gpu.planner.request import DIRECTIONS
 from winolab.lines import Lines
 
 Row = dict[str, Any]

@@ -15,7 +15,8 @@ from winolab.algorithm import FIELDS, FORMS, PLACED, Algorithm, Problem, parse_a
 from winolab.cli import fitted, process
 from winolab.cli.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
-from winolab.gpu.planner.planner import DIRECTIONS, Request, candidates
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import DIRECTIONS, Request
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.dispatch import ENGINES
 

@@ -19,9 +19,10 @@ from winolab.cli.render import AsJson, document
 from winolab.cli.sweep import nonempty
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import PRECISIONS, Request, candidates
-from winolab.gpu.planner.planner import Plan as GpuPlan
+from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as gpu_plan
+from winolab.gpu.planner.request import PRECISIONS, Request
+from winolab.gpu.planner.request import Plan as GpuPlan
 from winolab.problem import Problem
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.gradient import phases

@@ -13,7 +13,7 @@ from winolab.bench.contenders import candidates
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import Plan
+from winolab.gpu.planner.request import Plan
 
 LAYER = "32x128x128x256:256x2x2"
 JUDGED = "Gradient: relative RMS off the reference's prediction"

@@ -16,7 +16,7 @@ from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
 
 

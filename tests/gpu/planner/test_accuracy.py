@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,10 @@ from tests.gpu.halves import DTYPES
 from winolab.algorithm import Problem, Tile, direct, parse_algorithm, tiled
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
+from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import correlation_rms, predicted_rms
-from winolab.gpu.planner.planner import MODULES, Request, candidates
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import NORMAL, predict
@@ -39,8 +40,9 @@ def planned(family: str, precision: str, text: str = "direct", **options: Any) -
         problem, "backward_filter", H100, algorithm, precision,
         out_dtype=options.pop("out_dtype", "float32"),
     )  # fmt: skip
-    found = import_module(f"winolab.gpu.families.{MODULES[family]}").plans(request)
-    return replace(min(found, key=lambda p: p.predicted), **options)
+    (offered,) = (f for f in FAMILIES if f.name == family)
+    found: Any = min(offered.plans(request), key=lambda p: p.predicted)
+    return replace(found, **options)
 
 
 def off(p: Any) -> float:
@@ -48,7 +50,7 @@ def off(p: Any) -> float:
     rng = np.random.default_rng(0)
     shapes, kind = (p.problem.x_shape, p.problem.y_shape), DTYPES.get(p.precision, "f4")
     x, dy = (rng.uniform(-1, 1, shape).astype(kind) for shape in shapes)
-    dw = hosted.execute(p, x, dy, dtype=getattr(p, "out_dtype", "float32"))
+    dw = hosted.execute(p, x, dy, dtype=p.out_dtype)
     exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
     ratio = relative_rms(dw, exact) / predicted_rms(p, UNIFORM)
     return max(ratio, 1 / ratio)
@@ -58,7 +60,7 @@ def off(p: Any) -> float:
 @pytest.mark.parametrize("fold", [16, 2048])
 def test_sums_on_ffma_units(text, fold) -> None:
     """Short ones, whose outputs are added up, err up to four times less."""
-    assert off(planned("omega", "fp32", text, segments=1, fold=fold)) <= OFF
+    assert off(planned("wgrad_ffma", "fp32", text, segments=1, fold=fold)) <= OFF
 
 
 @pytest.mark.parametrize("segments", [1, 4])
@@ -71,16 +73,16 @@ def test_sums_on_ffma_units(text, fold) -> None:
     ],
 )
 def test_transformed_apart(precision, text, segments) -> None:
-    assert off(planned("omega_tensor", precision, text, segments=segments)) <= OFF
+    assert off(planned("wgrad_winograd", precision, text, segments=segments)) <= OFF
 
 
 @pytest.mark.parametrize("sharing", [0, -3])
 @pytest.mark.parametrize(
     ("family", "precision", "out_dtype", "most"),
     [
-        ("omega_columns", "fp16", "float16", OFF),
-        ("omega_columns", "bf16", "float32", TRUNCATED),
-        ("omega_split", "fp32_split", "float32", OFF),
+        ("wgrad_direct.columns", "fp16", "float16", OFF),
+        ("wgrad_direct.columns", "bf16", "float32", TRUNCATED),
+        ("wgrad_direct.split", "fp32_split", "float32", OFF),
     ],
 )
 def test_by_columns(family, precision, out_dtype, most, sharing) -> None:
@@ -92,7 +94,7 @@ def test_by_columns(family, precision, out_dtype, most, sharing) -> None:
 @pytest.mark.parametrize("segments", [1, 4])
 def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
     """Of three taps, each of half of the positions."""
-    p = planned("omega_direct", "fp16", out_dtype=out_dtype, segments=segments)
+    p = planned("wgrad_direct.narrow", "fp16", out_dtype=out_dtype, segments=segments)
     p = replace(p, workspace=4 * segments * math.prod(p.problem.w_shape))
     assert p.variant.n == 3
     assert off(p) <= most
@@ -100,7 +102,7 @@ def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
 
 def test_what_a_sum_is_cut_into_tells() -> None:
     """Of 16 bits and of FP32, as the reference has two levels of sums."""
-    p = planned("omega", "fp32", segments=1, fold=64)
+    p = planned("wgrad_ffma", "fp32", segments=1, fold=64)
     (found,) = p.sums
     terms = round(found.products * found.parts)
     layer = Problem.of((1, 1, terms), (1, 1, terms))
@@ -112,7 +114,7 @@ def test_what_a_sum_is_cut_into_tells() -> None:
 
 
 def test_the_result_is_rounded_to_its_type() -> None:
-    wide = planned("omega_tensor", "fp16", "omega:8:3:6")
+    wide = planned("wgrad_winograd", "fp16", "omega:8:3:6")
     narrow = replace(wide, out_dtype="float16")
     added = predicted_rms(narrow) ** 2 - predicted_rms(wide) ** 2
     assert math.sqrt(added) == pytest.approx(math.sqrt(CONSTANT) * 2.0**-11, rel=1e-6)
@@ -155,7 +157,7 @@ def test_every_plan_of_a_gradient_has_a_prediction(precision) -> None:
     """Also what falls back; its share of weights is whole."""
     problem = Problem.of((32, 28, 28, 128), (128, 3, 3, 128), padding=1)
     for p in candidates(Request(problem, "backward_filter", H100, None, precision)).plans:
-        found: Any = getattr(p, "split", p)
+        found: Any = p.split
         assert sum(s.share for s in found.sums) == pytest.approx(1)
         assert all(s.products >= 1 and s.parts >= 1 for s in found.sums)
         assert 1e-8 < predicted_rms(p) < 0.05

@@ -6,7 +6,8 @@ import pytest
 
 from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu.planner.planner import DIRECTIONS, Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import DIRECTIONS, Request
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -23,8 +23,8 @@ from winolab.gpu.families.wgrad_ffma import plan as omega
 from winolab.gpu.families.wgrad_winograd import plan as omega_tensor
 from winolab.gpu.params import INT, View
 from winolab.gpu.planner.fallback import TAIL, GuardedGamma, GuardedPlan, verify
-from winolab.gpu.planner.planner import Request
 from winolab.gpu.planner.planner import plan as choose
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -45,7 +45,7 @@ def _guarded(problem: Problem, direction: str, text: str | None = None) -> Guard
             module.plans(
                 Request(problem, direction, H100, named if module is nested else None, precision)
             ),
-            key=lambda plan: (not getattr(plan, "watched", True), plan.predicted),
+            key=lambda plan: (not plan.watched, plan.predicted),
         )
         for module, precision in zip(modules, ("fp32_split", "fp32"), strict=True)
     )
@@ -256,7 +256,7 @@ def test_calls_on_a_device_lose_nothing(direction: str) -> None:
         # the fallback's tile, since infinities reach all of its outputs
         chosen = choose(Request(problem, direction, driver.device(0), None, "fp32_split"))
         assert isinstance(chosen, GuardedPlan)
-        tile = chosen.fallback.tile
+        (tile,) = chosen.fallback.tiles
         again = None if direction == "backward_filter" else f"gamma:{tile.alpha}:{tile.n}:{tile.r}"
         got, ffma = (
             call(*operands, padding=1, precision=p, algorithm=algorithm).get()

@@ -14,8 +14,9 @@ from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.planner.correlation import Correlation, scaling
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.ranking import AS_EXACT, CLOSE
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import error_ratio
 
@@ -135,7 +136,7 @@ def test_split_products_err_no_more_than_sums_in_fp32(layer, kernel, fold, preci
     assert found[0].predicted <= AS_EXACT * fastest.predicted
 
     def loss(plan) -> float:
-        tile, products = plan.tile, problem.in_channels * problem.filter[0]
+        (tile,), products = plan.tiles, problem.in_channels * problem.filter[0]
         return error_ratio(tile, plan.points, plan.simulated, products, scaling(plan.simulated))
 
     assert loss(found[0]) <= 1

@@ -14,7 +14,7 @@ import winolab
 from tests.gpu.pretended import Array, Library
 from tests.problems import integers, problems
 from winolab.algorithm import gamma
-from winolab.gpu.planner.planner import DIRECTIONS
+from winolab.gpu.planner.request import DIRECTIONS
 from winolab.gpu.runtime import autograd, conv
 from winolab.gpu.runtime.resolve import Transformed
 from winolab.options import ConvOptions

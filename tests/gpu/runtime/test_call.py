@@ -14,7 +14,8 @@ from winolab.algorithm import parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import call, conv, loader
 from winolab.problem import Problem
 
@@ -111,10 +112,8 @@ def test_results_beside_what_they_are_computed_from_are_written_in_place(library
     x, w, y = data()
     memory = np.full((*y.shape[:-1], 28), np.nan, np.float32)
     memory[..., :12] = x
-    got = winolab.conv_forward(
-        Array(memory[..., :12]), Array(w), out=Array(memory[..., 12:]), **HOW
-    )
-    assert close(got, y)
+    first, last = Array(memory[..., :12]), Array(memory[..., 12:])
+    assert close(winolab.conv_forward(first, Array(w), out=last, **HOW), y)
     assert not library.copied
 
 

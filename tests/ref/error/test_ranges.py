@@ -7,7 +7,8 @@ import pytest
 
 from winolab.algorithm import Problem, Tile, parse_algorithm
 from winolab.device import H100
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import compare, error_ratio

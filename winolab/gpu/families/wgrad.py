@@ -47,16 +47,6 @@ REDUCE_THREADS = 256
 
 
 @dataclass(frozen=True)
-class Sum:
-    """How a share of dw's elements is summed: so many products of a state one after the other, on
-    average, and in FP32 the outputs of so many such sums; what other blocks have is compensated."""
-
-    share: float
-    products: float
-    parts: float = 1.0
-
-
-@dataclass(frozen=True)
 class Gradient:
     """dw[m, tap, c] = Σ dy[m] · x[c] per group, unit stride, always three spatial dimensions."""
 

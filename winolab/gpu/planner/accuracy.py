@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from winolab.algorithm import Problem, Tile, tiled
 from winolab.gpu.planner.correlation import scaling
-from winolab.gpu.planner.planner import DTYPES
+from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -20,19 +19,18 @@ FP32 = FORMATS["fp32"].unit_roundoff
 UNITS = {DTYPES[name]: f.unit_roundoff for name, f in FORMATS.items() if name in DTYPES}
 
 
-def predicted_rms(plan: Any, data: Moments = NORMAL) -> float:
+def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
     """Predicted relative RMS error of a plan's results, their rounding to their type included.
 
     ``data``: moments of both operands, of mean 0. What a kernel falls back to does not count.
     """
-    plan = getattr(plan, "split", plan)  # what a guarded plan tries first
-    written = getattr(plan, "out_dtype", DTYPES[plan.precision])
+    plan, written = plan.split, plan.out_dtype
     if plan.direction == "backward_filter":
         return _with_rounding(_gradient(plan, data), written)
     return correlation_rms(
         plan.problem,
         plan.direction,
-        plan.algorithm.tiles,
+        plan.tiles,
         plan.points,
         plan.simulated,
         written,
@@ -84,15 +82,14 @@ def _with_rounding(squared: float, written: str) -> float:
     return math.sqrt(squared + CONSTANT * UNITS[written] ** 2)
 
 
-def _gradient(plan: Any, data: Moments) -> float:
+def _gradient(plan: Plan, data: Moments) -> float:
     """Mean square of the relative errors of sums over positions, as a plan's ``sums`` have them. Of
     m equal parts the k-th is added to k - 1, which rounds a sum of k/m of the mean square."""
-    total, tile = 0.0, plan.tile
+    total, (tile,) = 0.0, plan.tiles
     for s in plan.sums:
         products = max(1, round(s.products))
         layer = Problem.of((1, 4 * tile.n + tile.r - 1, products), (1, tile.r, products))
-        scaling = getattr(plan, "scaling", None)
-        each = _squared(layer, (tile,), plan.points, plan.simulated, data, scaling)
+        each = _squared(layer, (tile,), plan.points, plan.simulated, data, plan.scaling)
         adding = (s.parts + 1) / 2 - 1 / s.parts
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total

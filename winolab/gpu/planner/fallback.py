@@ -12,11 +12,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import INT, Kernels, Layout, Params, View
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import Plan, Sum, TakesFilters
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
@@ -27,19 +29,86 @@ TAIL = Layout(
 )  # of fallback_kernel.cuh, behind three structs
 
 
+class WatchedCorrelation(Plan, Protocol):
+    """Split products of a correlation, with what a fallback behind them needs to know."""
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        ...
+
+    @property
+    def header(self) -> int:
+        """Bytes of a call's own, first in the workspace."""
+        ...
+
+    def scale_params(self, x: View, header: int, rows: int) -> Params:
+        """Of the launch that scans x: ``header`` and the filter's ``rows``."""
+        ...
+
+
+class Tail(Plan, Protocol):
+    """Γ on FFMA units, whose kernels can run within one launch (fallback_kernel.cuh)."""
+
+    @property
+    def correlation(self) -> Correlation: ...
+    @property
+    def grid(self) -> int:
+        """Blocks."""
+        ...
+
+    @property
+    def filter_grid(self) -> tuple[int, int, int]:
+        """Blocks that transform a group's filter."""
+        ...
+
+    def source(self, *, alone: bool = True) -> str:
+        """The translation unit of its kernels, or, unless ``alone``, of that launch."""
+        ...
+
+    def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
+        """Of the transform of a group's filter; zeros without one."""
+        ...
+
+    def params(self, group: int, x: View, prepared: int, y: View) -> Params:
+        """Of a group's convolution, the transformed filters at address ``prepared``."""
+        ...
+
+
+class Repeated(Plan, Protocol):
+    """A filter gradient whose launches return at once unless a flag wants them."""
+
+    def launch(
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
+    ) -> None:
+        """Compute all groups; ``wanted``: the address of fallback.cuh's flags."""
+        ...
+
+
 @dataclass(frozen=True)
-class GuardedPlan(ABC):
+class GuardedPlan(TakesFilters, ABC):
     """Split products, and what computes everything again where their results show a flag."""
 
-    split: Any
-    fallback: Any
+    split: Plan
+    fallback: Plan
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
+    watched = True
+    reads_filters_in_place = False
 
     @staticmethod
-    def of(split: Any, fallback: Any) -> GuardedPlan:
+    def of(split: Plan, fallback: Plan) -> GuardedPlan:
         """Of two plans of a problem."""
-        return kind(split)(split, fallback)
+        if split.direction == "backward_filter":
+            return GuardedGradient(split, cast(Repeated, fallback))
+        return GuardedGamma(cast(WatchedCorrelation, split), cast(Tail, fallback))
 
     @property
     @abstractmethod
@@ -97,13 +166,24 @@ class GuardedPlan(ABC):
         return self.split.points
 
     @property
-    def tile(self) -> Tile:
-        return self.split.tile
+    def scaling(self) -> str | None:
+        return self.split.scaling
 
     @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls the algorithm of the split products."""
-        return self.split.algorithm
+    def out_dtype(self) -> str:
+        return self.split.out_dtype
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        return self.split.tiles
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        return self.split.sums
+
+    @property
+    def accurate(self) -> bool:
+        return self.split.accurate
 
     @property
     def variant(self) -> Any:
@@ -113,6 +193,10 @@ class GuardedPlan(ABC):
     def workspace(self) -> int:
         """Bytes: the fallback's launches come when only what is kept is needed any more."""
         return max(self.split.workspace, self.kept + self.fallback.workspace)
+
+    def scaled(self, scale: Scale | None) -> Self:
+        """The plan with the caller's scale of the split products."""
+        return replace(self, split=self.split.scaled(scale)) if scale else self
 
     def __str__(self) -> str:
         f = self.fallback
@@ -133,6 +217,9 @@ class GuardedPlan(ABC):
 @dataclass(frozen=True)
 class GuardedGradient(GuardedPlan):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
+
+    split: Plan
+    fallback: Repeated
 
     flags = 3  # nothing is in doubt: it is lost or not
 
@@ -163,7 +250,15 @@ class GuardedGradient(GuardedPlan):
 class GuardedGamma(GuardedPlan):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
+    split: WatchedCorrelation
+    fallback: Tail
+
     flags = 4
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls the algorithm of the split products."""
+        return self.split.algorithm
 
     @property
     def kept(self) -> int:
@@ -176,7 +271,7 @@ class GuardedGamma(GuardedPlan):
     @property
     def prepared(self) -> int:
         """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
-        split, fallback = (getattr(unit, "prepared", 0) for unit in (self.split, self.fallback))
+        split, fallback = self.split.prepared, self.fallback.prepared
         return split + fallback if split and fallback else 0
 
     @property
@@ -237,11 +332,6 @@ class GuardedGamma(GuardedPlan):
             kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
 
 
-def kind(split: Any) -> type[GuardedGradient] | type[GuardedGamma]:
-    """What guards such split products."""
-    return GuardedGradient if split.direction == "backward_filter" else GuardedGamma
-
-
 def watchable(outputs: int) -> bool:
     """Whether so many outputs of a channel tell what it lost: fewer may be near 0 by chance."""
     return outputs >= WATCHED
@@ -253,15 +343,6 @@ def unwatched(sizes: Sequence[int]) -> ValueError:
         f"split products watch {WATCHED} outputs of a channel or more, and tiles of maps of "
         f"{'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"
     )
-
-
-def scaled(plan: Any, scale: Scale | None) -> Any:
-    """The plan with the caller's scale where its products are split; others need none."""
-    if scale is None:
-        return plan
-    if isinstance(plan, GuardedPlan):
-        return replace(plan, split=scaled(plan.split, scale))
-    return replace(plan, given=scale) if hasattr(plan, "given") else plan
 
 
 def verify(flags: Sequence[int]) -> None:
@@ -282,8 +363,8 @@ def _renamed(text: str) -> str:
 
 
 def guarded(
-    split: list[Any], fallbacks: list[Any], named: bool, alone: bool = False
-) -> Iterator[Any]:
+    split: list[Plan], fallbacks: list[Plan], named: bool, alone: bool = False
+) -> Iterator[Plan]:
     """Split products whose results are watched, each with what computes them again.
 
     That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
@@ -293,9 +374,9 @@ def guarded(
     fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
     least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:
-        if not (named or getattr(p, "accurate", True)):
+        if not (named or p.accurate):
             continue
-        if least and getattr(p, "watched", False):
+        if least and p.watched:
             found = GuardedPlan.of(p, least[1])
             room = p.workspace - found.kept
             fit = next((f for size, f in fastest if size <= room), None)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
-from winolab.gpu.planner.correlation import CORRELATIONS, Correlation, scaling
+from winolab.gpu.planner.correlation import CORRELATIONS, Correlation
+from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.error.metrics import error_ratio
-
-if TYPE_CHECKING:
-    from winolab.gpu.planner.planner import Plan, Request
 
 # Times the least predicted time (which is off by 5 %) that fewer states are worth, and products of
 # split parts that lose no more than FP32's sums do.
@@ -75,7 +72,7 @@ def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
 def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
     """Plans, the fastest first: those whose workspace is no larger than the data or is WORTH it,
     and the others."""
-    large = [beside_filter(p) > data for p in plans]
+    large = [p.beside > data for p in plans]
     lean = (p.predicted for p, is_large in zip(plans, large, strict=True) if not is_large)
     most = WORTH * min(lean, default=math.inf)
     worth: list[Plan] = []
@@ -85,38 +82,32 @@ def _worth(plans: list[Plan], data: int) -> tuple[list[Plan], list[Plan]]:
     return worth, costly
 
 
-def loss(p: Any) -> float:
+def loss(p: Plan) -> float:
     """Predicted error of a correlation over that of direct sums in FP32.
 
     Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
     """
-    c, tiles = Correlation.of(p.problem, p.direction), p.algorithm.tiles
+    c, tiles = Correlation.of(p.problem, p.direction), p.tiles
     alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
     filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
     sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)
     taps = math.prod(n * t.r for n, t in zip(filled, tiles, strict=True))
-    nested = tiles if len(tiles) > 1 else tiles[0]
-    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums), scaling(p.simulated))
+    nested = tiles[0] if len(tiles) == 1 else tiles
+    ratio = error_ratio(nested, p.points, p.simulated, max(1, sums), p.scaling)
     return ratio * math.sqrt(taps / math.prod(c.filter[alone:]))
 
 
-def loses(p: Any) -> bool:
+def loses(p: Plan) -> bool:
     """Whether split products of that many states err too much for the planner to pick them."""
     many = p.precision == "fp32_split" and _states(p) > MOST_STATES
     return many and loss(p) > LOSES_LESS
 
 
-def beside_filter(p: Any) -> int:
-    """Bytes of a correlation's workspace beside its transformed filter."""
-    return getattr(p, "beside", p.workspace - getattr(p, "prepared", 0))
-
-
-def _transforms(p: Any) -> bool:
+def _transforms(p: Plan) -> bool:
     """Whether a plan's operands are transformed."""
-    tiles = p.algorithm.tiles if p.direction in CORRELATIONS else (p.tile,)
-    return any(t.alpha > 1 for t in tiles)
+    return any(t.alpha > 1 for t in p.tiles)
 
 
-def _states(p: Any) -> int:
+def _states(p: Plan) -> int:
     """Of all dimensions of a correlation's algorithm."""
-    return math.prod(t.alpha for t in p.algorithm.tiles)
+    return math.prod(t.alpha for t in p.tiles)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 from winolab.arrays import check_float16
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
-from winolab.gpu.planner.fallback import GuardedPlan, scaled, verify
-from winolab.gpu.planner.planner import ITEMSIZE, Plan, Request, plan
-from winolab.gpu.planner.ranking import beside_filter
+from winolab.gpu.planner.fallback import GuardedPlan, verify
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import Overlap, Place
 from winolab.gpu.runtime.arrays import Described, Library
@@ -166,7 +166,7 @@ def plan_call(asked: Resolved) -> PlannedCall:
     fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
     detour = asked.out_first or not fits_out
     chosen = _chosen(asked, fresh if detour else out)
-    written = getattr(chosen, "out_dtype", asked.dtype)
+    written = chosen.out_dtype if chosen else asked.dtype
     if transformed and chosen and written not in ("float32", asked.out_dtype):
         raise ValueError(
             f"the prepared filter's kernel writes {written}, which does not hold what "
@@ -176,14 +176,14 @@ def plan_call(asked: Resolved) -> PlannedCall:
         detour = True
         chosen = _chosen(asked, fresh)
     b = asked.b
-    if b and not b.copied and getattr(chosen, "reads_filters_in_place", False):
+    if b and not b.copied and chosen and chosen.reads_filters_in_place:
         b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
     flags = 0
     if options.on_range == "raise" and isinstance(chosen, GuardedPlan):
         chosen, flags = chosen.split, chosen.flags * (not problem.empty)
     workspace = 0
     if chosen and not problem.empty:
-        workspace = beside_filter(chosen) if transformed else chosen.workspace
+        workspace = chosen.beside if transformed else chosen.workspace
         limit = options.workspace_limit
         if transformed and limit is not None and workspace > limit:
             raise ValueError(
@@ -197,7 +197,7 @@ def _chosen(asked: Resolved, out: Place) -> Plan | None:
     """The plan whose kernels write to ``out``; None where there is nothing to sum."""
     transformed, options = asked.transformed, asked.options
     if transformed:
-        return transformed.plan and scaled(transformed.plan, options.scale)
+        return transformed.plan and transformed.plan.scaled(options.scale)
     if asked.problem.empty:
         _check_empty(asked)
         return None
@@ -245,7 +245,7 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
         if view_b:
             chosen.launch(kernels, view_a, view_b, view_out, *end)
         else:
-            cast(Any, chosen).run(kernels, view_a, address_of(B), view_out, *end)
+            chosen.run(kernels, view_a, address_of(B), view_out, *end)
 
     recording = Recording(load(chosen, asked.index), launches, GRAPHS)
     if not asked.out or made.detour:
@@ -278,7 +278,7 @@ def planned(
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
     )
-    return scaled(plan(request, prepared), options.scale)
+    return plan(request, prepared).scaled(options.scale)
 
 
 def load(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any, cast
+from typing import Any
 
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
-from winolab.gpu.planner.planner import ITEMSIZE
+from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime import autograd
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.arrays import library_of
@@ -125,7 +125,7 @@ def transform(
         view = place.view(address_of(0), filter=True)
 
         def record(kernels: Kernels) -> None:
-            cast(Any, chosen).prepare(kernels, view, address_of(1), index)
+            chosen.prepare(kernels, view, address_of(1), index)
 
         stream = library.stream(index)
         Recording(load(chosen, index), record).replay(stream, library.address(w), address)

@@ -6,7 +6,7 @@ from typing import Any
 
 from winolab.arguments import nearest
 from winolab.arrays import PRECISION_OF_DTYPE, dtype_of, precision_named
-from winolab.gpu.planner.planner import ITEMSIZE, PRECISIONS
+from winolab.gpu.planner.request import ITEMSIZE, PRECISIONS
 from winolab.gpu.runtime.arrays import Described
 
 # Precisions of the dtypes that kernels read.

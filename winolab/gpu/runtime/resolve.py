@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from winolab.arrays import check_target
-from winolab.gpu.planner.planner import ITEMSIZE, Plan
+from winolab.gpu.planner.request import ITEMSIZE, Plan
 from winolab.gpu.runtime.array_layout import Place, is_contiguous
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.dtypes import common_dtype, precision_of, result_dtype
@@ -38,7 +38,7 @@ class Transformed:
 
 def prepared(chosen: Plan | None) -> int:
     """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
-    return getattr(chosen, "prepared", 0)
+    return chosen.prepared if chosen else 0
 
 
 @dataclass(frozen=True)

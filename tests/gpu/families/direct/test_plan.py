@@ -19,7 +19,8 @@ from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import plan as direct_tensor
 from winolab.gpu.families.direct.plan import BLOCKS, DirectPlan, Variant
 from winolab.gpu.params import Params, View
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import predict

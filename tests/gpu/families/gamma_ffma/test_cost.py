@@ -11,7 +11,7 @@ from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.cost import spent
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan, plans
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 # Block shapes of a layer and kernel, and by how much the first was faster than each other one side
 # by side on an H100: experiments/results/throughput_variants.jsonl.

@@ -25,7 +25,7 @@ from winolab.gpu.families.gamma_ffma.plan import (
     source,
 )
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
 
 GAMMAS = [(4, 3, 2), (4, 2, 3), (8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]

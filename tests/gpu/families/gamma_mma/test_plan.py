@@ -25,7 +25,8 @@ from winolab.gpu.families.gamma_wgmma.config import KC
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import DTYPES, Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.arithmetic.order import Order

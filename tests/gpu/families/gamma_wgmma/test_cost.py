@@ -10,7 +10,7 @@ from winolab.bench.layers import parse_layer
 from winolab.device import H100, Device, datasheet
 from winolab.gpu.families.gamma_wgmma.cost import seconds
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 # Microseconds of whole calls on an H100 with a cold L2 cache, as experiments/results had them.
 MEASURED = {

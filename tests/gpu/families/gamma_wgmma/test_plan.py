@@ -24,8 +24,8 @@ from winolab.gpu.families.gamma_wgmma.config import Variant
 from winolab.gpu.families.gamma_wgmma.input import FILL_PARAMS
 from winolab.gpu.families.gamma_wgmma.plan import PARAMS, GammaTensorPlan, plans
 from winolab.gpu.params import View
-from winolab.gpu.planner.planner import DTYPES, Request
 from winolab.gpu.planner.planner import plan as choose
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algorithms import convolution
 

@@ -6,7 +6,8 @@ import pytest
 
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
-from winolab.gpu.planner.planner import Request, plan
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
 
 WIDE, POINT = ((2, 9, 9, 64), (64, 3, 3, 64)), ((2, 9, 9, 64), (64, 1, 1, 64))
 NONE = "the CUDA kernels run gamma and direct algorithms, in split FP32 winograd too, all without"

@@ -8,7 +8,7 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import datasheet
 from winolab.gpu.families.nested.plan import plans
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 # Microseconds with a cold L2 cache, on an H100 and on an H200.
 MEASURED = {

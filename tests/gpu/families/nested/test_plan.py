@@ -21,10 +21,11 @@ from winolab.gpu.families.nested.launch import NestedPlan
 from winolab.gpu.families.nested.plan import plans
 from winolab.gpu.families.nested.source import SCALING
 from winolab.gpu.families.nested.tiles import BM, box, multiplications
-from winolab.gpu.planner.fallback import FLAGS, scaled
-from winolab.gpu.planner.planner import Request, candidates
+from winolab.gpu.planner.fallback import FLAGS
+from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as choose
-from winolab.gpu.planner.ranking import LOSES_LESS, WORTH, beside_filter, loss
+from winolab.gpu.planner.ranking import LOSES_LESS, WORTH, loss
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution, winograd
 from winolab.ref.algorithms.winograd import programs_of
@@ -99,7 +100,7 @@ def test_on_the_cpu(direction, x_shape, w_shape, options, text, scales) -> None:
 )
 def test_every_bit_is_the_references(direction, x_shape, w_shape, options, text, scales) -> None:
     problem = Problem.of(x_shape, w_shape, **options)
-    plan = scaled(_plan(problem, direction, text), Scale.of_caller("10:11"))
+    plan = _plan(problem, direction, text).scaled(Scale.of_caller("10:11"))
     a, b = _operands(problem, direction)
     compute = getattr(winograd, direction)
     order = Order(KC, filled=True)
@@ -195,7 +196,7 @@ def test_a_large_workspace_has_to_be_worth_it() -> None:
         assert loss(found) <= LOSES_LESS
         lean = choose(replace(request, workspace_limit=request.data_size))
         assert lean.workspace <= request.data_size
-        costly = [p for p in candidates(request).plans if beside_filter(p) > request.data_size]
+        costly = [p for p in candidates(request).plans if p.beside > request.data_size]
         assert all(p.predicted <= WORTH * lean.predicted for p in costly[:1]) == (chosen == "F(")
 
 

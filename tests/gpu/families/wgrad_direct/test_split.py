@@ -29,7 +29,8 @@ from winolab.gpu.families.wgrad_direct.split import (
     Variant,
 )
 from winolab.gpu.planner.fallback import GuardedPlan
-from winolab.gpu.planner.planner import Request, candidates, plan
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 

@@ -38,7 +38,7 @@ from winolab.gpu.families.wgrad_ffma.plan import (
 )
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES

@@ -19,6 +19,7 @@ from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
 from winolab.gpu.codegen.emit import kernel
+from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS
 from winolab.gpu.families.wgrad_winograd.launch import source
 from winolab.gpu.families.wgrad_winograd.params import (
@@ -31,15 +32,15 @@ from winolab.gpu.families.wgrad_winograd.params import (
 from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.planner import DTYPES as ALL_DTYPES
-from winolab.gpu.planner.planner import FAMILIES, Request
+from winolab.gpu.planner.request import DTYPES as ALL_DTYPES
+from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio, noise_gain
 
 GUARD = 4096
-DTYPES = {p: ALL_DTYPES[p] for f in FAMILIES if f.module == "omega_tensor" for p in f.precisions}
+DTYPES = {p: ALL_DTYPES[p] for f in FAMILIES if f.name == "wgrad_winograd" for p in f.precisions}
 # The paper's kernels and direct in every precision; what else the planner takes, in one each.
 PAPER = ("direct", "omega:4:3:2", "omega:8:3:6", "omega:8:5:4", "omega:8:7:2", "omega:16:7:10",
          "omega:16:9:8")  # fmt: skip

@@ -19,7 +19,7 @@ from winolab.gpu.families.gamma_wgmma.input import tensor_map
 from winolab.gpu.families.nested.tiles import Box, box
 from winolab.gpu.params import INT, LONG, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step
@@ -102,7 +102,7 @@ BLOCKS = tuple(
 
 
 @dataclass(frozen=True)
-class DirectPlan:
+class DirectPlan(BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     direction: str
@@ -131,6 +131,11 @@ class DirectPlan:
         return direct()
 
     @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """None."""
+        return self.algorithm.tiles
+
+    @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
         return f"{self.precision},accumulation=tensor_core:16:2:truncate"
@@ -149,10 +154,10 @@ class DirectPlan:
     @property
     def box(self) -> Box:
         """Output positions of a block: neighbours of a row, rows, images."""
-        return _box(self.run, self.variant)
+        return _box(self.walked, self.variant)
 
     @property
-    def run(self) -> Correlation:
+    def walked(self) -> Correlation:
         """What blocks are of: where all positions are one row, an image of that row."""
         return _row(self.correlation) if self.flat else self.correlation
 
@@ -164,7 +169,7 @@ class DirectPlan:
     @property
     def items(self) -> int:
         """Blocks' worth of work of a group."""
-        return self.blocks_n * self.box.blocks * self.run.output[0]
+        return self.blocks_n * self.box.blocks * self.walked.output[0]
 
     @property
     def chunks(self) -> int:
@@ -220,7 +225,7 @@ class DirectPlan:
 
     def params(self, group: int, x: View, w: View, y: View) -> Params:
         """Of a group's convolution."""
-        c, b = self.run, self.box
+        c, b = self.walked, self.box
         pitch = b.width + self.more
         shape = (KC, pitch, b.height, 1, b.images)
         return PARAMS.pack(

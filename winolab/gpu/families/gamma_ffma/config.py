@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 
 from winolab.algorithm import Tile
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 
 
 @dataclass(frozen=True)

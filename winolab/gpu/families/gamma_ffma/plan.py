@@ -30,7 +30,7 @@ from winolab.gpu.params import (
     View,
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import BasePlan, Request
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
@@ -56,7 +56,7 @@ FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; 
 
 
 @dataclass(frozen=True)
-class GammaPlan:
+class GammaPlan(BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     direction: str
@@ -75,6 +75,8 @@ class GammaPlan:
     predicted: float  # seconds, filter transform included
     precision: str = "fp32"
 
+    out_dtype = "float32"
+
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
@@ -84,6 +86,11 @@ class GammaPlan:
     def algorithm(self) -> Algorithm:
         """What the reference calls it."""
         return Algorithm("gamma", (self.tile,), self.points)
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """The algorithm's."""
+        return (self.tile,)
 
     @property
     def outer(self) -> tuple[int, int, int]:

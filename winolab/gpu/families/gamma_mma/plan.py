@@ -14,7 +14,7 @@ from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.params import POINTER, Layout, View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies

@@ -22,7 +22,7 @@ from winolab.gpu.families.gamma_wgmma.tiles import (
 )
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import unwatched, watchable
-from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.gpu.runtime.array_layout import VECTOR
 from winolab.ref.arithmetic.split import products
 

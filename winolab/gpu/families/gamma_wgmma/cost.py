@@ -10,7 +10,7 @@ from winolab.device import Device
 from winolab.gpu.families.gamma_wgmma.boxes import SLOT
 from winolab.gpu.families.gamma_wgmma.config import BOX_TILES, EXCHANGED
 from winolab.gpu.families.gamma_wgmma.tiles import BN, TEN, TILE_STATES, block_tiles
-from winolab.gpu.planner.planner import ITEMSIZE
+from winolab.gpu.planner.request import ITEMSIZE
 
 OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 

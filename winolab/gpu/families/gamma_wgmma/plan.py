@@ -35,7 +35,7 @@ from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
 from winolab.gpu.params import INT, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, Request
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, BasePlan, Request
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic.split import Scale
 
@@ -53,7 +53,7 @@ PARAMS = Layout(
 
 
 @dataclass(frozen=True)
-class GammaTensorPlan:
+class GammaTensorPlan(BasePlan):
     """One call: what is computed, by which kernels, on what grid, at what cost."""
 
     direction: str
@@ -69,6 +69,7 @@ class GammaTensorPlan:
     given: Scale | None = None  # by the caller
 
     params = PARAMS  # of the main kernel
+    scaling = SCALING
     whole = 0  # items that one block computes alone where clusters share the others
 
     @property
@@ -80,6 +81,11 @@ class GammaTensorPlan:
     def algorithm(self) -> Algorithm:
         """What the reference calls it."""
         return Algorithm("gamma", (self.tile,), self.points)
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """The algorithm's."""
+        return (self.tile,)
 
     @property
     def parts(self) -> int:
@@ -261,6 +267,10 @@ class GammaTensorPlan:
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
+
+    def scaled(self, scale: Scale | None) -> Self:
+        """The plan with the caller's scale."""
+        return replace(self, given=scale) if scale else self
 
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""

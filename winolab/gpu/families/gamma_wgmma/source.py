@@ -13,7 +13,7 @@ from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma.config import EXCHANGED, KC, PARTS, TILES_LEFT
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
 from winolab.gpu.planner.correlation import SCALING
-from winolab.gpu.planner.planner import DTYPES, ITEMSIZE
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.algebra.program import Program
 from winolab.ref.algebra.transforms import transforms
 

@@ -8,8 +8,9 @@ results. Pieces of a longer filter share the transformed input.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Self
 
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.nested.cut import KC, Cut
@@ -23,6 +24,8 @@ from winolab.gpu.families.nested.params import (
 from winolab.gpu.families.nested.source import made_of, source
 from winolab.gpu.families.nested.tiles import BM, ROW_BYTES, Box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
+from winolab.gpu.planner.correlation import SCALING
+from winolab.gpu.planner.request import BasePlan
 from winolab.ref.arithmetic.split import Scale
 
 THREADS, PRODUCTS_THREADS = 128, 384  # of a block that transforms, that multiplies
@@ -30,13 +33,15 @@ FILTER_ROWS, DESCRIBED = 8, 4  # of a block that transforms a filter, that adds 
 
 
 @dataclass(frozen=True)
-class NestedPlan(Cut):
+class NestedPlan(Cut, BasePlan):
     """One call: what is computed, by which kernels, in which parts of the batch, at what cost."""
 
     predicted: float = 0.0  # seconds, all launches
     given: Scale | None = None  # by the caller
 
     precision = "fp32_split"
+    out_dtype = "float32"
+    scaling = SCALING
     watched = True  # the workspace begins with flags about the results (fallback.cuh)
 
     @property
@@ -64,6 +69,10 @@ class NestedPlan(Cut):
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
+
+    def scaled(self, scale: Scale | None) -> Self:
+        """The plan with the caller's scale."""
+        return replace(self, given=scale) if scale else self
 
     def source(self) -> str:
         """The translation unit of the kernels."""

@@ -25,8 +25,8 @@ from winolab.gpu.families.nested.tiles import (
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.fallback import unwatched, watchable
-from winolab.gpu.planner.planner import Request
 from winolab.gpu.planner.ranking import loses
+from winolab.gpu.planner.request import Request
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 MOST_STAGES = 8

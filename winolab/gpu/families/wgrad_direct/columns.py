@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.wgrad import Gradient, Sum
+from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
     BROUGHT,
     CONSTANTS,
@@ -41,7 +41,7 @@ from winolab.gpu.families.wgrad_direct.common import (
 )
 from winolab.gpu.families.wgrad_winograd.params import TYPES
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.planner.request import DTYPES, Request, Sum
 
 VECTOR = 8  # channels of a copy
 # Of an H100, around a part of a sum: fitted to 174 times, rms 7 % (4 % where no sum is shared);

@@ -10,7 +10,7 @@ from typing import Any
 from winolab.algorithm import Problem, Tile
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import Gradient
-from winolab.gpu.planner.planner import ITEMSIZE, Request
+from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 CONSUMERS = 256  # threads of a block that multiply, two warpgroups
@@ -19,7 +19,7 @@ BANDWIDTH = 2.65e12  # bytes a second that x and dy are read with, on an H100
 
 
 @dataclass(frozen=True)
-class DirectGradient:
+class DirectGradient(BasePlan):
     """One call: what is computed, by which kernel, on what device."""
 
     problem: Problem
@@ -31,6 +31,11 @@ class DirectGradient:
     direction: str = field(default="backward_filter", kw_only=True)
     points: str = field(default="best", kw_only=True)
     tile: Tile = field(default=TILE, kw_only=True)
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """Of the gradient."""
+        return (self.tile,)
 
     @property
     def simulated(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.wgrad import Gradient, Sum, Timing, choose, parameters, reduce
+from winolab.gpu.families.wgrad import Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
@@ -26,7 +26,7 @@ from winolab.gpu.families.wgrad_direct.common import (
 )
 from winolab.gpu.families.wgrad_winograd.params import TYPES
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.planner import DTYPES, Request
+from winolab.gpu.planner.request import DTYPES, Request, Sum
 
 VECTOR = 8  # channels of a copy
 # Of an H100, of a block's start and end: fitted with the rates below to 92 times, rms 4 %.

@@ -40,7 +40,7 @@ from winolab.gpu.families.wgrad_direct.common import (
 )
 from winolab.gpu.params import POINTER, Kernels, Layout, Params, View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic import split
 
@@ -102,7 +102,8 @@ class OmegaSplitPlan(OmegaColumnsPlan):
     """One call: as omega_columns', with headers before the parts of sums."""
 
     variant: Variant
-    watched: bool = True
+
+    watched = True
 
     @property
     def simulated(self) -> str:

@@ -16,7 +16,6 @@ from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.wgrad import (
     Gradient,
     Segments,
-    Sum,
     Timing,
     choose,
     narrow_rows,
@@ -25,7 +24,7 @@ from winolab.gpu.families.wgrad import (
     tiles,
 )
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.planner import Request
+from winolab.gpu.planner.request import BasePlan, Request, Sum
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
@@ -122,7 +121,7 @@ EARLIER: dict[int, tuple[Variant, ...]] = {
 
 
 @dataclass(frozen=True)
-class OmegaPlan:
+class OmegaPlan(BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     problem: Problem
@@ -141,6 +140,12 @@ class OmegaPlan:
     direction: str = "backward_filter"
     precision: str = "fp32"
     simulated = "fp32"  # what the reference calls the arithmetic
+    out_dtype = "float32"
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """Of the gradient."""
+        return (self.tile,)
 
     @property
     def sums(self) -> tuple[Sum, ...]:

@@ -17,7 +17,7 @@ from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.scale import SHARE
-from winolab.gpu.families.wgrad import Gradient, Sum
+from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_winograd.config import Chunk, Variant, rounded
 from winolab.gpu.families.wgrad_winograd.params import (
     FINISH_PARAMS,
@@ -29,14 +29,14 @@ from winolab.gpu.families.wgrad_winograd.params import (
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import FLAGS
-from winolab.gpu.planner.planner import DTYPES, ITEMSIZE
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, BasePlan, Sum
 from winolab.ref.algebra.transforms import transforms
 
 ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
 
 
 @dataclass(frozen=True)
-class OmegaTensorPlan:
+class OmegaTensorPlan(BasePlan):
     """One filter gradient: what is computed, by which kernels, in which chunks, at what cost."""
 
     problem: Problem
@@ -125,7 +125,11 @@ class OmegaTensorPlan:
         return -(-self.problem.output[-1] // self.tile.r)
 
     @property
-    def tiles(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[Tile]:
+        return (self.tile,)
+
+    @property
+    def blocks(self) -> tuple[int, int]:
         """Blocks along output and input channels."""
         v = self.variant
         return -(-self.out_channels // v.bm), -(-self.channels // v.bn)
@@ -133,7 +137,7 @@ class OmegaTensorPlan:
     @property
     def padded(self) -> tuple[int, int]:
         """Output and input channels, padded to whole blocks."""
-        (m, n), v = self.tiles, self.variant
+        (m, n), v = self.blocks, self.variant
         return m * v.bm, n * v.bn
 
     @property
@@ -195,8 +199,7 @@ class OmegaTensorPlan:
         return self.regions["end"]
 
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
-        chunk = self.chunks[0]
+        p, v, chunk = self.problem, self.variant, self.chunks[0]
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
@@ -298,7 +301,7 @@ class OmegaTensorPlan:
         kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params, early)
 
     def _products(self, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
-        tiles_m, tiles_n = self.tiles
+        tiles_m, tiles_n = self.blocks
         params = self._sums(workspace, chunk, taps, "m", self.segments)
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
         early, threads = self.device.early_launches, self.variant.threads
@@ -318,7 +321,7 @@ class OmegaTensorPlan:
             *self.positions(chunk),
             m // 64,
             n // 64,
-            *self.tiles,
+            *self.blocks,
             len(taps),
             taps.start,
             taps_height,

@@ -15,7 +15,7 @@ from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS, V
 from winolab.gpu.families.wgrad_winograd.launch import SCALING, OmegaTensorPlan
 from winolab.gpu.planner.correlation import check, three
 from winolab.gpu.planner.fallback import FLAGS
-from winolab.gpu.planner.planner import DTYPES, ITEMSIZE, Request
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
 from winolab.points import check_served
 from winolab.ref.arithmetic.split import products
 from winolab.ref.error.metrics import error_ratio
@@ -165,7 +165,7 @@ def _best(
     """
     v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
     (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
-    (tiles_m, tiles_n), (m, n), taps = base.tiles, base.padded, base.taps
+    (tiles_m, tiles_n), (m, n), taps = base.blocks, base.padded, base.taps
     parts, pieces, units = base.parts, base.pieces, base.units
     granule = v.ks if parts == 2 else 16
     gain = min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.watched else 0

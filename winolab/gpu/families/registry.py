@@ -1,0 +1,81 @@
+"""All families of kernels: a new one is a folder, an import and an entry of FAMILIES.
+
+The planner and nothing else asks here; no family imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from winolab.gpu.families.direct import plan as direct
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_mma import plan as gamma_mma
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
+from winolab.gpu.families.nested import plan as nested
+from winolab.gpu.families.wgrad_direct import columns, narrow
+from winolab.gpu.families.wgrad_direct import split as wgrad_split
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
+from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.request import Plan, Request
+
+GRADIENT = ("backward_filter",)
+SIXTEEN_BITS = ("fp16", "bf16")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Kernels of one kind, for products of ``precisions``.
+
+    ``name`` is its folder's, with the module's where one has several. ``offer`` enumerates the
+    plans that can run a request, and raises ValueError where it has none, and says why;
+    ``variant`` is the type of its kernels' configurations.
+    """
+
+    name: str
+    offer: Callable[[Request], Iterable[Plan]]
+    variant: type
+    directions: tuple[str, ...]
+    precisions: tuple[str, ...]
+
+    def plans(self, request: Request) -> Iterable[Plan]:
+        """Plans of the family, products being in the request's precision itself; ValueError where
+        it has none, and why.
+
+        A ``variant`` that is another family's asks for none.
+        """
+        variant = request.variant
+        return self.offer(request) if variant is None or isinstance(variant, self.variant) else ()
+
+
+FAMILIES = (
+    Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Variant, CORRELATIONS, ("fp32",)),
+    Family(
+        "gamma_wgmma",
+        gamma_wgmma.plans,
+        gamma_wgmma.Variant,
+        CORRELATIONS,
+        ("fp32_split", *SIXTEEN_BITS),
+    ),
+    Family(
+        "gamma_mma",
+        gamma_mma.plans,
+        gamma_mma.Variant,
+        CORRELATIONS,
+        ("fp32_split", *SIXTEEN_BITS),
+    ),
+    Family("nested", nested.plans, nested.Variant, CORRELATIONS, ("fp32_split",)),
+    Family("direct", direct.plans, direct.Variant, CORRELATIONS, SIXTEEN_BITS),
+    Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Variant, GRADIENT, ("fp32",)),
+    Family(
+        "wgrad_winograd",
+        wgrad_winograd.plans,
+        wgrad_winograd.Variant,
+        GRADIENT,
+        ("fp32_split", *SIXTEEN_BITS),
+    ),
+    Family("wgrad_direct.columns", columns.plans, columns.Variant, GRADIENT, SIXTEEN_BITS),
+    Family("wgrad_direct.narrow", narrow.plans, narrow.Variant, GRADIENT, SIXTEEN_BITS),
+    Family("wgrad_direct.split", wgrad_split.plans, wgrad_split.Variant, GRADIENT, ("fp32_split",)),
+)

@@ -1,0 +1,303 @@
+"""What planner, families and callers agree on: a Request, and the Plan that answers it.
+
+No family is imported here: families import this, the registry imports families, and the planner
+asks the registry. A plan has every member of ``Plan``; ``BasePlan`` has those that most families
+do not care for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.device import Device
+from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.correlation import CORRELATIONS, check
+from winolab.ref.algorithms.winrs.plan import data_size
+from winolab.ref.arithmetic.split import Scale
+
+DIRECTIONS = (*CORRELATIONS, "backward_filter")
+# What a caller may ask for -> precisions of families that deliver it.
+PRECISIONS = {
+    "fp32": ("fp32", "fp32_split"),
+    "fp32_ffma": ("fp32",),
+    "fp32_split": ("fp32_split",),
+    "fp16": ("fp16",),
+    "bf16": ("bf16",),
+}
+ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
+DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
+    ("fp32", "fp32_ffma", "fp32_split"), "float32"
+)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """How a share of dw's elements is summed: so many products of a state one after the other, on
+    average, and in FP32 the outputs of so many such sums; what other blocks have is compensated."""
+
+    share: float
+    products: float
+    parts: float = 1.0
+
+
+class Plan(Protocol):
+    """Everything about one call: what is computed, by which kernels, at what cost. A frozen value.
+
+    The arrays ``a``, ``b`` and ``out`` are x, w, y forward; dy, w, dx for backward data; x, dy, dw
+    for backward filter; all channels-last. Sizes are bytes, times are seconds.
+    """
+
+    @property
+    def direction(self) -> str: ...
+    @property
+    def problem(self) -> Problem: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def precision(self) -> str:
+        """Of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
+        ...
+
+    @property
+    def out_dtype(self) -> str:
+        """What the kernels write: the operands' dtype, or "float32"."""
+        ...
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel: "Γ8(6,3)", "F(4×4,3×3)"."""
+        ...
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """The algorithm's, along the last dimensions; none of direct correlations. The tile of a
+        filter gradient is along the last dimension, F(1, 1) where its products are direct."""
+        ...
+
+    @property
+    def points(self) -> str: ...
+    @property
+    def scaling(self) -> str | None:
+        """Of the transforms."""
+        ...
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic."""
+        ...
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How a filter gradient is summed; of correlations, whose sums follow, empty."""
+        ...
+
+    @property
+    def variant(self) -> Any:
+        """The configuration of the family's kernels, a value of its own kind."""
+        ...
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that the launch needs beside its arrays."""
+        ...
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of the transformed filter, which ``prepare`` writes; 0 where w is read as it is."""
+        ...
+
+    @property
+    def beside(self) -> int:
+        """Bytes of workspace beside the transformed filter: what ``run`` needs."""
+        ...
+
+    @property
+    def predicted(self) -> float:
+        """Seconds, everything included."""
+        ...
+
+    @property
+    def watched(self) -> bool:
+        """Whether the workspace begins with flags about the results (fallback.cuh)."""
+        ...
+
+    @property
+    def accurate(self) -> bool:
+        """Whether the error is no larger than that of the kernels on FFMA units."""
+        ...
+
+    @property
+    def reads_filters_in_place(self) -> bool:
+        """Whether a filter is read where it lies only if its pixels are 16-byte aligned."""
+        ...
+
+    @property
+    def split(self) -> Plan:
+        """What is tried first, of a plan that falls back; else the plan itself."""
+        ...
+
+    @property
+    def fallback(self) -> Plan | None:
+        """What computes again where results show a flag."""
+        ...
+
+    def scaled(self, scale: Scale | None) -> Plan:
+        """The plan with the caller's scale where its products are split; others need none."""
+        ...
+
+    def source(self) -> str:
+        """The translation unit of its kernels."""
+        ...
+
+    def shared(self) -> dict[str, int]:
+        """Its kernels by name, with the bytes of dynamic shared memory of each."""
+        ...
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on CuPy's current stream.
+
+        ``workspace`` is the address of as many bytes as the plan says, 256-byte aligned, with
+        any content; ``index`` the device's, already current.
+        """
+        ...
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter ``b``, to the address ``prepared``."""
+        ...
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """As ``launch``, with the filter transformed; ``workspace`` has ``beside`` bytes."""
+        ...
+
+
+class TakesFilters:
+    """The members of a Plan about a filter that is transformed apart, where none is."""
+
+    @property
+    def prepared(self) -> int:
+        return 0
+
+    @property
+    def beside(self: Plan) -> int:
+        return self.workspace - self.prepared
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
+
+
+class BasePlan(TakesFilters):
+    """The members of a Plan that are the same for most families: nothing is guarded."""
+
+    scaling: str | None = None
+    sums: tuple[Sum, ...] = ()
+    watched: bool = False
+    accurate: bool = True
+    reads_filters_in_place: bool = False
+
+    @property
+    def split(self: Plan) -> Plan:
+        return self
+
+    @property
+    def fallback(self) -> Plan | None:
+        return None
+
+    def scaled(self: Plan, scale: Scale | None) -> Plan:
+        return self
+
+
+@dataclass(frozen=True)
+class Request:
+    """What plans are wanted for.
+
+    ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
+    planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
+    ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
+    ``variant`` fixes a family's block shape, and all of a plan's where one is exactly that;
+    ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
+    operands'.
+    """
+
+    problem: Problem
+    direction: str
+    device: Device
+    algorithm: Algorithm | None = None
+    precision: str = "fp32"
+    aligned: bool = field(default=True, kw_only=True)
+    variant: Any = field(default=None, kw_only=True)
+    workspace_limit: int | None = field(default=None, kw_only=True)
+    out_dtype: str | None = field(default=None, kw_only=True)
+
+    @property
+    def points(self) -> str:
+        """Of the algorithm."""
+        return self.algorithm.points if self.algorithm else "best"
+
+    def points_of(self, tile: Tile) -> str:
+        """Those of a gradient's tile: direct products have none to name."""
+        return self.algorithm.points_of(tile) if self.algorithm and tile.alpha > 1 else "best"
+
+    @property
+    def dtype(self) -> str:
+        """Of the operands."""
+        return DTYPES[self.precision]
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of x, w and y."""
+        return ITEMSIZE[self.dtype] * data_size(self.problem) // ITEMSIZE["float32"]
+
+    @property
+    def named(self) -> bool:
+        """Whether the caller says how, or how much workspace there is."""
+        return bool(self.algorithm or self.variant) or self.workspace_limit is not None
+
+    @property
+    def written(self) -> str:
+        """The result's dtype."""
+        return self.out_dtype or self.dtype
+
+    @property
+    def stored(self) -> str:
+        """The dtype that kernels store which have the operands' and float32: another is converted
+        from float32, so that it is rounded once and overflows only by its own range."""
+        return self.dtype if self.written == self.dtype else "float32"
+
+    @property
+    def shows_transforms(self) -> bool:
+        """Whether a result in float32 of 16-bit operands is left to the planner: direct products
+        lose FP32's roundings there, transforms 16 bits', 70 times as much and more."""
+        left = not (self.algorithm or self.variant)
+        return left and self.written == "float32" != self.dtype
+
+    def check(self) -> None:
+        """Raise ValueError for what no CUDA kernel computes, TypeError for other fields' types."""
+        for value, kind in (
+            *((self.problem, Problem), (self.device, Device)),
+            (self.algorithm or Algorithm("direct"), Algorithm),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"a request has {value!r}; expected one of type {kind.__name__}")
+        if self.direction not in DIRECTIONS:
+            expected = ", ".join(DIRECTIONS)
+            raise ValueError(f"direction {self.direction!r}; expected one of {expected}")
+        if self.precision not in PRECISIONS:
+            expected = ", ".join(PRECISIONS)
+            raise ValueError(f"precision {self.precision!r}; expected one of {expected}")
+        check(self.problem)
+
+    def unfit(self, needs: str) -> ValueError:
+        """What to raise for a device on which a family's kernels cannot run."""
+        major, minor = self.device.compute_capability
+        return ValueError(f"{self.device.name} has compute capability {major}.{minor}; {needs}")
