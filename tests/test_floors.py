@@ -1,82 +1,112 @@
-"""The floors of the house: who may import whom, read from the import statements."""
+"""The floors of the house: who may import whom, statically or by name, and that nothing circles."""
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.imports import circles, graph, imported, modules
+
 ROOT = Path(__file__).resolve().parents[1]
-LIBRARY = sorted((ROOT / "winolab").rglob("*.py"))
+PACKAGES = ("winolab", "experiments", "papers")
+MODULES = modules(ROOT, PACKAGES)
+IMPORTS = graph(ROOT, PACKAGES)
+LIBRARY = [name for name in MODULES if name.partition(".")[0] == "winolab"]
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
-GPU = {"cupy", "cupy_backends", "torch"}
-WITH_CUPY = {"gpu/driver.py", "gpu/runtime/arrays.py", "gpu/runtime/conv.py"}
+# Who imports the GPU's libraries; a folder stands for what is in it.
+CUPY = ("winolab.gpu.driver", "winolab.bench")
+TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
+ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
-    {
-        "algorithm",
-        "arrays",
-        "device",
-        "arguments",
-        "lines",
-        "options",
-        "points",
-        "problem",
-        "shapes",
-        "version",
-    },
-    {"ref"},
-    {"gpu"},
-    {"conv", "measure"},
-    {"bench", "cli"},
+    (
+        *("algorithm", "arguments", "arrays", "device", "lines", "options", "points", "problem"),
+        *("shapes", "version"),
+    ),
+    ("ref",),
+    ("gpu.machine", "gpu.params", "gpu.planner", "gpu.codegen", "gpu.families"),
+    ("gpu.driver", "gpu.runtime"),
+    ("conv", "measure", "api", "torch"),
+    ("bench", "cli"),
 )
+FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Absolute dotted names of everything that the file imports, wherever in it."""
-    package = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join((*base, *(node.module or "").split("."))).strip(".")
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+def inside(module: str, place: str) -> bool:
+    return module == place or module.startswith(f"{place}.")
 
 
-def floor(part: str) -> int:
-    found = [level for level, parts in enumerate(FLOORS) if part in parts]
-    assert found, f"winolab/{part} stands on no floor: add it to FLOORS"
+def floor(module: str) -> int:
+    if not inside(module, "winolab"):
+        return len(FLOORS)
+    found = [
+        level
+        for level, places in enumerate(FLOORS)
+        if any(inside(module, f"winolab.{place}") for place in places)
+    ]
+    assert found, f"{module} stands on no floor: add it to FLOORS"
     return found[0]
 
 
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
-def test_nothing_imports_from_a_floor_above(path: Path) -> None:
-    part = path.relative_to(ROOT / "winolab").parts[0].removesuffix(".py")
-    if part in ("__init__", "__main__"):
+@pytest.mark.parametrize("module", [name for name in LIBRARY if name not in FRONT])
+def test_nothing_imports_from_a_floor_above(module: str) -> None:
+    if module == "winolab.gpu":
+        assert not IMPORTS[module]
         return
-    for name in imports(path):
-        names = name.split(".")
-        if names[0] == "winolab" and len(names) > 1:
-            known = ROOT / "winolab" / names[1]
-            assert known.is_dir() or known.with_suffix(".py").is_file(), (
-                f"{name_of(path)} imports {name} through the package's front door; "
-                "name the module that defines it"
-            )
-            assert floor(names[1]) <= floor(part), f"{name_of(path)} imports {name}"
+    for other in IMPORTS[module] - {"winolab.gpu"}:
+        assert other != "winolab", (
+            f"{module} imports through the package's front door; name the module that defines it"
+        )
+        assert floor(other) <= floor(module), f"{module} imports {other}"
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=name_of)
-def test_the_library_imports_its_dependencies_only(path: Path) -> None:
-    inside = path.relative_to(ROOT / "winolab")
+@pytest.mark.parametrize("module", LIBRARY)
+def test_the_library_imports_its_dependencies_only(module: str) -> None:
     allowed = CORE | set(sys.stdlib_module_names) | {"winolab"}
-    if str(inside) in WITH_CUPY or inside.parts[0] == "bench":
-        allowed |= GPU
-    foreign = {name.split(".")[0] for name in imports(path)} - allowed
-    assert not foreign, f"{name_of(path)} imports {sorted(foreign)}"
+    found = {name.partition(".")[0] for name in imported(MODULES[module], ROOT, MODULES)}
+    foreign = found - allowed - set(ALLOWED) - {"nvidia"}  # wheels whose files are looked for
+    assert not foreign, f"{module} imports {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_gpu_s_libraries_have_their_places(module: str) -> None:
+    for name in imported(MODULES[module], ROOT, MODULES):
+        places = ALLOWED.get(name.partition(".")[0])
+        allowed = places is None or any(inside(module, place) for place in places)
+        assert allowed, f"{module} imports {name}"
+
+
+def test_a_family_is_imported_by_the_registry_alone() -> None:
+    """And by others of its kind: gamma_mma has gamma_wgmma's filter, scales and workspace."""
+    place = "winolab.gpu.families"
+    families = {m for m in MODULES if inside(m, place) and m.count(".") > place.count(".") + 1}
+    assert len(families) > 30
+    for module, others in IMPORTS.items():
+        if inside(module, "winolab.gpu") and module not in families | {f"{place}.registry"}:
+            assert not others & families, f"{module} imports {others & families}"
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    assert not circles(IMPORTS)
+
+
+def test_what_is_imported_by_name_counts(tmp_path: Path) -> None:
+    for name, text in {
+        "plan": "from importlib import import_module\nimport_module(f'house.{room}_family')",
+        "gamma_family": "def late():\n    from house.contract import Plan",
+        "contract": "import typing\nif typing.TYPE_CHECKING:\n    import house.plan",
+        "driver": "import importlib\ncupy = importlib.import_module('cupy')",
+        "alone": "from importlib import import_module\nfrom house import driver",
+    }.items():
+        (tmp_path / "house").mkdir(exist_ok=True)
+        (tmp_path / "house" / f"{name}.py").write_text(text)
+    assert list(imported(tmp_path / "house" / "driver.py", tmp_path)) == ["importlib", "cupy"]
+    found = graph(tmp_path, ["house"])
+    assert found["house.plan"] == {"house.gamma_family"}
+    assert found["house.alone"] == {"house.driver"}
+    assert circles(found) == [["house.contract", "house.gamma_family", "house.plan"]]
+    unread = tmp_path / "house" / "unread.py"
+    unread.write_text("import importlib\nimportlib.import_module(name)")
+    with pytest.raises(AssertionError, match=r"unread\.py:2 imports by a name not there"):
+        list(imported(unread, tmp_path))

@@ -30,6 +30,11 @@ def frameworks(direction: str, problem: Problem, group: str) -> Iterator[Contend
             yield Contender(name, order, None, labels, run)
 
 
+def version() -> str:
+    """Torch's. Raises ImportError without it."""
+    return importlib.import_module("torch").__version__
+
+
 def _usable() -> None:
     if find_spec("torch") is None:
         raise MachineError(f"torch is not installed: {install('torch')}")

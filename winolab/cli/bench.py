@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from winolab.arrays import precision_named
-from winolab.bench import compare, cudnn
+from winolab.bench import compare, cudnn, frameworks
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import GROUPS
 from winolab.bench.layers import LAYERS, Layer, parse_layer
@@ -128,7 +127,7 @@ def context() -> Row:
         "cuda": f"{runtime.runtimeGetVersion() // 1000}.{runtime.runtimeGetVersion() % 1000 // 10}",
         "cudnn": environment.found(cudnn.version),
         "cupy": cp.__version__,
-        "torch": environment.found(lambda: importlib.import_module("torch").__version__),
+        "torch": environment.found(frameworks.version),
         **environment.clocks(),
         "sgemm_tflops": round(top, 2),
     }

@@ -10,12 +10,13 @@ import tomllib
 import warnings
 from collections.abc import Callable
 from functools import cache as once
-from importlib import import_module, metadata
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from winolab.bench import cudnn
+from winolab.gpu import driver
 from winolab.gpu.machine import MachineError, driver_cuda, install
 from winolab.gpu.runtime import cache, nvrtc
 from winolab.gpu.runtime.cache import own
@@ -187,13 +188,10 @@ def _cupy_cuda() -> str | None:
     for major in (13, 12):
         if wheels == [f"cupy-cuda{major}x"]:
             return str(major)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of several wheels, which doctor tells of
-            version = import_module("cupy").cuda.runtime.runtimeGetVersion()
-    except (ImportError, OSError, RuntimeError):
-        return None
-    return f"{version // 1000}.{version % 1000 // 10}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of several wheels, which doctor tells of
+        version = driver.cupy_cuda()
+    return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
 
 def found(ask: Callable[[], Any]) -> Any:

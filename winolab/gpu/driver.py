@@ -138,6 +138,14 @@ def cupy() -> Any:
     return cupy
 
 
+def cupy_cuda() -> int | None:
+    """The CUDA that CuPy is for, as 12040; None where it cannot be imported. Needs no GPU."""
+    try:
+        return importlib.import_module("cupy").cuda.runtime.runtimeGetVersion()
+    except (ImportError, OSError, RuntimeError):
+        return None
+
+
 def _hidden() -> str:
     """What a variable that hides GPUs asks for, where it is set."""
     value = os.environ.get("CUDA_VISIBLE_DEVICES")

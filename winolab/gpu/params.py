@@ -14,6 +14,7 @@ from typing import Any, Protocol
 POINTER, LONG, INT, FLOAT, MAP = "Q", "q", "i", "f", "128s"  # as struct packs them
 ALIGNMENT = 64  # bytes, of a struct with tensor maps
 MOST = 2**31 - 1  # that kernels count, in 32 bits
+VECTOR = 16  # bytes of the widest access
 MOST_BLOCKS = 65_535  # of a launch along y and along z, as CUDA counts them
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from winolab.arrays import apart
-from winolab.gpu.params import MOST, View
+from winolab.gpu.params import MOST, VECTOR, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described, contiguous
 
-VECTOR = 16  # bytes of the widest access
 MAX_STRIDE = MOST // 16  # of neighbouring pixels, of which they take up to α − 1 at once
 BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.may_share_memory
 

@@ -20,10 +20,10 @@ from winolab.gpu.families.gamma_wgmma.tiles import (
     tiles,
     widths_of,
 )
+from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import unwatched, watchable
 from winolab.gpu.planner.request import ITEMSIZE, Request
-from winolab.gpu.runtime.array_layout import VECTOR
 from winolab.ref.arithmetic.split import products
 
 KC = 16  # channels of a stage

@@ -7,9 +7,8 @@ import operator
 from itertools import accumulate
 
 from winolab.device import Device
-from winolab.gpu.params import INT, LONG, POINTER, Kernels, Layout, TensorMap, View
+from winolab.gpu.params import INT, LONG, POINTER, VECTOR, Kernels, Layout, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.runtime.array_layout import VECTOR
 
 # The parameter struct of pad_channels.cuh, field for field.
 FILL_PARAMS = Layout(
