@@ -21,7 +21,17 @@ TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
     (
-        *("algorithm", "arguments", "arrays", "device", "lines", "options", "points", "problem"),
+        *(
+            "algorithm",
+            "arguments",
+            "arrays",
+            "device",
+            "kind",
+            "lines",
+            "options",
+            "points",
+            "problem",
+        ),
         *("shapes", "version"),
     ),
     ("ref",),

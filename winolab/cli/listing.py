@@ -10,8 +10,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab import algorithm as nouns
-from winolab.algorithm import FIELDS, FORMS, PLACED, Algorithm, Problem, parse_algorithm
+from winolab.algorithm import KINDS, Algorithm, Problem, direct, parse_algorithm
 from winolab.cli import fitted, process
 from winolab.cli.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
@@ -77,14 +76,14 @@ def devices_command(wide: fitted.Wide = False, as_json: AsJson = False) -> None:
 def algorithms() -> list[Row]:
     """A row a kind; what it serves is found by trying."""
     rows = []
-    for kind, form in FORMS.items():
-        algorithm = parse_algorithm(form.partition("@")[0].partition(";")[0])
+    for kind, made in KINDS.items():
+        algorithm = parse_algorithm(made.form.partition("@")[0].partition(";")[0])
         rows.append(
             {
                 "kind": kind,
-                "form": form,
-                "what": _first_sentence(getattr(nouns, kind)),
-                "options": [name for name in FIELDS[kind] if name not in PLACED],
+                "form": made.form,
+                "what": _first_sentence(made),
+                "options": list(made.options()),
                 "reference": _served(algorithm, TRIED),
                 "strides": bool(_served(algorithm, [STRIDED])),
                 "cuda": [d for d in DIRECTIONS if _planned(algorithm, d, H100)],
@@ -108,7 +107,7 @@ def devices() -> list[Row]:
             "memory_gib": device.memory / 2**30,
             "l2_mib": device.l2 / 2**20,
             "shared_kib": device.shared_memory / 2**10,
-            "planned": _planned(nouns.direct(), "forward", device),
+            "planned": _planned(direct(), "forward", device),
         }
         for short, device in DATASHEETS.items()
     ]

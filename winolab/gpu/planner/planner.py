@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from winolab.algorithm import Algorithm
+from winolab.algorithm import Direct
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.fallback import FLAGS, guarded
 from winolab.gpu.planner.ranking import WORTH, ordered
@@ -86,7 +86,7 @@ def _frugal(request: Request, fastest: Plan) -> Plan:
     within = replace(request, workspace_limit=limit)
     direct, parts = (
         next((p for p in candidates(asked).plans if p.workspace <= limit), None)
-        for asked in (replace(within, algorithm=Algorithm("direct")), within)
+        for asked in (replace(within, algorithm=Direct()), within)
     )
     if not direct or direct.predicted > SLOWER * fastest.predicted:
         return fastest

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import scipy.fft
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Fft, Problem, Tile
 from winolab.ref.algorithms.engine import Engine, Region
 from winolab.ref.algorithms.im2col import masked
 from winolab.ref.algorithms.winograd import (
@@ -39,7 +39,7 @@ class Window(Tile):
             raise ValueError(f"an FFT of {self.alpha} cannot hold {self.r} taps")
 
 
-def sizes(problem: Problem, algorithm: Algorithm) -> tuple[int, ...]:
+def sizes(problem: Problem, algorithm: Fft) -> tuple[int, ...]:
     """The length of the transform along each dimension.
 
     Raises ValueError for strides, dilation, filters longer than the transform, and another number
@@ -64,7 +64,7 @@ def sizes(problem: Problem, algorithm: Algorithm) -> tuple[int, ...]:
     return lengths
 
 
-def windows(problem: Problem, algorithm: Algorithm, direction: str) -> tuple[Window, ...]:
+def windows(problem: Problem, algorithm: Fft, direction: str) -> tuple[Window, ...]:
     """The window along each dimension: outputs and taps that one transform serves.
 
     For the filter gradient the outputs are the filter's taps and the taps are pieces of dy.
@@ -137,7 +137,7 @@ def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
 
 
 def forward(
-    x: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
+    x: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
 ) -> np.ndarray:
     """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers.
 
@@ -147,14 +147,14 @@ def forward(
 
 
 def backward_data(
-    dy: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
+    dy: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dx (N, *input, IC): the forward algorithm on rotated filters."""
     return evaluated(dy, w, problem, algorithm, arithmetic, "backward_data")
 
 
 def backward_filter(
-    x: np.ndarray, dy: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
+    x: np.ndarray, dy: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dw (OC, *filter, IC/groups): pieces of dy as filters, summed over pieces and images."""
     return evaluated(x, dy, problem, algorithm, arithmetic, "backward_filter")
@@ -164,7 +164,7 @@ def evaluated(
     a: np.ndarray,
     b: np.ndarray,
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Fft,
     arithmetic: Arithmetic,
     direction: str,
     engine: type[Fourier] = Fourier,
@@ -197,7 +197,7 @@ def _run(
     w: np.ndarray,
     problem: Problem,
     tiles: Sequence[Window],
-    algorithm: Algorithm,
+    algorithm: Fft,
     arithmetic: Arithmetic,
     made: type[Fourier],
 ) -> np.ndarray:

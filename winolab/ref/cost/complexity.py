@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Problem, Tile, Winograd
 from winolab.ref.algorithms import winograd
 from winolab.ref.cost.count import Operations, blocks, hermitian, nested, operands, real_fft
 
@@ -45,7 +45,7 @@ class Normalized:
 
 def normalized(tiles: Sequence[Tile], points: str = "paper") -> Normalized:
     """Of nested Winograd with one tile a dimension, counted from its programs."""
-    of = winograd.programs_of(Algorithm("winograd", tuple(tiles), points))
+    of = winograd.programs_of(Winograd(tuple(tiles), points))
     programs = [of(t) for t in tiles]
     alphas = [t.alpha for t in tiles]
     states, outputs = math.prod(alphas), math.prod(t.n for t in tiles)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Dwm, Fft, Problem, Tile
 from winolab.ref.algebra.program import Program
 from winolab.ref.algorithms import fft, winograd
 from winolab.ref.algorithms.dwm.cuts import Cut, exchanged, reached_inputs
@@ -165,7 +165,7 @@ def cost(problem: Problem, algorithm: Algorithm, direction: str = "forward") -> 
         buckets = _buckets(problem, algorithm)
         transforms[2] += Operations(additions=KAHAN * buckets)
         memory = [0, 0, buckets]
-    if algorithm.kind == "dwm":
+    if isinstance(algorithm, Dwm):
         computed -= images * columns * problem.groups * _results(problem, algorithm, direction)
         transforms[2] += Operations(additions=computed)
     compulsory = sum(math.prod(s) for s in (problem.x_shape, problem.w_shape, problem.y_shape))
@@ -191,7 +191,7 @@ def operands(problem: Problem, direction: str) -> tuple[int, int, int]:
     }[direction]
 
 
-def _results(problem: Problem, algorithm: Algorithm, direction: str) -> int:
+def _results(problem: Problem, algorithm: Dwm, direction: str) -> int:
     """Results, of an image and a channel, that at least one piece adds to."""
     if direction != "backward_data":
         return math.prod(problem.output if direction == "forward" else problem.filter)
@@ -228,11 +228,11 @@ def _segments(problem: Problem, algorithm: Algorithm, of: winograd.ProgramsOf) -
 
 def blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[Block]:
     """The blocks that ``algorithm`` computes, as its engine does."""
-    if algorithm.kind == "fft":
+    if isinstance(algorithm, Fft):
         yield _fourier(problem, algorithm, direction)
         return
     of = winograd.programs_of(algorithm)
-    if algorithm.kind == "dwm":
+    if isinstance(algorithm, Dwm):
         whole = decomposition(problem, algorithm, direction=direction)
         if direction == "backward_filter":
             of = exchanged(of)
@@ -334,7 +334,7 @@ def nested(
     return total
 
 
-def _fourier(problem: Problem, algorithm: Algorithm, direction: str) -> Block:
+def _fourier(problem: Problem, algorithm: Fft, direction: str) -> Block:
     windows = fft.windows(problem, algorithm, direction)
     outputs, taps = {
         "forward": (problem.output, (1,) * problem.ndim),

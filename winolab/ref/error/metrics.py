@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.algorithm import Algorithm, Problem, Tile, tiled
+from winolab.algorithm import Algorithm, Direct, Problem, Tile, tiled
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.bounds import bound
@@ -190,6 +190,6 @@ def error_ratio(
     problem = Problem.of((1, *outputs, channels), (1, *taps, channels))
     own, direct = (
         predict(NORMAL, NORMAL, problem, algorithm, arithmetic(run)).relative_rms
-        for algorithm, run in ((chosen, precision), (Algorithm("direct"), "fp32"))
+        for algorithm, run in ((chosen, precision), (Direct(), "fp32"))
     )
     return own / direct

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Dwm, Fft, Problem
 from winolab.ref.algorithms import fft
 from winolab.ref.algorithms.dwm import decompose
 from winolab.ref.algorithms.dwm.cuts import exchanged, pieces_of
@@ -59,9 +59,9 @@ def proven(
     Raises ValueError for an unknown direction, or an algorithm that does not serve it.
     """
     known(direction)
-    if algorithm.kind == "dwm":
+    if isinstance(algorithm, Dwm):
         return _decomposed(a, b, problem, algorithm, run, direction)
-    if algorithm.kind == "fft":
+    if isinstance(algorithm, Fft):
         return _fourier(a, b, problem, algorithm, run, direction)
     if algorithm.kind in ("omega", "winrs") and direction == "backward_filter":
         return np.full(problem.w_shape, np.inf)
@@ -72,7 +72,7 @@ def _decomposed(
     a: NDArray[Any],
     b: NDArray[Any],
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     run: Arithmetic,
     direction: str,
 ) -> NDArray[np.float64]:
@@ -124,7 +124,7 @@ def _fourier(
     a: NDArray[Any],
     b: NDArray[Any],
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Fft,
     run: Arithmetic,
     direction: str,
 ) -> NDArray[np.float64]:

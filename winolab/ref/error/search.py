@@ -12,7 +12,7 @@ from numbers import Real
 
 import numpy as np
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Gamma, Problem, Tile
 from winolab.arguments import whole
 from winolab.ref.algebra.points import INFINITY, Point, named_points, show
 from winolab.ref.algebra.transforms import Programs, transforms
@@ -182,7 +182,7 @@ def _points(zero: int, pairs: int, state: list[int]) -> tuple[Point, ...]:
 
 def simulate(programs: Programs, tile: Tile) -> tuple[float, float]:
     """Relative RMS error on U[−1, 1] and mean relative error on U[1, 2], in FP32."""
-    gamma = Algorithm("gamma", (tile,))
+    gamma = Gamma((tile,))
     errors = []
     for low, high in ((-1.0, 1.0), (1.0, 2.0)):
         x, w, problem, exact = _rows(tile, low, high)

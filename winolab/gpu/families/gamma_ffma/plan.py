@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import geometry
@@ -85,7 +85,7 @@ class GammaPlan(BasePlan):
     @property
     def algorithm(self) -> Algorithm:
         """What the reference calls it."""
-        return Algorithm("gamma", (self.tile,), self.points)
+        return Gamma((self.tile,), self.points)
 
     @property
     def tiles(self) -> tuple[Tile]:

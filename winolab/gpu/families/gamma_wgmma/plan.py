@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.gamma_wgmma import (
@@ -80,7 +80,7 @@ class GammaTensorPlan(BasePlan):
     @property
     def algorithm(self) -> Algorithm:
         """What the reference calls it."""
-        return Algorithm("gamma", (self.tile,), self.points)
+        return Gamma((self.tile,), self.points)
 
     @property
     def tiles(self) -> tuple[Tile]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Problem, Winograd
 from winolab.device import Device
 from winolab.gpu.families import scale
 from winolab.gpu.families.nested.source import infinite, made_of, name
@@ -51,7 +51,7 @@ class Cut:
     @property
     def algorithm(self) -> Algorithm:
         """What the reference calls it."""
-        return Algorithm("winograd", self.tiles, self.points)
+        return Winograd(self.tiles, self.points)
 
     @property
     def states(self) -> int:

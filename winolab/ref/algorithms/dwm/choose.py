@@ -22,7 +22,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.algorithm import Dwm, Problem, Tile, Winograd, direct
 from winolab.points import points_for
 from winolab.ref.algorithms.dwm.cuts import Decomposition, Piece, cuts, exchanged, pieces_of
 from winolab.ref.algorithms.engine import gains
@@ -80,11 +80,11 @@ def _coarse(m: Moments, largest: float) -> Moments:
 
 def choose(
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     run: Arithmetic,
     direction: str = "forward",
     data: Sizes = USUAL,
-) -> Algorithm:
+) -> Dwm:
     """``algorithm`` (a dwm with an error) with the cheapest tiles that keep to it.
 
     Cheapest is by multiplications. ``data``: how large both tensors' elements are (`sizes`).
@@ -100,7 +100,7 @@ def choose(
 
 @lru_cache(maxsize=256)
 def _chosen(
-    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str, data: Sizes
+    problem: Problem, algorithm: Dwm, run: Arithmetic, direction: str, data: Sizes
 ) -> tuple[Tile, ...]:
     choices = front(problem, algorithm)
     summed = tuple(Tile(1, 1) for _ in problem.filter)
@@ -127,7 +127,7 @@ def _chosen(
     )
 
 
-def _with(algorithm: Algorithm, tiles: tuple[Tile, ...]) -> Algorithm:
+def _with(algorithm: Dwm, tiles: tuple[Tile, ...]) -> Dwm:
     """``algorithm`` with these tiles in place of its error; a list of points serves some piece of
     theirs, or all take their best."""
     alphas = (alpha for t in tiles for alpha in range(t.n, t.alpha + 1))
@@ -135,7 +135,7 @@ def _with(algorithm: Algorithm, tiles: tuple[Tile, ...]) -> Algorithm:
     return replace(algorithm, tiles=tiles, error=None, points=points)
 
 
-def front(problem: Problem, algorithm: Algorithm) -> list[Choice]:
+def front(problem: Problem, algorithm: Dwm) -> list[Choice]:
     """What no other choice beats in both multiplications and noise gain, cheapest first."""
     dimensions = [
         _best(_choices(problem, d, algorithm.points, algorithm.scaling))
@@ -183,12 +183,12 @@ def _choices(problem: Problem, d: int, points: str, scaling: str | None) -> list
 def _gain(tile: Tile, points: str, scaling: str | None) -> float:
     if 1 in (tile.n, tile.r):
         return 1.0
-    return noise_gain(Algorithm("winograd", (tile,), points_for(points, tile.alpha), scaling))
+    return noise_gain(Winograd((tile,), points_for(points, tile.alpha), scaling))
 
 
 def predicted(
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     run: Arithmetic,
     direction: str = "forward",
     data: Sizes = USUAL,
@@ -245,7 +245,7 @@ def _depth(problem: Problem, piece: Piece, direction: str) -> int:
 def _piece_error(
     shape: tuple[Tile, ...],
     depth: int,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     run: Float,
     of_filter: bool,
     data: Sizes,
@@ -263,7 +263,7 @@ def _piece_error(
         tiles, of = tuple(Tile(t.r, t.n) for t in tiles), exchanged(of)
     problem = Problem.of((1, *(t.alpha for t in tiles), depth), (4, *(t.r for t in tiles), depth))
     points = points_for(algorithm.points, *(t.alpha for t in tiles))
-    kind = Algorithm("winograd", tiles, points, algorithm.scaling) if tiled else direct()
+    kind = Winograd(tiles, points, algorithm.scaling) if tiled else direct()
     found = predict(*data, problem, kind, run, programs=of)
     if run.scale is None:
         sides = zip(data, gains([of(t) for t in tiles]), (run, run.of_filters), strict=True)

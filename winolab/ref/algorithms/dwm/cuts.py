@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Dwm, Problem, Tile
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.im2col import DIRECT
@@ -109,7 +109,7 @@ def cut(problem: Problem, tiles: Sequence[Tile], balanced: bool = False) -> Deco
     return Decomposition(problem, tuple(tuple(cuts(*sizes, balanced)) for sizes in dimensions))
 
 
-def pieces_of(problem: Problem, algorithm: Algorithm) -> Decomposition:
+def pieces_of(problem: Problem, algorithm: Dwm) -> Decomposition:
     """The cut that a dwm with one tile a dimension states."""
     return cut(problem, algorithm.tiles, algorithm.variant == "balanced")
 

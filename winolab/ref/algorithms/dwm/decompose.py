@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from winolab.algorithm import Algorithm, Problem, Tile, parse_algorithm
+from winolab.algorithm import Algorithm, Dwm, Problem, Tile, parse_algorithm
 from winolab.problem import NAMES
 from winolab.ref.algorithms.dwm.choose import USUAL, choose, sizes
 from winolab.ref.algorithms.dwm.cuts import (
@@ -43,18 +43,18 @@ def decomposition(
     if direction not in NAMES:
         raise ValueError(f"direction {direction!r}; expected one of {', '.join(NAMES)}")
     chosen = parse_algorithm(algorithm)
-    if chosen.kind != "dwm":
+    if not isinstance(chosen, Dwm):
         raise ValueError(f"{chosen} cuts no filters; expected a dwm, such as dwm:3:2")
     return pieces_of(problem, resolved(problem, chosen, arithmetic(precision), direction))
 
 
 def resolved(
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     run: Arithmetic,
     direction: str = "forward",
     data: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Algorithm:
+) -> Dwm:
     """The same algorithm with one tile a dimension, for the direction's ``data`` where given."""
     if algorithm.error is not None:
         size = USUAL if data is None else sizes(*data, run)
@@ -72,7 +72,7 @@ def forward(
     x: np.ndarray,
     w: np.ndarray,
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:
@@ -96,7 +96,7 @@ def backward_data(
     dy: np.ndarray,
     w: np.ndarray,
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:
@@ -128,7 +128,7 @@ def backward_filter(
     x: np.ndarray,
     dy: np.ndarray,
     problem: Problem,
-    algorithm: Algorithm,
+    algorithm: Dwm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:

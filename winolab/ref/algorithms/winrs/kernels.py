@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from winolab.algorithm import Algorithm, Tile
+from winolab.algorithm import Omega, Tile
 from winolab.device import Device
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import programs_of
@@ -72,7 +72,7 @@ class Kernel:
         tile = self.tile
         if tile == DIRECT:
             return 2, 2
-        programs = programs_of(Algorithm("omega", (tile,), "paper"))(tile)
+        programs = programs_of(Omega((tile,), "paper"))(tile)
         g, bt = programs.G.counts.instructions, programs.BT.counts.instructions
         return g + tile.r + tile.alpha, bt + 2 * tile.alpha
 

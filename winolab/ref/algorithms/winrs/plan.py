@@ -7,10 +7,10 @@ it says.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Problem, winrs
 from winolab.arguments import whole
 from winolab.device import Device, datasheet
 from winolab.points import check_served, text_of
@@ -228,7 +228,7 @@ def partition(
         precision = "fp16"
     if problem.filter[-1] == 1:
         # A phase of a strided filter can be one tap wide: nothing to save.
-        algorithm = replace(algorithm, kind="winrs", tiles=(), points="best")
+        algorithm = winrs(segments=algorithm.segments, device=algorithm.device)
     kernel = None
     if algorithm.kind == "omega":
         kernel = Kernel(algorithm.tiles[0], precision)
