@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import Field, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from winolab.arguments import counted, nearest, whole
 from winolab.device import DATASHEETS, datasheet
@@ -104,6 +104,13 @@ class Algorithm(metaclass=_OfKind):
     def fold(self) -> int:
         """Products of a sum of the first of two levels; 0: there is one level."""
         return 0
+
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> Self:
+        """The algorithm, which is of this kind. Raises ValueError where it is not."""
+        if not isinstance(algorithm, cls):
+            raise ValueError(f"{algorithm} is no {cls.kind}; expected one such as {cls.form!r}")
+        return algorithm
 
     @classmethod
     def options(cls) -> dict[str, Callable[[str], Any]]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.harness.counted import cells, row
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, select
-from winolab.algorithm import Algorithm, Problem, dwm
+from winolab.algorithm import Dwm, Problem, dwm
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.dwm import decompose
 from winolab.ref.algorithms.dwm.choose import choose, front, predicted
@@ -70,7 +70,7 @@ class Front:
             rows.append(self._row(f"best at {name}", best, True))
         return [*rows, self._row("DWM", own, True), self._row("direct", direct, True)]
 
-    def _row(self, column: str, algorithm: Algorithm, measured: bool) -> Row:
+    def _row(self, column: str, algorithm: Dwm, measured: bool) -> Row:
         layer = self.problem(OUTPUTS, 1)
         saved = layer.macs / decomposition(layer, algorithm).multiplications()
         error = predicted(layer, algorithm, FP32)
@@ -89,7 +89,7 @@ class Front:
             "seed": 0,
         }
 
-    def _measured(self, algorithm: Algorithm) -> float:
+    def _measured(self, algorithm: Dwm) -> float:
         problem = self.problem(BLOCK[self.ndim], 8)
         rng = np.random.default_rng(0)
         x, w = (

@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 
 import winolab
-from winolab.algorithm import Problem, Tile, parse_algorithm
+from winolab.algorithm import Fft, Problem, Tile, parse_algorithm
 from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.dwm.decompose import decomposition
@@ -73,7 +73,7 @@ def test_fft_columns_of_lavin_and_gray(size):
 def test_equation_23_is_the_cost(algorithm):
     problem = Problem.of((2, 12, 12, 5), (7, 3, 3, 5), padding=1)
     parsed = winolab.parse_algorithm(algorithm)
-    if parsed.kind == "fft":
+    if isinstance(parsed, Fft):
         closed = complexity.normalized_fft([8, 8], [3, 3], parsed.products)
     else:
         closed = complexity.normalized(parsed.tiles)

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import scipy.fft
 
-from winolab.algorithm import Fft, Problem, Tile
+from winolab.algorithm import Algorithm, Fft, Problem, Tile
 from winolab.ref.algorithms.engine import Engine, Region
 from winolab.ref.algorithms.im2col import masked
 from winolab.ref.algorithms.winograd import (
@@ -39,7 +39,7 @@ class Window(Tile):
             raise ValueError(f"an FFT of {self.alpha} cannot hold {self.r} taps")
 
 
-def sizes(problem: Problem, algorithm: Fft) -> tuple[int, ...]:
+def sizes(problem: Problem, algorithm: Algorithm) -> tuple[int, ...]:
     """The length of the transform along each dimension.
 
     Raises ValueError for strides, dilation, filters longer than the transform, and another number
@@ -50,7 +50,8 @@ def sizes(problem: Problem, algorithm: Fft) -> tuple[int, ...]:
             f"{algorithm} needs stride 1 and dilation 1, not stride {problem.stride} and dilation "
             f"{problem.dilation}; use dwm or direct"
         )
-    lengths = algorithm.sizes * (problem.ndim if len(algorithm.sizes) == 1 else 1)
+    named = Fft.of(algorithm).sizes
+    lengths = named * (problem.ndim if len(named) == 1 else 1)
     if len(lengths) != problem.ndim:
         raise ValueError(
             f"{algorithm} has {len(lengths)} dimensions; the problem has {problem.ndim}"
@@ -64,7 +65,7 @@ def sizes(problem: Problem, algorithm: Fft) -> tuple[int, ...]:
     return lengths
 
 
-def windows(problem: Problem, algorithm: Fft, direction: str) -> tuple[Window, ...]:
+def windows(problem: Problem, algorithm: Algorithm, direction: str) -> tuple[Window, ...]:
     """The window along each dimension: outputs and taps that one transform serves.
 
     For the filter gradient the outputs are the filter's taps and the taps are pieces of dy.
@@ -137,7 +138,7 @@ def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
 
 
 def forward(
-    x: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
+    x: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
 ) -> np.ndarray:
     """y (N, *output, OC) of x (N, *input, IC) and w (OC, *filter, IC/groups), as carriers.
 
@@ -147,14 +148,14 @@ def forward(
 
 
 def backward_data(
-    dy: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
+    dy: np.ndarray, w: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dx (N, *input, IC): the forward algorithm on rotated filters."""
     return evaluated(dy, w, problem, algorithm, arithmetic, "backward_data")
 
 
 def backward_filter(
-    x: np.ndarray, dy: np.ndarray, problem: Problem, algorithm: Fft, arithmetic: Arithmetic
+    x: np.ndarray, dy: np.ndarray, problem: Problem, algorithm: Algorithm, arithmetic: Arithmetic
 ) -> np.ndarray:
     """dw (OC, *filter, IC/groups): pieces of dy as filters, summed over pieces and images."""
     return evaluated(x, dy, problem, algorithm, arithmetic, "backward_filter")
@@ -164,7 +165,7 @@ def evaluated(
     a: np.ndarray,
     b: np.ndarray,
     problem: Problem,
-    algorithm: Fft,
+    algorithm: Algorithm,
     arithmetic: Arithmetic,
     direction: str,
     engine: type[Fourier] = Fourier,
@@ -197,7 +198,7 @@ def _run(
     w: np.ndarray,
     problem: Problem,
     tiles: Sequence[Window],
-    algorithm: Fft,
+    algorithm: Algorithm,
     arithmetic: Arithmetic,
     made: type[Fourier],
 ) -> np.ndarray:
@@ -213,6 +214,6 @@ def _run(
     ]
 
     def engine(group: Problem, box: Region) -> Fourier:
-        return made(group, box, (), arithmetic, products=algorithm.products)
+        return made(group, box, (), arithmetic, products=Fft.of(algorithm).products)
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)

@@ -50,12 +50,13 @@ def decomposition(
 
 def resolved(
     problem: Problem,
-    algorithm: Dwm,
+    algorithm: Algorithm,
     run: Arithmetic,
     direction: str = "forward",
     data: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Dwm:
     """The same algorithm with one tile a dimension, for the direction's ``data`` where given."""
+    algorithm = Dwm.of(algorithm)
     if algorithm.error is not None:
         size = USUAL if data is None else sizes(*data, run)
         return choose(problem, algorithm, run, direction, size)
@@ -72,7 +73,7 @@ def forward(
     x: np.ndarray,
     w: np.ndarray,
     problem: Problem,
-    algorithm: Dwm,
+    algorithm: Algorithm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:
@@ -81,12 +82,12 @@ def forward(
     Aggregation adds the pieces' outputs in the transform format, in the order of ``pieces``.
     """
     y = arithmetic.asarray(np.zeros(problem.y_shape, dtype=np.int64))
-    algorithm = resolved(problem, algorithm, arithmetic, "forward", (x, w))
+    chosen = resolved(problem, algorithm, arithmetic, "forward", (x, w))
     arithmetic = arithmetic.of_data(x, w)
-    for piece in pieces_of(problem, algorithm).pieces:
+    for piece in pieces_of(problem, chosen).pieces:
         part, box = engine_problem(problem, piece, "forward")
         taps = w[_index(c.taps for c in piece)]
-        z = compute(x, taps, part, (box,), programs or programs_of(algorithm), arithmetic)
+        z = compute(x, taps, part, (box,), programs or programs_of(chosen), arithmetic)
         where = _index(c.outputs for c in piece)
         y[where] = arithmetic.add(y[where], z)
     return y
@@ -96,7 +97,7 @@ def backward_data(
     dy: np.ndarray,
     w: np.ndarray,
     problem: Problem,
-    algorithm: Dwm,
+    algorithm: Algorithm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:
@@ -107,15 +108,15 @@ def backward_data(
     as many multiplications. A stride spreads no zeros into dy.
     """
     dx = arithmetic.asarray(np.zeros(problem.x_shape, dtype=np.int64))
-    algorithm = resolved(problem, algorithm, arithmetic, "backward_data", (dy, w))
+    chosen = resolved(problem, algorithm, arithmetic, "backward_data", (dy, w))
     arithmetic = arithmetic.of_data(dy, w)
-    for piece in pieces_of(problem, algorithm).pieces:
+    for piece in pieces_of(problem, chosen).pieces:
         reached = reached_by(problem, piece)
         if not all(map(len, reached)):
             continue
         part, box = engine_problem(problem, piece, "backward_data")
         taps = rotated(w[_index(c.taps for c in piece)], problem.groups)
-        z = compute(dy, taps, part, (box,), programs or programs_of(algorithm), arithmetic)
+        z = compute(dy, taps, part, (box,), programs or programs_of(chosen), arithmetic)
         where = _index(
             range(first + c.step * i.start, first + c.step * i.stop, c.step)
             for first, i, c in zip(_firsts(problem, piece), reached, piece, strict=True)
@@ -128,7 +129,7 @@ def backward_filter(
     x: np.ndarray,
     dy: np.ndarray,
     problem: Problem,
-    algorithm: Dwm,
+    algorithm: Algorithm,
     arithmetic: Arithmetic,
     programs: ProgramsOf | None = None,
 ) -> np.ndarray:
@@ -138,10 +139,10 @@ def backward_filter(
     of F(n, r) with AT and G in each other's place.
     """
     dw = arithmetic.asarray(np.zeros(problem.w_shape, dtype=np.int64))
-    algorithm = resolved(problem, algorithm, arithmetic, "backward_filter", (x, dy))
+    chosen = resolved(problem, algorithm, arithmetic, "backward_filter", (x, dy))
     arithmetic = arithmetic.of_data(x, dy)
-    of = programs or programs_of(algorithm)
-    for piece in pieces_of(problem, algorithm).pieces:
+    of = programs or programs_of(chosen)
+    for piece in pieces_of(problem, chosen).pieces:
         part, box = engine_problem(problem, piece, "backward_filter")
         where = _index(c.taps for c in piece)
         some = dy[_index(c.outputs for c in piece)]
