@@ -10,7 +10,7 @@ import numpy as np
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, Device
 from winolab.gpu import driver
-from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, turns
+from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, lpt_order
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.array_layout import Place
 from winolab.gpu.runtime.call import load
@@ -50,13 +50,13 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
         return replace(p, shares=Shares(*of, *tables))
 
     if sharing == 0:
-        return made(0, 0, 0, turns(stages, multiprocessors, cost).order)
+        return made(0, 0, 0, lpt_order(stages, multiprocessors, cost).order)
     if sharing < 0:
         return made(items, -sharing * items, -sharing)
     rest = items % multiprocessors
     if not rest:
         return made(0, 0, 0)
-    waves = turns(stages[: items - rest], multiprocessors, cost)
+    waves = lpt_order(stages[: items - rest], multiprocessors, cost)
     for blocks in range(sharing, 0, -1):
         if level := leveled(stages[items - rest :], items - rest, waves.loads[:blocks], cost):
             return made(rest, blocks, 0, waves.order, level[0])

@@ -38,7 +38,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import Moments, predict
 from winolab.ref.error.roundings import Cost
 
-BATCHES = 1, 2, 3, 9  # images; stacked ones ask for many
+BATCHES = 1, 2, 3, 9  # images; packed ones ask for many
 GUARD = 4096  # elements on each side of an array
 PATTERN = {4: 0x7FC5_1DEA, 2: 0x7FDA}  # NaN in every format of that size
 UNIFORM = Moments(0.0, 1 / 3, roundoff=1 / 7)  # of U[-1, 1)
@@ -105,10 +105,10 @@ class Mold:
             dtype = rng.choice(["float32", DTYPES[self.precision]])
             found = self._plans(self._draw(rng, height, steps, BATCHES), aligned, dtype)
             if found:
-                # Plans with tiles as wgmma's rows, stacked images, or load warps are few.
+                # Plans with tiles as wgmma's rows, packed batches, or load warps are few.
                 few = [
                     [p for p in found if getattr(p.variant, way, 0)]
-                    for way in ("u_ring", "stacked", "load_warp")
+                    for way in ("u_ring", "packed", "load_warp")
                 ]
                 found = rng.choice([*filter(None, few), found])
                 return height, steps, aligned, dtype, rng.choice(found).variant
@@ -118,7 +118,7 @@ class Mold:
         """A plan, whether its arrays are aligned, and what draws their data."""
         rng = Random(f"{self.seed} {number}")
         height, steps, aligned, dtype, variant = self.shape
-        batches = BATCHES[-1:] if getattr(variant, "stacked", 0) else BATCHES
+        batches = BATCHES[-1:] if getattr(variant, "packed", 0) else BATCHES
         large = number % OFTEN == OFTEN - 1
         for _ in range(4000):
             case = self._draw(rng, height, steps, batches, large=large)

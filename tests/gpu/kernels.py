@@ -32,7 +32,7 @@ OTHERS = (
     *("128x64x64x96:96x3x3", "32x85x85x96:96x7x7"),  # with fewer filters in the last block
     "32x51x51x160:160x7x7",  # ten states, rows filled up by a tile
     "32x85x85x96:96x9x9",  # ten states of five taps
-    *("128x13x13x384:384x4x4", "64x18x18x448:448x5x5"),  # images stacked
+    *("128x13x13x384:384x4x4", "64x18x18x448:448x5x5"),  # a packed batch
 )
 TWO_LEVEL = {  # sums of 32 products, by kernels that spilled on 8.0 in stages of eight channels
     "128x28x28x256:256x2x2": "gamma:8:7:2",
@@ -49,11 +49,11 @@ ROLES = {
 DIRECT = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "PRODUCERS"}
 ASKED = {
     "winolab_gamma": ROLES,
-    "winolab_tail": ROLES,
+    "winolab_fallback": ROLES,
     "winolab_omega": ROLES,
-    "winolab_omega_columns": DIRECT,
-    "winolab_omega_direct": DIRECT,
-    "winolab_omega_split": DIRECT,
+    "winolab_wgrad_columns": DIRECT,
+    "winolab_wgrad_narrow": DIRECT,
+    "winolab_wgrad_split": DIRECT,
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
     "winolab_direct": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_nested_products": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
@@ -147,7 +147,7 @@ class Unit:
             for p in ((picked.split, picked.fallback) if guarded else (picked,))
         ]
         if isinstance(picked, GuardedGamma):
-            tail = ("winolab_tail", picked.shared()["winolab_tail"])
+            tail = ("winolab_fallback", picked.shared()["winolab_fallback"])
             name = f"{found[1].name}, tail"
             found.append(cls(case, arch, name, picked.source(), (tail,), "fallback"))
         return found

@@ -41,7 +41,7 @@ def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]
 def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
     direction, x_shape, w_shape, padding, text
 ) -> None:
-    """Every way of stages, waiting filters, twins and exchange. Products with a low part come first
+    """Every way of stages, waiting filters, pairs and exchange. Products with a low part come first
     there, filter rows apart with channels left."""
     problem = Problem.of(x_shape, w_shape, padding=padding)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
@@ -59,9 +59,9 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
     first, seen = {}, set()
     for plan in turned:
         v = plan.variant
-        if (v.share, v.rest, v.twins, v.exchanges) in seen:
+        if (v.share, v.rest, v.multicast, v.exchanges) in seen:
             continue
-        seen.add((v.share, v.rest, v.twins, v.exchanges))
+        seen.add((v.share, v.rest, v.multicast, v.exchanges))
         result = hosted.execute(plan, a, b)
         assert np.array_equal(result, first.setdefault(v.share, result)), str(v)
         if plan.tile.alpha == TEN:  # they have no other form
@@ -72,13 +72,15 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
         assert relative_rms(result, exact) <= most, str(v)
 
 
-@pytest.mark.parametrize("twins", [1, 2])
-def test_no_bank_conflicts(twins: int) -> None:
+@pytest.mark.parametrize("multicast", [1, 2])
+def test_no_bank_conflicts(multicast: int) -> None:
     problem = Problem.of((2, 8, 20, 16), (64, 3, 3, 16), padding=1)
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
     found = _found(problem, "forward", "gamma:6:4:3")
-    plan = next(p for p in found if has(p, share=3, rows=8, twins=twins) and p.variant.u_ring)
+    plan = next(
+        p for p in found if has(p, share=3, rows=8, multicast=multicast) and p.variant.u_ring
+    )
     asked = hosted.requests(plan, a, b)["winolab_gamma"]
     assert {q.member for q in asked} >= {"v", "raw", "staging"}
     assert all(q.wavefronts == q.phases for q in asked)
@@ -87,7 +89,7 @@ def test_no_bank_conflicts(twins: int) -> None:
 def test_twins_are_offered_in_pairs() -> None:
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     for plan in _found(problem, "forward", "gamma:6:4:3"):
-        assert plan.items % plan.variant.twins == plan.grid % plan.variant.twins == 0
+        assert plan.items % plan.variant.multicast == plan.grid % plan.variant.multicast == 0
 
 
 @pytest.mark.parametrize(("channels", "outputs"), [(96, 96), (65, 80), (128, 128), (7, 16)])
@@ -101,16 +103,16 @@ def test_channels_that_are_not_there_take_no_workspace(channels, outputs) -> Non
 
 
 @pytest.mark.parametrize(("channels", "narrow"), [(96, 32), (76, 16), (172, 48)])
-@pytest.mark.parametrize("twins", [1, 2])
-def test_blocks_take_turns_with_channels_where_some_have_fewer(channels, narrow, twins) -> None:
+@pytest.mark.parametrize("multicast", [1, 2])
+def test_blocks_take_turns_with_channels_where_some_have_fewer(channels, narrow, multicast) -> None:
     """As many multiprocessors as blocks of channels, twice, and two rounds of items."""
     problem = Problem.of((4, 16, 20, 12), (channels, 2, 2, 12), padding=(1, 0))
     device = replace(H100, multiprocessors=-(-channels // 64) * 2)
     request = Request(problem, "forward", device, parse_algorithm("gamma:6:5:2"), "fp32_split")
-    plan = next(p for p in plans(request) if p.variant.narrow and p.variant.twins == twins)
+    plan = next(p for p in plans(request) if p.variant.narrow and p.variant.multicast == multicast)
     assert plan.variant.narrow == narrow
     assert plan.items > plan.grid
-    assert plan.grid // twins % plan.blocks_m == 0
+    assert plan.grid // multicast % plan.blocks_m == 0
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
     exact = convolution.forward(a.astype(float), b.astype(float), problem)

@@ -80,7 +80,7 @@ def test_maps_too_small_to_watch_have_no_split_products(x, w, gpu) -> None:
     assert plan(Request(wide, "forward", device, None, "fp32_split")).precision == "fp32_split"
 
 
-RIGHT, DOUBTS = 3, 8  # of a header's integers: a doubt was right; how many were noted
+CONFIRMED, SUSPECTS = 3, 8  # of a header's integers: a suspect lost accuracy; how many there are
 ENDS = [  # x, filter's width, kernel: rows' last tiles have 1 to 3 outputs; columns quiet there
     ((2, 8, 7, 64), 3, "gamma:6:4:3", "h100", 4),
     ((2, 4, 13, 64), 3, "gamma:6:4:3", "h100", 4),
@@ -117,7 +117,7 @@ def test_a_rows_last_few_outputs_of_a_channel(x, taps, text, gpu, columns) -> No
     got = hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
     assert flags[: GuardedGamma.flags].tolist() == [0, 0, 0, 1]
-    assert flags[DOUBTS] > 0
+    assert flags[SUSPECTS] > 0
     assert np.array_equal(got, hosted.execute(found.fallback, a, b))
 
 
@@ -129,7 +129,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
     flags = left.view("int32")
     assert not flags[: GuardedGamma.flags].any()
     one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
-    assert (flags[DOUBTS] > 0) == one
+    assert (flags[SUSPECTS] > 0) == one
     assert np.array_equal(got, hosted.execute(found.split, a, b))
 
 
@@ -149,7 +149,7 @@ def test_room_is_for_more_than_data_doubt(width, expected, kind) -> None:
     hosted.execute(found, a.astype("f4"), b.astype("f4"), left=left)
     flags = left.view("int32")
     assert not flags[: GuardedGamma.flags].any()
-    assert flags[DOUBTS] <= 32 * 7 * 128 / expected
+    assert flags[SUSPECTS] <= 32 * 7 * 128 / expected
 
 
 @pytest.mark.parametrize("rows", [4, 20])
@@ -159,8 +159,8 @@ def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
     a[:, :, -2:, :32] *= 2.0**-20  # in the last column every output channel is small
     hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
-    assert flags[DOUBTS] == 2 * rows * 64
-    assert flags[0] == (flags[DOUBTS] > LEAST_ROOM)
+    assert flags[SUSPECTS] == 2 * rows * 64
+    assert flags[0] == (flags[SUSPECTS] > LEAST_ROOM)
 
 
 @pytest.mark.parametrize("channels", [5, 7, 90])
@@ -176,4 +176,4 @@ def test_channels_that_are_not_there_are_not_doubted(text, gpu, channels) -> Non
     hosted.execute(found, a, b, left=left)
     n = parse_algorithm(text).tiles[0].n
     tiles = sum(min(n, 13 - first) < WATCHED for first in range(0, 13, n))
-    assert left.view("int32")[DOUBTS] == 2 * tiles * channels
+    assert left.view("int32")[SUSPECTS] == 2 * tiles * channels

@@ -177,7 +177,7 @@ def test_both_units_compile_as_one() -> None:
     plan = _guarded(PROBLEM, "forward")
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
     assert set(resources) == {"winolab_scan", *plan.shared()}
-    assert {"winolab_filter_fallback", "winolab_tail"} <= set(plan.shared())
+    assert {"winolab_filter_fallback", "winolab_fallback"} <= set(plan.shared())
     assert not any(used.spills for used in resources.values()), resources
 
 
@@ -208,7 +208,7 @@ def test_parameters_are_the_sources() -> None:
         ("block", "PlainParams", gamma.PARAMS),
     ):
         assert c_fields(struct, kernel(f"gamma_ffma/{name}")) == layout.fields
-    fields = c_fields("TailParams", kernel("gamma_ffma/fallback_kernel"))
+    fields = c_fields("FallbackParams", kernel("gamma_ffma/fallback_kernel"))
     assert fields[:3] == (
         ("split::ScaleParams scan", INT),
         ("FilterParams filter", INT),

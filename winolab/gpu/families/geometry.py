@@ -20,7 +20,7 @@ FIELDS = (
     ("x_pixel y_pixel", INT),
     ("depth height width out_depth out_height out_width", INT),
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row items whole", INT),
+    ("channels out_channels tiles_width columns chunks blocks_m blocks_row work_tiles whole", INT),
 )
 
 

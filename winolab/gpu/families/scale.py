@@ -19,7 +19,7 @@ from winolab.gpu.planner.correlation import Correlation
 from winolab.ref.algebra.transforms import Matrix, Transforms
 from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 
-HEADER, ROW, DOUBT = 768, 16, 40  # bytes of the structs Header, filled up, Row and Doubt
+HEADER, ROW, SUSPECT = 768, 16, 40  # bytes of the structs Header, filled up, Row and Suspect
 # Doubts for which there is room behind the header; of more, everything is computed again. Of single
 # outputs 1 in 3,000 is in doubt on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
 # apart; of tiles of two none in 28,000 (tests/gpu/test_watched.py).
@@ -31,7 +31,7 @@ BLOCKS = {  # as scale.cuh has them
     "SAMPLERS": SAMPLERS,
     "SCALE_THREADS": THREADS,
     "HEADER_BYTES": HEADER,
-    "DOUBT_BYTES": DOUBT,
+    "SUSPECT_BYTES": SUSPECT,
 }
 # FP32 in order errs by 0.30 · 2^-24 · √K of an output, and 1.3 times that may come from low parts
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
@@ -104,7 +104,7 @@ def room(c: Correlation, tiles: Sequence[Tile]) -> int:
 
 def watched(c: Correlation, tiles: Sequence[Tile]) -> int:
     """Bytes that a workspace begins with where kernels watch their outputs."""
-    return HEADER + DOUBT * room(c, tiles)
+    return HEADER + SUSPECT * room(c, tiles)
 
 
 def padded(c: Correlation, block: int = ROWS) -> int:

@@ -34,7 +34,7 @@ PARAMS = Layout(
     ("x_pixel dy_pixel batch depth height width out_depth out_height out_width", INT),
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
     ("channels out_channels groups blocks_in blocks_out tiles_width", INT),
-    ("segments pitch fold items", INT),
+    ("segments pitch fold work_tiles", INT),
     ("wanted", POINTER),
 )
 REDUCE_PARAMS = Layout(

@@ -285,7 +285,7 @@ class GuardedGamma(GuardedPlan):
     def shared(self) -> dict[str, int]:
         split = {name: size for name, size in self.split.shared().items() if name != "winolab_scan"}
         tail = self.fallback.shared()["winolab_gamma"]
-        return split | {_renamed("winolab_filter"): 0, "winolab_tail": tail}
+        return split | {_renamed("winolab_filter"): 0, "winolab_fallback": tail}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -329,7 +329,7 @@ class GuardedGamma(GuardedPlan):
                 TAIL.pack(*blocks, group),
             )
             early = self.device.early_launches
-            kernels["winolab_tail"]((f.grid, 1, 1), f.variant.threads, params, early)
+            kernels["winolab_fallback"]((f.grid, 1, 1), f.variant.threads, params, early)
 
 
 def watchable(outputs: int) -> bool:

@@ -38,11 +38,11 @@ ON_H200 = {
 
 
 def best(
-    layer: str, precision: str, aligned: bool = True, filled: int = 0, device: Device = H100
+    layer: str, precision: str, aligned: bool = True, padded: int = 0, device: Device = H100
 ) -> GammaTensorPlan:
     problem = parse_layer(layer).problem
     found = plans(Request(problem, "forward", device, None, precision, aligned=aligned))
-    mine = (plan for plan in found if plan.variant.filled == filled)
+    mine = (plan for plan in found if plan.variant.padded == padded)
     return min(mine, key=lambda plan: plan.predicted)
 
 
@@ -64,7 +64,7 @@ def test_copies_by_elements_take_longer(precision: str) -> None:
     layer = "32x48x48x128:128x3x3"
     elements, boxes = best(layer, precision, aligned=False), best(layer, precision)
     assert seconds(elements) > 1.5 * seconds(boxes)
-    copied = best(layer, precision, aligned=False, filled=1)
+    copied = best(layer, precision, aligned=False, padded=1)
     assert boxes.predicted < copied.predicted < elements.predicted
 
 

@@ -21,7 +21,7 @@ from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families import scale
 from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
 from winolab.gpu.families.gamma_wgmma.config import Variant
-from winolab.gpu.families.gamma_wgmma.input import FILL_PARAMS
+from winolab.gpu.families.gamma_wgmma.input import PAD_PARAMS
 from winolab.gpu.families.gamma_wgmma.plan import PARAMS, GammaTensorPlan, plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan as choose
@@ -204,7 +204,7 @@ def test_rows_that_are_not_there_take_no_workspace() -> None:
         ((1, 9, 11, 3), (66, 2, 3, 3), {}),
     ],
 )
-@pytest.mark.parametrize("policies", [{"filled": 1}, {"run": 0}], ids=str)
+@pytest.mark.parametrize("policies", [{"padded": 1}, {"run": 0}], ids=str)
 def test_channels_that_no_vector_divides(direction, x_shape, w_shape, options, policies) -> None:
     """By a copy whose channels are filled up, and element by element."""
     problem = Problem.of(x_shape, w_shape, **options)
@@ -246,7 +246,7 @@ def test_no_first_launch_begins_early(precision: str, channels: int, copies: int
     """The filter's transform reads w before it waits: what wrote it has to be done."""
     problem = Problem.of((32, 47, 47, channels), (64, 3, 3, channels), padding=1)
     plan = _plan(problem, "forward", "gamma:8:6:3", precision=precision, aligned=not copies)
-    assert plan.variant.filled == copies
+    assert plan.variant.padded == copies
     begun: list[bool] = []
 
     def record(grid, threads, params, early=False) -> None:
@@ -271,7 +271,7 @@ def test_a_limit_leaves_no_copy_of_the_input() -> None:
     request = Request(problem, "forward", H100, None, "fp16", aligned=False, out_dtype="float16")
     free = choose(request)
     few = choose(replace(request, workspace_limit=free.workspace // 4))
-    assert (free.variant.filled, few.variant.filled) == (1, 0)
+    assert (free.variant.padded, few.variant.padded) == (1, 0)
     assert few.workspace <= free.workspace // 4
 
 
@@ -292,7 +292,7 @@ def test_parameters_are_the_sources() -> None:
         ("gamma_wgmma/filter_tensor", "FilterParams", gamma_tensor_filter.PARAMS),
         ("gamma_wgmma/filter_scaled", "ScaledParams", gamma_tensor_filter.SCALED),
         ("gamma_wgmma/block", "Params", PARAMS),
-        ("gamma_wgmma/pad_channels", "FillParams", FILL_PARAMS),
+        ("gamma_wgmma/pad_channels", "PadParams", PAD_PARAMS),
     ):
         text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel(name))
         text = text.replace("  FilterParams filter;\n", "")  # before the others

@@ -13,7 +13,7 @@ from winolab.gpu.families.wgrad_direct.chunks import (
     Columns,
     Cost,
     leveled,
-    turns,
+    lpt_order,
     ways,
 )
 
@@ -24,7 +24,7 @@ costs = st.builds(Cost, st.floats(0.5, 2), st.floats(0, 40), st.just(4))
 
 @given(lengths, blocks, costs)
 def test_items_alone_are_computed_once_by_who_is_done_first(stages, slots, cost):
-    found = turns(stages, slots, cost)
+    found = lpt_order(stages, slots, cost)
     seconds = stages * cost.stage + cost.part
     if not found.order:  # few items, or more than a launch brings along: in turn
         longest = max(seconds[block::slots].sum() for block in range(slots))

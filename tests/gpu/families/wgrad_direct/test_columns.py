@@ -36,7 +36,7 @@ def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
 
 
 def test_parameters_are_laid_out_as_the_kernel_declares_them() -> None:
-    first = ("OmegaParams sum", "i")  # a struct of omega_plan.PARAMS' fields
+    first = ("GradientParams sum", "i")  # a struct of omega_plan.PARAMS' fields
     fields = tuple((name, kind.lstrip("0123456789")) for name, kind in COLUMN_PARAMS.fields)
     assert c_fields("ColumnParams", kernel("wgrad_direct/column_sweep")) == (first, *fields)
     size = PARAMS.size + COLUMN_PARAMS.size

@@ -219,7 +219,7 @@ def test_what_no_kernel_computes_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("struct", "file", "layout"),
-    [("OmegaParams", "gradient_scheduler", PARAMS), ("ReduceParams", "split_k", REDUCE_PARAMS)],
+    [("GradientParams", "gradient_scheduler", PARAMS), ("ReduceParams", "split_k", REDUCE_PARAMS)],
 )
 def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
     text = kernel(file).replace("Element*", "float*").replace("Out*", "float*")

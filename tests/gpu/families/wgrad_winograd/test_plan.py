@@ -154,8 +154,8 @@ def test_parameters_lie_as_the_kernels_read_them(struct, file, layout):
 def test_the_transforms_read_two_sides():
     text = kernel("wgrad_winograd/transform").replace("unsigned short*", "float*")
     text = text.replace("Input*", "float*")
-    sides = [(f"{s}_{n}", k) for s in ("x", "dy") for n, k in c_fields("Side", text)]
-    rest = c_fields("TransformParams", text.replace("  Side x, dy;\n", ""))
+    sides = [(f"{s}_{n}", k) for s in ("x", "dy") for n, k in c_fields("TransformSide", text)]
+    rest = c_fields("TransformParams", text.replace("  TransformSide x, dy;\n", ""))
     assert (*sides, *rest) == TRANSFORM_PARAMS.fields
 
 

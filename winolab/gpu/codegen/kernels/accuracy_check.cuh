@@ -1,6 +1,6 @@
-// Whether results hold what scale.cuh promises: each channel of each tile is held against the size below
-// which accuracy is lost, by the kernels that make them, before they are scaled back. After them, whether
-// doubts were right and whether results of 0 are of numbers that vanished.
+// Whether results hold what scale.cuh promises: each channel of each tile is held against the size
+// below which accuracy is lost, by the kernels that make them, before they are scaled back. After
+// them, whether suspects lost accuracy and whether results of 0 are of numbers that vanished.
 #pragma once
 
 #include "scale.cuh"
@@ -9,7 +9,7 @@
 constexpr int ENOUGH = 4;
 
 // A tile's few outputs of a channel, small: decided on when the window's others are there, too.
-struct Doubt {
+struct Suspect {
   const float* first;  // of the window's outputs, scaled back
   long long row_stride;
   Factors factors;
@@ -17,61 +17,61 @@ struct Doubt {
   short width, height;  // of the window
 };
 
-__device__ __forceinline__ Doubt* doubts(Header* header) {
-  static_assert(sizeof(Header) <= HEADER_BYTES && HEADER_BYTES % alignof(Doubt) == 0, "behind it");
-  static_assert(sizeof(Doubt) == DOUBT_BYTES, "as the plan has it");
-  return reinterpret_cast<Doubt*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
+__device__ __forceinline__ Suspect* suspects(Header* header) {
+  static_assert(sizeof(Header) <= HEADER_BYTES && HEADER_BYTES % alignof(Suspect) == 0, "behind it");
+  static_assert(sizeof(Suspect) == SUSPECT_BYTES, "as the plan has it");
+  return reinterpret_cast<Suspect*>(reinterpret_cast<unsigned char*>(header) + HEADER_BYTES);
 }
 
-__device__ __forceinline__ void note(Header* header, const Doubt& doubt) {
-  const int at = atomicAdd(&header->doubts, 1);
+__device__ __forceinline__ void note(Header* header, const Suspect& suspect) {
+  const int at = atomicAdd(&header->suspects, 1);
   if (at < header->room)
-    doubts(header)[at] = doubt;
+    suspects(header)[at] = suspect;
   else
     header->flags[LOST] = 1;
 }
 
-// Whether one of the doubts is right, from the ``first`` on in steps.
-__device__ __forceinline__ bool right(Header* header, int first, int step) {
-  const int count = min(header->doubts, header->room);
+// Whether one of the suspects lost accuracy, from the ``first`` on in steps.
+__device__ __forceinline__ bool confirmed(Header* header, int first, int step) {
+  const int count = min(header->suspects, header->room);
   bool found = false;
   for (int i = first; i < count; i += step) {
-    const Doubt doubt = doubts(header)[i];
-    const Factors& f = doubt.factors;
+    const Suspect suspect = suspects(header)[i];
+    const Factors& f = suspect.factors;
     float sum = 0.0f;
-    for (int y = 0; y < doubt.height; ++y)
-      for (int x = 0; x < doubt.width; ++x) {
-        const float v = doubt.first[y * doubt.row_stride + x * doubt.pixel_stride];
+    for (int y = 0; y < suspect.height; ++y)
+      for (int x = 0; x < suspect.width; ++x) {
+        const float v = suspect.first[y * suspect.row_stride + x * suspect.pixel_stride];
         sum = __fadd_rn(
             sum, fabsf(__fmul_rn(__fmul_rn(v, inverse_of(f.last)), inverse_of(f.first))));
       }
-    const float least = __fmul_rn(f.least, doubt.width * doubt.height);
+    const float least = __fmul_rn(f.least, suspect.width * suspect.height);
     found |= !(sum >= least && sum < __int_as_float(0x7f800000));
   }
   return found;
 }
 
-// A thread's outputs in CHANNELS neighbouring channels: watched, and scaled back. KEPT: registers keep
+// A thread's outputs in CHANNELS neighbouring channels: checked, and scaled back. KEPT: registers keep
 // the channels' factors.
 template <int CHANNELS = 4, bool KEPT = CHANNELS == 2>
-struct Watched {
+struct AccuracyCheck {
   Header* header;
   const Row* rows;  // of the channels, where registers do not keep:
   float back;       // of x
   Factors kept[CHANNELS];
 
-  __device__ __forceinline__ Watched(Header* header, const Row* rows, float scale)
+  __device__ __forceinline__ AccuracyCheck(Header* header, const Row* rows, float scale)
       : header(header), rows(rows), back(inverse_of(scale)) {
     static_assert(!KEPT);
   }
 
-  __device__ __forceinline__ Watched(Header* header, const Factors* factors) : header(header) {
+  __device__ __forceinline__ AccuracyCheck(Header* header, const Factors* factors) : header(header) {
     static_assert(KEPT);
 #pragma unroll
     for (int c = 0; c < CHANNELS; ++c) kept[c] = factors[c];
   }
 
-  // A tile's outputs in a row, of which the first ``count`` are: watched, then scaled back, which is
+  // A tile's outputs in a row, of which the first ``count`` are: checked, then scaled back, which is
   // exact but where FP32 holds the result with fewer bits, or not. Each channel is judged by itself,
   // so that no neighbour, tile or image hides what it loses. Returned are the channels, as bits, of
   // which few outputs are small: for note_in_row().
@@ -99,7 +99,7 @@ struct Watched {
   __device__ __forceinline__ Factors factors(int c) const { return Factors(rows + c, back); }
 };
 
-// The doubt about a channel's ``count`` outputs of a tile, by the row's last ENOUGH that end with them;
+// The suspect of a channel's ``count`` outputs of a tile, by the row's last ENOUGH that end with them;
 // or, where the row starts with them, its first. ``to``: where they are.
 __device__ __forceinline__ void note_in_row(Header* header, const float* to, int count, bool start,
                                             int pixel_stride, const Factors& factors) {
@@ -123,12 +123,12 @@ __device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) 
   if (tiny) p.header->flags[TINY] = 1;
 }
 
-// Where some results are in doubt or 0, and no fallback follows.
+// Where some results are suspect or 0, and no fallback follows.
 extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
     winolab_scan(const __grid_constant__ ScaleParams p) {
   next_launch_may_begin();
   launch_before_done();
   const int thread = blockIdx.x * blockDim.x + threadIdx.x;
-  if (right(p.header, thread, gridDim.x * blockDim.x)) p.header->flags[RIGHT] = 1;
+  if (confirmed(p.header, thread, gridDim.x * blockDim.x)) p.header->flags[CONFIRMED] = 1;
   if (p.header->flags[ZERO]) scan(p, blockIdx.x, gridDim.x);
 }

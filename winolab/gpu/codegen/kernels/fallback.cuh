@@ -4,7 +4,7 @@
 constexpr int LOST = 0;  // a result may have lost accuracy, or is not finite
 constexpr int ZERO = 1;  // results are exactly 0: of zeros, or of numbers that underflowed
 constexpr int TINY = 2;  // there are numbers that underflow
-constexpr int RIGHT = 3;  // a doubt whether a result lost accuracy was right
+constexpr int CONFIRMED = 3;  // a suspect lost accuracy
 
 // Whether to run at all; without flags, always.
 __device__ __forceinline__ bool wanted(const int* flags) {

@@ -19,9 +19,9 @@ struct Factors {
 };
 
 template <int CHANNELS = 4, bool KEPT = false>
-struct Watched {
-  __device__ __forceinline__ Watched(const Header*, const Row*, float) {}
-  __device__ __forceinline__ Watched(const Header*, const Factors*) {}
+struct AccuracyCheck {
+  __device__ __forceinline__ AccuracyCheck(const Header*, const Row*, float) {}
+  __device__ __forceinline__ AccuracyCheck(const Header*, const Factors*) {}
   __device__ __forceinline__ unsigned tile(const float (&)[CHANNELS][N], int) const { return 0; }
   __device__ __forceinline__ Factors factors(int) const { return {}; }
 };

@@ -1,7 +1,7 @@
 // Which part of a filter gradient a block computes, and over which units it sums: shared by the Ω
 // kernels. ``Element`` is the type of x and dy, ``Out`` that of dw.
 //
-// The summation runs over rows (image, depth, height) that meet an input row for the item's taps,
+// The summation runs over rows (image, depth, height) that meet an input row for the work tile's taps,
 // one after another, PITCH positions each: a whole number of units, or, with WRAP, so many more than
 // dy is wide that a unit may run from one row into the next and the zeros between them keep their
 // products apart.
@@ -9,7 +9,7 @@
 
 #include "fallback.cuh"
 
-struct OmegaParams {
+struct GradientParams {
   const Element* x;
   const Element* dy;
   Out* dw;
@@ -26,7 +26,7 @@ struct OmegaParams {
   int tiles_width;                     // of N taps in a filter row
   int segments, pitch;
   int fold;   // steps after which a sum is transformed and added to what was stored before
-  int items;  // all of the above multiplied
+  int work_tiles;  // all of the above multiplied
   const int* wanted;
 };
 
@@ -47,11 +47,11 @@ struct Divisor {
 };
 
 // What a block works on. Units [begin, end) are its segment's share of its rows' units.
-struct Item {
+struct GradientWorkTile {
   int tap_width, tap_height, tap_depth, in, out, group, segment;
   int depth0, depths, row0, rows;  // of dy: those that meet an input for these taps
   int begin, end;
-  __device__ __forceinline__ Item(const OmegaParams& p, int index) {
+  __device__ __forceinline__ GradientWorkTile(const GradientParams& p, int index) {
     tap_width = index % p.tiles_width * N;
     index /= p.tiles_width;
     tap_height = index % p.taps_height;
@@ -85,23 +85,23 @@ struct __align__(16) Unit {
   int x_pixel, dy_pixel;     // read anew for every unit: their multiples would fill registers
 };
 
-// How an item's units lie in memory.
+// How a work tile's units lie in memory.
 struct Map {
-  const OmegaParams& p;
-  const Item& item;
+  const GradientParams& p;
+  const GradientWorkTile& work;
   Divisor pitch, rows, depths;
   int all;  // rows of all images
   const Element* x;
   const Element* dy;
-  __device__ __forceinline__ Map(const OmegaParams& p, const Item& item)
-      : p(p), item(item), pitch(p.pitch), rows(max(1, item.rows)), depths(max(1, item.depths)) {
-    all = p.batch * item.depths * item.rows;
-    x = p.x + item.group * p.channels + item.in +
-        (item.depth0 + item.tap_depth - p.pad_depth) * p.x_depth +
-        (item.row0 + item.tap_height - p.pad_height) * p.x_row +
-        (long long)(item.tap_width - p.pad_width) * p.x_pixel;
-    dy = p.dy + item.group * p.out_channels + item.out + item.depth0 * p.dy_depth +
-         item.row0 * p.dy_row;
+  __device__ __forceinline__ Map(const GradientParams& p, const GradientWorkTile& work)
+      : p(p), work(work), pitch(p.pitch), rows(max(1, work.rows)), depths(max(1, work.depths)) {
+    all = p.batch * work.depths * work.rows;
+    x = p.x + work.group * p.channels + work.in +
+        (work.depth0 + work.tap_depth - p.pad_depth) * p.x_depth +
+        (work.row0 + work.tap_height - p.pad_height) * p.x_row +
+        (long long)(work.tap_width - p.pad_width) * p.x_pixel;
+    dy = p.dy + work.group * p.out_channels + work.out + work.depth0 * p.dy_depth +
+         work.row0 * p.dy_row;
   }
   // Bits [first, last) of those below ``most``.
   static __device__ __forceinline__ unsigned bits(int first, int last, int most) {
@@ -117,8 +117,8 @@ struct Map {
   __device__ __forceinline__ Unit unit(int index) const {
     int column;
     const int line = pitch.divide(index * R, column);
-    const int first = column + item.tap_width - p.pad_width;  // of x
-    const bool inside = index < item.end;
+    const int first = column + work.tap_width - p.pad_width;  // of x
+    const bool inside = index < work.end;
     long long x_row, dy_row;
     row(line, x_row, dy_row);
     Unit u;

@@ -1,11 +1,11 @@
-// Signals and copies between the TWINS blocks of a cluster that bring filters for one another.
+// Signals and copies between the MULTICAST blocks of a cluster that bring filters for one another.
 // PTX ISA sections 9.7.9.25 (cp.async.bulk, multicast), 9.7.13.15 (mbarrier).
 #pragma once
 
 #include "pipeline.cuh"
 
-// Copies contiguous bytes (a multiple of 16, 16-byte aligned) to all BLOCKS of the cluster, to where this
-// block has them, and counts them off on each one's barrier.
+// Copies contiguous bytes (a multiple of 16, 16-byte aligned) to all BLOCKS of the cluster, to
+// where this block has them, and counts them off on each one's barrier.
 template <int BLOCKS>
 __device__ __forceinline__ void bulk_copy_to_all(void* shared, const void* global, int bytes,
                                                  unsigned long long* barrier) {

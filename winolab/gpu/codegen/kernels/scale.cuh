@@ -5,10 +5,10 @@
 // wrong, and then the results show it: numbers that overflow make them infinite or NaN, and numbers
 // far below the scale, whose low parts are lost, make them small. Of the operands' absolute errors
 // of at most 2^-25 an output gets, as relative RMS, sqrt(K) 2^-25 / sqrt(3) times |G row|·|AT| times
-// the row's RMS; FP32 in order gets 0.30 · 2^-24 sqrt(K) times the output. An output is in doubt
+// the row's RMS; FP32 in order gets 0.30 · 2^-24 sqrt(K) times the output. An output is suspect
 // where the first exceeds 1.3 times the second. The same with G and BT exchanged holds for the
 // row's own elements below 1/4 against inputs of at most 2^15. A row of which one element is half
-// (of the sum of squares) is always in doubt: FP32 errs less there than products of 22 bits, whose
+// (of the sum of squares) is always suspect: FP32 errs less there than products of 22 bits, whose
 // errors do not average. SCALE_* bound the growth in the transforms and HEADROOM what a sample may
 // have missed, as exponents; LEAST_* are these thresholds' factors, in units of 2^-10.
 #pragma once
@@ -27,7 +27,7 @@ struct Tickets {  // of fallback_kernel.cuh
 struct Header {
   int flags[4];  // fallback.cuh
   Tickets scans, filters;
-  int doubts, room;                       // noted, those without room too; how many have some
+  int suspects, room;                       // noted, those without room too; how many have some
   alignas(16) unsigned maxima[SAMPLERS];  // of x, of each sampling block
 };
 
@@ -43,7 +43,7 @@ struct ScaleParams {
   int all_rows;
   int known;  // what the sample would find, as its bits, where the caller knows it; or 0
   int late;   // whether the launch behind may begin only when the sample is there
-  int room;   // for doubts, behind the header
+  int room;   // for suspects, behind the header
 };
 
 __device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
@@ -93,7 +93,7 @@ struct Loss {
 
 struct Row {
   float scale, back;  // of the row, and its inverse
-  float least;        // RMS of outputs, scaled, below which they are in doubt
+  float least;        // RMS of outputs, scaled, below which they are suspect
   float tiny;         // whether a number of the row vanishes though it is not 0
   // most: bits of its largest element; count: of its elements.
   __device__ __forceinline__ Row(unsigned most, float scale, const Loss& loss, int count)

@@ -1,4 +1,4 @@
-// What the blocks of a Γ kernel work on: a correlation, cut into items of BN output channels ×
+// What the blocks of a Γ kernel work on: a correlation, cut into work tiles of BN output channels ×
 // (ROWS × COLUMNS) tiles. Params stand before it: block.cuh.
 #pragma once
 
@@ -6,9 +6,9 @@
 #include "pipeline.cuh"
 
 // What a block works on: output channels, output rows and tile columns from these on.
-struct Item {
+struct WorkTile {
   int block_m, row, column;
-  __device__ __forceinline__ Item(const Params& p, int index) {
+  __device__ __forceinline__ WorkTile(const Params& p, int index) {
     block_m = index % p.blocks_m;
     index /= p.blocks_m;
     row = index % p.blocks_row * ROWS;
@@ -27,12 +27,12 @@ struct Column {
   }
 };
 
-// The items of a block, one after another: the first p.whole it computes alone, the others with its
+// The work tiles of a block, one after another: the first p.whole it computes alone, the others with its
 // cluster, whose blocks share their summation.
-struct Work {
+struct TileScheduler {
   int index, parts = 1;
-  __device__ __forceinline__ explicit Work(const Params& p) : index(blockIdx.x) { share(p); }
-  __device__ __forceinline__ bool left(const Params& p) const { return index < p.items; }
+  __device__ __forceinline__ explicit TileScheduler(const Params& p) : index(blockIdx.x) { share(p); }
+  __device__ __forceinline__ bool left(const Params& p) const { return index < p.work_tiles; }
   __device__ __forceinline__ void next(const Params& p) {
     index += gridDim.x / parts;
     share(p);
@@ -48,7 +48,7 @@ struct Work {
   }
 };
 
-// A block's share of an item's summation, in V stages: (outer tap, chunk), chunk fastest.
+// A block's share of a work tile's summation, in V stages: (outer tap, chunk), chunk fastest.
 struct Steps {
   int all, begin, end;
   __device__ __forceinline__ Steps(const Params& p, int parts) {

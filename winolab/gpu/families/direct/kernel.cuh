@@ -1,17 +1,18 @@
 // Direct forward and backward data of 16 bits on wgmma: x and w as they lie in memory, nothing is
-// transformed. A block has a box of output positions, at most BM, × BN output channels; a step is 64
-// channels of a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one of w. Two
-// warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT of a cluster share
-// a box's steps, and each adds up a part of all sums, by way of the stages' memory.
+// transformed. A block has a box of output positions, at most BM, × BN output channels; a step is
+// 64 channels of a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one
+// of w. Two warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT of
+// a cluster share a box's steps, and each adds up a part of all sums, by way of the stages' memory.
 //
-// REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as there are.
+// REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as
+// there are.
 //
-// ALONG: a copy of x serves all taps of a filter row. Its rows have taps - 1 pixels more, which stand for
-// positions too, of no output; the next tap's matrix begins a pixel, 128 bytes, further on. L2 is asked
-// for less.
+// ALONG: a copy of x serves all taps of a filter row. Its rows have taps - 1 pixels more, which
+// stand for positions too, of no output; the next tap's matrix begins a pixel, 128 bytes, further
+// on. L2 is asked for less.
 //
-// Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and taps
-// are walked backwards.
+// Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and
+// taps are walked backwards.
 #pragma once
 
 #include "mma.cuh"
@@ -28,7 +29,7 @@ struct DirectParams {
   long long y_batch, y_depth, y_row;  // strides in elements
   int y_pixel;
   int box_width, box_height, box_images, box_bytes;  // of x
-  int blocks_width, blocks_height, blocks_images, blocks_n, items;
+  int blocks_width, blocks_height, blocks_images, blocks_n, work_tiles;
   int batch, out_depth, out_height, out_width, out_channels;
   int pad_depth, pad_height, pad_width;
   int taps_depth, taps_height, taps_width, chunks;
@@ -52,9 +53,9 @@ static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 static_assert(SPLIT == 1 || sizeof(Shared) >= BM * BN * 4, "room for a block's sums");
 
 // What a block computes: its first output channel and position, and which copies of x it sums.
-struct Item {
+struct DirectWorkTile {
   int channel, width, height, depth, image, begin, end;
-  __device__ __forceinline__ Item(const DirectParams& p, int index) {
+  __device__ __forceinline__ DirectWorkTile(const DirectParams& p, int index) {
     channel = index % p.blocks_n * BN, index /= p.blocks_n;
     width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
     height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
@@ -83,25 +84,25 @@ __device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
   Pipe<W_STAGES> w_pipe;
   const int taps = ALONG ? p.taps_width : 1;  // that a copy of x serves
 #pragma unroll 1
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
-    const Item item(p, index);
-    int chunk = item.begin % p.chunks, tap = item.begin / p.chunks * taps;
+  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+    const DirectWorkTile work(p, index);
+    int chunk = work.begin % p.chunks, tap = work.begin / p.chunks * taps;
     int w = tap % p.taps_width, h = tap / p.taps_width % p.taps_height,
         d = tap / p.taps_width / p.taps_height;
 #pragma unroll 1
-    for (int step = item.begin; step < item.end; ++step) {
+    for (int step = work.begin; step < work.end; ++step) {
       unsigned long long* x_full = &shared.x_full[x_pipe.stage];
       barrier_wait(&shared.x_empty[x_pipe.stage], x_pipe.phase ^ 1);
       barrier_arrive_expect(x_full, p.box_bytes);
-      box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC, item.width + w - p.pad_width,
-               item.height + h - p.pad_height, item.depth + d - p.pad_depth, item.image, x_full);
+      box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC, work.width + w - p.pad_width,
+               work.height + h - p.pad_height, work.depth + d - p.pad_depth, work.image, x_full);
       x_pipe.advance();
 #pragma unroll 1
       for (int t = 0; t < taps; ++t) {
         unsigned long long* w_full = &shared.w_full[w_pipe.stage];
         barrier_wait(&shared.w_empty[w_pipe.stage], w_pipe.phase ^ 1);
         barrier_arrive_expect(w_full, BN * ROW_BYTES);
-        bring(p, shared.w[w_pipe.stage], item.channel, w + t, h, d, chunk, w_full);
+        bring(p, shared.w[w_pipe.stage], work.channel, w + t, h, d, chunk, w_full);
         w_pipe.advance();
       }
       if (++chunk == p.chunks) {
@@ -116,31 +117,31 @@ __device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
 }
 
 // A position of a box in y, by its number; null where there is none.
-__device__ __forceinline__ Output* position(const DirectParams& p, const Item& item, int at) {
+__device__ __forceinline__ Output* position(const DirectParams& p, const DirectWorkTile& work, int at) {
   const int column = at % p.pitch, row = at / p.pitch, box_image = row / p.box_height;
-  const int w = item.width + column, h = item.height + row % p.box_height;
-  const int n = item.image + box_image;
+  const int w = work.width + column, h = work.height + row % p.box_height;
+  const int n = work.image + box_image;
   if (column >= p.box_width || w >= p.out_width || h >= p.out_height ||
       box_image >= p.box_images || n >= p.batch)
     return nullptr;
-  return p.y + n * p.y_batch + item.depth * p.y_depth + h * p.y_row + (long long)w * p.y_pixel +
-         item.channel;
+  return p.y + n * p.y_batch + work.depth * p.y_depth + h * p.y_row + (long long)w * p.y_pixel +
+         work.channel;
 }
 
 // Sums of COUNT times eight channels, from the FIRST on, as pairs; or rounded, and as vectors of eight
 // where there are four times eight.
 template <int FIRST, int COUNT>
-__device__ __forceinline__ void store(const DirectParams& p, const Item& item,
+__device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTile& work,
                                       const float (&acc)[HELD][BN / 2], int first, int lane) {
 #pragma unroll
   for (int i = 0; i < HELD; ++i)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      Output* const y = position(p, item, first + i * 64 + r * 8 + lane / 4);
+      Output* const y = position(p, work, first + i * 64 + r * 8 + lane / 4);
       if constexpr (WIDE_OUT) {
 #pragma unroll
         for (int j = FIRST; j < FIRST + COUNT; ++j)
-          if (y && item.channel + j * 8 < p.out_channels)
+          if (y && work.channel + j * 8 < p.out_channels)
             *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
                 make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
         continue;
@@ -148,7 +149,7 @@ __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
       const auto rounded = [&](int j) {
         return pack<BF16>(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
       };
-      const auto there = [&](int channel) { return y && item.channel + channel < p.out_channels; };
+      const auto there = [&](int channel) { return y && work.channel + channel < p.out_channels; };
       if constexpr (COUNT % 4 == 0) {
 #pragma unroll
         for (int j = FIRST; j < FIRST + COUNT; j += 4) {
@@ -168,7 +169,7 @@ __device__ __forceinline__ void store(const DirectParams& p, const Item& item,
 // A cluster's blocks each finish a part of the channels: what others finish a block leaves in the
 // stages' memory, each thread for the one of its number there.
 template <int RANK>
-__device__ __forceinline__ void finish(const DirectParams& p, const Item& item, float4* sums,
+__device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTile& work, float4* sums,
                                        float (&acc)[HELD][BN / 2], int first, int lane) {
   constexpr int COUNT = BN / 8 / SPLIT;
   const auto at = [](int rank, int i, int j) {
@@ -199,19 +200,19 @@ __device__ __forceinline__ void finish(const DirectParams& p, const Item& item, 
         sum[2] = __fadd_rn(sum[2], more.z), sum[3] = __fadd_rn(sum[3], more.w);
       }
   }
-  store<RANK * COUNT, COUNT>(p, item, acc, first, lane);
+  store<RANK * COUNT, COUNT>(p, work, acc, first, lane);
   cluster_sync();
 }
 
 // By the block of that rank.
 template <int RANK = 0>
-__device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const Item& item,
+__device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const DirectWorkTile& work,
                                           float4* sums, float (&acc)[HELD][BN / 2], int first,
                                           int lane) {
   if (rank == RANK)
-    finish<RANK>(p, item, sums, acc, first, lane);
+    finish<RANK>(p, work, sums, acc, first, lane);
   else if constexpr (RANK + 1 < SPLIT)
-    finish_as<RANK + 1>(rank, p, item, sums, acc, first, lane);
+    finish_as<RANK + 1>(rank, p, work, sums, acc, first, lane);
 }
 
 // Products of a step's first DEPTH times 16 channels, asynchronous.
@@ -239,8 +240,8 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
-    const Item item(p, index);
+  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+    const DirectWorkTile work(p, index);
     float acc[HELD][BN / 2];
 #pragma unroll
     for (int i = 0; i < HELD; ++i)
@@ -253,9 +254,9 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
       if (x_read && lane == 0) barrier_arrive(x_read);
       x_read = w_read = nullptr;
     };
-    int left = p.chunks - item.begin % p.chunks;  // of a tap, with this one
+    int left = p.chunks - work.begin % p.chunks;  // of a tap, with this one
 #pragma unroll 1
-    for (int step = item.begin; step < item.end; ++step) {
+    for (int step = work.begin; step < work.end; ++step) {
       const bool short_step = left == 1;
       left = short_step ? p.chunks : left - 1;
       barrier_wait(&shared.x_full[x_pipe.stage], x_pipe.phase);
@@ -284,9 +285,9 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
     for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
     release();
     if constexpr (SPLIT == 1)
-      store<0, BN / 8>(p, item, acc, first, lane);
+      store<0, BN / 8>(p, work, acc, first, lane);
     else
-      finish_as(cluster_rank(), p, item, reinterpret_cast<float4*>(&shared), acc, first, lane);
+      finish_as(cluster_rank(), p, work, reinterpret_cast<float4*>(&shared), acc, first, lane);
   }
 }
 

@@ -33,7 +33,7 @@ PARAMS = Layout(
     ("y", POINTER),
     ("y_batch y_depth y_row", LONG),
     ("y_pixel box_width box_height box_images box_bytes", INT),
-    ("blocks_width blocks_height blocks_images blocks_n items", INT),
+    ("blocks_width blocks_height blocks_images blocks_n work_tiles", INT),
     ("batch out_depth out_height out_width out_channels", INT),
     ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
 )

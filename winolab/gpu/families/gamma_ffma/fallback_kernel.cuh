@@ -1,12 +1,12 @@
 // What follows the products of split data, in one launch that ends at once where no flag asks for more:
-// whether doubts were right and results of 0 hide numbers that vanished (scale.cuh), and if so or if
+// whether suspects were right and results of 0 hide numbers that vanished (scale.cuh), and if so or if
 // accuracy was lost, the fallback's filter and the fallback, behind whose unit this stands. (A launch
 // that ends at once takes 1.1 µs; these were three.)
 #pragma once
 
 #include "mainloop.cuh"
 
-struct TailParams {
+struct FallbackParams {
   split::ScaleParams scan;
   FilterParams filter;
   Params gamma;
@@ -30,9 +30,9 @@ struct Room {  // in what becomes struct Shared: some have no byte of shared mem
 // All units of work, work(unit) by whichever block takes the unit's ticket; returns when all are done.
 // Blocks need not run at the same time: who waits has found no ticket left, so that each unit is of a
 // block that runs. ``before``: how often as many blocks have done as many units.
-template <class Work>
+template <class Task>
 __device__ __forceinline__ void together(split::Tickets& tickets, int units, int before, Room& room,
-                                         Work work) {
+                                         Task task) {
   int& ticket = room.ticket;
   while (true) {
     if (threadIdx.x == 0)
@@ -40,7 +40,7 @@ __device__ __forceinline__ void together(split::Tickets& tickets, int units, int
     __syncthreads();
     const int unit = ticket;
     if (unit >= units) break;
-    work(unit);
+    task(unit);
     stored_for_copies();
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(&tickets.done, 1);
@@ -51,14 +51,14 @@ __device__ __forceinline__ void together(split::Tickets& tickets, int units, int
   stored_for_copies();
 }
 
-// Whether doubts are right. Every block decides by itself, and none waits: one that comes so late that
+// Whether suspects are right. Every block decides by itself, and none waits: one that comes so late that
 // it reads outputs which the fallback has written over finds the flag, which was set before that.
-__device__ __forceinline__ bool right(split::Header& header, Room& room) {
+__device__ __forceinline__ bool confirmed(split::Header& header, Room& room) {
   int& found = room.ticket;
-  int& flag = header.flags[split::RIGHT];
+  int& flag = header.flags[split::CONFIRMED];
   if (threadIdx.x == 0) found = 0;
   __syncthreads();
-  if (split::right(&header, threadIdx.x, THREADS)) atomicMax(&found, 1);
+  if (split::confirmed(&header, threadIdx.x, THREADS)) atomicMax(&found, 1);
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -79,19 +79,19 @@ extern "C" __global__ void
     __cluster_dims__(SPLIT, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_tail(const __grid_constant__ TailParams p) {
+    winolab_fallback(const __grid_constant__ FallbackParams p) {
   launch_before_done();
   split::Header& header = *p.scan.header;
   // Nothing that this launch writes: all its threads shall read the same.
   bool lost = header.flags[split::LOST];
   const bool zero = header.flags[split::ZERO];
-  const int doubts = header.doubts;
-  if (!lost && !zero && !doubts) return;
+  const int suspects = header.suspects;
+  if (!lost && !zero && !suspects) return;
   extern __shared__ __align__(128) unsigned char memory[];
   static_assert(THREADS >= 32 * FILTER_ROWS && sizeof(Shared) >= sizeof(Room), "room");
   Room& room = *reinterpret_cast<Room*>(memory);
-  if (!lost && doubts) {
-    lost = right(header, room);
+  if (!lost && suspects) {
+    lost = confirmed(header, room);
     if (!lost && !zero) return;
   }
   if (!lost) {

@@ -24,9 +24,9 @@ __device__ __forceinline__ void stage(Shared& shared, const float (&acc)[STATES]
 }
 
 // What stage() has put where: a tile and an output of the block, BN where there is none.
-struct Place {
+struct StagedOutput {
   int tile, output;
-  __device__ __forceinline__ Place(int staged, int pass, int group, int lane) {
+  __device__ __forceinline__ StagedOutput(int staged, int pass, int group, int lane) {
     const int sharer = staged / (STAGED / SHARERS), at = staged % (STAGED / SHARERS);
     const int inside = SIDE == 4 ? pass * (STAGED / SHARERS) + at
                                  : at / SIDE * 4 + pass * SIDE + at % SIDE;
@@ -37,11 +37,11 @@ struct Place {
   }
 };
 
-// Where the outputs of an item's tiles lie, and how many there are.
-__device__ __forceinline__ void locate(const Params& p, Shared& shared, const Item& item,
+// Where the outputs of a work tile's tiles lie, and how many there are.
+__device__ __forceinline__ void locate(const Params& p, Shared& shared, const WorkTile& work,
                                        int thread) {
   for (int tile = thread; tile < BT; tile += STORERS) {
-    const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
+    const int at = work.column + tile % COLUMNS, row = work.row + tile / COLUMNS;
     const Column column(p, at);
     shared.offset[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                           (long long)column.first * p.y_pixel;
@@ -65,14 +65,14 @@ constexpr int STORED = FINISHERS ? 1 : 2;
 
 // This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int PARTS>
-__device__ __forceinline__ void store_part(const Params& p, const Shared& shared, const Item& item,
+__device__ __forceinline__ void store_part(const Params& p, const Shared& shared, const WorkTile& work,
                                            int pass, bool added, int thread) {
   const int warp = thread / 32, lane = thread % 32, rank = PARTS > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
   for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += PARTS * STORERS / 32) {
     const int staged = e / GROUPS_M, group = e % GROUPS_M;
-    const Place place(staged, pass, group, lane);
-    const int output = item.block_m * BN + place.output;
+    const StagedOutput place(staged, pass, group, lane);
+    const int output = work.block_m * BN + place.output;
     float* y = p.y + shared.offset[place.tile] + output;
     const int columns =
         place.output < BN && output < p.out_channels ? shared.columns[place.tile] : 0;
@@ -99,35 +99,35 @@ __device__ __forceinline__ void store_part(const Params& p, const Shared& shared
   }
 }
 
-// The outputs of a staged pass. Where blocks share the item, all threads of the cluster meet before
+// The outputs of a staged pass. Where blocks share the work tile, all threads of the cluster meet before
 // anyone reads, and after all have read: consumers and producers too, in meet().
-__device__ __forceinline__ void store(const Params& p, Shared& shared, const Item& item, int pass,
+__device__ __forceinline__ void store(const Params& p, Shared& shared, const WorkTile& work, int pass,
                                       bool added, int parts, int thread) {
   if constexpr (SPLIT > 1) {
     if (parts > 1) {
       cluster_sync();
-      store_part<SPLIT>(p, shared, item, pass, added, thread);
+      store_part<SPLIT>(p, shared, work, pass, added, thread);
       cluster_sync();
       return;
     }
   }
-  store_part<1>(p, shared, item, pass, added, thread);
+  store_part<1>(p, shared, work, pass, added, thread);
 }
 
 __device__ __forceinline__ void finish(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - (CONSUMERS + PRODUCERS);
   Pipe<1> pipe;
-  for (Work work(p); work.left(p); work.next(p)) {
-    const Item item(p, work.index);
-    const Sums sums(Steps(p, work.parts), work.parts);
+  for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
+    const WorkTile work(p, scheduler.index);
+    const PartialSums sums(Steps(p, scheduler.parts), scheduler.parts);
     storers_sync<STORERS>();
-    locate(p, shared, item, thread);
+    locate(p, shared, work, thread);
     storers_sync<STORERS>();
     for (int sum = 0; sum < sums.count; ++sum) {
 #pragma unroll 1
       for (int pass = 0; pass < PASSES; ++pass) {
         barrier_wait(&shared.out_full, pipe.phase);
-        store(p, shared, item, pass, sum > 0, work.parts, thread);
+        store(p, shared, work, pass, sum > 0, scheduler.parts, thread);
         barrier_arrive(&shared.out_empty);
         pipe.advance();
       }

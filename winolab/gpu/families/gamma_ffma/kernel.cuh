@@ -11,6 +11,6 @@ extern "C" __global__ void
     winolab_gamma(const __grid_constant__ Params p) {
   // Never taken. Without a way out that depends on memory, 10 of 21 kernels with finishers spill (ptxas
   // 12.9): parameters are read, and kept, before threads take their parts.
-  if (p.items == 0 && *reinterpret_cast<const volatile float*>(p.u) == 0.0f) return;
+  if (p.work_tiles == 0 && *reinterpret_cast<const volatile float*>(p.u) == 0.0f) return;
   gamma(p);
 }

@@ -10,10 +10,10 @@ __device__ __forceinline__ void load_filters(const Params& p, Shared& shared) {
   const bool issues = threadIdx.x % 32 == 0;
   Pipe<U_STAGES> u_pipe;
   launch_before_done();  // it makes U
-  for (Work work(p); work.left(p); work.next(p)) {
-    const Steps steps(p, work.parts);
-    const Sums sums(steps, work.parts);
-    const int block_m = Item(p, work.index).block_m;
+  for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
+    const Steps steps(p, scheduler.parts);
+    const PartialSums sums(steps, scheduler.parts);
+    const int block_m = WorkTile(p, scheduler.index).block_m;
     const float* u = p.u + ((long long)block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
     int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
     for (int sum = 0; sum < sums.count; ++sum) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_filters(const Params& p, Shared& shared) {
         }
       }
       __syncwarp();
-      for (int pass = 0; pass < PASSES; ++pass) meet(work.parts);
+      for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.parts);
     }
   }
 }

@@ -7,7 +7,7 @@
 // asynchronous copies. Its consumer warps run outer
 // products out of shared memory, each warp one part of the states, and apply AT at the end. A V
 // stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need: it is transformed once
-// and serves SHARE U stages. Blocks are persistent: producers run ahead into the next item while
+// and serves SHARE U stages. Blocks are persistent: producers run ahead into the next work tile while
 // consumers finish the last.
 #pragma once
 
@@ -51,9 +51,9 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   Pipe<U_STAGES> u_pipe;
   Pipe<V_STAGES> v_pipe;
   [[maybe_unused]] Pipe<1> out_pipe;
-  for (Work work(p); work.left(p); work.next(p)) {
-    const Steps steps(p, work.parts);
-    const Sums sums(steps, work.parts);
+  for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
+    const Steps steps(p, scheduler.parts);
+    const PartialSums sums(steps, scheduler.parts);
     for (int sum = 0; sum < sums.count; ++sum) {
       float acc[STATES][TT][TM];
 #pragma unroll
@@ -111,18 +111,18 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
           barrier_wait(&shared.out_empty, out_pipe.phase ^ 1);
           stage(shared, acc, pass, state0, sharer);
           barrier_arrive(&shared.out_full);
-          meet(work.parts);
+          meet(scheduler.parts);
           out_pipe.advance();
         }
       } else {
-        const Item item(p, work.index);
+        const WorkTile work(p, scheduler.index);
 #pragma unroll
         for (int pass = 0; pass < PASSES; ++pass) {
           storers_sync<STORERS>();
-          if (pass == 0) locate(p, shared, item, threadIdx.x);
+          if (pass == 0) locate(p, shared, work, threadIdx.x);
           stage(shared, acc, pass, state0, sharer);
           storers_sync<STORERS>();
-          store(p, shared, item, pass, sum > 0, work.parts, threadIdx.x);
+          store(p, shared, work, pass, sum > 0, scheduler.parts, threadIdx.x);
         }
       }
     }

@@ -143,7 +143,7 @@ class GammaPlan(BasePlan):
 
     def source(self, *, alone: bool = True) -> str:
         """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``,
-        ``winolab_tail`` launches the latter, behind split products' unit.
+        ``winolab_fallback`` launches the latter, behind split products' unit.
         """
         return source(self.tile, self.points, self.variant, alone)
 

@@ -6,9 +6,9 @@
 
 // A block's share of a summation, cut into so many sums that none has more than PARTIAL stages of V,
 // where that is not 0. Each is transformed, and added to y.
-struct Sums {
+struct PartialSums {
   int begin, stages, count = 1;
-  __device__ __forceinline__ Sums(const Steps& steps, int parts)
+  __device__ __forceinline__ PartialSums(const Steps& steps, int parts)
       : begin(steps.begin), stages(steps.end - steps.begin) {
     if constexpr (PARTIAL > 0) count = (steps.all + PARTIAL * parts - 1) / (PARTIAL * parts);
   }
@@ -66,16 +66,16 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   Pipe<V_STAGES> pipe;
   Pipe<U_STAGES> u_pipe;
   bool filtered = false;  // whether U is there, which the launch before this one makes
-  for (Work work(p); work.left(p); work.next(p)) {
-    const Item item(p, work.index);
-    const Steps steps(p, work.parts);
-    const Sums sums(steps, work.parts);
+  for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
+    const WorkTile work(p, scheduler.index);
+    const Steps steps(p, scheduler.parts);
+    const PartialSums sums(steps, scheduler.parts);
     [[maybe_unused]] int sum = 0;
     int chunk = steps.begin % p.chunks, tap = steps.begin / p.chunks;
     int fw = tap % p.taps_width, fh = tap / p.taps_width % (p.taps_height / SHARE) * SHARE,
         fd = tap / p.taps_width / (p.taps_height / SHARE);
     const float* u =
-        p.u + ((long long)item.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
+        p.u + ((long long)work.block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
     int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
     const float* x[GROUPS];
     unsigned inside[GROUPS];
@@ -83,16 +83,16 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
     for (int step = steps.begin;; ++step) {
       if constexpr (SPLIT > 1) {
         for (; sum < sums.count && sums.at(sum + 1) == step; ++sum)
-          for (int pass = 0; pass < PASSES; ++pass) meet(work.parts);
+          for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.parts);
       }
       if (step == steps.end) break;
       if (new_tap) {
 #pragma unroll
         for (int g = 0; g < GROUPS; ++g) {
-          const int tile = slot + g * SLOTS, at = item.column + tile % COLUMNS;
+          const int tile = slot + g * SLOTS, at = work.column + tile % COLUMNS;
           const Column column(p, at);
           const int d = column.depth + fd - p.pad_depth, w = column.first + fw * R - p.pad_width;
-          const int h = item.row + tile / COLUMNS + fh - p.pad_height;
+          const int h = work.row + tile / COLUMNS + fh - p.pad_height;
           const bool row = (V_TILES % SLOTS == 0 || tile < V_TILES) && at < p.columns &&
                            (unsigned)d < (unsigned)p.depth && (unsigned)h < (unsigned)p.height;
           inside[g] = 0;
@@ -155,7 +155,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
       } else if (thread == ISSUER) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
-          copy_stage(p, shared.u[u_pipe.stage], u, u_row, item.block_m * BN,
+          copy_stage(p, shared.u[u_pipe.stage], u, u_row, work.block_m * BN,
                      &shared.u_full[u_pipe.stage]);
           u_pipe.advance();
         }

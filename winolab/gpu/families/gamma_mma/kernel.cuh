@@ -7,7 +7,7 @@
 // warps multiply first and half transform first, so that the Tensor Cores are busy meanwhile. U goes
 // from global memory straight into mma's A registers; V is B. Parts of a product: high·low, low·high,
 // high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which truncates, then
-// added in FP32 outside it. Blocks are persistent: copies run ahead into the next item.
+// added in FP32 outside it. Blocks are persistent: copies run ahead into the next work tile.
 #pragma once
 
 #include FILTER_FILE
@@ -20,11 +20,11 @@ struct Shared {
   // in their place: [state][tile][output]
   unsigned char v[2 * V_SIZE > OUT_SIZE ? 2 * V_SIZE : OUT_SIZE];
   Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
-  Source source[V_TILES];
+  TileSource source[V_TILES];
 };
 static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 
-// What is copied next: it walks over items, outer taps and chunks ahead of the transforms.
+// What is copied next: it walks over work tiles, outer taps and chunks ahead of the transforms.
 struct Fetch {
   const Steps& steps;
   int index, step, chunk;
@@ -39,13 +39,13 @@ struct Fetch {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int group = step / p.chunks, line = group / p.taps_width, fw = group % p.taps_width;
     const int fh = line % (p.taps_height / SHARE) * SHARE, fd = line / (p.taps_height / SHARE);
-    const Item item(p, index);
+    const WorkTile work(p, index);
     __syncwarp();
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
       const int tile = (g * WARPS + warp) * 8 + lane;
       if (lane >= 8 || tile >= V_TILES) continue;
-      shared.source[tile] = source_of<Column>(p, item, tile, fd, fh, fw, index < p.items);
+      shared.source[tile] = source_of<Column>(p, work, tile, fd, fh, fw, index < p.work_tiles);
     }
     __syncwarp();
   }
@@ -66,7 +66,7 @@ struct Fetch {
     const int lane = threadIdx.x % 32;
     const int channel = chunk * KC + lane / 16 * 8 + lane % 2 * 4;
     const int left = p.channels - channel;
-    const Source at = shared.source[unit * 8 + lane / 2 % 8];
+    const TileSource at = shared.source[unit * 8 + lane / 2 % 8];
     const unsigned mask = left > 0 ? at.inside : 0;
     const Element* from = at.x + channel;
     Vector* to = &shared.raw[unit][0][lane];
@@ -240,12 +240,12 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
 __device__ __forceinline__ void finish(const Params& p, Shared& shared, int index, const Sums& acc) {
   constexpr int PART = TILES / PASSES;  // tiles of a warp in a pass
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-  const Item item(p, index);
+  const WorkTile work(p, index);
   const int first = threadIdx.x % (BN / 4) * 4;  // of the thread's outputs
-  const int channel = item.block_m * BN + first;
+  const int channel = work.block_m * BN + first;
   float* out = reinterpret_cast<float*>(shared.v);
   float* to = out + (warp / SHARERS * TILES_OUT + warp % SHARERS * PART + q * 2) * ROW_OUT + g;
-  Watched<> watched(p.header, p.rows + channel, input_scale(p.header));
+  AccuracyCheck<> check(p.header, p.rows + channel, input_scale(p.header));
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
 #pragma unroll
@@ -270,17 +270,17 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
       }
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
-      const int at = item.column + tile % COLUMNS, row = item.row + tile / COLUMNS;
+      const int at = work.column + tile % COLUMNS, row = work.row + tile / COLUMNS;
       const Column column(p, at);
       const bool inside = channel < p.out_channels && at < p.columns && row < p.out_height;
       const int columns = inside ? min(N, p.out_width - column.first) : 0;
       Output* y_tile = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                        (long long)column.first * p.y_pixel + channel;
-      unsigned few = watched.tile(y, columns);
+      unsigned few = check.tile(y, columns);
 #pragma unroll 1
       for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
         if (few & 1)
-          note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel, watched.factors(c));
+          note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel, check.factors(c));
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
@@ -308,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                    (lane / 8 % 2 * V_TILES + warp % SHARERS * TILES + lane / 16 * 8 + lane % 8) * 16;
   const bool early = warp < WARPS / 2;  // whether this warp multiplies first
   int stage = 0;
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const uint4* u = p.u + (long long)(index % p.blocks_m) * steps.all * U_STAGE +
                      (warp / SHARERS * (SHARE * U_FILTER) + lane);
     const float scale = input_scale(p.header);
@@ -326,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           u += U_STAGE;
         } else {
           if (left > 1) produce(p, shared, fetch, shared.v + (stage ^ 1) * V_SIZE, scale);
-          // Only now: registers do not hold filters beside pixels. After an item's last stage these
+          // Only now: registers do not hold filters beside pixels. After a work tile's last stage these
           // are not used.
           load_filters(a, early && left == 1 ? u - U_STAGE : u);
         }

@@ -45,12 +45,12 @@ class Variant:
     xvec: int = 4  # elements of a load of x; 1 where channels or addresses are not aligned
     yvec: int = 4  # elements of a store of y
     skew: int = 0  # filter rows by which products with a low part precede the others in a stage
-    rest: int = 0  # rows of a filter's last stage; 0: all, filled up with zeros
+    rest: int = 0  # rows of a filter's last stage; 0: all, padded with zeros
 
-    split = twins = 1  # blocks of a cluster that share a summation, or filters
+    split = multicast = 1  # blocks of a cluster that share a summation, or filters
     narrow = 0  # output channels of the last block's filters, where they are fewer
-    run = filled = 0  # of tiles that a bulk copy of x brings; whether its channels are filled up
-    stacked = 0  # rows of such a copy, where rows run on from image to image
+    run = padded = 0  # of tiles that a bulk copy of x brings; whether its channels are padded
+    packed = 0  # rows of such a copy, where rows run on from image to image
     clusters = False  # whether the device has them
     main = "gamma_mma/kernel"  # its file
 
@@ -116,7 +116,7 @@ class GammaMmaPlan(GammaTensorPlan):
         """Of a block."""
         return THREADS
 
-    def _maps(self, x: View, group: int, filled: int) -> tuple[()]:
+    def _maps(self, x: View, group: int, padded: int) -> tuple[()]:
         return ()
 
 

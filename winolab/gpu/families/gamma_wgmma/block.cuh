@@ -14,25 +14,27 @@ struct Params {
   Header* header;  // scale.cuh
   const Row* rows;
   #include "geometry_fields.cuh"
-  int turn;  // items after which blocks' output channels move on by one
+  int rotation;  // work tiles after which blocks' output channels move on by one
   int batch;
-  int abreast, pitch;  // where STACKED: images side by side; rows from one to that below
+  int abreast, pitch;  // where PACKED: images side by side; rows from one to that below
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;
 constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
-constexpr int BRINGERS = U_RING ? 64 : 0;             // of the loaders, behind the warp of the boxes
+// of the loaders, behind the warp of the boxes
+constexpr int FILTER_LOADERS = U_RING ? 64 : 0;
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
 constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BN
 constexpr int SUMS = BN / 2;                          // of a thread in each
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS; // of a V stage
-constexpr int SLOTS = (V_TILES + 31) / 32;            // units of 8 tiles × KC channels of a producer warp
+// units of 8 tiles × KC channels of a producer warp
+constexpr int SLOTS = (V_TILES + 31) / 32;
 constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
 constexpr int V_SIZE = ALPHA * PARTS * V_PART;
 constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
-constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last item's epilogue
+constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last work tile's epilogue
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 constexpr bool STARTS = N < ENOUGH;                   // whether tiles tell that they begin a row

@@ -10,7 +10,7 @@ from typing import Any
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
-from winolab.gpu.families.gamma_wgmma.rows import stacked
+from winolab.gpu.families.gamma_wgmma.rows import packed
 from winolab.gpu.families.gamma_wgmma.tiles import (
     TEN,
     WGMMA_TILES,
@@ -27,7 +27,7 @@ from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
 KC = 16  # channels of a stage
-UNIT = 16  # output channels that the last block's filters are filled up to
+UNIT = 16  # output channels that the last block's filters are padded to
 # Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
@@ -55,13 +55,13 @@ class Variant:
 
     rows: int = 4  # output rows of a block
     share: int = 1  # filter rows that a transformed stage of input serves
-    rest: int = 0  # such rows of a filter's last stage; 0: all, filled up with zeros
+    rest: int = 0  # such rows of a filter's last stage; 0: all, padded with zeros
     split: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
     ring: int = 4  # filters of a consumer in registers
     u_ahead: int = 0  # and on their way through shared memory
     u_ring: int = 0  # or states of filters there, as wgmma's B, V being A; 0: filters are A
-    twins: int = 1  # blocks of a cluster with the same filters then, brought for one another
+    multicast: int = 1  # blocks of a cluster with the same filters then, brought for one another
     narrow: int = 0  # output channels of the last block's filters then, where they are fewer
     skew: int = 0  # filter rows by which products with a low part precede the others in a stage
     fold: int = 0  # of such a stage, behind which sums leave the Tensor Core too, with no skew
@@ -69,8 +69,8 @@ class Variant:
     passes: int = 4  # of the epilogue, over two buffers of staged tiles
     run: int = 0  # neighbouring tiles of a bulk tensor copy of x; 0: x is copied by elements
     images: int = 1  # of such a copy; they vary first along a block's columns
-    stacked: int = 0  # rows of such a copy at most, where blocks' rows run on from image to image
-    filled: int = 0  # whether it is of a copy of x, its channels filled up to whole vectors
+    packed: int = 0  # rows of such a copy at most, where blocks' rows run on from image to image
+    padded: int = 0  # whether it is of a copy of x, its channels padded to whole vectors
     yvec: int = 4  # elements of a store of y
     whole: int = 0  # whether all outputs of every block are there, so that none is asked for
     consumer_registers: int = 208
@@ -95,7 +95,7 @@ class Variant:
     @property
     def xvec(self) -> int:
         """Elements of a load of x."""
-        return 4 if self.run and not self.filled else 1
+        return 4 if self.run and not self.padded else 1
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name, for elements of ``size`` bytes."""
@@ -130,7 +130,7 @@ class Variant:
     def boxes(self, tile: Tile, size: int) -> Boxes:
         """Bulk tensor copies of x."""
         first = self.stage_tiles(tile) % SLOT
-        most = self.stacked or SLOT
+        most = self.packed or SLOT
         return boxes(tile, self.columns(tile), self.run, self.images, first, size, most)
 
     def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
@@ -171,8 +171,8 @@ class Variant:
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
-        names = ("rest", "split", "u_ahead", "u_ring", "twins", "narrow", "fold", "exchanges")
-        names += ("run", "images", "stacked", "filled", "yvec", "whole")
+        names = ("rest", "split", "u_ahead", "u_ring", "multicast", "narrow", "fold", "exchanges")
+        names += ("run", "images", "packed", "padded", "yvec", "whole")
         usual = Variant(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
@@ -195,11 +195,11 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
         ways = list(_boxes(correlation, tile, shape))
-        fetched = [{**box, "filled": 0} for box in ways]
+        fetched = [{**box, "padded": 0} for box in ways]
         if not request.aligned or correlation.channels * size % VECTOR:
-            fetched = [{"run": 0, "images": 1, "stacked": 0, "filled": 0}]
+            fetched = [{"run": 0, "images": 1, "packed": 0, "padded": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
-                fetched += [{**box, "filled": 1} for box in ways]
+                fetched += [{**box, "padded": 1} for box in ways]
         splits = (shape.split,) if variant else SPLITS
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
@@ -262,8 +262,8 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
         if tile.alpha == TEN:
             rings = U_RINGS[1:]
             turned |= {"consumer_registers": 192, "producer_registers": 104}
-        for twins in (1, 2) if paired else (1,):
-            yield [{**turned, "u_ring": n, "twins": twins} for n in rings]
+        for multicast in (1, 2) if paired else (1,):
+            yield [{**turned, "u_ring": n, "multicast": multicast} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
         return
     ring = (3 if share == 3 else held) if whole else max(2, share)
@@ -310,9 +310,9 @@ def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
         width % (tile.n * max(1, variant.run)),
         height % variant.rows,
         c.out_channels % block_outputs(tile.alpha),
-        columns % (variant.columns(tile) * variant.twins),
+        columns % (variant.columns(tile) * variant.multicast),
     )
-    own = variant.finish(parts) == EXCHANGED and not variant.stacked
+    own = variant.finish(parts) == EXCHANGED and not variant.packed
     return int(own and not any(left))
 
 
@@ -378,16 +378,16 @@ def offered(
 def _boxes(correlation: Correlation, tile: Tile, shape: Variant) -> Iterator[dict[str, int]]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
     and the batch; of an odd row's also with one tile more, of which nothing is stored. Either also
-    with images stacked, where that takes fewer blocks.
+    with images packed, where that takes fewer blocks.
     """
     columns, width = shape.columns(tile), -(-correlation.output[2] // tile.n)
     for row in (width, width + 1) if width % 2 and width > 1 else (width,):
         run = next(n for n in RUNS if row % n == 0 and n <= columns)
         counts = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
         images = next(counts, 1)
-        yield {"run": run, "images": images, "stacked": 0}
-        if most := stacked(correlation, row, columns, shape.rows, images):
-            yield {"run": run, "images": images, "stacked": most}
+        yield {"run": run, "images": images, "packed": 0}
+        if most := packed(correlation, row, columns, shape.rows, images):
+            yield {"run": run, "images": images, "packed": most}
 
 
 def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:

@@ -71,7 +71,7 @@ class TilesLeft:
     """``products``, ``fixed``, ``four`` and ``far`` of split products with V as wgmma's A.
 
     A bulk copy of a state's filters takes ``copy``, in the way of the boxes. Stages take
-    ``scattered`` times as long where boxes have a tile of every image, items of twins ``twin``
+    ``scattered`` times as long where boxes have a tile of every image, items of pairs ``pair``
     longer.
     """
 
@@ -81,7 +81,7 @@ class TilesLeft:
     far: float
     copy: float
     scattered: float
-    twin: float
+    pair: float
 
 
 # By parts. Fitted to 2,200 times of 98 layers' plans, ``asked`` to 17 later, rms 6 %. What is said
@@ -130,7 +130,7 @@ BOXED = {
     ),
 }
 TILES_LEFT = TilesLeft(
-    products=3750, fixed=279, four=0.892, far=0.116, copy=99, scattered=1.073, twin=283
+    products=3750, fixed=279, four=0.892, far=0.116, copy=99, scattered=1.073, pair=283
 )
 # Fitted to 33 times of 18 layers, rms 4 %.
 TEN_STATES = TenStates(products=1.176, transforms=0.853, item=1.404, scattered=1.034, narrow=0.923)
@@ -139,15 +139,15 @@ BANDWIDTH = 2.8e12  # bytes a second, of an H100
 # outputs in its filters, if it had none.
 THIRD, NARROW = {4: 0.981, 6: 0.949, 8: 0.962}, 0.51
 FOLDED = 1.013  # of a stage's whose sums leave the Tensor Core twice
-# Of a stage's by filter rows where images are stacked: 41 times of 15 layers. What they take the
+# Of a stage's by filter rows where batches are packed: 41 times of 15 layers. What they take the
 # place of are rows of zeros, with which products and other stages take 2 to 5 % less than said.
-STACKED = {2: 1.06, 3: 1.02}
+PACKED = {2: 1.06, 3: 1.02}
 # Of a stage's of two filter rows: with six states in boxes of so many tiles or more; in blocks of
-# eight rows with six states or stacked images. 126 times of 18 cases of 2 × 2: what is picked took
+# eight rows with six states or packed images. 126 times of 18 cases of 2 × 2: what is picked took
 # 1.8 % more than the fastest without them, 0.9 with.
 LONG, LONG_BOXES, EIGHT_ROWS = 8, 0.95, 1.025
-# Of twins', by states, less what the filters that both need would take from L2.
-TWINS, FETCHED, MOST_FETCHED = {6: 1.02, 8: 1.088}, 0.212, 0.35
+# Of multicast pairs, by states, less what the filters that both need would take from L2.
+MULTICAST, FETCHED, MOST_FETCHED = {6: 1.02, 8: 1.088}, 0.212, 0.35
 # Of five rows of filters that are not on their way, and of what L2 brings of them.
 FIVE_BARE, FIVE_FAR = 0.79, 1.5
 STAGE_ROWS, STAGE_TILES = 3, 96  # of the stages that were fitted
@@ -203,7 +203,7 @@ def _boxed(plan: Any) -> tuple[float, float]:
     boxes = c.box * v.copies(tile, plan.size)
     if v.u_ring:
         fixed, row, four, far, bare = t.fixed, t.products, t.four, t.far, 1.0
-        boxes += t.copy * tile.alpha / v.twins
+        boxes += t.copy * tile.alpha / v.multicast
     else:
         fixed, row = (c.few_fixed, c.few) if v.ring == 2 and v.u_ahead else (c.fixed, c.products)
         four, far = c.four, c.ahead if v.u_ahead else c.far
@@ -236,20 +236,20 @@ def _boxed(plan: Any) -> tuple[float, float]:
         stage *= THIRD[tile.alpha]
     if v.fold:
         stage *= FOLDED
-    if plan.parts == 2 and v.stacked:
-        stage *= STACKED.get(v.share, 1.0)
+    if plan.parts == 2 and v.packed:
+        stage *= PACKED.get(v.share, 1.0)
     if plan.parts == 2 and v.share == 2:
         if tile.alpha == 6 and v.run >= LONG:
             stage *= LONG_BOXES
-        if v.rows == 8 and (tile.alpha == 6 or v.stacked):
+        if v.rows == 8 and (tile.alpha == 6 or v.packed):
             stage *= EIGHT_ROWS
-    if v.u_ring and v.twins == 1 and v.images == BOX_TILES:
+    if v.u_ring and v.multicast == 1 and v.images == BOX_TILES:
         stage *= ten.scattered if ten else t.scattered
     if plan.parts == 2 and v.share > 4 and not v.u_ahead:
         stage *= FIVE_BARE + FIVE_FAR * min(share_of_l2, MOST_FETCHED)
-    if v.twins > 1:
-        item += t.twin
-        stage *= TWINS[tile.alpha] - FETCHED * min(share_of_l2, MOST_FETCHED)
+    if v.multicast > 1:
+        item += t.pair
+        stage *= MULTICAST[tile.alpha] - FETCHED * min(share_of_l2, MOST_FETCHED)
     if v.split > 1:
         longer = c.shared if v.share <= STAGE_ROWS else c.shared_long
         return stage * longer, item + c.cluster * v.split * outputs

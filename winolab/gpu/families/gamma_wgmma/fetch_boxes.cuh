@@ -1,8 +1,9 @@
-// Input tiles for the producers of gamma_wgmma/kernel.cuh by bulk tensor copies: boxes of RUN neighbouring
-// tiles of a row, of IMAGES images and of BOX_ROWS rows, 64 bytes of channels a pixel, zeros outside
-// x. A slot holds a unit of 8 tiles of every producer warp (UNIT_*, gamma_tensor_boxes.py: such that
-// nothing conflicts); once all of them have read it, a warp of its own orders the boxes of the next
-// stage in it. Requests of 64 bytes a pixel, whatever the elements: smaller ones bind.
+// Input tiles for the producers of gamma_wgmma/kernel.cuh by bulk tensor copies: boxes of RUN
+// neighbouring tiles of a row, of IMAGES images and of BOX_ROWS rows, 64 bytes of channels a pixel,
+// zeros outside x. A slot holds a unit of 8 tiles of every producer warp (UNIT_*,
+// gamma_tensor_boxes.py: such that nothing conflicts); once all of them have read it, a warp of its
+// own orders the boxes of the next stage in it. Requests of 64 bytes a pixel, whatever the
+// elements: smaller ones bind.
 #pragma once
 
 #include "place.cuh"
@@ -16,7 +17,7 @@ constexpr int LAST_ROWS = (V_TILES % 32 ? V_TILES % 32 : 32) / SLOT_COLUMNS;
 constexpr int LAST_BOXES = (LAST_ROWS + BOX_ROWS - 1) / BOX_ROWS * ACROSS;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
 static_assert(BOXES <= 32, "a lane a box");
-static_assert(STACKED == 0 || COLUMNS <= 32, "the same columns in every slot");
+static_assert(PACKED == 0 || COLUMNS <= 32, "the same columns in every slot");
 
 struct Raw {
   // [half][box][image][row][pixel][channel], swizzled: from 1024 bytes on
@@ -50,10 +51,10 @@ __device__ __forceinline__ int unit_tile(int warp, int lane) {
   return (int)((warp / 2 ? high : low) >> lane / 2 % 8 * 8) & 0xff;
 }
 
-// By one warp: orders boxes ahead of the transforms, over items, outer taps and channels.
+// By one warp: orders boxes ahead of the transforms, over work tiles, outer taps and channels.
 struct Loader {
   const Steps& steps;
-  int index, more, fw, fh;  // of the boxes that are ordered next; stages of the item from them on
+  int index, more, fw, fh;  // of the boxes that are ordered next; stages of the work tile from them on
   int c, w, h, d, n;        // where a lane's box begins
 
   __device__ __forceinline__ Loader(const Params& p, const Steps& steps)
@@ -63,7 +64,7 @@ struct Loader {
 
   // The first tile column of a lane's box.
   __device__ __forceinline__ int column(const Params& p, int g) const {
-    return item_at(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
+    return work_at(p, index).column + g * 32 % COLUMNS + threadIdx.x % ACROSS * BOX_TILES;
   }
 
   __device__ __forceinline__ void begin(const Params& p) {
@@ -72,8 +73,8 @@ struct Loader {
     fw = group % p.taps_width;
     fh = taps % (p.taps_height / SHARE) * SHARE;
     c = steps.begin % p.chunks * KC;
-    Place first(p, column(p, 0));
-    const int row = first.down(p, item_at(p, index).row);
+    TilePlace first(p, column(p, 0));
+    const int row = first.down(p, work_at(p, index).row);
     w = first.first + fw * R - p.pad_width;
     h = row + fh - p.pad_height + threadIdx.x % 32 / ACROSS * BOX_ROWS;
     d = first.depth + taps / (p.taps_height / SHARE) - p.pad_depth;
@@ -109,12 +110,12 @@ struct Loader {
     int right = 0, behind = 0, batch = n;
     if (g * 32 % COLUMNS > 0) {
       const int at = column(p, g);
-      const Place first(p, column(p, 0)), here(p, at);
+      const TilePlace first(p, column(p, 0)), here(p, at);
       right = here.first - first.first, behind = here.depth - first.depth;
       batch = at < p.columns ? here.batch : OUTSIDE;
     }
     int row = h + g * 32 / COLUMNS;
-    if constexpr (STACKED > 0) {  // of an image below: zeros between images serve both
+    if constexpr (PACKED > 0) {  // of an image below: zeros between images serve both
       for (; row + BOX_ROWS > p.pitch; row -= p.pitch) batch += p.abreast;
     }
     if (lane < boxes)
@@ -123,11 +124,12 @@ struct Loader {
   }
 };
 
-// Blocks that have an item fewer than others begin later, spread over less than an item's time: else
-// all store outputs at the same moment and wait for the memory (10 % at 96² × 64, on an H100).
+// Blocks that have a work tile fewer than others begin later, spread over less than a work tile's
+// time: else all store outputs at the same moment and wait for the memory (10 % at 96² × 64, on an
+// H100).
 __device__ __forceinline__ void spread(const Params& p, int steps) {
   constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // less than a stage's; of blocks
-  const int block = blockIdx.x / SPLIT, longer = p.items % (int)(gridDim.x / SPLIT);
+  const int block = blockIdx.x / SPLIT, longer = p.work_tiles % (int)(gridDim.x / SPLIT);
   if (longer == 0 || block < longer) return;
   const int wait = block * 37 % PHASES * (min(steps, 8) * CYCLES / PHASES);
   const long long begin = clock64();
@@ -139,19 +141,19 @@ __device__ __forceinline__ void load(const Params& p, Raw& raw) {
   const Steps steps(p, SPLIT);
   spread(p, steps.end - steps.begin);
   unsigned phase = 1;
-  for (Loader loader(p, steps); loader.index < p.items; loader.next(p)) {
+  for (Loader loader(p, steps); loader.index < p.work_tiles; loader.next(p)) {
 #pragma unroll 1
     for (int g = 0; g < SLOTS; ++g) {
       barrier_wait(&raw.empty[g], phase);
       loader.issue(p, raw, g);
     }
     phase ^= 1;
-    // Producers, too, finish an item once they have made a stage of the next.
+    // Producers, too, finish a work tile once they have made a stage of the next.
     static_assert(SPLIT == 1 || AHEAD == 1, "boxes of that stage have been ordered then");
     if (SPLIT > 1 && loader.more == steps.end - steps.begin && loader.index >= gridDim.x / SPLIT)
       meet();
   }
-  if (SPLIT > 1 && blockIdx.x / SPLIT < p.items) meet();  // about the last item
+  if (SPLIT > 1 && blockIdx.x / SPLIT < p.work_tiles) meet();  // about the last work tile
 }
 
 // Of a producer thread: its four channels of a tile's pixels, stage by stage. Of small elements it

@@ -1,6 +1,6 @@
-// Input tiles for the producers of gamma_wgmma/kernel.cuh, element by element: of channels and addresses
-// that bulk tensor copies do not serve (fetch_boxes.cuh), where a copy that they do serve (pad_channels.cuh)
-// does not pay or finds no room. Every thread copies what it transforms.
+// Input tiles for the producers of gamma_wgmma/kernel.cuh, element by element: of channels and
+// addresses that bulk tensor copies do not serve (fetch_boxes.cuh), where a copy that they do serve
+// (pad_channels.cuh) does not pay or finds no room. Every thread copies what it transforms.
 #pragma once
 
 #include "place.cuh"
@@ -8,7 +8,7 @@
 
 struct Raw {
   Vector pixels[SLOTS][ALPHA][PRODUCERS];
-  Source source[SLOTS][PRODUCERS];  // here to save registers
+  TileSource source[SLOTS][PRODUCERS];  // here to save registers
 };
 
 __device__ __forceinline__ void fetch_init(Raw&) {}
@@ -17,13 +17,14 @@ constexpr bool HALVED = false;  // a thread reads what it copied
 __device__ __forceinline__ int half_pair(int, int) { return 0; }
 __device__ __forceinline__ int unit_tile(int warp, int lane) { return warp * 8 + lane / 2 % 8; }
 
-// Where a producer thread reads: it walks over items, outer taps and chunks ahead of the transforms.
+// Where a producer thread reads: it walks over work tiles, outer taps and chunks ahead of the
+// transforms.
 struct Fetch {
   const Steps& steps;
   int index, step, chunk, fw, fh, fd;
-  Source (&source)[SLOTS][PRODUCERS];
+  TileSource (&source)[SLOTS][PRODUCERS];
   Vector* const raw;  // the thread's, of every PRODUCERS-th
-  Source coming;      // read early: it is there when the copies need it
+  TileSource coming;      // read early: it is there when the copies need it
 
   __device__ __forceinline__ Fetch(const Params& p, Raw& raw, const Steps& steps)
       : steps(steps), index(blockIdx.x / SPLIT), source(raw.source),
@@ -63,12 +64,12 @@ struct Fetch {
   }
 
   __device__ __forceinline__ void tap(const Params& p) {
-    const Item item(p, index);
+    const WorkTile work(p, index);
     const int warp = (threadIdx.x - CONSUMERS) / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int g = 0; g < SLOTS; ++g) {
       const int tile = g * 32 + unit_tile(warp, lane);
-      Source at = source_of<Place>(p, item, tile, fd, fh, fw, index < p.items);
+      TileSource at = source_of<TilePlace>(p, work, tile, fd, fh, fw, index < p.work_tiles);
       at.x += lane / 16 * 8 + lane % 2 * 4;
       source[g][threadIdx.x - CONSUMERS] = at;
     }
@@ -91,11 +92,11 @@ struct Fetch {
     }
   }
 
-  __device__ __forceinline__ Source from(int g) const {
+  __device__ __forceinline__ TileSource from(int g) const {
     return source[g][threadIdx.x - CONSUMERS];
   }
 
-  __device__ __forceinline__ void copy(const Params& p, int g, const Source& at) const {
+  __device__ __forceinline__ void copy(const Params& p, int g, const TileSource& at) const {
     const int lane = threadIdx.x % 32, channel = chunk * KC;
     const int left = p.channels - channel - (lane / 16 * 8 + lane % 2 * 4);  // channels from here
     const unsigned mask = left > 0 ? at.inside : 0;

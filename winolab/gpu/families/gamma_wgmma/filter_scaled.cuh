@@ -1,9 +1,9 @@
-// The transformed filter (filter_tensor.cuh) of split products, and the scales and thresholds of its rows
-// (scale.cuh) in the same launch. Blocks have four rows, or two. params.sharers of them transform the same
-// ones and, if there are several, one more describes these; each looks for the largest elements itself,
-// so that none waits for another. Rows that lie dense and have room are read once, into shared memory.
-// Of rows that have no room, two blocks, a cluster, have eight together and look at half of them each
-// (filter_cluster.cuh).
+// The transformed filter (filter_tensor.cuh) of split products, and the scales and thresholds of
+// its rows (scale.cuh) in the same launch. Blocks have four rows, or two. params.sharers of them
+// transform the same ones and, if there are several, one more describes these; each looks for the
+// largest elements itself, so that none waits for another. Rows that lie dense and have room are
+// read once, into shared memory. Of rows that have no room, two blocks, a cluster, have eight
+// together and look at half of them each (filter_cluster.cuh).
 #pragma once
 
 #include "accuracy_check.cuh"
@@ -87,12 +87,12 @@ __device__ __forceinline__ void batches(int first, int step, int count, Load loa
   }
 }
 
-// Where an element of a row is in its image: vectors stay whole, and channels that lie 32 floats apart, or
-// a multiple, are not all of the same bank.
+// Where an element of a row is in its image: vectors stay whole, and channels that lie 32 floats
+// apart, or a multiple, are not all of the same bank.
 __device__ __forceinline__ int imaged(int i) { return i + (i / 64 << 2); }
 
-// f of every element of a row that is this thread's, number ``first`` of the row's ``threads``; ``size``:
-// of them all. They are copied to the row's image, if there is one.
+// f of every element of a row that is this thread's, number ``first`` of the row's ``threads``;
+// ``size``: of them all. They are copied to the row's image, if there is one.
 template <class F>
 __device__ __forceinline__ void over_row(const ScaledParams& params, const float* row, int size,
                                          int first, int threads, float* image, F f) {

@@ -1,10 +1,12 @@
-// The transformed filter of gamma_wgmma/kernel.cuh: where its stages lie, and sums outside the Tensor Core.
+// The transformed filter of gamma_wgmma/kernel.cuh: where its stages lie, and sums outside the
+// Tensor Core.
 #pragma once
 
 #include "block.cuh"
 
 constexpr int LAST = REST ? REST : SHARE;  // rows of a filter's last stage
-constexpr int U_FILTER = PARTS * BN * 2, U_ROW = ALPHA * U_FILTER;  // vectors; of a filter row of a stage
+// vectors; of a filter row of a stage
+constexpr int U_FILTER = PARTS * BN * 2, U_ROW = ALPHA * U_FILTER;
 
 // Whether a stage is of a filter's last rows, of which REST are there. Not counted from stage to stage:
 // consumers have no registers left.

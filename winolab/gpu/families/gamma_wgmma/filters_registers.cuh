@@ -1,5 +1,5 @@
-// Products of gamma_wgmma/kernel.cuh with filters as wgmma's A, in registers: U comes to them from global memory,
-// by way of the thread's own part of shared memory where U_AHEAD says so. V is B.
+// Products of gamma_wgmma/kernel.cuh with filters as wgmma's A, in registers: U comes to them from
+// global memory, by way of the thread's own part of shared memory where U_AHEAD says so. V is B.
 #pragma once
 
 #include "filters.cuh"
@@ -23,7 +23,7 @@ static_assert(REST == 0 || RING + U_AHEAD <= FILTERS<LAST>, "of this stage and t
 static_assert(FOLD == 0 || (SKEW == 0 && PARTS == 2), "what is added is whole");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
 
-// U on its way to a consumer thread, ahead of the products over stages and items: RING filters in
+// U on its way to a consumer thread, ahead of the products over stages and work tiles: RING filters in
 // registers, U_AHEAD more in the thread's own part of shared memory, until L2 has brought them.
 struct Filters {
   const Params& p;
@@ -39,7 +39,7 @@ struct Filters {
     u = next;
   }
 
-  // Next is that stage of the item.
+  // Next is that stage of the work tile.
   __device__ __forceinline__ void stage_at(int step) {
     const int group = threadIdx.x / 128 * (rest(p, step) ? FILTERS<LAST> : FILTERS<>) * U_FILTER;
     next = p.u + (long long)(index % p.blocks_m) * rows_before(p, steps.all) * U_ROW +
@@ -122,7 +122,7 @@ struct Products {
     filters.fill(a);
   }
 
-  __device__ __forceinline__ void item(const Params&, int) {}
+  __device__ __forceinline__ void start(const Params&, int) {}
 
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>

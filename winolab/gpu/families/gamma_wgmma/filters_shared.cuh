@@ -1,8 +1,8 @@
-// Products of gamma_wgmma/kernel.cuh with filters as wgmma's B, from shared memory: 7 % less goes through it.
-// A warp for each group of consumers brings U by bulk copies, a state at a time (a row of it at a time is
-// 8 % slower); of two blocks that have the same filters (TWINS), each brings one group's for both. V is
-// A, in registers: a warp's tiles are two units of eight in neighbouring rows, so that the second unit
-// of a filter row is the first of the next.
+// Products of gamma_wgmma/kernel.cuh with filters as wgmma's B, from shared memory: 7 % less goes
+// through it. A warp for each group of consumers brings U by bulk copies, a state at a time (a row
+// of it at a time is 8 % slower); of two blocks that have the same filters (MULTICAST), each brings
+// one group's for both. V is A, in registers: a warp's tiles are two units of eight in neighbouring
+// rows, so that the second unit of a filter row is the first of the next.
 #pragma once
 
 #include "multicast.cuh"
@@ -20,7 +20,7 @@ __device__ __forceinline__ void ring_init(FilterRing& ring) {
 #pragma unroll
   for (int i = 0; i < U_RING * 2; ++i) {
     barrier_init(&ring.full[i / 2][i % 2], 1);
-    barrier_init(&ring.empty[i / 2][i % 2], CONSUMERS / 2 / 32 * TWINS);
+    barrier_init(&ring.empty[i / 2][i % 2], CONSUMERS / 2 / 32 * MULTICAST);
   }
 }
 
@@ -29,16 +29,16 @@ __device__ __forceinline__ int outputs_of(const Params& p, int block_m) {
   return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BN;
 }
 
-// By a lane: a group's filters, over stages and items.
+// By a lane: a group's filters, over stages and work tiles.
 __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int group) {
   static_assert(SPLIT == 1, "all stages of an item");
-  const bool mine = TWINS == 1 || cluster_rank() == group;
+  const bool mine = MULTICAST == 1 || cluster_rank() == group;
   Pipe<U_RING> pipe;
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const int rows = p.taps_height / SHARE, stages = p.chunks * p.taps_width;  // of stages; of a row
     int left = p.taps_depth * rows;
-    const int block_m = item_at(p, index).block_m;
+    const int block_m = work_at(p, index).block_m;
     unsigned at = block_m * rows_before(p, left * stages) * U_ROW;  // in vectors
     const int outputs = outputs_of(p, block_m);
 #pragma unroll 1
@@ -53,7 +53,7 @@ __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int gro
           unsigned long long* full = &ring.full[pipe.stage][group];
           barrier_wait(&ring.empty[pipe.stage][group], pipe.phase ^ 1);
           barrier_arrive_expect(full, size * 16);
-          if (mine) bulk_copy_to_all<TWINS>(ring.u[pipe.stage][group], p.u + at, size * 16, full);
+          if (mine) bulk_copy_to_all<MULTICAST>(ring.u[pipe.stage][group], p.u + at, size * 16, full);
           pipe.advance();
         }
       at -= group * HELD * size;
@@ -77,7 +77,7 @@ struct Products {
   const int group;
   FilterRing& ring;
   Pipe<U_RING> pipe;
-  bool narrow = false;  // whether the item's block has NARROW outputs
+  bool narrow = false;  // whether the work tile's block has NARROW outputs
   int place;  // in a state's part of V, of what a lane addresses of the first two units
 
   __device__ __forceinline__ Products(const Params&, const Steps&, FilterRing& ring, int group)
@@ -100,8 +100,8 @@ struct Products {
     }
   }
 
-  __device__ __forceinline__ void item(const Params& p, int index) {
-    narrow = NARROW > 0 && outputs_of(p, item_at(p, index).block_m) < BN;
+  __device__ __forceinline__ void start(const Params& p, int index) {
+    narrow = NARROW > 0 && outputs_of(p, work_at(p, index).block_m) < BN;
   }
 
   // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
@@ -160,8 +160,8 @@ struct Products {
       }
       wgmma_wait<0>();
       if (now % HALVES == HALVES - 1) {
-        if (threadIdx.x % 32 < TWINS)
-          barrier_arrive_at<TWINS>(&ring.empty[pipe.stage][group], threadIdx.x % 32);
+        if (threadIdx.x % 32 < MULTICAST)
+          barrier_arrive_at<MULTICAST>(&ring.empty[pipe.stage][group], threadIdx.x % 32);
         pipe.advance();
       }
       add(acc[now], part);

@@ -1,21 +1,21 @@
-// The epilogue of gamma_wgmma/kernel.cuh where a block sums alone. Every output of a tile needs all states,
-// of which each consumer warpgroup has half, in the same thread: thread to thread they exchange half
-// of the sums (outputs_*.cuh), a chunk at a time by way of EXCHANGES buffers, apply AT to the others and
-// store. Producers and loaders go on; loaders that order no copies have described the item meanwhile:
-// where its outputs lie, and what they are scaled back by (describing takes 1,200 cycles, latencies one
-// behind another).
+// The epilogue of gamma_wgmma/kernel.cuh where a block sums alone. Every output of a tile needs all
+// states, of which each consumer warpgroup has half, in the same thread: thread to thread they
+// exchange half of the sums (outputs_*.cuh), a chunk at a time by way of EXCHANGES buffers, apply
+// AT to the others and store. Producers and loaders go on; loaders that order no copies have
+// described the work tile meanwhile: where its outputs lie, and what they are scaled back by
+// (describing takes 1,200 cycles, latencies one behind another).
 #pragma once
 
 #include OUTPUTS_FILE
 
-constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - BRINGERS : CONSUMERS;
+constexpr int DESCRIBERS = LOADERS ? LOADERS - 32 - FILTER_LOADERS : CONSUMERS;
 
 struct Staging {
   float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
   long long first[BT];                  // of a tile: its first output in y
   int columns[BT];                      // its outputs along the width, 0: none; negative: STARTS
   Factors factors[BN];
-  int channel;  // of the item, the first
+  int channel;  // of the work tile, the first
   unsigned long long described, read;
 };
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
 __device__ __forceinline__ void meet() {}
 __device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&, float) {}
 
-// Describe an item, by COUNT threads.
+// Describe a work tile, by COUNT threads.
 template <int COUNT>
 __device__ __forceinline__ void places(const Params& p, Staging& staging, int index, int thread) {
 #pragma unroll 1
@@ -35,10 +35,10 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
     unsigned tile = first + thread;
     asm volatile("" : "+r"(tile));  // nothing of it is kept for the next round, in 24 registers
     if (BT % COUNT > 0 && tile >= BT) break;
-    const Item item = item_at(p, index);
-    const int at = item.column + tile % COLUMNS;
-    Place column(p, at);
-    const int row = column.down(p, item.row + tile / COLUMNS);
+    const WorkTile work = work_at(p, index);
+    const int at = work.column + tile % COLUMNS;
+    TilePlace column(p, at);
+    const int row = column.down(p, work.row + tile / COLUMNS);
     const int columns = column.outputs(p, at, row);
     staging.columns[tile] = STARTS && column.first == 0 ? -columns : columns;
     staging.first[tile] = column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
@@ -48,7 +48,7 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
 template <int COUNT>
 __device__ __forceinline__ void factors(const Params& p, Staging& staging, int index, int thread) {
   const float back = inverse_of(input_scale(p.header));  // anew: registers are few
-  const int channel = item_at(p, index).block_m * BN;
+  const int channel = work_at(p, index).block_m * BN;
   if (thread == 0) staging.channel = channel;
 #pragma unroll 1
   for (int m = thread; m < BN; m += COUNT)
@@ -62,7 +62,7 @@ __device__ __forceinline__ void attend(const Params& p, Staging& staging) {
   const bool last = thread >= DESCRIBERS - 32;
   Pipe<1> pipe;
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x, pipe.advance()) {
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x, pipe.advance()) {
     barrier_wait(&staging.read, pipe.phase ^ 1);
     if (thread < OTHERS) places<OTHERS>(p, staging, index, thread);
     if (last) factors<32>(p, staging, index, thread % 32);
@@ -78,7 +78,7 @@ __device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS]
     staging.box[i % EXCHANGES][1 - GROUP][s][threadIdx.x % 128] = chunk_of(acc, s, 1 - GROUP, i);
 }
 
-// A warpgroup's half of an item.
+// A warpgroup's half of a work tile.
 template <int GROUP>
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], const Delivered& pipe) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
   outputs.end(p);
 }
 
-// By consumers, with an item's accumulators.
+// By consumers, with a work tile's accumulators.
 __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], int group, int index,
                                         Delivered& pipe) {
@@ -123,7 +123,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
   else
     deliver<1>(p, staging, acc, pipe);
   if constexpr (LOADERS == 0) {
-    consumers_sync<CONSUMERS>();  // the next item's places may come
+    consumers_sync<CONSUMERS>();  // the next work tile's places may come
   } else {
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(&staging.read);

@@ -1,8 +1,9 @@
-// The epilogue of gamma_wgmma/kernel.cuh. Consumers stage their accumulators by tile, in passes over two
-// buffers, and go on with the next item; producers, whose turn it is once they are ahead, fetch every
-// state of four output channels of a tile, apply AT and store. Blocks of a cluster take different
-// elements, and add what all of them staged: all their threads meet once a pass (racecheck follows
-// no other signal between blocks), before its sums are read and after those of the pass before were.
+// The epilogue of gamma_wgmma/kernel.cuh. Consumers stage their accumulators by tile, in passes
+// over two buffers, and go on with the next work tile; producers, whose turn it is once they are
+// ahead, fetch every state of four output channels of a tile, apply AT and store. Blocks of a
+// cluster take different elements, and add what all of them staged: all their threads meet once a
+// pass (racecheck follows no other signal between blocks), before its sums are read and after those
+// of the pass before were.
 #pragma once
 
 #include "filters.cuh"
@@ -24,7 +25,7 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
 
 using Delivered = Pipe<BUFFERS>;
 
-// What threads of a cluster that neither stage nor read do about an item's sums.
+// What threads of a cluster that neither stage nor read do about a work tile's sums.
 __device__ __forceinline__ void meet() {
   if constexpr (SPLIT > 1)
     for (int pass = 0; pass < PASSES; ++pass) cluster_sync();
@@ -33,10 +34,10 @@ __device__ __forceinline__ void meet() {
 // By loaders' other warps.
 __device__ __forceinline__ void attend(const Params& p, Staging&) {
   if constexpr (SPLIT > 1)
-    for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) meet();
+    for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) meet();
 }
 
-// By consumers, with an item's accumulators.
+// By consumers, with a work tile's accumulators.
 __device__ __forceinline__ void deliver(const Params&, Staging& staging,
                                         const float (&acc)[STEPS][32], int group, int,
                                         Delivered& pipe) {
@@ -82,9 +83,9 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
 __device__ __forceinline__ void finish(const Params& p, Staging& staging, int index,
                                        Delivered& pipe, float scale) {
   const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
-  const Item item(p, index);
-  const int m = thread % (BN / 4) * 4, channel = item.block_m * BN + m;  // of the thread's outputs
-  Watched<> watched(p.header, p.rows + channel, scale);
+  const WorkTile work(p, index);
+  const int m = thread % (BN / 4) * 4, channel = work.block_m * BN + m;  // of the thread's outputs
+  AccuracyCheck<> check(p.header, p.rows + channel, scale);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
     if constexpr (SPLIT == 1)
@@ -98,17 +99,17 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
       gather(state, &staging.out[pipe.stage][0][local][m]);
 #pragma unroll
       for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
-      const int at = item.column + tile % COLUMNS;
-      Place column(p, at);
-      const int row = column.down(p, item.row + tile / COLUMNS);
+      const int at = work.column + tile % COLUMNS;
+      TilePlace column(p, at);
+      const int row = column.down(p, work.row + tile / COLUMNS);
       const int columns = channel < p.out_channels ? column.outputs(p, at, row) : 0;
       Output* to = p.y + column.batch * p.y_batch + column.depth * p.y_depth + row * p.y_row +
                    (long long)column.first * p.y_pixel + channel;
-      unsigned few = watched.tile(y, columns);
+      unsigned few = check.tile(y, columns);
 #pragma unroll 1
       for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
         if (few & 1)
-          note_in_row(p.header, to + c, columns, column.first == 0, p.y_pixel, watched.factors(c));
+          note_in_row(p.header, to + c, columns, column.first == 0, p.y_pixel, check.factors(c));
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};

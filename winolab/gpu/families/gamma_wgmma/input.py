@@ -1,4 +1,4 @@
-"""What bulk tensor copies of x read: x itself, or a copy of it whose channels are filled up."""
+"""What bulk tensor copies of x read: x itself, or a copy of it whose channels are padded."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from winolab.gpu.params import INT, LONG, POINTER, VECTOR, Kernels, Layout, Tens
 from winolab.gpu.planner.correlation import Correlation
 
 # The parameter struct of pad_channels.cuh, field for field.
-FILL_PARAMS = Layout(
+PAD_PARAMS = Layout(
     ("x to", POINTER),
     ("batch_stride depth_stride row_stride", LONG),
     ("pixel_stride pixels depth height width groups channels vectors", INT),
 )
-FILL_THREADS, FILL_WAVES = 256, 8  # of a block; blocks of a multiprocessor
+PAD_THREADS, FILL_WAVES = 256, 8  # of a block; blocks of a multiprocessor
 ALIGNED = 256  # bytes: where the parts of a workspace begin
 
 
-def filled_channels(c: Correlation, size: int) -> int:
+def padded_channels(c: Correlation, size: int) -> int:
     """Of a group, up to whole vectors, for elements of ``size`` bytes."""
     vector = VECTOR // size
     return -(-c.channels // vector) * vector
 
 
-def filled_size(c: Correlation, size: int) -> int:
+def padded_size(c: Correlation, size: int) -> int:
     """Bytes of a copy of x with so many."""
     pixels = c.batch * math.prod(c.input)
-    copy = pixels * c.groups * filled_channels(c, size) * size
+    copy = pixels * c.groups * padded_channels(c, size) * size
     return -(-copy // ALIGNED) * ALIGNED
 
 
 def fill(kernels: Kernels, c: Correlation, device: Device, x: View, to: int, size: int) -> None:
-    """Copy x to address ``to``, every group's channels filled up with zeros."""
-    vectors, pixels = filled_channels(c, size) * size // VECTOR, c.batch * math.prod(c.input)
-    params = FILL_PARAMS.pack(
+    """Copy x to address ``to``, every group's channels padded with zeros."""
+    vectors, pixels = padded_channels(c, size) * size // VECTOR, c.batch * math.prod(c.input)
+    params = PAD_PARAMS.pack(
         x.address, to, *x.strides[:4], pixels, *c.input, c.groups, c.channels, vectors
     )
-    blocks = -(-pixels * c.groups * vectors // FILL_THREADS)
+    blocks = -(-pixels * c.groups * vectors // PAD_THREADS)
     grid = min(blocks, FILL_WAVES * device.multiprocessors)
-    kernels["winolab_fill"]((grid, 1, 1), FILL_THREADS, params)
+    kernels["winolab_pad_channels"]((grid, 1, 1), PAD_THREADS, params)
 
 
-def filled_view(c: Correlation, address: int, size: int) -> View:
+def padded_view(c: Correlation, address: int, size: int) -> View:
     """Such a copy, dense."""
     pixel, row, depth, batch = accumulate(
-        (filled_channels(c, size) * c.groups, *c.input[::-1]), operator.mul
+        (padded_channels(c, size) * c.groups, *c.input[::-1]), operator.mul
     )
     return View(address, (batch, depth, row, pixel))
 

@@ -2,16 +2,17 @@
 // filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
 // inverse transform.
 //
-// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT blocks
-// of a cluster share a summation. One warpgroup of producers fetches input tiles (fetch_*.cuh), applies
-// BT, splits into PARTS of 16 bits and writes V to shared memory; two warpgroups of consumers hold half
-// of the states each and multiply: U is wgmma's A and V its B (filters_registers.cuh), or the other way
-// round (filters_shared.cuh). Parts of a product: high·low, low·high, high·high, summed over 16 channels
-// and SHARE filter rows by the Tensor Core, which truncates, then added in FP32 outside it. A V stage
-// holds the ROWS + SHARE − 1 input rows that SHARE filter rows need; of a filter's last stage REST of
-// these are multiplied. Blocks are persistent: producers run ahead into the next item, then finish the
-// last one (finish_tensor.cuh) while consumers go on; where no other block shares the sum, consumers
-// finish (finish_exchange.cuh). Of 16-bit data the Tensor Core sums all products.
+// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT
+// blocks of a cluster share a summation. One warpgroup of producers fetches input tiles
+// (fetch_*.cuh), applies BT, splits into PARTS of 16 bits and writes V to shared memory; two
+// warpgroups of consumers hold half of the states each and multiply: U is wgmma's A and V its B
+// (filters_registers.cuh), or the other way round (filters_shared.cuh). Parts of a product:
+// high·low, low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core,
+// which truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows
+// that SHARE filter rows need; of a filter's last stage REST of these are multiplied. Blocks are
+// persistent: producers run ahead into the next work tile, then finish the last one
+// (finish_tensor.cuh) while consumers go on; where no other block shares the sum, consumers finish
+// (finish_exchange.cuh). Of 16-bit data the Tensor Core sums all products.
 #pragma once
 
 #include FILTER_FILE
@@ -58,8 +59,8 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
       place_of(unit_tile(warp, lane)) |
       place_of(unit_tile(warp % 2, lane)) + half_pair(warp, lane) * 4 << 16;
   const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
-  for (int index = first; index < p.items + stride; index += stride) {
-    const int count = index < p.items ? steps.end - steps.begin : 0;
+  for (int index = first; index < p.work_tiles + stride; index += stride) {
+    const int count = index < p.work_tiles ? steps.end - steps.begin : 0;
     const int ahead = min(AHEAD, count);
 #pragma unroll 1
     for (int step = 0; step <= count; ++step) {
@@ -118,8 +119,8 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Products products(p, steps, shared.filters, group);
-  for (int index = blockIdx.x / SPLIT; index < p.items; index += gridDim.x / SPLIT) {
-    products.item(p, index);
+  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+    products.start(p, index);
     float acc[STEPS][SUMS];
 #pragma unroll
     for (int j = 0; j < SUMS; ++j)
@@ -140,7 +141,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-extern "C" __global__ void __cluster_dims__(SPLIT * TWINS, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(SPLIT * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -156,11 +157,11 @@ extern "C" __global__ void __cluster_dims__(SPLIT * TWINS, 1, 1) __launch_bounds
     barriers_ready();
   }
   __syncthreads();
-  if constexpr (SPLIT * TWINS > 1) cluster_sync();
+  if constexpr (SPLIT * MULTICAST > 1) cluster_sync();
   // The loader of x itself, which no launch writes, does not wait for the launch before.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const bool loads = warp == (CONSUMERS + PRODUCERS) / 32;
-  if (FILLED || !loads) launch_before_done();
+  if (PADDED || !loads) launch_before_done();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
@@ -172,10 +173,10 @@ extern "C" __global__ void __cluster_dims__(SPLIT * TWINS, 1, 1) __launch_bounds
     const int other = warp - (CONSUMERS + PRODUCERS) / 32 - 1;
     if (loads)
       load(p, shared.raw);
-    else if (other >= BRINGERS / 32)
+    else if (other >= FILTER_LOADERS / 32)
       attend(p, shared.staging);
     else if (threadIdx.x % 32 == 0)
       bring(p, shared.filters, other);
   }
-  if constexpr (SPLIT * TWINS > 1) cluster_sync();  // other blocks may still read this one's sums
+  if constexpr (SPLIT * MULTICAST > 1) cluster_sync();  // other blocks may still read this one's sums
 }

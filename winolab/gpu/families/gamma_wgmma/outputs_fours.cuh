@@ -1,6 +1,7 @@
-// What a consumer thread of gamma_wgmma/kernel.cuh finishes where tiles are wgmma's rows (filters_shared.cuh):
-// chunks of eight tiles a warp and 16 channels, of which it has four channels of one. A warpgroup has
-// half of the channels or, where 16s of them are odd in number, of the tiles.
+// What a consumer thread of gamma_wgmma/kernel.cuh finishes where tiles are wgmma's rows
+// (filters_shared.cuh): chunks of eight tiles a warp and 16 channels, of which it has four channels
+// of one. A warpgroup has half of the channels or, where 16s of them are odd in number, of the
+// tiles.
 #pragma once
 
 #include "filters_shared.cuh"
@@ -33,7 +34,7 @@ struct Outputs {
   int channel, left;
   unsigned few = 0;  // of a chunk four bits: channels of which few outputs are small
   static_assert(CHUNKS * 4 <= 32);
-  Watched<4, true> watched;
+  AccuracyCheck<4, true> check;
 
   static __device__ __forceinline__ int own() {
     return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
@@ -42,13 +43,13 @@ struct Outputs {
   __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(WHOLE ? 4 : p.out_channels - this->channel), watched(p.header, this->factors) {}
+        left(WHOLE ? 4 : p.out_channels - this->channel), check(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       channel += 16;
       if (!WHOLE) left -= 16;
-      watched = Watched<4, true>(p.header, factors += 16);
+      check = AccuracyCheck<4, true>(p.header, factors += 16);
     }
     const int own = tile_in(GROUP, i);
     const int tile = tile_of(own / 2, own % 2, threadIdx.x % 128);
@@ -58,7 +59,7 @@ struct Outputs {
     Output* to = p.y + (first[tile] + channel);
     const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
     const int columns = STARTS ? abs(described) : described;
-    few |= watched.tile(y, columns) << i * 4;
+    few |= check.tile(y, columns) << i * 4;
 #pragma unroll
     for (int o = 0; o < N; ++o, to += p.y_pixel) {
       const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};

@@ -1,6 +1,6 @@
-// What a consumer thread of gamma_wgmma/kernel.cuh finishes where output channels are wgmma's rows: chunks of
-// eight tiles, of which it has two channels of two. Channels 2g and 2g + 1 of its warp's 16 are the
-// accumulators' rows g and g + 8 (PAIRED).
+// What a consumer thread of gamma_wgmma/kernel.cuh finishes where output channels are wgmma's rows:
+// chunks of eight tiles, of which it has two channels of two. Channels 2g and 2g + 1 of its warp's
+// 16 are the accumulators' rows g and g + 8 (PAIRED).
 #pragma once
 
 #include "filters_registers.cuh"
@@ -41,7 +41,7 @@ struct Outputs {
   int channel, left;
   unsigned few = 0;  // of a tile two bits: channels of which few outputs are small
   static_assert(CHUNKS * 4 <= 32);
-  Watched<2> watched;
+  AccuracyCheck<2> check;
 
   static __device__ __forceinline__ int own() {
     return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2;
@@ -50,7 +50,7 @@ struct Outputs {
   __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(WHOLE ? 2 : p.out_channels - this->channel), watched(p.header, this->factors) {}
+        left(WHOLE ? 2 : p.out_channels - this->channel), check(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
@@ -62,7 +62,7 @@ struct Outputs {
       Output* to = p.y + (first[tile] + channel);
       const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
       const int columns = STARTS ? abs(described) : described;
-      few |= watched.tile(y, columns) << (i * 2 + c) * 2;
+      few |= check.tile(y, columns) << (i * 2 + c) * 2;
 #pragma unroll
       for (int o = 0; o < N; ++o, to += p.y_pixel)
         if (o < columns) store(to, y[0][o], y[1][o], left);

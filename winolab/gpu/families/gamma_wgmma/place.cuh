@@ -1,18 +1,18 @@
-// Where a tile column of gamma_wgmma/kernel.cuh lies: every IMAGES images vary first, so that boxes of them
-// serve rows of few tiles.
+// Where a tile column of gamma_wgmma/kernel.cuh lies: every IMAGES images vary first, so that boxes
+// of them serve rows of few tiles.
 #pragma once
 
 #include "block.cuh"
 #include "tile_scheduler.cuh"
 
-struct Place : Column {
-  __device__ __forceinline__ Place(const Params& p, int index) : Column(p, index / IMAGES) {
+struct TilePlace : Column {
+  __device__ __forceinline__ TilePlace(const Params& p, int index) : Column(p, index / IMAGES) {
     batch = batch * IMAGES + index % IMAGES;
   }
 
   // Goes down from the images abreast to those that have a row of the stack; their own row.
   __device__ __forceinline__ int down(const Params& p, int row) {
-    if constexpr (STACKED == 0) return row;
+    if constexpr (PACKED == 0) return row;
     const int under = row / p.pitch;
     batch += under * p.abreast;
     return row - under * p.pitch;
@@ -20,17 +20,18 @@ struct Place : Column {
 
   // Outputs along the width in a row, of the tile column of that index: none outside y.
   __device__ __forceinline__ int outputs(const Params& p, int index, int row) const {
-    const bool there = index < p.columns && (STACKED == 0 || batch < p.batch);
+    const bool there = index < p.columns && (PACKED == 0 || batch < p.batch);
     return there && row < p.out_height ? max(0, min(N, p.out_width - first)) : 0;
   }
 };
 
-// Of a block: TWINS neighbouring ones have the same output channels and rows, and neighbouring columns.
-__device__ __forceinline__ Item item_at(const Params& p, int index) {
-  const int at = index / TWINS;
-  Item item(p, at);
+// Of a block: MULTICAST neighbouring ones have the same output channels and rows, and neighbouring
+// columns.
+__device__ __forceinline__ WorkTile work_at(const Params& p, int index) {
+  const int at = index / MULTICAST;
+  WorkTile work(p, at);
   // Every block has its share of the narrow ones, which take less time.
-  if (NARROW > 0) item.block_m = (at + at / p.turn) % p.blocks_m;
-  item.column = item.column * TWINS + index % TWINS * COLUMNS;
-  return item;
+  if (NARROW > 0) work.block_m = (at + at / p.rotation) % p.blocks_m;
+  work.column = work.column * MULTICAST + index % MULTICAST * COLUMNS;
+  return work;
 }

@@ -1,6 +1,6 @@
 """Γ on Tensor Cores: FP32 by products of 16-bit parts, FP16 and BF16. Plans, source and launch.
 
-Forward and backward data of any shape; wider filters run in pieces of r taps, the last one filled
+Forward and backward data of any shape; wider filters run in pieces of r taps, the last one padded
 up with zeros. Split FP32 launches four kernels: the largest elements of x, from which its scale
 follows, the transformed filter, everything else, and what looks at results of 0; 16 bits only the
 second and the third.
@@ -25,9 +25,9 @@ from winolab.gpu.families.gamma_wgmma import (
 from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Variant, offered, variants
 from winolab.gpu.families.gamma_wgmma.input import (
     fill,
-    filled_channels,
-    filled_size,
-    filled_view,
+    padded_channels,
+    padded_size,
+    padded_view,
     tensor_map,
 )
 from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
@@ -48,7 +48,7 @@ PARAMS = Layout(
     ("x_map", MAP),
     ("x u y header rows", POINTER),
     *geometry.FIELDS,
-    ("turn batch abreast pitch", INT),
+    ("rotation batch abreast pitch", INT),
 )
 
 
@@ -155,17 +155,17 @@ class GammaTensorPlan(BasePlan):
     def stack(self) -> Stack | None:
         """How images lie under one another, where blocks' rows run on from one to the next."""
         c, v = self.correlation, self.variant
-        if not v.stacked:
+        if not v.packed:
             return None
-        columns = v.columns(self.tile) * v.twins
-        return stack(c, self.kept[1], self.tiles_width, columns, v.images, v.stacked)
+        columns = v.columns(self.tile) * v.multicast
+        return stack(c, self.kept[1], self.tiles_width, columns, v.images, v.packed)
 
     @property
     def items(self) -> int:
         """Work of a block, or of a cluster that shares sums: the grid walks over them."""
-        twins = self.variant.twins
-        columns = self.variant.columns(self.tile) * twins
-        return self.blocks_m * self.blocks_row * -(-self.columns // columns) * twins
+        multicast = self.variant.multicast
+        columns = self.variant.columns(self.tile) * multicast
+        return self.blocks_m * self.blocks_row * -(-self.columns // columns) * multicast
 
     @property
     def threads(self) -> int:
@@ -174,15 +174,17 @@ class GammaTensorPlan(BasePlan):
 
     @property
     def slots(self) -> int:
-        """Items that run at once, on a cluster each or, by twins, on a block."""
+        """Items that run at once, on a cluster each or, by multicast pairs, on a block."""
         v = self.variant
-        share = CLUSTER_SHARE if v.split * v.twins > 2 else 1
-        return max(1, int(self.device.multiprocessors * share / (v.split * v.twins))) * v.twins
+        share = CLUSTER_SHARE if v.split * v.multicast > 2 else 1
+        return (
+            max(1, int(self.device.multiprocessors * share / (v.split * v.multicast))) * v.multicast
+        )
 
     @property
     def grid(self) -> int:
         """Blocks."""
-        return self.variant.split * min(max(self.items, self.variant.twins), self.slots)
+        return self.variant.split * min(max(self.items, self.variant.multicast), self.slots)
 
     @property
     def outputs(self) -> int:
@@ -194,7 +196,7 @@ class GammaTensorPlan(BasePlan):
         """Items that run at once, where a block would meet the same channels again and again: after
         so many it turns to the next ones. Else more than there are.
         """
-        at_once = self.grid // self.variant.twins
+        at_once = self.grid // self.variant.multicast
         return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
 
     @property
@@ -215,9 +217,9 @@ class GammaTensorPlan(BasePlan):
         return scale.watched(self.correlation, (self.tile,)) if self.parts == 2 else 0
 
     @property
-    def filled(self) -> int:
-        """Bytes of a copy of x with channels filled up, behind the header; 0 where x serves."""
-        return filled_size(self.correlation, self.size) if self.variant.filled else 0
+    def padded(self) -> int:
+        """Bytes of a copy of x with channels padded, behind the header; 0 where x serves."""
+        return padded_size(self.correlation, self.size) if self.variant.padded else 0
 
     @property
     def rows(self) -> int:
@@ -249,7 +251,7 @@ class GammaTensorPlan(BasePlan):
     @property
     def workspace(self) -> int:
         """Bytes."""
-        return self.header + self.filled + self.prepared
+        return self.header + self.padded + self.prepared
 
     def __str__(self) -> str:
         p, v = self.problem, self.variant
@@ -276,8 +278,8 @@ class GammaTensorPlan(BasePlan):
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
         seconds += self.transformed / (FILTER_RATE * self.device.memory_rate) + 2 * LAUNCH_SECONDS
         passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
-        if self.filled:
-            passes += LAUNCH_SECONDS + gamma_tensor_times.moving(self.device, 2 * self.filled)
+        if self.padded:
+            passes += LAUNCH_SECONDS + gamma_tensor_times.moving(self.device, 2 * self.padded)
         return replace(self, predicted=self.correlation.groups * seconds + passes)
 
     def source(self) -> str:
@@ -288,7 +290,7 @@ class GammaTensorPlan(BasePlan):
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
-        copies = {"winolab_fill": 0} if self.filled else {}
+        copies = {"winolab_pad_channels": 0} if self.padded else {}
         filters = gamma_tensor_filter.shared(self)
         return copies | scales | filters | {"winolab_gamma": gamma}
 
@@ -296,9 +298,9 @@ class GammaTensorPlan(BasePlan):
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        prepared = workspace + self.header + self.filled
+        prepared = workspace + self.header + self.padded
         self._fill(kernels, a, workspace + self.header)
-        self._transform(kernels, b, prepared, self.filled > 0)
+        self._transform(kernels, b, prepared, self.padded > 0)
         self._scale(kernels, a, workspace, prepared, beside_filter=True)
         self._correlate(kernels, a, prepared, out, workspace, follows=True)
 
@@ -312,11 +314,11 @@ class GammaTensorPlan(BasePlan):
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self._fill(kernels, a, workspace + self.header)
         self._scale(kernels, a, workspace, prepared, beside_filter=False)
-        scaled_or_filled = self.parts == 2 or self.filled > 0
-        self._correlate(kernels, a, prepared, out, workspace, follows=scaled_or_filled)
+        scaled_or_padded = self.parts == 2 or self.padded > 0
+        self._correlate(kernels, a, prepared, out, workspace, follows=scaled_or_padded)
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
-        if self.filled:
+        if self.padded:
             fill(kernels, self.correlation, self.device, x, to, self.size)
 
     def _scale(
@@ -324,7 +326,7 @@ class GammaTensorPlan(BasePlan):
     ) -> None:
         if self.parts == 2:
             params = self.scale_params(x, header, rows, late=beside_filter)
-            scale.scale(kernels, params, self.early(beside_filter or self.filled > 0))
+            scale.scale(kernels, params, self.early(beside_filter or self.padded > 0))
 
     def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
@@ -352,15 +354,15 @@ class GammaTensorPlan(BasePlan):
     def _transform(self, kernels: Kernels, w: View, prepared: int, follows: bool) -> None:
         gamma_tensor_filter.transform(self, kernels, w, prepared, self._known[1], follows)
 
-    def _maps(self, x: View, group: int, filled: int) -> tuple[TensorMap | None, ...]:
-        """The tensor map of a group's channels of x, or of its copy at address ``filled``; None
+    def _maps(self, x: View, group: int, padded: int) -> tuple[TensorMap | None, ...]:
+        """The tensor map of a group's channels of x, or of its copy at address ``padded``; None
         where x is copied by elements.
         """
         c, size, channels = self.correlation, self.size, self.correlation.channels
         if not self.variant.run:
             return (None,)
-        if self.filled:
-            x, channels = filled_view(c, filled, size), filled_channels(c, size)
+        if self.padded:
+            x, channels = padded_view(c, padded, size), padded_channels(c, size)
         return (tensor_map(c, x, channels, group, size, self.variant.box(self.tile, size)),)
 
     def _correlate_group(

@@ -1,4 +1,4 @@
-"""Output rows of Γ on Tensor Cores that run on from image to image, of the images' rows stacked."""
+"""Output rows of Γ on Tensor Cores that run on from image to image, of the images' rows packed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stack(
     return Stack(abreast, pitch, (under - 1) * pitch + c.output[1])
 
 
-def stacked(c: Correlation, tiles_width: int, columns: int, rows: int, images: int) -> int:
+def packed(c: Correlation, tiles_width: int, columns: int, rows: int, images: int) -> int:
     """Rows of a box for blocks of ``columns`` × ``rows``; 0 where stacking takes no fewer.
 
     Two at least, a row of zeros more where there is none: with boxes of one, two layers of 2 × 2

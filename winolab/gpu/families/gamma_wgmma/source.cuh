@@ -8,19 +8,19 @@ struct alignas(4 * sizeof(Element)) Vector {
 };
 
 // Of a tile: its first pixel under an outer tap; a bit a pixel inside.
-struct alignas(16) Source {
+struct alignas(16) TileSource {
   const Element* x;
   unsigned inside;
 };
 
 // ``At``: how a block's columns are counted, Column or Place.
 template <class At>
-__device__ __forceinline__ Source source_of(const Params& p, const Item& item, int tile, int fd,
+__device__ __forceinline__ TileSource source_of(const Params& p, const WorkTile& work, int tile, int fd,
                                             int fh, int fw, bool any) {
-  const int index = item.column + tile % COLUMNS;
+  const int index = work.column + tile % COLUMNS;
   const At at(p, index);
   const int d = at.depth + fd - p.pad_depth, w = at.first + fw * R - p.pad_width;
-  const int h = item.row + tile / COLUMNS + fh - p.pad_height;
+  const int h = work.row + tile / COLUMNS + fh - p.pad_height;
   const bool row = any && index < p.columns && (unsigned)d < (unsigned)p.depth &&
                    (unsigned)h < (unsigned)p.height;
   unsigned inside = 0;

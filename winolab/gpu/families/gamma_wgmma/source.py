@@ -60,7 +60,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    copies = ("gamma_wgmma/pad_channels",) if variant.filled else ()
+    copies = ("gamma_wgmma/pad_channels",) if variant.padded else ()
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
         constants,

@@ -1,4 +1,4 @@
-// Outputs of nested Winograd, y = (AT ⊗ AT) M, watched and scaled back (scale.cuh): a tile's of two
+// Outputs of nested Winograd, y = (AT ⊗ AT) M, checked and scaled back (scale.cuh): a tile's of two
 // neighbouring channels a thread.
 #pragma once
 

@@ -22,7 +22,7 @@ PRODUCTS_PARAMS = Layout(
     ("v_map", MAP),
     ("u m", POINTER),
     ("box_width box_height box_images box_bytes", INT),
-    ("blocks_width blocks_height blocks_m blocks_n items", INT),
+    ("blocks_width blocks_height blocks_m blocks_n work_tiles", INT),
     ("pieces_height pieces_width chunks", INT),
     ("short_height short_width", INT),
 )

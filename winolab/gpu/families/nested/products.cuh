@@ -1,8 +1,9 @@
-// The products of nested Winograd: of every state M = V Uᵀ, summed over pieces and channels. A block has
-// a box of tiles, at most BM, × BN output channels; a thread orders a tensor copy of V and a bulk copy of
-// U a stage of 32 channels, two warpgroups multiply 64 tiles each. Low·high, high·low, high·high, summed
-// by the Tensor Core, which truncates, over a stage, then added in FP32 outside it. Blocks are
-// persistent; states vary last, so that U of a state stays in L2. M: [state][block of tiles][BM][outputs].
+// The products of nested Winograd: of every state M = V Uᵀ, summed over pieces and channels. A
+// block has a box of tiles, at most BM, × BN output channels; a thread orders a tensor copy of V
+// and a bulk copy of U a stage of 32 channels, two warpgroups multiply 64 tiles each. Low·high,
+// high·low, high·high, summed by the Tensor Core, which truncates, over a stage, then added in FP32
+// outside it. Blocks are persistent; states vary last, so that U of a state stays in L2. M:
+// [state][block of tiles][BM][outputs].
 #pragma once
 
 #include "mma.cuh"
@@ -14,7 +15,7 @@ struct ProductsParams {
   const unsigned char* u;
   float* m;
   int box_width, box_height, box_images, box_bytes;  // of V
-  int blocks_width, blocks_height, blocks_m, blocks_n, items;
+  int blocks_width, blocks_height, blocks_m, blocks_n, work_tiles;
   int pieces_height, pieces_width, chunks;
   int short_height, short_width;  // whether the last piece lacks its last tap
 };
@@ -30,9 +31,9 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
 
-struct Item {
+struct ProductsWorkTile {
   int block_n, block_m, state;
-  __device__ __forceinline__ Item(const ProductsParams& p, int index) {
+  __device__ __forceinline__ ProductsWorkTile(const ProductsParams& p, int index) {
     block_n = index % p.blocks_n, index /= p.blocks_n;
     block_m = index % p.blocks_m, state = index / p.blocks_m;
   }
@@ -49,14 +50,14 @@ struct Pieces {
 
 __device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared) {
   Pipe<STAGES> pipe;
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-    const Item item(p, index);
-    const Pieces pieces(p, item.state);
-    const int width = item.block_m % p.blocks_width * p.box_width;
-    const int rest = item.block_m / p.blocks_width;
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
+    const ProductsWorkTile work(p, index);
+    const Pieces pieces(p, work.state);
+    const int width = work.block_m % p.blocks_width * p.box_width;
+    const int rest = work.block_m / p.blocks_width;
     const int height = rest % p.blocks_height * p.box_height;
     const int image = rest / p.blocks_height * p.box_images;
-    const long long first = ((long long)item.state * p.blocks_n + item.block_n) * p.pieces_height;
+    const long long first = ((long long)work.state * p.blocks_n + work.block_n) * p.pieces_height;
     for (int h = 0; h < pieces.height; ++h)
       for (int w = 0; w < pieces.width; ++w) {
         const unsigned char* u =
@@ -66,7 +67,7 @@ __device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared)
           barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
           barrier_arrive_expect(full, p.box_bytes + BN * ROW_BYTES);
           box_copy(shared.v[pipe.stage], p.v_map, c * (ROW_BYTES / 2), width + w * SHIFT_W,
-                   height + h * SHIFT_H, image, item.state, full);
+                   height + h * SHIFT_H, image, work.state, full);
           bulk_copy(reinterpret_cast<float*>(shared.u[pipe.stage]),
                     reinterpret_cast<const float*>(u), BN * ROW_BYTES, full);
           u += BN * ROW_BYTES;
@@ -109,9 +110,9 @@ __device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared)
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int pitch = p.blocks_n * BN;
   Pipe<STAGES> pipe;
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-    const Item item(p, index);
-    const Pieces pieces(p, item.state);
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
+    const ProductsWorkTile work(p, index);
+    const Pieces pieces(p, work.state);
     const int steps = pieces.height * pieces.width * p.chunks;
     float acc[BN / 2];
 #pragma unroll
@@ -126,9 +127,9 @@ __device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared)
       barrier_arrive(&shared.empty[pipe.stage]);
       pipe.advance();
     }
-    const long long row = ((long long)item.state * p.blocks_m + item.block_m) * BM + group * 64 +
+    const long long row = ((long long)work.state * p.blocks_m + work.block_m) * BM + group * 64 +
                           warp * 16 + lane / 4;
-    float* m = p.m + row * pitch + item.block_n * BN + lane % 4 * 2;
+    float* m = p.m + row * pitch + work.block_n * BN + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < BN / 2; i += 2)
       *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * (long long)pitch + i / 4 * 8) =

@@ -37,8 +37,8 @@ WORK, SOURCE = 40, 40  # bytes of its structs
 # Its parameters behind omega_plan's.
 COLUMN_PARAMS = Layout(
     ("ends", POINTER),
-    ("chunks alone sharing parts turns", LONG),
-    ("order", f"{2 * ORDERED}s"),
+    ("chunks alone sharing parts lpt_rounds", LONG),
+    ("lpt_order", f"{2 * ORDERED}s"),
     ("starts", f"{12 * STARTS}s"),
 )
 ENDS = 8  # bytes of an item's first and last block
@@ -116,10 +116,10 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Turns:
+class LptOrder:
     """Which items blocks compute alone, one after another."""
 
-    order: tuple[int, ...]  # [turn][block], NONE where a block has no more; empty: dealt in turn
+    order: tuple[int, ...]  # [round][block], NONE where a block has no more; empty: dealt in order
     loads: tuple[float, ...]  # seconds of each block, the least first; of the longest, where dealt
 
 
@@ -137,7 +137,7 @@ class Shares:
     parts: int  # of an item that is shared; 0: ``starts`` says what blocks have
     workspace: int  # bytes: parts of sums, and who has which
     seconds: float
-    order: tuple[int, ...] = ()  # Turns'
+    order: tuple[int, ...] = ()  # LptOrder's
     starts: tuple[Start, ...] = ()  # of the ``sharing`` blocks
 
     @property
@@ -164,7 +164,7 @@ class Cost:
         return self.sums * (sharing + shared) + ENDS * shared
 
 
-def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
+def lpt_order(stages: np.ndarray, slots: int, cost: Cost) -> LptOrder:
     """Items of so many stages: the longest first, to whoever is done first (Graham 1969)."""
     seconds = stages * cost.stage + cost.part
     if slots < len(stages) <= ORDERED:
@@ -178,11 +178,11 @@ def turns(stages: np.ndarray, slots: int, cost: Cost) -> Turns:
         if (depth := max(map(len, of))) * slots <= ORDERED:
             rows = [of[block] + [NONE] * (depth - len(of[block])) for _, block in done]
             order = tuple(row[turn] for turn in range(depth) for row in rows)
-            return Turns(order, tuple(load for load, _ in done))
+            return LptOrder(order, tuple(load for load, _ in done))
     dealt = np.zeros(-(-len(stages) // slots) * slots)
     dealt[: len(stages)] = seconds
     longest = float(dealt.reshape(-1, slots).sum(axis=0).max(initial=0.0))
-    return Turns((), (longest,) * slots)
+    return LptOrder((), (longest,) * slots)
 
 
 def leveled(
@@ -221,7 +221,7 @@ def ways(
     items = of_row * len(found.blocks)
     rest, longest = items % slots, found.longest
     stages = found.stages(items)
-    alone = turns(stages, slots, cost)
+    alone = lpt_order(stages, slots, cost)
     seconds = alone.loads[-1] + LAUNCH_SECONDS
     every = [Shares(slots, items, items, 0, 0, 0, seconds, alone.order)]
 
@@ -245,7 +245,7 @@ def ways(
         every.append(made(items, items * parts, parts, around * each))
     # What whole waves leave, so that blocks have as much each in the end.
     if cached and rest and slots <= STARTS:
-        waves, left = turns(stages[: items - rest], slots, cost), stages[items - rest :]
+        waves, left = lpt_order(stages[: items - rest], slots, cost), stages[items - rest :]
         most = min(slots, int(left.sum()))
         for sharing in {n for n in (most, *range(2 * rest, most, rest)) if n > rest}:
             if level := leveled(left, items - rest, waves.loads[:sharing], cost):
@@ -323,4 +323,4 @@ def gather(kernels: Kernels, v: Block, shares: Shares, params: Params, device: D
     """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
-        kernels["winolab_omega_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)
+        kernels["winolab_wgrad_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)

@@ -31,6 +31,6 @@ struct Shared {
   unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[SLOTS][PLANES][KS * 64];
   unsigned long long full[STAGES], empty[STAGES];
-  Work consumed, produced;
-  Source<Element> source;
+  ColumnScheduler consumed, produced;
+  RowSource<Element> source;
 };

@@ -5,7 +5,7 @@
 #include "gradient_scheduler.cuh"
 
 // Whether dw, of 16 bits, takes vectors of eight neighbouring input channels.
-__device__ __forceinline__ bool in_vectors(const OmegaParams& p) {
+__device__ __forceinline__ bool in_vectors(const GradientParams& p) {
   constexpr int VECTOR = 8;
   const long long strides = p.dw_out | p.dw_depth | p.dw_row | p.dw_tap | p.channels;
   return p.dw_in == 1 && strides % VECTOR == 0 &&
@@ -17,21 +17,21 @@ constexpr bool PAIRED = sizeof(Out) == 4 && BO > 64;
 
 // A run of a thread's sums, from the first on, to dw.
 template <int COUNT, class To = Out>
-__device__ __forceinline__ void store(const SumParams& params, const Item& item, int thread,
+__device__ __forceinline__ void store(const SumParams& params, const GradientWorkTile& work, int thread,
                                       int first, const float (&sums)[COUNT]) {
   static_assert(COUNT % 8 == 0, "whole vectors");
-  const OmegaParams& p = params.sum;
+  const GradientParams& p = params.sum;
   const Finished finished(params);
   const int group_m = thread / 128 % GROUPS_M, tap0 = thread / 128 / GROUPS_M * GROUP_TAPS;
-  const int out = item.out + group_m * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
-  To* const dw = p.dw + (item.group * p.out_channels + out) * p.dw_out +
-                 item.tap_depth * p.dw_depth + item.tap_height * p.dw_row +
-                 item.tap_width * p.dw_tap + item.in * p.dw_in;
+  const int out = work.out + group_m * 64 + thread / 32 % 4 * 16 + thread % 32 / 4;
+  To* const dw = p.dw + (work.group * p.out_channels + out) * p.dw_out +
+                 work.tap_depth * p.dw_depth + work.tap_height * p.dw_row +
+                 work.tap_width * p.dw_tap + work.in * p.dw_in;
   // Where the i-th sum's channels go, from the one of that number on; ``ins``: how many are left there.
   const auto place = [&](int i, int channel, int& ins) -> To* {
     const int column = i / 4 * 8 + channel, down = i / 2 % 2 * 8, tap = tap0 + column / BI;
-    ins = p.channels - item.in - column % BI;
-    const bool there = ins > 0 && out + down < p.out_channels && item.tap_width + tap < p.taps_width;
+    ins = p.channels - work.in - column % BI;
+    const bool there = ins > 0 && out + down < p.out_channels && work.tap_width + tap < p.taps_width;
     return there ? dw + down * p.dw_out + tap * p.dw_tap + column % BI * p.dw_in : nullptr;
   };
   int ins;
@@ -69,12 +69,12 @@ __device__ __forceinline__ void store(const SumParams& params, const Item& item,
   }
 }
 
-// What a block has of an item: the result, or a part of the sum for winolab_omega_gather.
-__device__ __forceinline__ void finish(const SumParams& params, const Work& work,
+// What a block has of a work tile: the result, or a part of the sum for winolab_wgrad_gather.
+__device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
                                        const float (&acc)[WIDTH / 2]) {
-  if (threadIdx.x == 0) work.tell(params);
-  if (work.whole()) return store(params, item_of(params.sum, work.item), threadIdx.x, 0, acc);
-  float* const part = params.sum.buckets + work.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
+  if (threadIdx.x == 0) scheduler.tell(params);
+  if (scheduler.whole()) return store(params, work_of(params.sum, scheduler.tile), threadIdx.x, 0, acc);
+  float* const part = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < WIDTH / 2; ++i) part[i * RESULTS] = acc[i];
 }

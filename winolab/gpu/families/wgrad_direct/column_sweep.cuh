@@ -1,10 +1,10 @@
 // How direct filter gradients sum, by columns.
 //
-// Positions are the rows of dy, of all images, that meet an input row for the item's taps; where
+// Positions are the rows of dy, of all images, that meet an input row for the work tile's taps; where
 // these are few, ``chunks`` parts of them, ``pitch`` columns each. Products take one column of KS
 // positions: what TAPS neighbouring taps meet there are as many columns of x, of which the next
 // column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. Where
-// whole rows are positions, columns that meet no x for any of an item's taps are left out.
+// whole rows are positions, columns that meet no x for any of a work tile's taps are left out.
 #pragma once
 
 #include "gradient_scheduler.cuh"
@@ -12,20 +12,21 @@
 constexpr int TAPS = N, KS = KC;
 constexpr int RING = STAGES + TAPS - 1;  // a stage brings a column of both; taps keep x's
 
-// Where a block begins with the items that blocks share, and how many of their stages it has.
+// Where a block begins with the work tiles that blocks share, and how many of their stages it has.
 struct Start {
-  int item, at, left;
+  int tile, at, left;
 };
 
 struct ColumnParams {
-  OmegaParams sum;    // its buckets are parts of sums, as the kernel has them in registers
-  int* ends;          // [item that blocks share][first, last block with a part of it]; null: none has
+  GradientParams sum;    // its buckets are parts of sums, as the kernel has them in registers
+  // [work tile that blocks share][first, last block with a part of it]; null: none has
+  int* ends;
   long long chunks;   // of a row
-  long long alone;    // items that blocks compute alone, before they share the others
+  long long alone;    // work tiles that blocks compute alone, before they share the others
   long long sharing;  // blocks that do, a stage each at least
-  long long parts;    // of an item that is shared, as long; 0: ``starts`` has the blocks' shares
-  long long turns;    // of blocks in ``order``; 0: items alone are dealt in turn
-  unsigned short order[ORDERED];  // [turn][block]: the item, or NONE
+  long long parts;    // of a work tile that is shared, as long; 0: ``starts`` has the blocks' shares
+  long long lpt_rounds;    // of blocks in ``lpt_order``; 0: work tiles alone are dealt in order
+  unsigned short lpt_order[ORDERED];  // [round][block]: the work tile, or NONE
   Start starts[STARTS];
 };
 
@@ -46,27 +47,27 @@ struct ColumnPipe {
 
 // Items are rows of the filter, tiles of a row's taps, channels, which change first: so those that run
 // at the same time are as long.
-__device__ __forceinline__ int channels_of(const OmegaParams& p) {
+__device__ __forceinline__ int channels_of(const GradientParams& p) {
   return p.blocks_in * p.blocks_out * p.groups;
 }
-__device__ __forceinline__ int tile_of(const OmegaParams& p, int index) {
+__device__ __forceinline__ int tile_of(const GradientParams& p, int index) {
   return index / channels_of(p) % p.tiles_width;
 }
-__device__ __forceinline__ int row_of(const OmegaParams& p, int index) {
+__device__ __forceinline__ int row_of(const GradientParams& p, int index) {
   return index / (channels_of(p) * p.tiles_width);
 }
 
-// Which output channels, input channels and taps an item is.
-__device__ __forceinline__ Item item_of(const OmegaParams& p, int index) {
+// Which output channels, input channels and taps a work tile is.
+__device__ __forceinline__ GradientWorkTile work_of(const GradientParams& p, int index) {
   const int taps = p.tiles_width * p.taps_height * p.taps_depth, channels = channels_of(p);
-  return Item(p, index / channels + taps * (index % channels));
+  return GradientWorkTile(p, index / channels + taps * (index % channels));
 }
 
 // The columns of dy that a tile of taps meets, of a chunk: [first, last), one at least.
 struct Useful {
   int first, last;
   __device__ __forceinline__ Useful(const ColumnParams& params, int tile) {
-    const OmegaParams& p = params.sum;
+    const GradientParams& p = params.sum;
     const int low = p.pad_width - tile * TAPS;  // where its first tap meets x's first column
     first = 0, last = p.pitch;
     if (params.chunks > 1) return;
@@ -75,17 +76,17 @@ struct Useful {
   __device__ __forceinline__ int count() const { return last - first; }
 };
 
-// A block's share of the sum: items alone, then parts of those that blocks share. It is kept in
+// A block's share of the sum: work tiles alone, then parts of those that blocks share. It is kept in
 // shared memory: registers are for sums.
-struct Work {
-  int item;                // none, where negative
-  int begin, end, stages;  // of the item; all of its
-  int first, last;         // Useful's of the item
-  int turn;                // of items alone
-  int shared, at, left;    // of items that it shares: the next, from which stage on, stages in all
-  // Blocks of positions of an item's row; of nothing but zeros where no row meets an input.
+struct ColumnScheduler {
+  int tile;                // none, where negative
+  int begin, end, stages;  // of the work tile; all of its
+  int first, last;         // Useful's of the work tile
+  int round;                // of work tiles alone
+  int shared, at, left;    // of work tiles that it shares: the next, from which stage on, stages in all
+  // Blocks of positions of a work tile's row; of nothing but zeros where no row meets an input.
   static __device__ __forceinline__ int blocks_of(const ColumnParams& params, int index) {
-    const OmegaParams& p = params.sum;
+    const GradientParams& p = params.sum;
     const int row = row_of(p, index), height = row % p.taps_height, depth = row / p.taps_height;
     const int positions = p.batch * met(p.pad_height - height, p.height, p.out_height) *
                           met(p.pad_depth - depth, p.depth, p.out_depth) * (int)params.chunks;
@@ -100,7 +101,7 @@ struct Work {
   }
   // Before the first part.
   __device__ __forceinline__ void start(const ColumnParams& params) {
-    turn = 0, shared = (int)params.alone, at = 0, left = 0;
+    round = 0, shared = (int)params.alone, at = 0, left = 0;
     if (blockIdx.x >= params.sharing) return;
     if (params.parts) {
       const long long part = blockIdx.x % params.parts;
@@ -109,36 +110,36 @@ struct Work {
       at = (int)(all * part / params.parts), left = (int)(all * (part + 1) / params.parts) - at;
     } else {
       const Start& from = params.starts[blockIdx.x];
-      shared = from.item, at = from.at, left = from.left;
+      shared = from.tile, at = from.at, left = from.left;
     }
   }
   // Of the block's next turn; negative: none.
   __device__ __forceinline__ int alone(const ColumnParams& params) {
-    const int index = turn++ * gridDim.x + blockIdx.x;
-    if (!params.turns) return index < params.alone ? index : -1;
-    const int found = turn <= params.turns ? params.order[index] : NONE;
+    const int index = round++ * gridDim.x + blockIdx.x;
+    if (!params.lpt_rounds) return index < params.alone ? index : -1;
+    const int found = round <= params.lpt_rounds ? params.lpt_order[index] : NONE;
     return found == NONE ? -1 : found;
   }
   // Goes on to the next part, if there is one.
   __device__ __forceinline__ void next(const ColumnParams& params) {
-    item = alone(params), begin = 0;
-    const bool sharing = item < 0;
-    if (sharing && left > 0) item = shared++, begin = at, at = 0;
-    if (item < 0) return;
-    const Useful useful(params, tile_of(params.sum, item));
+    tile = alone(params), begin = 0;
+    const bool sharing = tile < 0;
+    if (sharing && left > 0) tile = shared++, begin = at, at = 0;
+    if (tile < 0) return;
+    const Useful useful(params, tile_of(params.sum, tile));
     first = useful.first, last = useful.last;
-    end = stages = blocks_of(params, item) * useful.count();
+    end = stages = blocks_of(params, tile) * useful.count();
     if (sharing) end = min(stages, begin + left), left -= end - begin;
   }
   __device__ __forceinline__ bool whole() const { return begin == 0 && end == stages; }
   // Where its part of a sum is kept.
   __device__ __forceinline__ long long slot(const ColumnParams& params) const {
-    return item - params.alone + blockIdx.x;
+    return tile - params.alone + blockIdx.x;
   }
-  // Who has the item's first and last part.
+  // Who has the work tile's first and last part.
   __device__ __forceinline__ void tell(const ColumnParams& params) const {
-    if (item < params.alone || !params.ends) return;
-    int* const ends = params.ends + 2 * (item - params.alone);
+    if (tile < params.alone || !params.ends) return;
+    int* const ends = params.ends + 2 * (tile - params.alone);
     if (begin == 0) ends[0] = blockIdx.x;
     if (end == stages) ends[1] = blockIdx.x;
   }
@@ -146,13 +147,14 @@ struct Work {
 
 // Calls visit() for every part, by all threads of a role; one of them, ``first``, finds it.
 template <class Sync, class Visit>
-__device__ __forceinline__ void for_parts(const ColumnParams& params, Work& work, bool first,
+__device__ __forceinline__ void for_parts(const ColumnParams& params, ColumnScheduler& scheduler,
+                                          bool first,
                                           const Sync& sync, const Visit& visit) {
 #pragma unroll 1
   while (true) {
-    if (first) work.next(params);
+    if (first) scheduler.next(params);
     sync();
-    if (work.item < 0) return;
+    if (scheduler.tile < 0) return;
     visit();
     sync();
   }
@@ -161,18 +163,18 @@ __device__ __forceinline__ void for_parts(const ColumnParams& params, Work& work
 // A part's stages in turn: of a block of KS positions, the columns of dy; before the first of them,
 // stages that only bring x.
 struct Sweep {
-  const Work& work;
+  const ColumnScheduler& scheduler;
   int left;                        // stages with products, of this block on
   int block, column, first, last;  // of dy: a stage's column, those of the block
-  __device__ __forceinline__ explicit Sweep(const Work& work) : work(work) {
-    const int at = lane_0(work.begin), count = lane_0(work.last) - lane_0(work.first);
-    left = lane_0(work.end) - at, block = at / count;
+  __device__ __forceinline__ explicit Sweep(const ColumnScheduler& scheduler) : scheduler(scheduler) {
+    const int at = lane_0(scheduler.begin), count = lane_0(scheduler.last) - lane_0(scheduler.first);
+    left = lane_0(scheduler.end) - at, block = at / count;
     begin(at % count);
   }
   // So: the same in all lanes.
   static __device__ __forceinline__ int lane_0(int v) { return __shfl_sync(0xffffffffu, v, 0); }
   __device__ __forceinline__ void begin(int at) {
-    first = lane_0(work.first) + at, last = min(lane_0(work.last), first + left);
+    first = lane_0(scheduler.first) + at, last = min(lane_0(scheduler.last), first + left);
     column = first - (TAPS - 1);
   }
   __device__ __forceinline__ bool more() const { return left > 0; }
@@ -185,25 +187,25 @@ struct Sweep {
   }
 };
 
-// Where an item's positions lie; in shared memory, too.
+// Where a work tile's positions lie; in shared memory, too.
 template <class Element>
-struct Source {
+struct RowSource {
   const Element* x;  // of the first row and the first tap's column
   const Element* dy;
   int rows, depths, positions;
   int shift;      // from a column of dy to the first tap's of x
-  int ins, outs;  // channels from the item's first on
-  __device__ __forceinline__ void find(const ColumnParams& params, const Item& item) {
-    const OmegaParams& p = params.sum;
-    shift = item.tap_width - p.pad_width;
-    x = p.x + item.group * p.channels + item.in +
-        (item.depth0 + item.tap_depth - p.pad_depth) * p.x_depth +
-        (item.row0 + item.tap_height - p.pad_height) * p.x_row + shift * (long long)p.x_pixel;
-    dy = p.dy + item.group * p.out_channels + item.out + item.depth0 * p.dy_depth +
-         item.row0 * p.dy_row;
-    rows = max(1, item.rows), depths = max(1, item.depths);
-    positions = p.batch * item.depths * item.rows * (int)params.chunks;
-    ins = p.channels - item.in, outs = p.out_channels - item.out;
+  int ins, outs;  // channels from the work tile's first on
+  __device__ __forceinline__ void find(const ColumnParams& params, const GradientWorkTile& tile) {
+    const GradientParams& p = params.sum;
+    shift = tile.tap_width - p.pad_width;
+    x = p.x + tile.group * p.channels + tile.in +
+        (tile.depth0 + tile.tap_depth - p.pad_depth) * p.x_depth +
+        (tile.row0 + tile.tap_height - p.pad_height) * p.x_row + shift * (long long)p.x_pixel;
+    dy = p.dy + tile.group * p.out_channels + tile.out + tile.depth0 * p.dy_depth +
+         tile.row0 * p.dy_row;
+    rows = max(1, tile.rows), depths = max(1, tile.depths);
+    positions = p.batch * tile.depths * tile.rows * (int)params.chunks;
+    ins = p.channels - tile.in, outs = p.out_channels - tile.out;
   }
 };
 
@@ -213,9 +215,9 @@ struct Position {
   const Element* x;  // of the first tap's column in a chunk's column 0
   const Element* dy;
   int column;  // of dy, at the same place; far outside where there is no such position
-  __device__ __forceinline__ Position(const ColumnParams& params, const Source<Element>& source,
+  __device__ __forceinline__ Position(const ColumnParams& params, const RowSource<Element>& source,
                                       int at) {
-    const OmegaParams& p = params.sum;
+    const GradientParams& p = params.sum;
     const unsigned chunks = (unsigned)params.chunks, rows = source.rows, depths = source.depths;
     const unsigned line = at / chunks, slice = line / rows;
     const int row = line % rows, depth = slice % depths, image = slice / depths;

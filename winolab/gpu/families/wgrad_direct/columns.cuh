@@ -12,16 +12,16 @@
 #include "gather.cuh"
 
 __device__ __forceinline__ void produce(const ColumnParams& params, Shared& shared, ColumnPipe& pipe) {
-  const OmegaParams& p = params.sum;
-  const Work& work = shared.produced;
-  const Source<Element>& source = shared.source;
+  const GradientParams& p = params.sum;
+  const ColumnScheduler& scheduler = shared.produced;
+  const RowSource<Element>& source = shared.source;
   const int thread = threadIdx.x - 128 * GROUPS, unit = thread % 8, row = thread / 8;
-  if (thread == 0) shared.source.find(params, item_of(p, work.item));
+  if (thread == 0) shared.source.find(params, work_of(p, scheduler.tile));
   producers_sync<PRODUCERS>();
   const int ins = (source.ins + 7) / 8 - unit, outs = (source.outs + 7) / 8 - unit;
   const int to = row * 64 + (unit ^ row % 8) * 8;
   const int warp = thread / 32, lane = thread % 32;
-  Sweep sweep(work);
+  Sweep sweep(scheduler);
 #pragma unroll 1
   while (sweep.more()) {
     // A warp copies 4 neighbouring positions of each COPIED; a lane finds one, for all.
@@ -91,7 +91,7 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], unsigned long 
 }
 
 __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shared, ColumnPipe& pipe) {
-  const Work& work = shared.consumed;
+  const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
   const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;
   const int lane = threadIdx.x % 32;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
     __syncwarp();
     if (lane == 0) barrier_arrive(&shared.empty[stage]);
   };
-  Sweep sweep(work);
+  Sweep sweep(scheduler);
 #pragma unroll 1
   while (sweep.more()) {
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
@@ -137,11 +137,11 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
   wgmma_wait<0>();
   wgmma_pin(acc);
   if (held >= 0) release(held);
-  finish(params, work, acc);
+  finish(params, scheduler, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_omega_columns(const __grid_constant__ ColumnParams p) {
+    winolab_wgrad_columns(const __grid_constant__ ColumnParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {

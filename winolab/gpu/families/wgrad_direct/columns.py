@@ -114,12 +114,12 @@ class OmegaColumnsPlan(DirectGradient):
         return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
 
     def source(self) -> str:
-        """The translation unit of ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+        """The translation unit of ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
         return source(self.precision, self.out_dtype, self.variant)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_omega_columns": self.variant.shared_memory, "winolab_omega_gather": 0}
+        return {"winolab_wgrad_columns": self.variant.shared_memory, "winolab_wgrad_gather": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -128,13 +128,13 @@ class OmegaColumnsPlan(DirectGradient):
         g, v = self.gradient, self.variant
         params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
         grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
-        kernels["winolab_omega_columns"](grid, threads, params)
+        kernels["winolab_wgrad_columns"](grid, threads, params)
         gather(kernels, v, self.shares, params, self.device)
 
 
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
-    """One variant's translation unit: ``winolab_omega_columns`` and ``winolab_omega_gather``."""
+    """One variant's translation unit: ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(

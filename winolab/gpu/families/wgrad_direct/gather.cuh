@@ -1,12 +1,12 @@
-// dW: the compensated sums (Kahan 1965) of the parts of items that several blocks share, in the order
-// of the sum (column_sweep.cuh).
+// dW: the compensated sums (Kahan 1965) of the parts of work tiles that several blocks share, in
+// the order of the sum (column_sweep.cuh).
 #pragma once
 
 #include "column_sums.cuh"
 #include "pipeline.cuh"
 
 extern "C" __global__ void __launch_bounds__(RESULTS)
-    winolab_omega_gather(const __grid_constant__ SumParams p) {
+    winolab_wgrad_gather(const __grid_constant__ SumParams p) {
   launch_before_done();
   const int shared = blockIdx.x / (WIDTH / 2 / RUN), run = blockIdx.x % (WIDTH / 2 / RUN) * RUN;
   const int first = p.ends[2 * shared], last = p.ends[2 * shared + 1];
@@ -24,5 +24,5 @@ extern "C" __global__ void __launch_bounds__(RESULTS)
       sums[i] = total;
     }
   }
-  store(p, item_of(p.sum, (int)p.alone + shared), threadIdx.x, run, sums);
+  store(p, work_of(p.sum, (int)p.alone + shared), threadIdx.x, run, sums);
 }

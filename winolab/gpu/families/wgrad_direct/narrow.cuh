@@ -1,11 +1,12 @@
 // dW by direct products on wgmma, of x and dy as they lie in memory: nothing is transformed, and
 // the only workspace is the segments' sums.
 //
-// The sum runs over positions (gradient_scheduler.cuh with R = 1): a row of dy has PITCH of them, its width and
-// TAPS - 1 zeros. What TAPS neighbouring taps of a filter row meet at a position of dy are then as
-// many neighbouring positions of x: a stage of KS positions of dy and KS + TAPS - 1 of x serves all
-// of them, and x's matrix for tap t begins t rows further on. Products with the zeros between rows
-// are products nevertheless: an infinity in x may reach taps that do not meet it, as NaN.
+// The sum runs over positions (gradient_scheduler.cuh with R = 1): a row of dy has PITCH of them,
+// its width and TAPS - 1 zeros. What TAPS neighbouring taps of a filter row meet at a position of
+// dy are then as many neighbouring positions of x: a stage of KS positions of dy and KS + TAPS - 1
+// of x serves all of them, and x's matrix for tap t begins t rows further on. Products with the
+// zeros between rows are products nevertheless: an infinity in x may reach taps that do not meet
+// it, as NaN.
 //
 // Producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte swizzle.
 #pragma once
@@ -30,8 +31,8 @@ constexpr int PLANES = BI / 64;                // of 64 channels
 constexpr bool JOINED = BI == 64;
 constexpr int WIDEST = PRODUCERS == 128 ? 256 : 192;  // that the launch's registers allow
 constexpr int WN = !JOINED ? BI : 64 * GROUP_TAPS <= WIDEST ? 64 * GROUP_TAPS : 32 * GROUP_TAPS;
-constexpr int PARTS = BI * GROUP_TAPS / WN;    // instructions of 16 positions
-constexpr int PART_TAPS = JOINED ? WN / 64 : 1;
+constexpr int INSTRUCTIONS = BI * GROUP_TAPS / WN;    // instructions of 16 positions
+constexpr int INSTRUCTION_TAPS = JOINED ? WN / 64 : 1;
 constexpr int DESCRIBED = PRODUCERS / KS;      // steps whose positions are found at once
 constexpr int TABLES = 3;  // of such positions: read, read by the last taps, written
 // Registers of the launch are handed from the producers to those that multiply.
@@ -39,7 +40,7 @@ constexpr int PRODUCER_REGISTERS = PRODUCERS == 128 ? 72 : 88;
 constexpr int CONSUMER_REGISTERS = PRODUCERS == 128 ? 216 : 168;
 static_assert(KS % (16 * GROUPS_K) == 0 && DESCRIBED >= 1 && TAPS <= 8, "stage shape");
 
-struct __align__(16) Place {
+struct __align__(16) PositionSource {
   const Element* x;  // null: zeros
   const Element* dy;
 };
@@ -47,7 +48,7 @@ struct __align__(16) Place {
 struct Shared {
   unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[STAGES][PLANES][ROWS * 64];
-  Place places[TABLES * PRODUCERS];  // a ring
+  PositionSource places[TABLES * PRODUCERS];  // a ring
   unsigned long long full[STAGES], empty[STAGES];
 };
 
@@ -58,8 +59,8 @@ struct Walk {
   int by_column, by_row, by_depth, by_image;  // PRODUCERS positions in these units
   long long x_by, dy_by;
   int pitch, rows, depths;
-  __device__ __forceinline__ Walk(const OmegaParams& p, const Item& item, int first)
-      : index(first), pitch(p.pitch), rows(max(1, item.rows)), depths(max(1, item.depths)) {
+  __device__ __forceinline__ Walk(const GradientParams& p, const GradientWorkTile& work, int first)
+      : index(first), pitch(p.pitch), rows(max(1, work.rows)), depths(max(1, work.depths)) {
     split(first, column, row, depth, image);
     split(PRODUCERS, by_column, by_row, by_depth, by_image);
     x = offset(column, row, depth, image, p.x_pixel, p.x_row, p.x_depth, p.x_batch);
@@ -78,7 +79,7 @@ struct Walk {
                                                      long long by_n) {
     return c * (long long)by_c + h * by_h + d * by_d + n * by_n;
   }
-  __device__ __forceinline__ void advance(const OmegaParams& p) {
+  __device__ __forceinline__ void advance(const GradientParams& p) {
     index += PRODUCERS, x += x_by, dy += dy_by;
     column += by_column;
     const bool next_row = column >= pitch;
@@ -98,25 +99,26 @@ struct Walk {
   }
 };
 
-__device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared, const Item& item) {
+__device__ __forceinline__ void produce(const GradientParams& p, Shared& shared,
+                                        const GradientWorkTile& work) {
   const int thread = threadIdx.x - 128 * GROUPS, unit = thread % 8, first = thread / 8;
-  const int ins = (p.channels - item.in + 7) / 8 - unit;
-  const int outs = (p.out_channels - item.out + 7) / 8 - unit;
-  const Element* x = p.x + item.group * p.channels + item.in +
-                     (item.depth0 + item.tap_depth - p.pad_depth) * p.x_depth +
-                     (item.row0 + item.tap_height - p.pad_height) * p.x_row +
-                     (long long)(item.tap_width - p.pad_width) * p.x_pixel;
-  const Element* dy = p.dy + item.group * p.out_channels + item.out + item.depth0 * p.dy_depth +
-                      item.row0 * p.dy_row;
-  Walk walk(p, item, item.begin + thread);
+  const int ins = (p.channels - work.in + 7) / 8 - unit;
+  const int outs = (p.out_channels - work.out + 7) / 8 - unit;
+  const Element* x = p.x + work.group * p.channels + work.in +
+                     (work.depth0 + work.tap_depth - p.pad_depth) * p.x_depth +
+                     (work.row0 + work.tap_height - p.pad_height) * p.x_row +
+                     (long long)(work.tap_width - p.pad_width) * p.x_pixel;
+  const Element* dy = p.dy + work.group * p.out_channels + work.out + work.depth0 * p.dy_depth +
+                      work.row0 * p.dy_row;
+  Walk walk(p, work, work.begin + thread);
   int table = 0;
   // Taps after the first meet x beyond the segment's last position.
   const auto describe = [&] {
-    Place place = {nullptr, nullptr};
+    PositionSource place = {nullptr, nullptr};
     if (walk.image < p.batch) {
-      const unsigned column = walk.column + item.tap_width - p.pad_width;
-      if (column < (unsigned)p.width && walk.index < item.end + TAPS - 1) place.x = x + walk.x;
-      if (walk.column < p.out_width && walk.index < item.end) place.dy = dy + walk.dy;
+      const unsigned column = walk.column + work.tap_width - p.pad_width;
+      if (column < (unsigned)p.width && walk.index < work.end + TAPS - 1) place.x = x + walk.x;
+      if (walk.column < p.out_width && walk.index < work.end) place.dy = dy + walk.dy;
     }
     shared.places[table * PRODUCERS + thread] = place;
     walk.advance(p);
@@ -125,11 +127,11 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared, co
   const auto copy = [&](unsigned short* plane, int row, const Element* from, bool inside) {
     copy_async<16>(plane + row * 64 + (unit ^ row % 8) * 8, from + unit * 8, inside);
   };
-  const auto place = [&](int step, int row) -> const Place& {
+  const auto place = [&](int step, int row) -> const PositionSource& {
     const int at = step % (TABLES * DESCRIBED) * KS + row;
     return shared.places[at < TABLES * PRODUCERS ? at : at - TABLES * PRODUCERS];
   };
-  const int steps = item.steps();
+  const int steps = work.steps();
   Pipe<STAGES> pipe;
   describe();
 #pragma unroll 1
@@ -142,7 +144,7 @@ __device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared, co
 #pragma unroll
     for (int i = 0; i < KS / COPIED; ++i) {
       const int row = first + COPIED * i;
-      const Place from = place(step, row);
+      const PositionSource from = place(step, row);
 #pragma unroll
       for (int b = 0; b < GROUPS_M; ++b)
         copy(shared.dy[pipe.stage][b], row, from.dy + b * 64, from.dy && b * 8 < outs);
@@ -176,30 +178,31 @@ __device__ __forceinline__ void store_pair(T* to, long long by_in, int ins, floa
 
 // The sums of both warpgroups, in the first one's registers; whether this is the first one. The
 // stages are free: nobody reads or fills them any more.
-__device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[PARTS][WN / 2], int group_k) {
+__device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[INSTRUCTIONS][WN / 2], int group_k) {
   static_assert(GROUPS_K <= 2 && sizeof shared.dy + sizeof shared.x >= sizeof(acc) * 128, "room");
   float* const box = reinterpret_cast<float*>(&shared) + threadIdx.x % 128;
   consumers_sync<128 * GROUPS>();
   if (group_k > 0) {
 #pragma unroll
-    for (int i = 0; i < PARTS * WN / 2; ++i) box[i * 128] = acc[i / (WN / 2)][i % (WN / 2)];
+    for (int i = 0; i < INSTRUCTIONS * WN / 2; ++i) box[i * 128] = acc[i / (WN / 2)][i % (WN / 2)];
   }
   consumers_sync<128 * GROUPS>();
   if (group_k > 0) return false;
 #pragma unroll
-  for (int i = 0; i < PARTS * WN / 2; ++i) {
+  for (int i = 0; i < INSTRUCTIONS * WN / 2; ++i) {
     float& sum = acc[i / (WN / 2)][i % (WN / 2)];
     sum = __fadd_rn(sum, box[i * 128]);
   }
   return true;
 }
 
-__device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, const Item& item) {
+__device__ __forceinline__ void consume(const GradientParams& p, Shared& shared,
+                                        const GradientWorkTile& work) {
   const int group_m = threadIdx.x / 128 % GROUPS_M, other = threadIdx.x / 128 / GROUPS_M;
   const int group_k = GROUPS_K > 1 ? other : 0, tap0 = GROUPS_K > 1 ? 0 : other * GROUP_TAPS;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  float acc[PARTS][WN / 2] = {};
-  const int steps = item.steps();
+  float acc[INSTRUCTIONS][WN / 2] = {};
+  const int steps = work.steps();
   Pipe<STAGES> pipe;
   int last = -1;
   const auto release = [&](int stage) {
@@ -217,14 +220,14 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
     fence_async();  // copies of 16 bytes are not of the proxy that wgmma reads by
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) wgmma_pin(acc[part]);
+    for (int part = 0; part < INSTRUCTIONS; ++part) wgmma_pin(acc[part]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < KS / GROUPS_K; k += 16)
 #pragma unroll
-      for (int part = 0; part < PARTS; ++part)
+      for (int part = 0; part < INSTRUCTIONS; ++part)
         wgmma<WN, BF16, true, true>(acc[part], descriptor_offset(a, k * 128),
-                                    descriptor_offset(b, (part * PART_TAPS + k) * 128), true);
+                                    descriptor_offset(b, (part * INSTRUCTION_TAPS + k) * 128), true);
     wgmma_commit();
     wgmma_wait<1>();
     if (last >= 0) release(last);
@@ -233,7 +236,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int part = 0; part < PARTS; ++part) wgmma_pin(acc[part]);
+  for (int part = 0; part < INSTRUCTIONS; ++part) wgmma_pin(acc[part]);
   if constexpr (GROUPS_K > 1) {
     if (!sum_up(shared, acc, group_k)) return;
   }
@@ -243,22 +246,22 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
   const long long size = p.taps_depth * p.taps_height * row_size;  // of an output channel
   const long long by_out = whole ? p.dw_out : size, by_tap = whole ? p.dw_tap : p.channels;
   const long long by_in = whole ? p.dw_in : 1;
-  const int out = item.out + group_m * 64 + warp * 16 + lane / 4;
+  const int out = work.out + group_m * 64 + warp * 16 + lane / 4;
   const long long at =
-      (item.group * p.out_channels + out) * by_out + item.tap_width * by_tap + item.in * by_in +
-      (whole ? item.tap_depth * p.dw_depth + item.tap_height * p.dw_row
-             : item.segment * (size * p.out_channels * p.groups) +
-                   (item.tap_depth * p.taps_height + item.tap_height) * row_size);
+      (work.group * p.out_channels + out) * by_out + work.tap_width * by_tap + work.in * by_in +
+      (whole ? work.tap_depth * p.dw_depth + work.tap_height * p.dw_row
+             : work.segment * (size * p.out_channels * p.groups) +
+                   (work.tap_depth * p.taps_height + work.tap_height) * row_size);
 #pragma unroll
-  for (int part = 0; part < PARTS; ++part)
+  for (int part = 0; part < INSTRUCTIONS; ++part)
 #pragma unroll
     for (int i = 0; i < WN / 2; i += 2) {
       const int column = i / 4 * 8 + lane % 4 * 2, down = i / 2 % 2 * 8;
-      const int tap = tap0 + part * PART_TAPS + (JOINED ? column / 64 : 0);
+      const int tap = tap0 + part * INSTRUCTION_TAPS + (JOINED ? column / 64 : 0);
       const int in = JOINED ? column % 64 : column;
-      if (out + down >= p.out_channels || item.tap_width + tap >= p.taps_width) continue;
+      if (out + down >= p.out_channels || work.tap_width + tap >= p.taps_width) continue;
       const long long to = at + down * by_out + tap * by_tap + in * by_in;
-      const int ins = p.channels - item.in - in;
+      const int ins = p.channels - work.in - in;
       if (whole)
         store_pair(p.dw + to, by_in, ins, acc[part][i], acc[part][i + 1]);
       else
@@ -267,7 +270,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared, co
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_omega_direct(const __grid_constant__ OmegaParams p) {
+    winolab_wgrad_narrow(const __grid_constant__ GradientParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
@@ -278,12 +281,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     barriers_ready();
   }
   __syncthreads();
-  const Item item(p, blockIdx.x);
+  const GradientWorkTile work(p, blockIdx.x);
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
-    consume(p, shared, item);
+    consume(p, shared, work);
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    produce(p, shared, item);
+    produce(p, shared, work);
   }
 }

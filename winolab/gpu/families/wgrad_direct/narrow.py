@@ -97,12 +97,12 @@ class OmegaDirectPlan(DirectGradient):
         return self.told(stage, grid, self.workspace, self.predicted)
 
     def source(self) -> str:
-        """The translation unit of ``winolab_omega_direct`` and ``winolab_reduce``."""
+        """The translation unit of ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
         return source(self.precision, self.out_dtype, self.variant)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_omega_direct": self.variant.shared_memory, "winolab_reduce": 0}
+        return {"winolab_wgrad_narrow": self.variant.shared_memory, "winolab_reduce": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -119,7 +119,7 @@ class OmegaDirectPlan(DirectGradient):
             self.blocks,
         )
         grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
-        kernels["winolab_omega_direct"](grid, threads, params)
+        kernels["winolab_wgrad_narrow"](grid, threads, params)
         if self.segments > 1:
             early = self.device.early_launches
             reduce(kernels["winolab_reduce"], g, out, workspace, self.segments, early)
@@ -127,7 +127,7 @@ class OmegaDirectPlan(DirectGradient):
 
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, variant: Variant) -> str:
-    """The translation unit of one variant: ``winolab_omega_direct`` and ``winolab_reduce``."""
+    """The translation unit of one variant: ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(

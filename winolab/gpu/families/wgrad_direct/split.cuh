@@ -45,8 +45,8 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], int piece,
 
 __device__ __forceinline__ void consume(const SplitParams& params, Shared& shared, ColumnPipe& pipe,
                                         int& parts) {
-  const OmegaParams& p = params.sum;
-  const Work& work = shared.consumed;
+  const GradientParams& p = params.sum;
+  const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
   const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
@@ -57,10 +57,10 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
   constexpr unsigned long long SWIZZLE = (PLANE == 64 ? 1ull : 2ull) << 62;
   constexpr int ATOM = 8 * PLANE * 2;
   const unsigned long long x = matrix_descriptor(shared.x[0][0][0], ATOM, ATOM) | SWIZZLE;
-  const int item = __shfl_sync(0xffffffffu, work.item, 0);
-  const int shift = tile_of(p, item) * TAPS + tap0 - p.pad_width;
+  const int work = __shfl_sync(0xffffffffu, scheduler.tile, 0);
+  const int shift = tile_of(p, work) * TAPS + tap0 - p.pad_width;
   const bool mixed = params.chunks > 1;  // a column's positions may lie in different ones of x
-  Sweep sweep(work);
+  Sweep sweep(scheduler);
 #pragma unroll 1
   while (sweep.more()) {
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
@@ -91,15 +91,15 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
     pipe.advance();
     sweep.advance();
   }
-  barrier_wait(&shared.watched, parts & 1);
-  watch(params, shared, work, acc, group_m, tap0);
-  barrier_arrive(&shared.judged);
+  barrier_wait(&shared.squares_full, parts & 1);
+  watch(params, shared, scheduler, acc, group_m, tap0);
+  barrier_arrive(&shared.squares_empty);
   ++parts;
-  finish(params, work, acc);
+  finish(params, scheduler, acc);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_omega_split(const __grid_constant__ SplitParams p) {
+    winolab_wgrad_split(const __grid_constant__ SplitParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
@@ -107,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       barrier_init(&shared.full[s], PRODUCERS);
       barrier_init(&shared.empty[s], RESULTS);
     }
-    barrier_init(&shared.watched, PRODUCERS);
-    barrier_init(&shared.judged, RESULTS);
+    barrier_init(&shared.squares_full, PRODUCERS);
+    barrier_init(&shared.squares_empty, RESULTS);
     barriers_ready();
     shared.consumed.start(p);
     shared.produced = shared.consumed;

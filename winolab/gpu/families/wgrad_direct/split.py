@@ -123,8 +123,8 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        main = {"winolab_omega_split": self.variant.shared_memory}
-        others = ("scale", "split_scan", "omega_gather")
+        main = {"winolab_wgrad_split": self.variant.shared_memory}
+        others = ("scale", "wgrad_scan", "wgrad_gather")
         return main | {f"winolab_{name}": 0 for name in others}
 
     def launch(
@@ -144,10 +144,10 @@ class OmegaSplitPlan(OmegaColumnsPlan):
             SPLIT_PARAMS.pack(*headers),
         )
         threads = CONSUMERS + PRODUCERS
-        kernels["winolab_omega_split"]((self.shares.grid, 1, 1), threads, params, early)
+        kernels["winolab_wgrad_split"]((self.shares.grid, 1, 1), threads, params, early)
         gather(kernels, v, self.shares, params, self.device)
         blocks = (2 * self.device.multiprocessors, 1, 1)
-        kernels["winolab_split_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
+        kernels["winolab_wgrad_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
 
 
 @lru_cache(maxsize=64)

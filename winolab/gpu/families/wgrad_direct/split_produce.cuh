@@ -7,12 +7,12 @@
 
 // What a producer knows of its channels of one tensor: 4 of each line of 32.
 template <int LINES, int ROW>  // ROW: channels of a plane
-struct Side {
+struct ScaledOperand {
   float scale;
   float squares[LINES][4] = {};
   int lines;  // lines whose channels exist
   int to;     // where the parts of the thread's first position go, in a plane
-  __device__ __forceinline__ Side(float scale, int position, int unit)
+  __device__ __forceinline__ ScaledOperand(float scale, int position, int unit)
       : scale(scale), to(swizzled(position, unit / 2) + unit % 2 * 4) {}
   // Units of 8 channels as wgmma has them: rows of 128 or of 64 bytes.
   static __device__ __forceinline__ int swizzled(int position, int unit) {
@@ -43,17 +43,17 @@ struct Side {
 
 __device__ __forceinline__ void produce(const SplitParams& params, Shared& shared, ColumnPipe& pipe,
                                         int& parts) {
-  const OmegaParams& p = params.sum;
-  const Work& work = shared.produced;
-  const Source<Element>& source = shared.source;
+  const GradientParams& p = params.sum;
+  const ColumnScheduler& scheduler = shared.produced;
+  const RowSource<Element>& source = shared.source;
   const int thread = threadIdx.x - 128 * GROUPS, warp = thread / 32, lane = thread % 32;
-  if (thread == 0) shared.source.find(params, item_of(p, work.item));
+  if (thread == 0) shared.source.find(params, work_of(p, scheduler.tile));
   producers_sync<PRODUCERS>();
   // A warp has 4 · EACH neighbouring positions, 8 lanes one of them. Lanes 0 to 15, who store
   // together, have two that differ in bits 0 and 2, so that their units lie in other banks.
   const int unit = lane % 8, position = warp * 4 * EACH + (lane / 16 ^ lane / 8 % 2 * 5);
-  Side<LINES_M, 64> m(input_scale(params.dy_header), position, unit);
-  Side<LINES_N, PLANE> n(input_scale(params.x_header), position, unit);
+  ScaledOperand<LINES_M, 64> m(input_scale(params.dy_header), position, unit);
+  ScaledOperand<LINES_N, PLANE> n(input_scale(params.x_header), position, unit);
   m.lines = (source.outs - unit * 4 + 31) / 32, n.lines = (source.ins - unit * 4 + 31) / 32;
   const Element* from_x[EACH];
   const Element* from_dy[EACH];
@@ -67,7 +67,7 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
     found.column += sweep.column;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
-      const int finder = position % (4 * EACH) + Side<LINES_M, 64>::after(i);
+      const int finder = position % (4 * EACH) + ScaledOperand<LINES_M, 64>::after(i);
       from_x[i] = of_lane(found.x, finder) + unit * 4;
       from_dy[i] = of_lane(found.dy, finder) + unit * 4;
       column[i] = __shfl_sync(0xffffffffu, found.column, finder);
@@ -90,7 +90,7 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
       copy_async<16>(&shared.raw[LINES_N + line][i][thread], from_dy[i] + line * 32,
                      line < m.lines && (unsigned)column[i] < p.out_width);
   };
-  Sweep sweep(work);
+  Sweep sweep(scheduler);
   bool more = sweep.more(), x_now = with_x(sweep), dy_now = with_dy(sweep);
   find(sweep);
   const auto bring = [&](int line, bool x, bool dy) {
@@ -156,14 +156,14 @@ __device__ __forceinline__ void produce(const SplitParams& params, Shared& share
         make_float4(of[0], of[1], of[2], of[3]);
   }
   producers_sync<PRODUCERS>();
-  barrier_wait(&shared.judged, parts & 1 ^ 1);
+  barrier_wait(&shared.squares_empty, parts & 1 ^ 1);
   for (int channel = thread; channel < BO + BI; channel += PRODUCERS) {
     float sum = 0.0f;
     for (int i = 0; i < PRODUCERS / 8; ++i)
       sum = __fadd_rn(sum, squares[i * (BO + BI) + channel]);
     shared.squares[channel] = sum;
   }
-  barrier_arrive(&shared.watched);
+  barrier_arrive(&shared.squares_full);
   ++parts;
   producers_sync<PRODUCERS>();  // of squares that the next part's copies overwrite
 }

@@ -37,9 +37,9 @@ struct Shared {
   // A thread's vectors of the next stage, on their way; in the end, producers' sums of squares.
   float4 raw[LINES][EACH][PRODUCERS];
   float squares[BO + BI];  // of dy's and x's channels, of a part
-  unsigned long long full[STAGES], empty[STAGES], watched, judged;
-  Work consumed, produced;
-  Source<Element> source;
+  unsigned long long full[STAGES], empty[STAGES], squares_full, squares_empty;
+  ColumnScheduler consumed, produced;
+  RowSource<Element> source;
 };
 
 // Sums are of scaled numbers.

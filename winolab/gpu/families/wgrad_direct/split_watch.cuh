@@ -1,4 +1,4 @@
-// Which results are in doubt: both operands have absolute errors of at most 2^-25 where their low
+// Which results are suspect: both operands have absolute errors of at most 2^-25 where their low
 // parts are lost, so that a sum over K positions gets sqrt(D + X) 2^-25 / sqrt(3) as RMS, D and X
 // being the sums of squares of its scaled dy and x. FP32 in order gets 0.30 · 2^-24 sqrt(K) times
 // the result: LEAST_INPUT (scale.py) says how large |dw| has to be for the first to be at most 1.3
@@ -12,35 +12,36 @@
 #include "split_stage.cuh"
 #include "column_sums.cuh"
 
-// Positions of a part of an item that exist: an item's last block may have fewer.
-__device__ __forceinline__ float positions_of(const SplitParams& params, const Item& item,
-                                              const Work& work) {
-  const OmegaParams& p = params.sum;
-  const int columns = work.last - work.first, chunks = (int)params.chunks;
+// Positions of a part of a work tile that exist: a work tile's last block may have fewer.
+__device__ __forceinline__ float positions_of(const SplitParams& params, const GradientWorkTile& work,
+                                              const ColumnScheduler& scheduler) {
+  const GradientParams& p = params.sum;
+  const int columns = scheduler.last - scheduler.first, chunks = (int)params.chunks;
   const int missing =
-      work.stages / columns * KS - p.batch * item.depths * item.rows * chunks;
-  const int last = max(0, work.end - max(work.begin, work.stages - columns));
-  const float rows = (float)(work.end - work.begin) * KS - (float)last * missing;
+      scheduler.stages / columns * KS - p.batch * work.depths * work.rows * chunks;
+  const int last = max(0, scheduler.end - max(scheduler.begin, scheduler.stages - columns));
+  const float rows = (float)(scheduler.end - scheduler.begin) * KS - (float)last * missing;
   return chunks > 1 ? rows * p.out_width / ((float)p.pitch * chunks) : rows;
 }
 
 // Results of a warp's 16 output channels, before they are scaled back, held against what their low
 // parts may have lost.
 __device__ __forceinline__ void watch(const SplitParams& params, const Shared& shared,
-                                      const Work& work, const float (&acc)[WIDTH / 2], int group_m,
+                                      const ColumnScheduler& scheduler,
+                                          const float (&acc)[WIDTH / 2], int group_m,
                                       int tap0) {
-  const OmegaParams& p = params.sum;
+  const GradientParams& p = params.sum;
   int* const flags = params.x_header->flags;
-  const Item item = item_of(p, work.item);
+  const GradientWorkTile work = work_of(p, scheduler.tile);
   const int lane = threadIdx.x % 32, out = group_m * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-  const int ins = p.channels - item.in, outs = p.out_channels - item.out - out;
-  const int tap = item.tap_width + tap0;
-  const float positions = positions_of(params, item, work);
+  const int ins = p.channels - work.in, outs = p.out_channels - work.out - out;
+  const int tap = work.tap_width + tap0;
+  const float positions = positions_of(params, work, scheduler);
   // A part may have no more than some columns, [first, last) of a row or all but [last, first).
-  const int count = work.last - work.first;
-  const bool all = params.chunks > 1 || work.end - work.begin >= count;
-  const int first = all ? 0 : work.first + work.begin % count;
-  const int last = all ? 0 : work.first + work.end % count;
+  const int count = scheduler.last - scheduler.first;
+  const bool all = params.chunks > 1 || scheduler.end - scheduler.begin >= count;
+  const int first = all ? 0 : scheduler.first + scheduler.begin % count;
+  const int last = all ? 0 : scheduler.first + scheduler.end % count;
   const auto meets = [&](int begin, int end) { return max(begin, 0) < min(end, p.out_width); };
   int taps = 0;  // that meet x: others are 0
   bool exists[GROUP_TAPS];

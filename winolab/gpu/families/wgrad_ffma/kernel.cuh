@@ -5,7 +5,7 @@
 // computes BI input × BO output channels of N taps of one filter row, over one segment's units.
 // Producer warps load the columns, apply BT and G and write U and V to shared memory; consumer
 // warps run outer products out of it, each one part of the states, and apply AT at the end. Blocks
-// are persistent: producers run ahead into the next item while consumers finish the last.
+// are persistent: producers run ahead into the next work tile while consumers finish the last.
 //
 // With PARTS = 2 a cluster of two blocks does the work of one: each transforms and multiplies half
 // of the states, so that a block has room for twice the channels, and applies AT to half of the
@@ -128,24 +128,24 @@ __device__ __forceinline__ void store_tile(float* to, const float (&d)[COLUMNS][
 
 // Loads of the next step are in flight while this one's columns are transformed.
 template <int PART>
-__device__ __forceinline__ void produce(const OmegaParams& p, Shared& shared) {
+__device__ __forceinline__ void produce(const GradientParams& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int in = thread % LANES_I * CI, out = thread % LANES_O * CO;
   const int unit_i = thread / LANES_I, unit_o = thread / LANES_O;
   constexpr int APART_I = PRODUCERS / LANES_I, APART_O = PRODUCERS / LANES_O;
   int table = 0;
   Pipe<STAGES> pipe;
-  for (int index = blockIdx.x / PARTS; index < p.items; index += gridDim.x / PARTS) {
-    const Item item(p, index);
-    const Map map(p, item);
-    const int channels = p.channels - item.in - in, outs = p.out_channels - item.out - out;
-    const int steps = item.steps();
+  for (int index = blockIdx.x / PARTS; index < p.work_tiles; index += gridDim.x / PARTS) {
+    const GradientWorkTile work(p, index);
+    const Map map(p, work);
+    const int channels = p.channels - work.in - in, outs = p.out_channels - work.out - out;
+    const int steps = work.steps();
     float x[GROUPS_I][ALPHA][CI], dy[GROUPS_O][R][CO];
     // The units of TABLE steps are described at once, one by each thread; threads that are behind
     // still read the table before.
     const auto describe = [&](int step) {
       table ^= PRODUCERS;
-      shared.units[table + thread] = map.unit(item.begin + step * KC + thread);
+      shared.units[table + thread] = map.unit(work.begin + step * KC + thread);
       producers_sync<PRODUCERS>();
     };
     const auto load_dy = [&](int g, int step) {
@@ -197,23 +197,23 @@ __device__ __forceinline__ void meet(Shared& shared, unsigned& phase) {
 
 // The output transform: staged by output channel, so that a warp stores rows of input channels.
 // Accumulators are staged one float at a time and rotated, for the reasons in mainloop.cuh.
-__device__ __forceinline__ void finish(const OmegaParams& p, Shared& shared,
-                                       const float (&acc)[STATES][TO][TI], const Item& item,
+__device__ __forceinline__ void finish(const GradientParams& p, Shared& shared,
+                                       const float (&acc)[STATES][TO][TI], const GradientWorkTile& work,
                                        int state0, int out0, bool add, unsigned& phase) {
   const int rank = PARTS > 1 ? cluster_rank() : 0;
   const int li = threadIdx.x % 8, lo = threadIdx.x / 8 % 4;
-  const bool first = item.segment == 0;
+  const bool first = work.segment == 0;
   const int row_size = p.taps_width * p.channels, outer = p.taps_depth * p.taps_height;
   const long long size = (long long)outer * row_size;  // of an output channel
   const long long by_out = first ? p.dw_out : size, by_tap = first ? p.dw_tap : p.channels;
   const long long by_in = first ? p.dw_in : 1;
-  float* dw = first ? p.dw + item.tap_depth * p.dw_depth + item.tap_height * p.dw_row
-                    : p.buckets + (item.segment - 1) * (size * p.out_channels * p.groups) +
-                          (item.tap_depth * p.taps_height + item.tap_height) * row_size;
-  dw += (item.group * p.out_channels + item.out) * by_out + item.in * by_in +
-        item.tap_width * by_tap;
-  const int taps = min(N, p.taps_width - item.tap_width);
-  const int ins = p.channels - item.in, outs = p.out_channels - item.out;
+  float* dw = first ? p.dw + work.tap_depth * p.dw_depth + work.tap_height * p.dw_row
+                    : p.buckets + (work.segment - 1) * (size * p.out_channels * p.groups) +
+                          (work.tap_depth * p.taps_height + work.tap_height) * row_size;
+  dw += (work.group * p.out_channels + work.out) * by_out + work.in * by_in +
+        work.tap_width * by_tap;
+  const int taps = min(N, p.taps_width - work.tap_width);
+  const int ins = p.channels - work.in, outs = p.out_channels - work.out;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     meet(shared, phase);
@@ -281,15 +281,15 @@ __device__ __forceinline__ void load_fragments(float (&a)[TI], float (&b)[TO], c
     *reinterpret_cast<float4*>(&b[j]) = *reinterpret_cast<const float4*>(v + j * 4);
 }
 
-__device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
+__device__ __forceinline__ void consume(const GradientParams& p, Shared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, li = lane % 8, lo = lane / 8;
   const int state0 = warp / SHARERS * STATES, out0 = warp % SHARERS * (BO / SHARERS);
   Pipe<STAGES> pipe;
   unsigned met = 0;
-  for (int index = blockIdx.x / PARTS; index < p.items; index += gridDim.x / PARTS) {
-    const Item item(p, index);
+  for (int index = blockIdx.x / PARTS; index < p.work_tiles; index += gridDim.x / PARTS) {
+    const GradientWorkTile work(p, index);
     int step = 0;
-    const int steps = item.steps();
+    const int steps = work.steps();
     do {
       const int first = step, last = min(steps, step + p.fold);
       float acc[STATES][TO][TI];
@@ -323,7 +323,7 @@ __device__ __forceinline__ void consume(const OmegaParams& p, Shared& shared) {
         barrier_arrive(&shared.empty[pipe.stage]);
         pipe.advance();
       }
-      finish(p, shared, acc, item, state0, out0, first > 0, met);
+      finish(p, shared, acc, work, state0, out0, first > 0, met);
     } while (step < steps);
   }
 }
@@ -333,7 +333,7 @@ extern "C" __global__ void
     __cluster_dims__(PARTS, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_omega(const __grid_constant__ OmegaParams p) {
+    winolab_omega(const __grid_constant__ GradientParams p) {
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);

@@ -1,6 +1,6 @@
-// Behind the products of Ωα(n, r) on Tensor Cores: what winolab_omega_finish makes dW of, and what watches
-// over split products, a budget of what their low parts may have lost, which results must stand well
-// above (fallback.cuh).
+// Behind the products of Ωα(n, r) on Tensor Cores: what winolab_omega_finish makes dW of, and what
+// watches over split products, a budget of what their low parts may have lost, which results must
+// stand well above (fallback.cuh).
 #pragma once
 
 #include PRODUCTS_FILE
@@ -12,7 +12,7 @@ struct FinishParams {
   long long dw_out, dw_depth, dw_row, dw_tap;  // strides in elements; channels are contiguous
   int out_channels, channels, padded_out, padded;
   int taps, first_tap, taps_height, pieces, taps_width, segments;
-  const float2* budget;  // null where results are not watched
+  const float2* budget;  // null where results are not checked
   int* flags;
   float least;  // of the sum of |dw| of N taps, times the budget
 };
@@ -29,14 +29,14 @@ extern "C" __global__ void __launch_bounds__(256, 4)
   if constexpr (PARTS == 2) {
     __shared__ float sums[8];
     __shared__ float largest[8];
-    const Item item(p, blockIdx.y * p.tiles_m * p.tiles_n);
+    const GemmWorkTile work(p, blockIdx.y * p.tiles_m * p.tiles_n);
     const int block_v = blockIdx.x % p.v_blocks, block_u = blockIdx.x / p.v_blocks;
     const float* u_scale = p.u_scale + block_u * (p.u_positions / KS);
     const float* v_scale =
-        p.v_scale + ((long long)item.piece * p.v_blocks + block_v) * (p.v_positions / KS);
+        p.v_scale + ((long long)work.piece * p.v_blocks + block_v) * (p.v_positions / KS);
     float sum = 0.0f, most = 0.0f;
-    for (int step = threadIdx.x; step < item.end; step += 256) {
-      const Cursor at(item, step);
+    for (int step = threadIdx.x; step < work.end; step += 256) {
+      const Cursor at(work, step);
       const float u = __ldg(u_scale + at.u / KS), v = __ldg(v_scale + at.v / KS);
       float scale = __fmul_rn(fabsf(u), fabsf(v));
       const bool underflow = scale == 0.0f && u != 0.0f && v != 0.0f;

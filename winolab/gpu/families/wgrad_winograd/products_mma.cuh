@@ -56,16 +56,16 @@ struct Shared {
 };
 
 // Starts the copies of the next step; past the last one, none.
-__device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const Item& item,
+__device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const GemmWorkTile& work,
                                       Cursor& at, int step, int stage) {
-  if (step < item.end) {
+  if (step < work.end) {
     const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
-    const int pieces = at.count(item) * 8;  // of 16 bytes, in 64 channels
+    const int pieces = at.count(work) * 8;  // of 16 bytes, in 64 channels
     const unsigned short* u = p.u + at.u * 64 +
-                              ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
+                              ((long long)work.state * p.u_blocks + work.tile_m * (BM / 64)) * u_stride;
     const unsigned short* v = p.v + at.v * 64 +
-                              (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
-                               item.tile_n * (BN / 64)) * v_stride;
+                              (((long long)work.piece * PARTS * ALPHA + work.state) * p.v_blocks +
+                               work.tile_n * (BN / 64)) * v_stride;
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
 #pragma unroll
@@ -79,7 +79,7 @@ __device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const
           copy_async<16>(shared.v[stage][part][b] + i * 8,
                          v + (part * ALPHA * p.v_blocks + b) * v_stride + i * 8, true);
     }
-    at.advance(item);
+    at.advance(work);
   }
   copy_async_commit();
 }
@@ -127,14 +127,14 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int k,
   }
 }
 
-__device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, const Item& item) {
+__device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int row = group % GROUPS_M * 64 + warp % 2 * 32;  // in the block
   const int column = group / GROUPS_M * WN + warp / 2 * COLUMNS;
   const int padded = p.tiles_n * BN;
-  float* m = p.m + (((long long)item.segment * ALPHA + item.state) * p.taps + item.tap) *
+  float* m = p.m + (((long long)work.segment * ALPHA + work.state) * p.taps + work.tap) *
                        ((long long)p.tiles_m * BM * padded) +
-             (long long)(item.tile_m * BM + row + lane / 4) * padded + item.tile_n * BN + column +
+             (long long)(work.tile_m * BM + row + lane / 4) * padded + work.tile_n * BN + column +
              lane % 4 * 2;
   Sums acc[2][TILES] = {};
   if (p.accumulate) {
@@ -148,20 +148,20 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
                    *reinterpret_cast<const float2*>(m + (16 * i + 8 * r) * padded + 8 * j));
   }
   const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
-  const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + row / 64) * u_blocks_k;
-  const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks + item.tile_n * (BN / 64) +
+  const float* u_scale = p.u_scale + (work.tile_m * (BM / 64) + row / 64) * u_blocks_k;
+  const float* v_scale = p.v_scale + ((long long)work.piece * p.v_blocks + work.tile_n * (BN / 64) +
                                       column / 64) * v_blocks_k;
-  Cursor ahead(item, item.begin), at = ahead;
-  for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, item, ahead, item.begin + s, s);
+  Cursor ahead(work, work.begin), at = ahead;
+  for (int s = 0; s < STAGES - 1; ++s) bring(p, shared, work, ahead, work.begin + s, s);
   int stage = 0;
-  for (int step = item.begin; step < item.end; ++step) {
+  for (int step = work.begin; step < work.end; ++step) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    bring(p, shared, item, ahead, step + STAGES - 1, stage ? stage - 1 : STAGES - 1);
+    bring(p, shared, work, ahead, step + STAGES - 1, stage ? stage - 1 : STAGES - 1);
     if constexpr (PARTS == 1) {
 #pragma unroll
       for (int k = 0; k < KS; k += 16)
-        if (k < at.count(item)) multiply(shared, stage, k, row, column, acc);
+        if (k < at.count(work)) multiply(shared, stage, k, row, column, acc);
     } else {
       const float scale = __fmul_rn(fabsf(__ldg(u_scale + at.u / KS)),
                                     fabsf(__ldg(v_scale + at.v / KS)));
@@ -180,7 +180,7 @@ __device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, con
           }
     }
     if (++stage == STAGES) stage = 0;
-    at.advance(item);
+    at.advance(work);
   }
   copy_async_wait<0>();
 #pragma unroll
@@ -196,5 +196,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_omega_products(const __grid_constant__ GemmParams p) {
   launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
-  compute(p, *reinterpret_cast<Shared*>(memory), Item(p, blockIdx.x));
+  compute(p, *reinterpret_cast<Shared*>(memory), GemmWorkTile(p, blockIdx.x));
 }

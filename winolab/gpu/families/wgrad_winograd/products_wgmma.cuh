@@ -31,17 +31,17 @@ __device__ __forceinline__ void bring(unsigned short* shared, const unsigned sho
 }
 
 // One thread starts the bulk copies.
-__device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, const Item& item) {
+__device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
   const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
   const unsigned short* u =
-      p.u + ((long long)item.state * p.u_blocks + item.tile_m * (BM / 64)) * u_stride;
+      p.u + ((long long)work.state * p.u_blocks + work.tile_m * (BM / 64)) * u_stride;
   const unsigned short* v =
-      p.v + (((long long)item.piece * PARTS * ALPHA + item.state) * p.v_blocks +
-             item.tile_n * (BN / 64)) * v_stride;
+      p.v + (((long long)work.piece * PARTS * ALPHA + work.state) * p.v_blocks +
+             work.tile_n * (BN / 64)) * v_stride;
   Pipe<STAGES> pipe;
-  Cursor at(item, item.begin);
-  for (int step = item.begin; step < item.end; ++step) {
-    const int bytes = at.count(item) * 128;
+  Cursor at(work, work.begin);
+  for (int step = work.begin; step < work.end; ++step) {
+    const int bytes = at.count(work) * 128;
     const unsigned short* u_from = u + at.u * 64;
     const unsigned short* v_from = v + at.v * 64;
     barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, con
         bring(shared.v[pipe.stage][part][b], v_from + (part * ALPHA * p.v_blocks + b) * v_stride,
               bytes, &shared.full[pipe.stage]);
     }
-    pipe.advance(), at.advance(item);
+    pipe.advance(), at.advance(work);
   }
 }
 
@@ -66,13 +66,13 @@ __device__ __forceinline__ void release(unsigned long long* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-__device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, const Item& item) {
+__device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int group_m = group % GROUPS_M, group_n = group / GROUPS_M;
-  const int row = item.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
-  const int column = item.tile_n * BN + group_n * WN + lane % 4 * 2;
+  const int row = work.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
+  const int column = work.tile_n * BN + group_n * WN + lane % 4 * 2;
   const int padded = p.tiles_n * BN;
-  float* m = p.m + (((long long)item.segment * ALPHA + item.state) * p.taps + item.tap) *
+  float* m = p.m + (((long long)work.segment * ALPHA + work.state) * p.taps + work.tap) *
                        ((long long)p.tiles_m * BM * padded) +
              (long long)row * padded + column;
   float acc[WN / 2];
@@ -84,15 +84,15 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
     acc[i] = pair.x, acc[i + 1] = pair.y;
   }
   Pipe<STAGES> pipe;
-  Cursor at(item, item.begin);
+  Cursor at(work, work.begin);
   if constexpr (PARTS == 1) {
     int last = -1;
-    for (int step = item.begin; step < item.end; ++step) {
+    for (int step = work.begin; step < work.end; ++step) {
       const unsigned long long a =
           matrix_descriptor(shared.u[pipe.stage][0][group_m], 1024, 1024, Swizzle::B128);
       const unsigned long long b = matrix_descriptor(
           shared.v[pipe.stage][0][group_n * (WN / 64)], BLOCK * 2, 1024, Swizzle::B128);
-      const int count = at.count(item);
+      const int count = at.count(work);
       barrier_wait(&shared.full[pipe.stage], pipe.phase);
       wgmma_pin(acc);
       wgmma_fence();
@@ -105,16 +105,16 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
       wgmma_wait<1>();
       if (last >= 0) release(&shared.empty[last]);
       last = pipe.stage;
-      pipe.advance(), at.advance(item);
+      pipe.advance(), at.advance(work);
     }
     wgmma_wait<0>();
     wgmma_pin(acc);
   } else {
     const long long u_blocks_k = p.u_positions / KS, v_blocks_k = p.v_positions / KS;
-    const float* u_scale = p.u_scale + (item.tile_m * (BM / 64) + group_m) * u_blocks_k;
-    const float* v_scale = p.v_scale + ((long long)item.piece * p.v_blocks +
-                                        item.tile_n * (BN / 64) + group_n * (WN / 64)) * v_blocks_k;
-    for (int step = item.begin; step < item.end; ++step) {
+    const float* u_scale = p.u_scale + (work.tile_m * (BM / 64) + group_m) * u_blocks_k;
+    const float* v_scale = p.v_scale + ((long long)work.piece * p.v_blocks +
+                                        work.tile_n * (BN / 64) + group_n * (WN / 64)) * v_blocks_k;
+    for (int step = work.begin; step < work.end; ++step) {
       float scale[WN / 64];
 #pragma unroll
       for (int b = 0; b < WN / 64; ++b)
@@ -153,7 +153,7 @@ __device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, con
           acc[part * (PART_N / 2) + i] =
               __fmaf_rn(sum[i], scale[part * (PART_N / 64) + i / 32], acc[part * (PART_N / 2) + i]);
       }
-      pipe.advance(), at.advance(item);
+      pipe.advance(), at.advance(work);
     }
   }
 #pragma unroll
@@ -175,12 +175,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     barriers_ready();
   }
   __syncthreads();
-  const Item item(p, blockIdx.x);
+  const GemmWorkTile work(p, blockIdx.x);
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
-    consume(p, shared, item);
+    consume(p, shared, work);
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    if (threadIdx.x == 128 * GROUPS) produce(p, shared, item);
+    if (threadIdx.x == 128 * GROUPS) produce(p, shared, work);
   }
 }

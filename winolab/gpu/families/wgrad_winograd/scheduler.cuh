@@ -26,12 +26,12 @@ static_assert(GROUPS % GROUPS_M == 0 && WN % 64 == 0 && KS % 16 == 0, "tile shap
 
 // What a block works on, and where its positions begin. The rows that exist on both sides follow
 // one another within a depth of a batch; the last step of these may be short.
-struct Item {
+struct GemmWorkTile {
   int tile_n, tile_m, tap, state, segment, piece, depths, steps_depth, length, begin, end;
   long long u, v;              // first positions in the first depth of the first batch
   long long u_depth, v_depth;  // positions of a depth
   long long u_skip, v_skip;    // from the last depth of a batch to the first of the next
-  __device__ __forceinline__ Item(const GemmParams& p, int index) {
+  __device__ __forceinline__ GemmWorkTile(const GemmParams& p, int index) {
     tile_n = index % p.tiles_n;
     index /= p.tiles_n;
     tile_m = index % p.tiles_m;
@@ -66,24 +66,24 @@ struct Item {
 struct Cursor {
   long long u, v;
   int offset, depth;  // in the depth, in the batch
-  __device__ __forceinline__ Cursor(const Item& item, int step) {
-    const int before = item.steps_depth ? step / item.steps_depth : 0;
-    offset = (step - before * item.steps_depth) * KS;
-    const int batch = item.depths ? before / item.depths : 0;
-    depth = before - batch * item.depths;
-    u = item.u + before * item.u_depth + batch * item.u_skip + offset;
-    v = item.v + before * item.v_depth + batch * item.v_skip + offset;
+  __device__ __forceinline__ Cursor(const GemmWorkTile& work, int step) {
+    const int before = work.steps_depth ? step / work.steps_depth : 0;
+    offset = (step - before * work.steps_depth) * KS;
+    const int batch = work.depths ? before / work.depths : 0;
+    depth = before - batch * work.depths;
+    u = work.u + before * work.u_depth + batch * work.u_skip + offset;
+    v = work.v + before * work.v_depth + batch * work.v_skip + offset;
   }
-  __device__ __forceinline__ int count(const Item& item) const {
-    return min(KS, item.length - offset);
+  __device__ __forceinline__ int count(const GemmWorkTile& work) const {
+    return min(KS, work.length - offset);
   }
-  __device__ __forceinline__ void advance(const Item& item) {
+  __device__ __forceinline__ void advance(const GemmWorkTile& work) {
     offset += KS, u += KS, v += KS;
-    if (offset < item.length) return;
-    u += item.u_depth - offset, v += item.v_depth - offset;
+    if (offset < work.length) return;
+    u += work.u_depth - offset, v += work.v_depth - offset;
     offset = 0;
-    if (++depth < item.depths) return;
-    u += item.u_skip, v += item.v_skip;
+    if (++depth < work.depths) return;
+    u += work.u_skip, v += work.v_skip;
     depth = 0;
   }
 };

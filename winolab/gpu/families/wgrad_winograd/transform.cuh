@@ -27,7 +27,7 @@ constexpr float VANISHING = 1.0f / (1 << 22);  // of scaled elements: high parts
 // A state of 16-bit data may be 2 times the largest element: halved, it does not overflow.
 constexpr float HALVED = INPUT == 0 ? 1.0f : 0.5f;
 
-struct Side {  // x or dy, in one chunk of images and rows
+struct TransformSide {  // x or dy, in one chunk of images and rows
   const Input* data;  // group's first channel, first image and row of the chunk
   unsigned short* to;
   float* scale;
@@ -36,7 +36,7 @@ struct Side {  // x or dy, in one chunk of images and rows
 };
 
 struct TransformParams {
-  Side x, dy;
+  TransformSide x, dy;
   int images, batch, batches;  // all, and in how many batches of how many
   int units, pitch, pad_width, pieces;
   int* flags;  // to be cleared, or null
@@ -100,7 +100,7 @@ __device__ __forceinline__ float block_scale(unsigned largest, unsigned smallest
 
 // Two positions a warp of x or dy, WIDE channels a lane: load their columns, transform, store.
 template <bool X>
-__device__ __forceinline__ void transform_block(const TransformParams& p, const Side& side,
+__device__ __forceinline__ void transform_block(const TransformParams& p, const TransformSide& side,
                                                 int index) {
   constexpr int COUNT = X ? ALPHA : R;
   const int lane = threadIdx.x % LANES, first_at = threadIdx.x / LANES * REPEATS;

@@ -1,4 +1,4 @@
-"""Γ on Tensor Cores where blocks' rows run on from image to image, of the images' rows stacked."""
+"""Γ on Tensor Cores where blocks' rows run on from image to image, of a packed batch."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     found = _found(problem, text, precision, direction, aligned=w_shape[-1] % 4 == 0)
     exact, a, b = _exact_and_operands(problem, direction, precision)
     # What stacking decides, and the room that it leaves.
-    alone = {"stacked": 0, "whole": 0, "exchanges": 0}
+    alone = {"packed": 0, "whole": 0, "exchanges": 0}
     first, seen = {}, set()
-    for p in (p for p in found if not p.variant.stacked and p.variant.run):
+    for p in (p for p in found if not p.variant.packed and p.variant.run):
         first.setdefault((p.tiles_width, replace(p.variant, **alone)), p)
-    for p in (p for p in found if p.variant.stacked):
+    for p in (p for p in found if p.variant.packed):
         v = p.variant
         same = first.get((p.tiles_width, replace(v, **alone)))
         key = (v.share, v.rest > 0) if v.split == 1 else v.split  # each by itself, not all pairs
         if not same or key in seen:
             continue
-        assert p.items <= same.items or v.twins > 1
+        assert p.items <= same.items or v.multicast > 1
         seen.add(key)
         result = hosted.execute(p, a, b)
         assert np.array_equal(result, hosted.execute(same, a, b)), str(v)
@@ -128,7 +128,7 @@ def test_nan_stays_in_its_image() -> None:
     exact, a, b = _exact_and_operands(problem, "forward", "fp16")
     a[1::2] = np.nan
     for p in _found(problem, "gamma:8:6:3", "fp16"):
-        if not p.variant.stacked or p.variant.split > 1:
+        if not p.variant.packed or p.variant.split > 1:
             continue
         result = hosted.execute(p, a, b)
         assert np.isnan(result[1::2]).all()
@@ -139,9 +139,9 @@ def test_they_are_offered_where_they_take_fewer_blocks() -> None:
     for height, fewer in ((16, False), (17, True), (23, False), (28, True)):
         problem = Problem.of((32, height, 24, 16), (64, 3, 3, 16), padding=1)
         found = _found(problem, "gamma:8:6:3", SPLIT)
-        assert any(p.variant.stacked for p in found if p.variant.rows == 8) == fewer
+        assert any(p.variant.packed for p in found if p.variant.rows == 8) == fewer
     alone = Problem.of((1, 17, 48, 16), (64, 3, 3, 16), padding=1)
-    assert not any(p.variant.stacked for p in _found(alone, "gamma:8:6:3", SPLIT))
+    assert not any(p.variant.packed for p in _found(alone, "gamma:8:6:3", SPLIT))
 
 
 @pytest.mark.parametrize("layer", ["128x13x13x384:384x4x4", "64x18x18x448:448x5x5"])
@@ -149,7 +149,7 @@ def test_they_are_taken(layer: str) -> None:
     """They took 22 and 15 % less time than the fastest other plan."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
-    assert found.variant.stacked
+    assert found.variant.packed
     assert " abreast" in str(found)
 
 
@@ -170,9 +170,9 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
     exact, a, b = _exact_and_operands(problem, "forward", precision)
     x, w = cp.asarray(a), cp.asarray(b)
     found = {}  # one of each way to share sums and to bring filters
-    for p in (p for p in _found(problem, text, precision) if p.variant.stacked):
+    for p in (p for p in _found(problem, text, precision) if p.variant.packed):
         v = p.variant
-        found.setdefault((min(v.split, 2), v.u_ring > 0, v.u_ahead > 0, v.twins), p)
+        found.setdefault((min(v.split, 2), v.u_ring > 0, v.u_ahead > 0, v.multicast), p)
     assert found
     for p in found.values():
         out = cp.full(problem.y_shape, np.nan, "float32")
