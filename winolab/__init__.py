@@ -13,6 +13,7 @@ from winolab.algorithm import (
     winograd,
     winrs,
 )
+from winolab.api import plan
 from winolab.conv import (
     PreparedFilter,
     conv_backward_data,
@@ -45,6 +46,7 @@ __all__ = [
     "gamma",
     "omega",
     "parse_algorithm",
+    "plan",
     "prepare_filter",
     "transforms",
     "winograd",

@@ -65,3 +65,13 @@ def problem(
         dilation=each(dilation, "dilation"),
         groups=groups,
     )
+
+
+def nonempty(problem: Problem) -> Problem:
+    """The problem itself; ValueError where it has no multiply-adds."""
+    if problem.macs == 0:
+        raise ValueError(
+            f"x{problem.x_shape} and w{problem.w_shape} leave nothing to compute; expected sizes "
+            "above 0"
+        )
+    return problem

@@ -21,10 +21,10 @@ from winolab.bench.contenders import GROUPS
 from winolab.bench.layers import LAYERS, Layer, parse_layer
 from winolab.cli import environment, fitted, process
 from winolab.cli.render import AsJson, document, plain
-from winolab.cli.sweep import nonempty
 from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.lines import Lines
+from winolab.shapes import nonempty
 
 Row = dict[str, Any]
 LEGEND = (

@@ -5,29 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from winolab import shapes
-from winolab.algorithm import parse_algorithm
+from winolab.api import plan
 from winolab.arrays import precision_named
 from winolab.cli import environment
 from winolab.cli.render import AsJson, document
-from winolab.cli.sweep import nonempty
 from winolab.device import DATASHEETS, datasheet
-from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.planner import candidates
-from winolab.gpu.planner.planner import plan as gpu_plan
+from winolab.gpu.planner.considered import Considered, considered
 from winolab.gpu.planner.request import PRECISIONS, Request
-from winolab.gpu.planner.request import Plan as GpuPlan
 from winolab.problem import Problem
-from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.gradient import phases
 from winolab.ref.algorithms.winrs.plan import Plan
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
+from winolab.shapes import nonempty
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",
@@ -139,8 +134,8 @@ def backward_filter(
             )
         )
     if as_json:
-        shown: Any = [plan.as_dict() for plan in plans]
-        print(document({**shown[0], "cuda": own and own.as_dict()} if whole.unit else shown))
+        shown: Any = [each.as_dict() for each in plans]
+        print(document({**shown[0], "cuda": own and own.to_dict()} if whole.unit else shown))
     else:
         print("\n\n".join(map(str, plans)))
         if own:
@@ -208,11 +203,20 @@ def _show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    wanted = None if algorithm is None else parse_algorithm(algorithm)
-    gpu = datasheet(device)
-    precision = precision_named(precision)
-    found = kernels(Request(problem, direction, gpu, wanted, precision, workspace_limit=limit))
-    print(document(found.as_dict()) if as_json else found)
+    found = plan(
+        problem.x_shape,
+        problem.w_shape,
+        direction=direction,
+        algorithm=algorithm,
+        stride=problem.stride,
+        padding=problem.padding,
+        dilation=problem.dilation,
+        groups=problem.groups,
+        precision=precision,
+        device=device,
+        workspace_limit=limit,
+    )
+    print(document(found.to_dict()) if as_json else found)
 
 
 def _problem(
@@ -225,109 +229,19 @@ def _problem(
     )
 
 
-@dataclass(frozen=True)
-class Kernels:
-    """What the CUDA kernels' planner takes, the fastest plan of every kernel, and what has none.
-
-    Beside WinRS's there may be none of these kernels.
-    """
-
-    request: Request
-    chosen: GpuPlan | None
-    fastest: tuple[GpuPlan, ...] = ()
-    left_out: tuple[str, ...] = ()
-    why: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
-        request, problem = self.request, self.request.problem
-        return {
-            "direction": request.direction,
-            "x": problem.x_shape,
-            "w": problem.w_shape,
-            "padding": problem.padding,
-            "device": request.device.name,
-            "precision": request.precision,
-            "plan": _facts(self.chosen) if self.chosen else None,
-            "why": self.why,
-            "kernels": [_facts(found) for found in self.fastest],
-            "left_out": self.left_out,
-        }
-
-    def __str__(self) -> str:
-        if self.chosen is None:
-            return "; ".join(self.left_out)
-        lines = [
-            str(self.chosen),
-            f"error      {_error(self.chosen)}",
-            "",
-            "fastest predicted of every kernel",
-            *(
-                f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
-                f"{found.workspace} B workspace, {_error(found)}"
-                for found in self.fastest
-            ),
-        ]
-        if self.why:
-            lines.append(f"taken is the first: {self.why}")
-        return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
-
-
-def kernels(request: Request) -> Kernels:
-    """The plan for ``request`` and what else was considered.
-
-    Raises ValueError where the algorithm's points make no transforms, and where there is no plan.
-    """
-    if wanted := request.algorithm:
-        for tile in wanted.tiles:
-            transforms(tile.n, tile.r, wanted.points_of(tile), wanted.scaling)
-    choice = candidates(request)
-    chosen = gpu_plan(request)
-    fastest: dict[tuple[str, str], GpuPlan] = {}
-    for found in choice.plans:
-        fastest.setdefault((found.kernel, found.precision), found)
-    first, *others = fastest.values()
-    others.sort(key=lambda found: found.predicted)
-    return Kernels(
-        request,
-        chosen,
-        (first, *others),
-        choice.reasons,
-        choice.why if choice.plans[0] == chosen else "",
-    )
-
-
-def _own(request: Request) -> Kernels:
+def _own(request: Request) -> Considered:
     """The same beside WinRS's plan, which stands where the CUDA kernels have none."""
     try:
-        return kernels(request)
+        return considered(request)
     except ValueError as error:
-        return Kernels(request, None, left_out=(str(error),))
-
-
-def _error(plan: GpuPlan) -> str:
-    return f"relative RMS error {predicted_rms(plan):.1e} on normal data"
-
-
-def _facts(plan: GpuPlan) -> dict[str, Any]:
-    return {
-        "kernel": plan.kernel,
-        "products": plan.precision,
-        "points": plan.points,
-        "variant": str(plan.variant),
-        "workspace_bytes": plan.workspace,
-        "predicted_us": round(1e6 * plan.predicted, 3),
-        "relative_rms": predicted_rms(plan),
-        "shared_bytes": plan.shared(),
-        "text": str(plan),
-    }
+        return Considered(request, None, left_out=(str(error),))
 
 
 def _draw(plans: list[Plan], path: Path) -> None:
     if not path.suffix:
         raise ValueError(f"picture {str(path)!r}; expected a file such as plan.svg, .pdf or .png")
     root = environment.experiments()
-    parts = [plan.as_dict() | plan.partition() for plan in plans]
+    parts = [each.as_dict() | each.partition() for each in plans]
     command = [sys.executable, "-m", "papers.winrs_2025.partition_picture", str(path.resolve())]
     done = subprocess.run(
         command, cwd=root, input=json.dumps(parts), text=True, check=False, capture_output=True

@@ -30,7 +30,7 @@ from winolab.cli.render import plain
 from winolab.cli.tables import METRICS
 from winolab.lines import Lines
 from winolab.measure import OPERANDS, Case
-from winolab.problem import Problem
+from winolab.shapes import nonempty
 
 Row = dict[str, Any]
 # Processes take the cores; the threads of a BLAS under them would only wait for each other.
@@ -74,16 +74,6 @@ def _in_memory(case: Case) -> None:
             f"input {case.input} and filter {case.filter} are {Decimal(wanted):.3g} B of operands, "
             f"and this machine has {there:.3g} B of memory; expected smaller sizes"
         )
-
-
-def nonempty(problem: Problem) -> Problem:
-    """The problem itself; ValueError where it has no multiply-adds."""
-    if problem.macs == 0:
-        raise ValueError(
-            f"x{problem.x_shape} and w{problem.w_shape} leave nothing to compute; expected sizes "
-            "above 0"
-        )
-    return problem
 
 
 @dataclass(frozen=True)

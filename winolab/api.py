@@ -1,0 +1,74 @@
+"""What the command shows, from Python: the planner's decision without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from winolab.algorithm import Algorithm
+from winolab.device import Device, datasheet
+from winolab.options import ConvOptions
+from winolab.problem import Problem
+from winolab.shapes import nonempty
+
+if TYPE_CHECKING:
+    from winolab.gpu.planner.considered import Considered
+
+
+def plan(
+    input_shape: Sequence[int],
+    filter_shape: Sequence[int],
+    *,
+    direction: str = "forward",
+    algorithm: str | Algorithm | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int | Sequence[int]] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    layout: str = "channels_last",
+    precision: str = "fp32",
+    device: str | Device = "h100",
+    workspace_limit: int | None = None,
+) -> Considered:
+    """The kernels that a call on a GPU would run, and what else was considered; needs no GPU.
+
+    ``input_shape`` and ``filter_shape`` are x's and w's in ``layout`` in every ``direction``:
+    "forward", "backward_data" or "backward_filter". The arrays are taken to be aligned and dense,
+    channels last. ``precision`` is "fp32", "fp32_ffma", "fp32_split", "fp16" or "bf16", or a dtype
+    of that name; ``device`` a name of ``winolab devices`` or a Device; ``workspace_limit`` is in
+    bytes. The other arguments are those of :func:`winolab.conv_forward`.
+
+    The result prints, and ``to_dict()`` has it as JSON has: kernel, variant, workspace in bytes,
+    predicted time in µs and relative RMS error of the plan and of the fastest of every kernel.
+
+    Raises ValueError, in one line, for shapes, algorithms, precisions and devices that are unknown
+    or do not fit, where no kernel runs the problem or stays within the limit, TypeError for values
+    of other types.
+
+    >>> found = winolab.plan((128, 48, 48, 128), (128, 3, 3, 128), padding=1)
+    >>> found.chosen.kernel, found.to_dict()["plan"]["workspace_bytes"]
+    ('Γ8(6,3)', 1616640)
+    """
+    from winolab.gpu.planner.considered import considered
+    from winolab.gpu.planner.request import Request
+
+    asked = ConvOptions(layout, algorithm, precision, workspace_limit=workspace_limit).checked()
+    whole = Problem.of(
+        input_shape,
+        filter_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+    )
+    gpu = device if isinstance(device, Device) else datasheet(device)
+    request = Request(
+        nonempty(whole),
+        direction,
+        gpu,
+        asked.named,
+        asked.precision,
+        workspace_limit=workspace_limit,
+    )
+    return considered(request)

@@ -1,0 +1,105 @@
+"""What the planner takes for a request, and what else was considered: a value to read and print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from winolab.gpu.planner.accuracy import predicted_rms
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Plan, Request
+from winolab.ref.algebra.transforms import transforms
+
+
+@dataclass(frozen=True)
+class Considered:
+    """What the planner takes, the fastest plan of every kernel, and why some have none.
+
+    ``print`` shows it as ``winolab plan`` does. ``chosen`` is None where no kernel runs the
+    request; ``why`` says what the choice has where another plan is the fastest predicted.
+    """
+
+    request: Request
+    chosen: Plan | None
+    fastest: tuple[Plan, ...] = ()
+    left_out: tuple[str, ...] = ()
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan, what else was considered and why, as JSON has it; times in µs, sizes in bytes.
+
+        ``winolab plan --json`` prints it.
+        """
+        request, problem = self.request, self.request.problem
+        return {
+            "direction": request.direction,
+            "x": problem.x_shape,
+            "w": problem.w_shape,
+            "padding": problem.padding,
+            "device": request.device.name,
+            "precision": request.precision,
+            "plan": _facts(self.chosen) if self.chosen else None,
+            "why": self.why,
+            "kernels": [_facts(found) for found in self.fastest],
+            "left_out": self.left_out,
+        }
+
+    def __str__(self) -> str:
+        if self.chosen is None:
+            return "; ".join(self.left_out)
+        lines = [
+            str(self.chosen),
+            f"error      {_error(self.chosen)}",
+            "",
+            "fastest predicted of every kernel",
+            *(
+                f"{found.predicted * 1e6:10.1f} µs  {found.kernel} {found.precision}, "
+                f"{found.workspace} B workspace, {_error(found)}"
+                for found in self.fastest
+            ),
+        ]
+        if self.why:
+            lines.append(f"taken is the first: {self.why}")
+        return "\n".join(lines + [f"left out: {reason}" for reason in self.left_out])
+
+
+def considered(request: Request) -> Considered:
+    """The plan for ``request`` and what else was considered.
+
+    Raises ValueError where the algorithm's points make no transforms, and where there is no plan.
+    """
+    if wanted := request.algorithm:
+        for tile in wanted.tiles:
+            transforms(tile.n, tile.r, wanted.points_of(tile), wanted.scaling)
+    choice = candidates(request)
+    chosen = plan(request)
+    fastest: dict[tuple[str, str], Plan] = {}
+    for found in choice.plans:
+        fastest.setdefault((found.kernel, found.precision), found)
+    first, *others = fastest.values()
+    others.sort(key=lambda found: found.predicted)
+    return Considered(
+        request,
+        chosen,
+        (first, *others),
+        choice.reasons,
+        choice.why if choice.plans[0] == chosen else "",
+    )
+
+
+def _error(plan: Plan) -> str:
+    return f"relative RMS error {predicted_rms(plan):.1e} on normal data"
+
+
+def _facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "kernel": plan.kernel,
+        "products": plan.precision,
+        "points": plan.points,
+        "variant": str(plan.variant),
+        "workspace_bytes": plan.workspace,
+        "predicted_us": round(1e6 * plan.predicted, 3),
+        "relative_rms": predicted_rms(plan),
+        "shared_bytes": plan.shared(),
+        "text": str(plan),
+    }
