@@ -359,7 +359,7 @@ def verify(flags: Sequence[int]) -> None:
 
 def _renamed(text: str) -> str:
     """Kernels' names as the fallback has them, but the one of both."""
-    return re.sub(r"\bwinolab_(?!tail)\w+", r"\g<0>_fallback", text)
+    return re.sub(r"\bwinolab_(?!fallback\b)\w+", r"\g<0>_fallback", text)
 
 
 def guarded(
