@@ -12,7 +12,11 @@ from winolab.gpu.planner.fallback import FLAGS, guarded
 
 def planned(workspace: int, predicted: float = 1.0) -> Any:
     return SimpleNamespace(
-        workspace=workspace, predicted=predicted, direction="backward_filter", watched=True
+        workspace=workspace,
+        predicted=predicted,
+        direction="backward_filter",
+        watched=True,
+        accurate=True,
     )
 
 

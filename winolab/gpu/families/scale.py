@@ -14,12 +14,12 @@ from fractions import Fraction
 
 from winolab.algorithm import Tile
 from winolab.device import Device
-from winolab.gpu.params import INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.codegen.structs import layout, size
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.ref.algebra.transforms import Matrix, Transforms
 from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 
-HEADER, ROW, SUSPECT = 768, 16, 40  # bytes of the structs Header, filled up, Row and Suspect
 # Doubts for which there is room behind the header; of more, everything is computed again. Of single
 # outputs 1 in 3,000 is in doubt on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
 # apart; of tiles of two none in 28,000 (tests/gpu/test_watched.py).
@@ -27,6 +27,10 @@ LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple
 SAMPLERS, THREADS = 128, 256  # blocks that sample x; of each, and of those that scan it
+# Bytes of scale.cuh's structs, the header filled up, and of accuracy_check.cuh's.
+HEADER = -(-size("Header", "scale", SAMPLERS=SAMPLERS) // 256) * 256
+ROW, LOSS = size("Row", "scale"), size("Loss", "scale")
+SUSPECT = size("Suspect", "accuracy_check", "scale")
 BLOCKS = {  # as scale.cuh has them
     "SAMPLERS": SAMPLERS,
     "SCALE_THREADS": THREADS,
@@ -37,11 +41,7 @@ BLOCKS = {  # as scale.cuh has them
 # of 2^-25/√3 that are lost (scale.cuh): with K = r · products of a state. RMS to mean: √(2/π).
 SHARE = 2**-25 / math.sqrt(3) / (1.3 * 0.30 * 2**-24) * math.sqrt(2 / math.pi)
 
-PARAMS = Layout(
-    ("x header rows", POINTER),
-    ("batch_stride depth_stride row_stride pixel_stride channel_stride vectors", LONG),
-    ("depth height width run wide all_rows known late room", INT),
-)
+PARAMS = layout("ScaleParams", "scale")
 KNOWN = [name for name, _ in PARAMS.fields].index("known")
 
 

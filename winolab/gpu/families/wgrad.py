@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.gpu.params import INT, LONG, POINTER, Launcher, Layout, Params, View
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.params import Launcher, Params, View
 from winolab.gpu.planner.correlation import check, three
 from winolab.points import check_served
 from winolab.ref.algorithms.im2col import DIRECT
@@ -27,22 +28,9 @@ WAVES = 24  # of blocks, up to which segments are counted to fill them
 ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits
 POSITIONS = 1 << 31  # the kernels count them in 32 bits
 
-PARAMS = Layout(
-    ("x dy dw buckets", POINTER),
-    ("x_batch x_depth x_row dy_batch dy_depth dy_row", LONG),
-    ("dw_out dw_depth dw_row dw_tap dw_in", LONG),
-    ("x_pixel dy_pixel batch depth height width out_depth out_height out_width", INT),
-    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels groups blocks_in blocks_out tiles_width", INT),
-    ("segments pitch fold work_tiles", INT),
-    ("wanted", POINTER),
-)
-REDUCE_PARAMS = Layout(
-    ("buckets dw", POINTER),
-    ("dw_out dw_depth dw_row dw_tap dw_in", LONG),
-    ("out_channels taps_depth taps_height taps_width channels count", INT),
-    ("wanted", POINTER),
-)
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels of gradients name them
+PARAMS = layout("GradientParams", "gradient_scheduler")
+REDUCE_PARAMS = layout("ReduceParams", "split_k")
 REDUCE_THREADS = 256
 
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Protocol, Self, cast
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.params import INT, Kernels, Layout, Params, View
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Sum, TakesFilters
 from winolab.ref.arithmetic.split import Scale
@@ -24,9 +25,7 @@ from winolab.ref.arithmetic.split import Scale
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
 WATCHED = 4  # ENOUGH of accuracy_check.cuh
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
-TAIL = Layout(
-    ("filters_m filters_c taps before", INT)
-)  # of fallback_kernel.cuh, behind three structs
+TAIL = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
 
 
 class WatchedCorrelation(Plan, Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,12 +10,10 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.adversaries import DATA, made
-from tests.gpu.structs import c_fields
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import DATASHEETS, H100, Device, datasheet
 from winolab.gpu import driver
-from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_mma.plan import GammaMmaPlan, Variant
@@ -133,11 +130,6 @@ def test_refusals_say_what_to_do() -> None:
     for text in ("direct", "gamma:16:8:9", "gamma:8:5:4"):
         with pytest.raises(ValueError, match=r"fp32_split|taps"):
             _plan(problem, text=text)
-
-
-def test_parameters_are_the_sources() -> None:
-    text = re.sub(r"(Element|Output|Header|Row|uint4)\*", "float*", kernel("gamma_mma/block"))
-    assert c_fields("Params", text) == gamma_mma.PARAMS.fields
 
 
 # Of every number of states and rows that share a stage.

@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.structs import c_fields
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
-from winolab.gpu.codegen.emit import kernel
-from winolab.gpu.families.nested import params as nested_params
 from winolab.gpu.families.nested.cut import KC
 from winolab.gpu.families.nested.launch import NestedPlan
 from winolab.gpu.families.nested.plan import plans
@@ -152,21 +149,6 @@ def test_filters_of_neighbouring_rows_are_described_alike() -> None:
     assert (u[0] == u[1]).all()
     assert (rows[0][:36, (0, 1, 3)] == rows[1][:36, (0, 1, 3)]).all()
     assert rows[0][:36, 2] == pytest.approx(rows[1][:36, 2], rel=1e-5)  # sums in another order
-
-
-def test_every_struct_is_the_kernels() -> None:
-    layouts = {
-        "FilterParams": ("nested/filter", nested_params.FILTER_PARAMS),
-        "InputParams": ("nested/input", nested_params.INPUT_PARAMS),
-        "ProductsParams": ("nested/products", nested_params.PRODUCTS_PARAMS),
-        "OutputParams": ("nested/output", nested_params.OUTPUT_PARAMS),
-    }
-    for struct, (name, layout) in layouts.items():
-        text = re.sub(
-            r"(Header|Row|Loss|char)\*", "float*", kernel(name).replace("char*", "float*")
-        )
-        text = re.sub(r"(?s)  FilterParams filter;\n.*?(?=^};)", "", text, flags=re.M)
-        assert c_fields(struct, text) == layout.fields
 
 
 def test_boxes_cover_every_tile_once() -> None:

@@ -10,12 +10,10 @@ import pytest
 
 from tests.gpu import adversaries, hosted
 from tests.gpu.gradients import SHARES, asked, gradient_on_gpu, shared
-from tests.gpu.structs import c_fields
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
-from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS
 from winolab.gpu.families.wgrad import PARAMS
 from winolab.gpu.families.wgrad_direct import split as omega_split
@@ -197,13 +195,7 @@ def test_compiles_without_spills_but_for_those_that_are_known() -> None:
         assert p.shared()["winolab_wgrad_split"] <= H100.shared_memory
 
 
-def test_the_struct_is_laid_out_as_c_does() -> None:
-    text = (
-        kernel("wgrad_direct/split_stage")
-        .replace("Header*", "void*")
-        .replace(" : ColumnParams", "")
-    )
-    assert c_fields("SplitParams", text) == SPLIT_PARAMS.fields
+def test_the_struct_is_passed_to_a_kernel() -> None:
     whole = PARAMS.size + COLUMN_PARAMS.size + SPLIT_PARAMS.size
     assert whole <= 4096  # what every CUDA 12 passes to a kernel
 

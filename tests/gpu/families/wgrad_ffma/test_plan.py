@@ -11,18 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gpu.structs import c_fields
 from winolab.algorithm import Algorithm, Problem, Tile, direct, gamma, parse_algorithm, winrs
 from winolab.algorithm import omega as named
 from winolab.bench import oracle
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.wgrad import (
     ADMITTED,
     LAUNCH_SECONDS,
-    PARAMS,
-    REDUCE_PARAMS,
     Gradient,
     Timing,
     choose,
@@ -215,15 +211,6 @@ def test_what_no_kernel_computes_is_refused() -> None:
         every(Problem.of((2, 9, 9, 8), (8, 3, 3, 8), stride=2))
     with pytest.raises(ValueError, match=r"count up to 2\^31"):
         every(Problem.of((1 << 20, 64, 64, 1), (1, 3, 3, 1), padding=1))
-
-
-@pytest.mark.parametrize(
-    ("struct", "file", "layout"),
-    [("GradientParams", "gradient_scheduler", PARAMS), ("ReduceParams", "split_k", REDUCE_PARAMS)],
-)
-def test_parameters_lie_as_the_kernels_read_them(struct, file, layout) -> None:
-    text = kernel(file).replace("Element*", "float*").replace("Out*", "float*")
-    assert c_fields(struct, text) == layout.fields
 
 
 def test_the_source_holds_the_variant_and_the_exact_programs() -> None:

@@ -12,23 +12,15 @@ import numpy as np
 import pytest
 
 from tests.gpu.hosted import execute
-from tests.gpu.structs import c_fields
 from winolab import conv_backward_filter
 from winolab.algorithm import Problem, Tile, gamma, parse_algorithm
 from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
-from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS
-from winolab.gpu.families.wgrad_winograd.launch import source
-from winolab.gpu.families.wgrad_winograd.params import (
-    FINISH_PARAMS,
-    GEMM_PARAMS,
-    SCALING,
-    TRANSFORM_PARAMS,
-    TYPES,
-)
+from winolab.gpu.families.wgrad_winograd.launch import SCALING, source
 from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
@@ -137,26 +129,6 @@ def test_admitted_tiles_are_those_whose_error_is_admissible():
     assert all(error_ratio(tile) <= ADMISSIBLE for tile in ADMITTED)
     others = {Tile(11 - r, r) for r in range(2, 10)} - set(ADMITTED)
     assert all(error_ratio(tile) > ADMISSIBLE for tile in others)
-
-
-@pytest.mark.parametrize(
-    ("struct", "file", "layout"),
-    [
-        ("GemmParams", "scheduler", GEMM_PARAMS),
-        ("FinishParams", "kernel", FINISH_PARAMS),
-    ],
-)
-def test_parameters_lie_as_the_kernels_read_them(struct, file, layout):
-    text = re.sub(r"(unsigned short|float2|Output)\*", "float*", kernel(f"wgrad_winograd/{file}"))
-    assert c_fields(struct, text) == layout.fields
-
-
-def test_the_transforms_read_two_sides():
-    text = kernel("wgrad_winograd/transform").replace("unsigned short*", "float*")
-    text = text.replace("Input*", "float*")
-    sides = [(f"{s}_{n}", k) for s in ("x", "dy") for n, k in c_fields("TransformSide", text)]
-    rest = c_fields("TransformParams", text.replace("  TransformSide x, dy;\n", ""))
-    assert (*sides, *rest) == TRANSFORM_PARAMS.fields
 
 
 def test_no_state_of_16_bit_data_overflows():

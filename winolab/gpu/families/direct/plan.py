@@ -14,10 +14,11 @@ from functools import cache, lru_cache
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.device import H100, Device
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma_ffma.cost import clusters
 from winolab.gpu.families.gamma_wgmma.input import tensor_map
 from winolab.gpu.families.nested.tiles import Box, box
-from winolab.gpu.params import INT, LONG, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
+from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
 
@@ -28,15 +29,7 @@ ROW_BYTES = SIZE * KC
 MOST_TAPS = 9  # of a row that a copy of x serves
 THREADS, BARRIERS = 384, 16  # of a block; bytes of a stage's barriers
 SPLITS = (2, 4, 8)
-PARAMS = Layout(
-    ("x_map w_map", MAP),
-    ("y", POINTER),
-    ("y_batch y_depth y_row", LONG),
-    ("y_pixel box_width box_height box_images box_bytes", INT),
-    ("blocks_width blocks_height blocks_images blocks_n work_tiles", INT),
-    ("batch out_depth out_height out_width out_channels", INT),
-    ("pad_depth pad_height pad_width taps_depth taps_height taps_width chunks pitch", INT),
-)
+PARAMS = layout("DirectParams", "direct/kernel")
 
 # Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what
 # is picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum

@@ -14,17 +14,13 @@ from functools import lru_cache
 from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry
 from winolab.gpu.families.gamma_ffma.config import VARIANTS, Variant, variants
 from winolab.gpu.families.gamma_ffma.cost import clusters, spent
 from winolab.gpu.params import (
-    INT,
-    LONG,
-    MAP,
     MOST_BLOCKS,
-    POINTER,
     Kernels,
-    Layout,
     Params,
     TensorMap,
     View,
@@ -42,16 +38,9 @@ WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 MEAN_LAST = (Tile(7, 2), Tile(5, 4))
 
 # The kernels' parameter structs, field for field.
-FILTER_PARAMS = Layout(
-    ("w u", POINTER),
-    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels taps taps_height taps_width chunks blocks_m", INT),
-)
-PARAMS = Layout(
-    ("x u y", POINTER),
-    *geometry.FIELDS,
-)
-COMPACT_PARAMS = Layout(("u_map", MAP), *PARAMS.fields)
+FILTER_PARAMS = layout("FilterParams", "gamma_ffma/filter")
+PARAMS = layout("PlainParams", "gamma_ffma/block")
+COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
 
 

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from winolab.algorithm import Tile
-from winolab.gpu.families import geometry
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
 from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads, offered
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
-from winolab.gpu.params import POINTER, Layout, View
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-PARAMS = Layout(("x u y header rows", POINTER), *geometry.FIELDS)
+PARAMS = layout("Params", "gamma_mma/block")
 THREADS, STAGES = 256, 2
 WIDTHS = {a: r for a, r in gamma_tensor_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry, scale
-from winolab.gpu.params import FLOAT, INT, LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
@@ -22,18 +23,9 @@ STATIC = 2048  # bytes of a block's shared memory that are not rows of the filte
 SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
 
 # The kernels' parameter struct, field for field.
-PARAMS = Layout(
-    ("w u rows", POINTER),
-    ("m_stride c_stride depth_stride row_stride width_stride", LONG),
-    ("out_channels channels height width taps taps_height taps_width chunks outputs", INT),
-)
+PARAMS = layout("FilterParams", "gamma_wgmma/filter_tensor")
 # Of split products, behind these.
-SCALED = Layout(
-    ("lowest", LONG),
-    ("row_size step", INT),
-    ("known", FLOAT),
-    ("sharers rows image image_first image_c image_depth image_row image_width", INT),
-)
+SCALED = layout("ScaledParams", "gamma_wgmma/filter_scaled")
 
 
 def constants(parts: int) -> dict[str, int]:

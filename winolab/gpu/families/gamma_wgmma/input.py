@@ -7,15 +7,12 @@ import operator
 from itertools import accumulate
 
 from winolab.device import Device
-from winolab.gpu.params import INT, LONG, POINTER, VECTOR, Kernels, Layout, TensorMap, View
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.params import VECTOR, Kernels, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 
 # The parameter struct of pad_channels.cuh, field for field.
-PAD_PARAMS = Layout(
-    ("x to", POINTER),
-    ("batch_stride depth_stride row_stride", LONG),
-    ("pixel_stride pixels depth height width groups channels vectors", INT),
-)
+PAD_PARAMS = layout("PadParams", "gamma_wgmma/pad_channels")
 PAD_THREADS, FILL_WAVES = 256, 8  # of a block; blocks of a multiprocessor
 ALIGNED = 256  # bytes: where the parts of a workspace begin
 

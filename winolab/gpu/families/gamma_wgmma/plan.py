@@ -15,6 +15,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.gamma_wgmma import (
     cost as gamma_tensor_times,
@@ -33,7 +34,7 @@ from winolab.gpu.families.gamma_wgmma.input import (
 from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
 from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
-from winolab.gpu.params import INT, MAP, POINTER, Kernels, Layout, Params, TensorMap, View
+from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, BasePlan, Request
 from winolab.ref.algebra.transforms import transforms
@@ -44,12 +45,7 @@ LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in byt
 CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
 
 # The main kernel's parameter struct, field for field.
-PARAMS = Layout(
-    ("x_map", MAP),
-    ("x u y header rows", POINTER),
-    *geometry.FIELDS,
-    ("rotation batch abreast pitch", INT),
-)
+PARAMS = layout("Params", "gamma_wgmma/block")
 
 
 @dataclass(frozen=True)

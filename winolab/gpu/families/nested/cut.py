@@ -27,7 +27,6 @@ KC = 32  # channels of a stage
 ALIGNED = 1024  # bytes: where the parts of a workspace begin
 # Neighbouring rows that a block looks at; elements of a slice of them, and the most slices.
 ASIDE, SLICE, MOST_SLICES = 32, 256, 32
-LOSS = 12  # bytes of scale.cuh's struct
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Cut:
     @property
     def found(self) -> tuple[int, int]:
         """Bytes of what is found about a group's neighbouring rows: largest elements, losses."""
-        slices, losses = self.slices, LOSS * self.steps if self.slices else 0
+        slices, losses = self.slices, scale.LOSS * self.steps if self.slices else 0
         return 4 * slices * self.outputs, losses * self.outputs
 
     @property

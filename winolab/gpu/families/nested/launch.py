@@ -12,15 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Self
 
+from winolab.gpu.codegen.structs import layout, layouts
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.nested.cut import KC, Cut
-from winolab.gpu.families.nested.params import (
-    DESCRIBERS,
-    FILTER_PARAMS,
-    INPUT_PARAMS,
-    OUTPUT_PARAMS,
-    PRODUCTS_PARAMS,
-)
 from winolab.gpu.families.nested.source import made_of, source
 from winolab.gpu.families.nested.tiles import BM, ROW_BYTES, Box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
@@ -28,6 +22,10 @@ from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.request import BasePlan
 from winolab.ref.arithmetic.split import Scale
 
+FILTER_PARAMS = layout("FilterParams", "nested/filter")
+INPUT_PARAMS, DESCRIBERS = layouts("InputParams", "nested/input")  # before and behind the filter's
+PRODUCTS_PARAMS = layout("ProductsParams", "nested/products")
+OUTPUT_PARAMS = layout("OutputParams", "nested/output")
 THREADS, PRODUCTS_THREADS = 128, 384  # of a block that transforms, that multiplies
 FILTER_ROWS, DESCRIBED = 8, 4  # of a block that transforms a filter, that adds up what rows lose
 

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import product
+from struct import calcsize
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from winolab.device import Device
+from winolab.gpu.codegen.structs import layout, size
 from winolab.gpu.families.wgrad import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS, blocks_of_row
-from winolab.gpu.params import LONG, POINTER, Kernels, Layout, Params, View
+from winolab.gpu.params import INT, Kernels, Params, View
 
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy
@@ -33,15 +35,13 @@ CONSTANTS = {
     "STARTS": STARTS,
     "NONE": NONE,
 }
-WORK, SOURCE = 40, 40  # bytes of its structs
-# Its parameters behind omega_plan's.
-COLUMN_PARAMS = Layout(
-    ("ends", POINTER),
-    ("chunks alone sharing parts lpt_rounds", LONG),
-    ("lpt_order", f"{2 * ORDERED}s"),
-    ("starts", f"{12 * STARTS}s"),
+# Bytes of its structs in shared memory, and of an item's first and last block.
+WORK, SOURCE = (
+    size(struct, "wgrad_direct/column_sweep") for struct in ("ColumnScheduler", "RowSource")
 )
-ENDS = 8  # bytes of an item's first and last block
+ENDS = 2 * calcsize(INT)
+# Its parameters behind gradient_scheduler.cuh's.
+COLUMN_PARAMS = layout("ColumnParams", "wgrad_direct/column_sweep", ORDERED=ORDERED, STARTS=STARTS)
 # Of a column of x that comes before the first product of a sweep, in columns with products.
 BROUGHT = 0.32
 MOST_PARTS = 64  # of an item

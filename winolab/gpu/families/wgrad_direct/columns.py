@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.wgrad import Gradient
+from winolab.gpu.families.wgrad import TYPES, Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
     BROUGHT,
     CONSTANTS,
@@ -39,7 +39,6 @@ from winolab.gpu.families.wgrad_direct.common import (
     read,
     shapes,
 )
-from winolab.gpu.families.wgrad_winograd.params import TYPES
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import DTYPES, Request, Sum
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
-from winolab.gpu.families.wgrad import Gradient, Timing, choose, parameters, reduce
+from winolab.gpu.families.wgrad import TYPES, Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
@@ -24,7 +24,6 @@ from winolab.gpu.families.wgrad_direct.common import (
     read,
     shapes,
 )
-from winolab.gpu.families.wgrad_winograd.params import TYPES
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import DTYPES, Request, Sum
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import scale
 from winolab.gpu.families.wgrad import LAUNCH_SECONDS, Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
@@ -38,7 +39,7 @@ from winolab.gpu.families.wgrad_direct.common import (
     read,
     shapes,
 )
-from winolab.gpu.params import POINTER, Kernels, Layout, Params, View
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
@@ -55,7 +56,7 @@ PART_CYCLES = 45_000
 CACHED = 1.2
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
-SPLIT_PARAMS = Layout(("x_header dy_header", POINTER))  # behind column_sweep.cuh's
+SPLIT_PARAMS = layout("SplitParams", "wgrad_direct/split_stage")  # behind column_sweep.cuh's
 
 
 @dataclass(frozen=True)

@@ -16,22 +16,20 @@ from math import prod
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.scale import SHARE
-from winolab.gpu.families.wgrad import Gradient
+from winolab.gpu.families.wgrad import TYPES, Gradient
 from winolab.gpu.families.wgrad_winograd.config import Chunk, Variant, rounded
-from winolab.gpu.families.wgrad_winograd.params import (
-    FINISH_PARAMS,
-    GEMM_PARAMS,
-    SCALING,
-    TRANSFORM_PARAMS,
-    TYPES,
-)
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, BasePlan, Sum
 from winolab.ref.algebra.transforms import transforms
 
+TRANSFORM_PARAMS = layout("TransformParams", "wgrad_winograd/transform")
+GEMM_PARAMS = layout("GemmParams", "wgrad_winograd/scheduler")
+FINISH_PARAMS = layout("FinishParams", "wgrad_winograd/kernel")
+SCALING = "power_of_two"  # of the rows of G and BT, so that states are about as large as data
 ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
 
 

@@ -1,0 +1,161 @@
+"""Structs as kernel files declare them: what is read from there lies as a C++ compiler has it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from struct import calcsize
+
+import pytest
+
+from tests.gpu import hosted
+from winolab.gpu.codegen import emit
+from winolab.gpu.codegen.structs import layout, layouts, size
+from winolab.gpu.families import scale, wgrad
+from winolab.gpu.families.direct.plan import PARAMS as DIRECT
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
+from winolab.gpu.families.gamma_wgmma import filter, input, plan
+from winolab.gpu.families.nested import launch as nested
+from winolab.gpu.families.wgrad_direct import chunks, split
+from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
+from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
+from winolab.gpu.planner.fallback import TAIL
+
+FFMA = gamma_ffma
+# Struct, its file, its layouts; before these, structs that lie in it, as files declare them.
+STRUCTS = {
+    "scale": ("ScaleParams", "scale", [scale.PARAMS], []),
+    "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
+    "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
+    "direct": ("DirectParams", "direct/kernel", [DIRECT], []),
+    "ffma filter": ("FilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
+    "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
+    "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
+    "mma": ("Params", "gamma_mma/block", [GAMMA_MMA], []),
+    "wgmma": ("Params", "gamma_wgmma/block", [plan.PARAMS], []),
+    "wgmma filter": ("FilterParams", "gamma_wgmma/filter_tensor", [filter.PARAMS], []),
+    "scaled": (
+        "ScaledParams",
+        "gamma_wgmma/filter_scaled",
+        [filter.PARAMS, filter.SCALED],
+        [("FilterParams", "gamma_wgmma/filter_tensor")],
+    ),
+    "pad": ("PadParams", "gamma_wgmma/pad_channels", [input.PAD_PARAMS], []),
+    "nested filter": ("FilterParams", "nested/filter", [nested.FILTER_PARAMS], []),
+    "nested input": (
+        "InputParams",
+        "nested/input",
+        [nested.INPUT_PARAMS, nested.FILTER_PARAMS, nested.DESCRIBERS],
+        [("FilterParams", "nested/filter")],
+    ),
+    "nested products": ("ProductsParams", "nested/products", [nested.PRODUCTS_PARAMS], []),
+    "nested output": ("OutputParams", "nested/output", [nested.OUTPUT_PARAMS], []),
+    "transform": (
+        "TransformParams",
+        "wgrad_winograd/transform",
+        [wgrad_winograd.TRANSFORM_PARAMS],
+        [("TransformSide", "wgrad_winograd/transform")],
+    ),
+    "products": ("GemmParams", "wgrad_winograd/scheduler", [wgrad_winograd.GEMM_PARAMS], []),
+    "finish": ("FinishParams", "wgrad_winograd/kernel", [wgrad_winograd.FINISH_PARAMS], []),
+    "columns": (
+        "ColumnParams",
+        "wgrad_direct/column_sweep",
+        [wgrad.PARAMS, chunks.COLUMN_PARAMS],
+        [("GradientParams", "gradient_scheduler"), ("Start", "wgrad_direct/column_sweep")],
+    ),
+    "split": (
+        "SplitParams",
+        "wgrad_direct/split_stage",
+        [wgrad.PARAMS, chunks.COLUMN_PARAMS, split.SPLIT_PARAMS],
+        [
+            ("GradientParams", "gradient_scheduler"),
+            ("Start", "wgrad_direct/column_sweep"),
+            ("ColumnParams", "wgrad_direct/column_sweep"),
+        ],
+    ),
+    "fallback": (
+        "FallbackParams",
+        "gamma_ffma/fallback_kernel",
+        [scale.PARAMS, FFMA.FILTER_PARAMS, FFMA.PARAMS, TAIL],
+        [
+            ("ScaleParams", "scale"),
+            ("FilterParams", "gamma_ffma/filter"),
+            ("PlainParams", "gamma_ffma/block"),
+        ],
+    ),
+}
+KNOWN = f"""
+struct alignas(64) TensorMap {{ char bytes[128]; }};
+struct Header; struct Row; struct Loss; struct float2; struct uint4;
+using Element = float; using Input = float; using Output = float; using Out = float;
+constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
+"""
+
+
+def declaration(struct: str, file: str) -> str:
+    """The struct's text."""
+    found = re.search(rf"^struct {struct}\b.*?^\}};", emit.kernel(file), re.M | re.S)
+    assert found
+    return found[0].replace("split::", "").replace("  Params gamma", "  PlainParams gamma")
+
+
+def packed(*parts: Layout) -> Params:
+    """The struct of these, of zeros."""
+    zeros = (
+        part.pack(*(bytes(128) if kind.endswith("s") else 0 for _, kind in part.fields))
+        for part in parts
+    )
+    return Params.of(*zeros)
+
+
+def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
+    texts = [KNOWN]
+    for number, (struct, file, parts, inner) in enumerate(STRUCTS.values()):
+        whole = packed(*parts)
+        declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
+        checks = [f"sizeof({struct}) == {len(whole.data)}"]
+        own = layouts(struct, file, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
+        assert own[-1].fields == parts[-1].fields
+        fields = parts[-1].fields
+        for (name, _), offset in zip(fields, whole.offsets[-len(fields) :], strict=True):
+            of_side = struct == "TransformParams" and name.startswith(("x_", "dy_"))
+            member = name.replace("_", ".", 1) if of_side else name
+            checks.append(f"__builtin_offsetof({struct}, {member}) == {offset}")
+        asserts = "\n".join(f'static_assert({check}, "");' for check in checks)
+        texts.append("\n".join((f"namespace n{number} {{", *declared, asserts, "}")))
+    options = ("-x", "c++", "-std=c++17", "-w", "-c", "-", "-o", tmp_path / "made.o")
+    command = [*hosted.compiler(), *options]
+    run = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_structs_within_others_part_the_runs_of_fields() -> None:
+    """By hand, from the kernel files."""
+    before, behind = layouts("InputParams", "nested/input")
+    assert before.fields[:4] == (("x", POINTER), ("v", POINTER), ("header", POINTER),
+                                 ("batch_stride", LONG))  # fmt: skip
+    assert behind.fields == (("describers", INT),)
+    sides = layout("TransformParams", "wgrad_winograd/transform").fields
+    assert [name for name, _ in sides[::12]] == ["x_data", "dy_data", "images"]
+    with pytest.raises(ValueError, match=r"InputParams of nested/input\.cuh has 2 runs"):
+        layout("InputParams", "nested/input")
+    with pytest.raises(ValueError, match="there is no struct Params"):
+        layout("Params", "nested/input")
+
+
+def test_sizes_are_those_of_c() -> None:
+    """scale.cuh and accuracy_check.cuh assert theirs when they are compiled, too."""
+    assert (scale.HEADER, scale.ROW, scale.LOSS, scale.SUSPECT) == (768, 16, 12, 40)
+    assert size("Header", "scale", SAMPLERS=128) == 560  # alignas(16) before its maxima
+    assert (chunks.WORK, chunks.SOURCE, chunks.ENDS) == (40, 40, 8)
+    assert dict(chunks.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
+    assert calcsize(dict(chunks.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS
+
+
+def test_every_struct_of_parameters_is_checked() -> None:
+    declared = set()
+    for file in emit.ROOT.rglob("*.cuh"):
+        declared |= set(re.findall(r"^struct (\w*Params)\b", file.read_text(), re.M))
+    assert declared == {struct for struct, *_ in STRUCTS.values()} | {"ScanParams"}  # of two scans
