@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.gpu.aims import FILTER, FORWARD, ffma, limits, regular
 from experiments.gpu.rows import Measured, Row, cases, kernel, stored
-from experiments.harness.figures import INK, _panels
+from experiments.gpu.targets.aims import FILTER, FORWARD, ffma, limits, regular
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 from winolab.algorithm import gamma as named_gamma
@@ -113,7 +113,7 @@ class Kind:
     def picture(self, rows: Sequence[Row]) -> Figure:
         """Parts of the time, a bar a layer, and the share of Φ·SGEMM."""
         every = self.bounds(rows)
-        figure, (panel,) = _panels(1, 1, (max(6, 0.24 * len(every) + 2), 5))
+        figure, (panel,) = panels_of(1, 1, (max(6, 0.24 * len(every) + 2), 5))
         at, bottom = np.arange(len(every)), np.zeros(len(every))
         for i, name in enumerate(every[0].parts):
             values = np.array([b.shown[name] for b in every])
@@ -159,10 +159,12 @@ MODEL = (
 BOUNDS = Table(
     "gpu", "bounds", "What holds Γ on FFMA units below Φ·SGEMM",
     lambda full: [], GAMMA.cells, "nothing is judged",
+    sources=("throughput",),
 )  # fmt: skip
 GRADIENTS = Table(
     "gpu", "gradient bounds", "What holds Ω on FFMA units below Φ·SGEMM",
     lambda full: [], OMEGA.cells, "nothing is judged",
+    sources=("throughput",),
 )  # fmt: skip
 FIGURES = {
     BOUNDS.key: (

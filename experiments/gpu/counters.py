@@ -12,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored, tiles, where
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 from winolab.bench.layers import parse_layer
@@ -181,7 +181,7 @@ def roofline(rows: Sequence[Row]) -> Figure:
     kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
              if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
     legend = 0.16 * max((len(mine) for _, mine in kinds), default=0)  # inches
-    figure, panels = _panels(1, len(kinds), (5.4 * len(kinds), 4.2 + legend), sharey=False)
+    figure, panels = panels_of(1, len(kinds), (5.4 * len(kinds), 4.2 + legend), sharey=False)
     for panel, (title, mine) in zip(panels, kinds, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
@@ -231,7 +231,7 @@ def utilisation(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     names = list(dict.fromkeys(name for plan in every for name, _ in plan.stalls[:3]))
     units = ("product unit", "issue slots", "shared memory", "L2", "DRAM")
-    figure, panels = _panels(1, 2, (11, 1.2 + 0.34 * len(every)), sharey=False)
+    figure, panels = panels_of(1, 2, (11, 1.2 + 0.34 * len(every)), sharey=False)
     values = np.array([list(plan.units().values()) for plan in every])
     stalls = np.array([[100 * dict(plan.stalls).get(name, 0) for name in names] for plan in every])
     for panel, (title, columns, shown) in zip(
@@ -256,6 +256,7 @@ def utilisation(rows: Sequence[Row]) -> Figure:
 COUNTERS = Table(
     "gpu", "counters", "What holds the kernels below their limits", lambda full: [], cells,
     "nothing is judged",
+    sources=("counters",),
 )  # fmt: skip
 FIGURES = {
     COUNTERS.key: (

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from experiments.gpu.losses import COLUMNS, by_list, compared, label
 from experiments.gpu.rows import Row, cases, devices, mean, stored, where
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 
@@ -51,7 +51,7 @@ def picture(rows: Sequence[Row]) -> Figure:
     """The geometric means, a line a list, a marker a GPU."""
     found = means(rows)
     keys = [key for key in COLUMNS if any(key in mine for mine in found.values())]
-    figure, (panel,) = _panels(1, 1, (7.5, 1 + 0.24 * len(keys)))
+    figure, (panel,) = panels_of(1, 1, (7.5, 1 + 0.24 * len(keys)))
     for i, (gpu, mine) in enumerate(found.items()):
         places = [(mine[key][0], line) for line, key in enumerate(keys) if key in mine]
         panel.plot(*zip(*places, strict=True), "os^D"[i % 4], color=f"C{i}", label=gpu,
@@ -67,6 +67,7 @@ def picture(rows: Sequence[Row]) -> Figure:
 DEVICES = Table(
     "gpu", "devices", "What is picked over the fastest library, GPU by GPU",
     lambda full: [], cells, "nothing is judged",
+    sources=("throughput",),
 )  # fmt: skip
 FIGURES = {
     DEVICES.key: (

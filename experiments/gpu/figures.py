@@ -10,11 +10,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.gpu import targets as gpu_targets
+from experiments.gpu import bounds, counters, devices, frontier, losses, variants
+from experiments.gpu import gradients as gradient_table
+from experiments.gpu.paper_tables import (
+    GRADIENT_KINDS,
+    IM2COL,
+    gradients,
+    name_of,
+    of_kernel,
+    uniform,
+)
 from experiments.gpu.rows import Measured, Row, cases, paper_alpha
-from experiments.gpu.tables import GRADIENT_KINDS, IM2COL, gradients, name_of, of_kernel, uniform
+from experiments.gpu.targets import table as gpu_targets
 from experiments.harness.facts import table
-from experiments.harness.figures import INK, PAPER_STYLE, _legend, _panels
+from experiments.harness.figures import INK, PAPER_STYLE, Drawn, panels_of, with_legend
 from experiments.harness.outputs import BINS
 from experiments.harness.tables import select, stored
 
@@ -43,7 +52,9 @@ def speeds(rows: Sequence[Row]) -> Figure:
     every = [c for c in cases(rows) if c.list in ("dragon", "table3", "grid")]
     names = [name_of(column["algorithm"]) for column in table(IM2COL, 2)["rows"]]
     names = [name for name in names if of_kernel(every, name)]
-    figure, panels = _panels(-(-len(names) // 3), 3, (11, 3.1 * -(-len(names) // 3)), sharey=False)
+    figure, panels = panels_of(
+        -(-len(names) // 3), 3, (11, 3.1 * -(-len(names) // 3)), sharey=False
+    )
     for panel, name in zip(panels, names, strict=False):
         mine = sorted(of_kernel(every, name), key=lambda c: c.layer.channels)
         _lines(panel, mine, OURS | LIBRARIES)
@@ -56,7 +67,7 @@ def speeds(rows: Sequence[Row]) -> Figure:
         panel.set_axis_off()
     for panel in panels[::3]:
         panel.set_ylabel("effective TFLOPS")
-    return _legend(figure, panels[0])
+    return with_legend(figure, panels[0])
 
 
 def _lines(panel: Axes, mine: Sequence[Measured], who: dict[str, tuple[Pick, str, str]]) -> None:
@@ -73,7 +84,7 @@ def kernel_errors(rows: Sequence[Row]) -> Figure:
     rows = uniform(rows)
     columns = [c for c in table(IM2COL, 3)["columns"]
                if select(rows, kernel_of=name_of(c["algorithm"]))]  # fmt: skip
-    figure, panels = _panels(-(-len(columns) // 3), 3, (10, 2.8 * -(-len(columns) // 3)))
+    figure, panels = panels_of(-(-len(columns) // 3), 3, (10, 2.8 * -(-len(columns) // 3)))
     predicted = select(stored(IM2COL), table="table3")
     who = {
         ("paper", "fp32"): ("kernel, paper's points", "#dd8452", "o"),
@@ -107,14 +118,14 @@ def kernel_errors(rows: Sequence[Row]) -> Figure:
         panel.set_axis_off()
     for panel in panels[::3]:
         panel.set_ylabel("mean relative error")
-    return _legend(figure, panels[0])
+    return with_legend(figure, panels[0])
 
 
 def kernel_distributions(rows: Sequence[Row]) -> Figure:
     """Figure 10: densities of the relative error of Γ16 and of cuDNN's GEMM."""
     rows = [row for row in rows if "histogram" in row and row["channels"] == 64]
     names = list(dict.fromkeys(row["kernel_of"] for row in rows))
-    figure, panels = _panels(1, max(1, len(names)), (11, 3.4))
+    figure, panels = panels_of(1, max(1, len(names)), (11, 3.4))
     middles = 10 ** ((BINS[1:] + BINS[:-1]) / 2)
     colours = {"paper": "#dd8452", "best": "#4c72b0", "fp32": "#55a868", "tf32 allowed": "#937860"}
     for panel, name in zip(panels, names, strict=True):
@@ -130,13 +141,13 @@ def kernel_distributions(rows: Sequence[Row]) -> Figure:
         panel.set(title=f"{name}, 64 channels", xscale="log", yscale="log", xlim=(1e-9, 1e-3))
         panel.set_xlabel("relative error")
     panels[0].set_ylabel("density per decade")
-    return _legend(figure, panels[0])
+    return with_legend(figure, panels[0])
 
 
 def gradient_speeds(rows: Sequence[Row]) -> Figure:
     """WinRS's Figures 10 and 11: effective TFLOPS of filter gradients, a panel a precision."""
     groups = [g for g in ("fp32", "fp16", "bf16") if gradients(rows, g)]
-    figure, panels = _panels(len(groups), 1, (11, 3.4 * len(groups)), sharey=False)
+    figure, panels = panels_of(len(groups), 1, (11, 3.4 * len(groups)), sharey=False)
     for panel, group in zip(panels, groups, strict=True):
         mine = sorted(gradients(rows, group), key=lambda c: (c.layer.taps, c.layer.channels))
         who = OURS if group == "fp32" else {
@@ -156,7 +167,7 @@ NOTHING = 1e-4  # where no workspace stands on a logarithmic axis
 
 def gradient_workspace(rows: Sequence[Row]) -> Figure:
     """WinRS's Figure 9 and Table 2: workspace as a multiple of the data, against channels."""
-    figure, (panel,) = _panels(1, 1, (6, 3.4))
+    figure, (panel,) = panels_of(1, 1, (6, 3.4))
     drawn = {
         "winolab, FFMA, fastest": OURS["winolab, FFMA"],
         "winolab, split, fastest": OURS["winolab, split products"],
@@ -178,13 +189,13 @@ def gradient_workspace(rows: Sequence[Row]) -> Figure:
     panel.set_xticks([64, 128, 256, 512, 1024], ["64", "128", "256", "512", "1024"])
     panel.set_yticks([NOTHING, 1e-3, 1e-2, 0.1, 1, 10], ["none", "0.001", "0.01", "0.1", "1", "10"])
     panel.minorticks_off()
-    return _legend(figure, panel)
+    return with_legend(figure, panel)
 
 
 def gradient_errors(rows: Sequence[Row]) -> Figure:
     """WinRS's Figure 12: MARE on U[0, 1] against the accumulation length, a panel a precision."""
     groups = [g for g in ("fp32", "fp16", "bf16") if gradients(rows, g)]
-    figure, panels = _panels(1, len(groups), (max(8, 3.7 * len(groups)), 4.4), sharey=False)
+    figure, panels = panels_of(1, len(groups), (max(8, 3.7 * len(groups)), 4.4), sharey=False)
     for panel, group in zip(panels, groups, strict=True):
         for c in gradients(rows, group):
             length = c.layer.batch * math.prod(c.layer.output)
@@ -228,7 +239,7 @@ def reached(rows: Sequence[Row]) -> Figure:
         for c in gpu_targets.cells(rows)
         if c.agrees is not None and c.paper and 0 < c.ours < math.inf
     ]
-    figure, (panel,) = _panels(1, 1, (8.5, 1 + 0.16 * len(judged)))
+    figure, (panel,) = panels_of(1, 1, (8.5, 1 + 0.16 * len(judged)))
     for i, c in enumerate(judged):
         share = c.ours / (c.paper or 1)
         share = share if (share >= 1) == c.agrees else 1 / share  # of aims that are upper limits
@@ -245,7 +256,6 @@ def reached(rows: Sequence[Row]) -> Figure:
 
 
 COLOURS = {True: "#1a7f37", False: "#b42318"}
-Drawn = tuple[Callable[[Sequence[Row]], Figure], str]
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     "gpu targets": (
         (reached, "Aims reached (green, right of 1) and missed; those of 0 are left out."),
@@ -269,3 +279,5 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
         (gradient_errors, "The paper's Figure 12 on this GPU, every algorithm."),
     ),
 }  # fmt: skip
+for _part in (bounds, counters, devices, frontier, gradient_table, losses, variants):
+    FIGURES |= _part.FIGURES

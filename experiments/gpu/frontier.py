@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, cases, stored, wrong
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 
@@ -99,7 +99,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
     shown = [(place, every) for place in PANELS if (every := points(rows, *place))]
     columns = min(3, max(1, len(shown)))
     lines = -(-max(1, len(shown)) // columns)
-    figure, panels = _panels(lines, columns, (3.7 * columns, 3.7 * lines), sharey=False)
+    figure, panels = panels_of(lines, columns, (3.7 * columns, 3.7 * lines), sharey=False)
     handles = {}
     for panel, ((layer, direction), every) in zip(panels, shown, strict=False):
         for point in every:
@@ -173,7 +173,13 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 
 FRONTIER = Table(
-    "gpu", "frontier", "Speed against error", lambda full: [], cells, "nothing is judged"
+    "gpu",
+    "frontier",
+    "Speed against error",
+    lambda full: [],
+    cells,
+    "nothing is judged",
+    sources=("throughput",),
 )
 FIGURES = {FRONTIER.key: ((frontier, CAPTION),)}
 TEXTS = {

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from experiments.gpu.ceilings import product_bound, transform_bound
+from experiments.gpu.paper_tables import cell, gradients, none
 from experiments.gpu.rows import Measured, Row, kernel, ratio, tiles
-from experiments.gpu.tables import cell, gradients, none
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
@@ -55,6 +55,7 @@ def _told(c: Measured, row: Row) -> str:
 GRADIENTS = Table(
     "gpu", "gradients", "Every filter gradient of WinRS's sample over the fastest library", none,
     of_sample, "speed over the fastest of cuDNN and PyTorch in the same precision",
+    sources=("throughput",),
 )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def picture(rows: Sequence[Row]) -> Figure:
     """A panel a precision, a place a layer."""
     found = of_sample(rows)
     groups = list(dict.fromkeys(c.where.split()[0] for c in found))
-    figure, panels = _panels(1, len(groups), (4 * len(groups) + 1, 4))
+    figure, panels = panels_of(1, len(groups), (4 * len(groups) + 1, 4))
     for group, panel in zip(groups, panels, strict=True):
         mine = [c for c in found if c.where.split()[0] == group]
         names = list(dict.fromkeys(c.where.split()[1] for c in mine))

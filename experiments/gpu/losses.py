@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.gpu import counters as counters_tables
 from experiments.gpu.frontier import KINDS
 from experiments.gpu.rows import Measured, Row, cases, mean, ratio, stored, tiles, where
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 from winolab.bench.contenders import GROUPS
@@ -207,7 +207,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
     """Speed over the fastest library's, a column a list, a colour a size of filter."""
     every = compared(cases(rows))
     columns = by_list(every)
-    figure, (panel,) = _panels(1, 1, (max(6, 0.55 * len(columns) + 2), 4.8))
+    figure, (panel,) = panels_of(1, 1, (max(6, 0.55 * len(columns) + 2), 4.8))
     taps = sorted({one.case.layer.taps for one in every})
     rng = np.random.default_rng(0)
     for i, mine in enumerate(columns.values()):
@@ -232,6 +232,7 @@ def ratios(rows: Sequence[Row]) -> Figure:
 LOSSES = Table(
     "gpu", "losses", "Beside the fastest of cuDNN and PyTorch, and where it is faster",
     lambda full: [], cells, "nothing is judged",
+    sources=("throughput",),
 )  # fmt: skip
 FIGURES = {
     LOSSES.key: (

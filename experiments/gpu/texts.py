@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from experiments.gpu import bounds, counters, devices, frontier, gradients, losses, variants
 from experiments.gpu.rows import Row, cases, stored
-from experiments.gpu.targets_tensor import wide
+from experiments.gpu.targets.tensor import wide
 from experiments.harness.tables import Cell
 from experiments.harness.texts import Text
 from experiments.measure.cases import DRAWN, GFLOP
@@ -132,3 +133,5 @@ TEXTS = {
         _counted,
     ),
 }
+for _part in (bounds, counters, devices, frontier, gradients, losses, variants):
+    TEXTS |= _part.TEXTS

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored
-from experiments.harness.figures import INK, _panels
+from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
 from experiments.harness.texts import Text
 
@@ -81,7 +81,7 @@ def told(rows: Sequence[Row]) -> list[str]:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """Measured against predicted microseconds, a colour a direction."""
-    drawn, (panel,) = _panels(1, 1, (5.2, 4.6))
+    drawn, (panel,) = panels_of(1, 1, (5.2, 4.6))
     both = pairs(rows)
     for i, (direction, name) in enumerate(WAYS.items()):
         mine = [(a, b) for row, a, b in both if row["direction"] == direction]
@@ -97,7 +97,8 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 
 VARIANTS = Table(
-    "gpu", "variants", "What was tried on the way", lambda full: [], cells, "nothing is judged"
+    "gpu", "variants", "What was tried on the way", lambda full: [], cells, "nothing is judged",
+    sources=("throughput_variants",),
 )  # fmt: skip
 FIGURES = {
     VARIANTS.key: ((figure, "Variants' times as the planner predicted and as they were measured."),)

@@ -20,10 +20,7 @@ import numpy as np
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.harness.outputs import Outputs
-from papers.dwm_2021 import bench as bench_dwm
-from papers.im2col_winograd_2024 import accuracy as im2col_winograd
-from papers.winrs_2025 import bench as bench_winrs
+from experiments.harness.studies import modules
 from winolab.algorithm import Problem
 from winolab.cli.environment import provenance
 from winolab.ref.algebra.points import named_points, show
@@ -138,7 +135,7 @@ def _peak_gib() -> float:
 
 
 def simulated(rounds: int) -> list[Row]:
-    """Simulated multiply-adds a second, in a matrix product and in a sampled layer of Table 3.
+    """Simulated multiply-adds a second, in a matrix product.
 
     A fused multiply-add of FP32 is five passes of NumPy over a block of float64: product, sum, a
     shift that finds ties, and the roundings to float32 and back. Their rate over a block that stays
@@ -161,18 +158,6 @@ def simulated(rounds: int) -> list[Row]:
     ]
     rows.append(_row("five passes over a block in cache", ceiling / 1e6, "1e6 elements/s"))
     rows.append(_row("fp32 over that ceiling", macs / seconds["fp32"] / ceiling, "ratio"))
-
-    job = next(
-        job
-        for job in im2col_winograd.jobs_table3(False)
-        if job.case.input == "32x32x32x256" and job.case.algorithm.startswith("gamma:16:8:9")
-    )
-    outputs = Outputs(job.case, job.tiles, job.channels)
-    layer = interleaved(rounds, layer=lambda: list(outputs.run([im2col_winograd.EXACT])))["layer"]
-    tiles = sum(len(ids) for _, ids in outputs.sample.tiles)
-    macs = tiles * 16 * 9 * 256 * job.channels
-    rows.append(_row("a sampled row of Table 3: Γ16(8,9), 256 channels", layer, "s"))
-    rows.append(_row("its simulated multiply-adds", macs / layer / 1e6, "1e6 multiply-adds/s"))
     return rows
 
 
@@ -203,11 +188,11 @@ def main(
         "matrices": lambda: matrices(wincnn, rounds),
         "direct": lambda: direct(rounds),
         "simulated": lambda: simulated(rounds),
-        "dwm": lambda: bench_dwm.rates(interleaved, rounds),
-        "winrs": lambda: bench_winrs.planning(interleaved, rounds),
     }
     where = provenance()
     rows = [row | where for measure in parts.values() for row in measure()]
+    for module in modules("bench"):
+        rows += [row | where for row in module.rates(interleaved, rounds)]
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for row in rows:
         met = {None: "", True: "met", False: "MISSED"}[row["met"]]

@@ -15,8 +15,9 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 def papers() -> tuple[str, ...]:
-    """The names of the papers, which are the names of their folders."""
-    return tuple(sorted(path.parent.name for path in PAPERS.glob("*/facts.toml")))
+    """The names of the papers, which are the names of their folders, by year."""
+    names = sorted(path.parent.name for path in PAPERS.glob("*/facts.toml"))
+    return tuple(sorted(names, key=lambda name: facts(name)["paper"]["year"]))
 
 
 @cache

@@ -1,8 +1,8 @@
 """Execute the papers' notebooks: ``python -m experiments.harness.notebooks [NAME ...]``.
 
-Each papers/<paper>/*.py in jupytext's percent format is run in its own folder, and what it showed
-is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised, or a figure was
-not shown.
+Each papers/<paper>/*.py that opens with jupytext's header is run in its own folder, and what it
+showed is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised, or a
+figure was not shown.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from nbclient.exceptions import CellExecutionError
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results" / "notebooks"
 CELL_SECONDS = 300
+HEADER = "# ---\n# jupyter:\n"
+
+
+def notebooks(papers: Path = ROOT / "papers") -> list[Path]:
+    """The notebooks of all papers, which lie beside modules that are none."""
+    return [path for path in sorted(papers.glob("*/*.py")) if path.read_text().startswith(HEADER)]
 
 
 def blank(book: nbformat.NotebookNode) -> bool:
@@ -56,7 +62,7 @@ def execute(path: Path) -> bool:
 
 def main(names: list[str]) -> int:
     """Run all notebooks, or those whose path contains one of ``names``."""
-    found = sorted((ROOT / "papers").glob("*/*.py"))
+    found = notebooks()
     chosen = [p for p in found if not names or any(name in str(p) for name in names)]
     if not chosen:
         print(f"no notebook of papers/*/*.py matches {' '.join(names)!r}", file=sys.stderr)

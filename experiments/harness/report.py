@@ -9,66 +9,12 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from experiments.gpu import (
-    bounds as gpu_bounds,
-)
-from experiments.gpu import (
-    counters as counters_tables,
-)
-from experiments.gpu import (
-    devices as gpu_devices,
-)
-from experiments.gpu import (
-    figures as gpu_figures,
-)
-from experiments.gpu import (
-    frontier as gpu_frontier,
-)
-from experiments.gpu import (
-    gradients as gpu_gradients,
-)
-from experiments.gpu import (
-    losses as gpu_losses,
-)
-from experiments.gpu import (
-    texts as texts_gpu,
-)
-from experiments.gpu import (
-    variants as variants_tables,
-)
-from experiments.harness import figures, texts
+from experiments.harness import figures, studies
 from experiments.harness.facts import ROOT, facts, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
-from papers.dwm_2021 import texts as texts_dwm
-from papers.winrs_2025 import figures as figures_winrs
-from papers.winrs_2025 import texts as texts_winrs
+from experiments.harness.texts import Text
 
-TEXTS = (
-    texts.TEXTS
-    | texts_dwm.TEXTS
-    | texts_winrs.TEXTS
-    | texts_gpu.TEXTS
-    | gpu_frontier.TEXTS
-    | gpu_bounds.TEXTS
-    | gpu_gradients.TEXTS
-    | gpu_losses.TEXTS
-    | gpu_devices.TEXTS
-    | counters_tables.TEXTS
-    | variants_tables.TEXTS
-)
-FIGURES = (
-    figures.FIGURES
-    | figures_winrs.FIGURES
-    | gpu_figures.FIGURES
-    | gpu_frontier.FIGURES
-    | gpu_bounds.FIGURES
-    | gpu_gradients.FIGURES
-    | gpu_losses.FIGURES
-    | gpu_devices.FIGURES
-    | counters_tables.FIGURES
-    | variants_tables.FIGURES
-)
 REPORT = ROOT / "results" / "report.html"
 
 STYLE = """
@@ -89,15 +35,19 @@ figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { ma
 """
 
 
-def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path = REPORT) -> Path:
+def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
     """Write the report of these tables and their rows; returns its path."""
     cells = {table.key: table.cells(rows) for table, rows in results}
+    texts, drawn = studies.merged("texts", "TEXTS"), studies.merged("figures", "FIGURES")
     body = [
         "<h1>winolab: the papers' tables, regenerated</h1>",
         _provenance(results),
         _introduction(),
         _summary(results, cells),
-        *(_section(table, rows, cells[table.key]) for table, rows in results),
+        *(
+            _section(table, rows, cells[table.key], texts[table.key], drawn.get(table.key, ()))
+            for table, rows in results
+        ),
     ]
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -180,14 +130,19 @@ def _anchor(table: Table) -> str:
     return table.key.replace(" ", "-")
 
 
-def _section(table: Table, rows: Sequence[Row], cells: Sequence[Cell]) -> str:
-    text = TEXTS[table.key]
+def _section(
+    table: Table,
+    rows: Sequence[Row],
+    cells: Sequence[Cell],
+    text: Text,
+    drawn: Sequence[figures.Drawn],
+) -> str:
     parts = [f'<h2 id="{_anchor(table)}">{escape(f"{cited(table)}: {table.title}")}</h2>']
     parts += [f"<p><b>What was reported.</b> {escape(text.did)}</p>"]
     parts += [f"<p><b>What is done here.</b> {escape(text.do)}</p>"]
     found = "".join(f"<li>{escape(line)}</li>" for line in text.found(cells))
     parts += [f"<p><b>What comes out.</b></p><ul>{found}</ul>"]
-    for draw, caption in FIGURES.get(table.key, ()):
+    for draw, caption in drawn:
         parts.append(
             f"<figure>{_svg(draw(rows))}<figcaption>{escape(caption)}</figcaption></figure>"
         )

@@ -12,91 +12,27 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from experiments.gpu import targets as gpu_targets
-from experiments.harness import jobs, report
+from experiments.harness import jobs, report, studies
 from experiments.harness.jobs import Row
 from experiments.harness.report import number
-from experiments.harness.tables import Cell, Table, select, store, stored
-from papers.dwm_2021 import accuracy as dwm
-from papers.dwm_2021 import costs as dwm_costs
-from papers.dwm_2021 import frontier
-from papers.im2col_winograd_2024 import accuracy as im2col_winograd
-from papers.im2col_winograd_2024 import points_study
-from papers.lavin_gray_2016 import accuracy as lavin_gray
-from papers.lavin_gray_2016 import costs as lavin_gray_costs
-from papers.winrs_2025 import (
-    counts as winrs_counts,
-)
-from papers.winrs_2025 import (
-    grid as winrs_grid,
-)
-from papers.winrs_2025 import (
-    tables as winrs,
-)
-from papers.winrs_2025 import (
-    timing as winrs_timing,
-)
+from experiments.harness.studies import measured_by, rows_of
+from experiments.harness.tables import Cell, Table, store
 from winolab.cli import fitted, process
 from winolab.cli.environment import cores
 from winolab.cli.render import document
 
-TABLES = (
-    lavin_gray_costs.TABLE1,
-    lavin_gray_costs.TABLE2,
-    lavin_gray_costs.TABLE3,
-    lavin_gray.TABLE4,
-    dwm.TABLE1,
-    dwm.TABLE2,
-    dwm_costs.TABLE3,
-    dwm_costs.TABLE4,
-    dwm.TABLE7,
-    dwm_costs.TABLE8,
-    dwm_costs.TABLE14,
-    dwm_costs.EQUATION18,
-    frontier.FRONTIER,
-    im2col_winograd.TABLE3,
-    im2col_winograd.FIGURE10,
-    im2col_winograd.H100,
-    winrs_grid.TABLE2,
-    winrs_timing.TABLE3,
-    winrs.TABLE4,
-    winrs_counts.FIGURE2,
-    winrs_counts.FIGURE5,
-    winrs_counts.FIGURE6,
-    winrs_counts.FIGURE7,
-    winrs_grid.FIGURE9,
-    winrs.FIGURE12,
-    winrs.ZERO_MEAN,
-    winrs_timing.FRONTIER_TABLE,
-    points_study.ROWS,
-    points_study.LAYERS,
-)
-
-# Tables that a GPU measured: shown from kept rows.
-KEPT = tuple(table for table, _ in gpu_targets.SOURCES)
-# Tables that take minutes: regenerated where their paper is named, or with --all.
-LONG = (
-    dwm.TABLE1,
-    dwm.TABLE2,
-    dwm.TABLE7,
-    frontier.FRONTIER,
-    winrs.TABLE4,
-    winrs.FIGURE12,
-    winrs.ZERO_MEAN,
-)
-
 
 def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:
-    """The tables of that paper and name, KEPT ones last; without a name, TABLES, and without
-    ``every`` all but the LONG ones.
+    """The tables of that paper and name, those that a GPU measured last; without a name, those
+    computed here, and without ``every`` all but the long ones.
 
     Raises ValueError naming the papers and tables there are.
     """
     if paper is None and not every:
-        return [t for t in TABLES if t not in LONG]
+        return [t for t in studies.computed() if not t.long]
     if paper is None:
-        return list(TABLES)
-    known = (*TABLES, *KEPT)
+        return studies.computed()
+    known = [*studies.computed(), *studies.kept()]
     papers = list(dict.fromkeys(t.paper for t in known))
     if paper not in papers:
         raise ValueError(f"unknown paper {paper!r}; expected one of {', '.join(papers)}")
@@ -154,9 +90,11 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
 
 
 def kept(table: Table, whole: bool) -> tuple[list[Cell], Group | str]:
-    """A KEPT table's numbers and what the screen shows of them; ``whole``: unjudged ones too."""
-    how = "; ".join(gpu_targets.measured_by(table))
-    cells = table.cells(gpu_targets.rows_of(table))
+    """The numbers of a table that a GPU measured, and what the screen shows of them; ``whole``:
+    unjudged ones too.
+    """
+    how = "; ".join(measured_by(table))
+    cells = table.cells(rows_of(table))
     if not cells:
         return cells, f"{table.key}: no rows are kept; on a GPU they are measured by {how}"
     where = f"From kept rows, measured on a GPU by {how}."
@@ -196,12 +134,12 @@ def main(
         console = Console(stderr=as_json, width=WIDTH)
     tables = chosen(paper, table, every or list_)
     if list_:
-        listed = [*tables, *KEPT] if paper is None else tables
+        listed = [*tables, *studies.kept()] if paper is None else tables
         print(document([_entry(t) for t in listed]) if as_json else "\n".join(map(_line, listed)))
         return
     started = time.perf_counter()
-    measured = [t for t in tables if t in KEPT]
-    tables = [t for t in tables if t not in KEPT]
+    measured = [t for t in tables if t.sources]
+    tables = [t for t in tables if not t.sources]
     found = measure(tables, full, workers or cores(), console) if tables else []
     results = list(zip(tables, found, strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
@@ -213,25 +151,24 @@ def main(
         print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
-    rest = [(t, rows) for t in TABLES if (rows := select(stored(t.paper), table=t.name))]
-    path = report.write([*rest, *gpu_targets.results()])
+    path = report.write(studies.results(), report.REPORT)
     seconds = time.perf_counter() - started
     if paper is None and not every:
-        names = ", ".join(t.key for t in LONG)
+        names = ", ".join(t.key for t in studies.computed() if t.long)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")
     console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
 
 
 def _entry(table: Table) -> dict:
     """A table in the list; ``measured_by``: commands that measure it, where a GPU does."""
-    commands = gpu_targets.measured_by(table)
+    commands = measured_by(table)
     return {"paper": table.paper, "table": table.name, "title": table.title,
             "measured_by": commands}  # fmt: skip
 
 
 def _line(table: Table) -> str:
     entry = f"{table.paper} {quote(table.name)}  {table.title}"
-    commands = gpu_targets.measured_by(table)
+    commands = measured_by(table)
     return f"{entry} (kept rows; on a GPU: {'; '.join(commands)})" if commands else entry
 
 

@@ -44,7 +44,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or a figure of a paper that can be regenerated."""
+    """A table or a figure of a paper that can be regenerated.
+
+    One that is ``long`` takes minutes. ``sources`` are the files of experiments/results that a GPU
+    wrote and that ``cells`` reads: such a table has no jobs.
+    """
 
     paper: str
     name: str
@@ -52,6 +56,8 @@ class Table:
     jobs: Callable[[bool], Sequence[Work]]
     cells: Callable[[Sequence[Row]], list[Cell]]
     tolerance: str
+    long: bool = False
+    sources: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -160,4 +160,5 @@ FRONTIER = Table(
     _jobs,
     _cells,
     "at DWM's own predicted error another choice multiplies no more",
+    long=True,
 )

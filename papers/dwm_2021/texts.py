@@ -1,4 +1,4 @@
-"""What the report says of complexity (Lavin & Gray, Tables 1 to 3) and of DWM's tables."""
+"""What the report says of DWM's tables."""
 
 from __future__ import annotations
 
@@ -24,48 +24,6 @@ def _judged(cells: Sequence[Cell]) -> str:
 
 def _named(cells: Sequence[Cell], text: str) -> Cell:
     return next(c for c in cells if text in c.column)
-
-
-def _table1(cells: Sequence[Cell]) -> list[str]:
-    fewer = sum(bool(c.note) for c in cells)
-    return [
-        f"The FFT columns come out to the printed digit; so does Winograd, but for {fewer} "
-        "transforms that winolab's programs make with fewer instructions, and tile 5's filters.",
-        "Tile 5's filter transform takes the paper's seven instructions where a factor of 3 moves "
-        "from a row of BT to a row of G: the paper's matrices, which it does not print, were "
-        "scaled so.",
-        "The FFT counts are split-radix, a real transform of N taking 2N·log₂N − 4N + 6 and a "
-        "complex one 4N·log₂N − 6N + 8 operations, and of the columns after the rows the first "
-        "and the last are real again.",
-    ]
-
-
-def _table2(cells: Sequence[Cell]) -> list[str]:
-    first = _named(cells, "β′, additions of the states only")
-    return [
-        "Every entry comes out to the digit where the additions that the three-product form needs "
-        "are counted for all α² elements of a tile. The products are of α(⌊α/2⌋ + 1) states only, "
-        f"and so are the additions: β′ of tile 8 is {first.ours:.2f}, not 3.77.",
-    ]
-
-
-def _table3(cells: Sequence[Cell]) -> list[str]:
-    six = [c.ours for c in cells if c.column.startswith("F(6×6") and "Strassen" not in c.column]
-    pairs = [
-        (c.ours, d.ours)
-        for c in cells
-        for d in cells
-        if c.where == d.where and c.column == "F(4×4, 3×3), direct's FLOP over its"
-        and d.column == "F(4×4, 3×3), Strassen once"
-    ]  # fmt: skip
-    gains = [b / a for a, b in pairs]
-    return [
-        "Every layer's operations come out.",
-        f"What the paper only mentions: F(6×6, 3×3) does {min(six):.2f} to {max(six):.2f} times "
-        "less than direct convolution, transforms included and their filters not reused; one level "
-        f"of Strassen's recursion makes F(4×4, 3×3) {min(gains):.2f} to {max(gains):.2f} times "
-        "cheaper, where 8/7 = 1.14 is the most.",
-    ]
 
 
 def _mse(cells: Sequence[Cell]) -> list[str]:
@@ -156,26 +114,6 @@ def _frontier(cells: Sequence[Cell]) -> list[str]:
 
 
 TEXTS = {
-    "lavin_gray_2016 table1": Text(
-        "Lavin & Gray give, for tiles of 3 to 256, the multiplications an output needs and the "
-        "instructions of each transform over the multiplications of a tile.",
-        "Winograd's instructions are counted in winolab's programs, an FMA as one; the FFT's by "
-        "formula.",
-        "Exact.",
-        _table1,
-    ),
-    "lavin_gray_2016 table2": Text(
-        "The same for FFT with complex products made of three real ones.",
-        "The same formula, with one more addition for the data and two for filters and results.",
-        "Exact.",
-        _table2,
-    ),
-    "lavin_gray_2016 table3": Text(
-        "The convolution layers of VGG network E and their operations.",
-        "The same from the shapes, and what F(2×2), F(4×4), F(6×6) and Strassen make of them.",
-        "Columns without a paper's number: direct's FLOP over the algorithm's, with transforms.",
-        _table3,
-    ),
     "dwm_2021 table1": Text(
         "DWM's Table 1 compares mean squared errors of 2-D convolutions, kernels of 3 to 11, in "
         f"FP32 and FP16, normally distributed data. {LOST}",

@@ -29,27 +29,17 @@ sys.path.insert(0, str(root))
 import pandas as pd
 
 import winolab
-from experiments.gpu import (
-    counters as counters_tables,
-)
-from experiments.gpu import (
-    figures as gpu_figures,
-)
-from experiments.gpu import (
-    frontier as gpu_frontier,
-)
-from experiments.gpu import (
-    losses as gpu_losses,
-)
+from experiments.gpu import counters as counters_tables
+from experiments.gpu import figures as gpu_figures
+from experiments.gpu import frontier as gpu_frontier
+from experiments.gpu import losses as gpu_losses
+from experiments.gpu import paper_tables as gpu_tables
 from experiments.gpu import rows as gpu
-from experiments.gpu import (
-    tables as gpu_tables,
-)
-from experiments.harness import figures
 from experiments.harness.facts import table
 from experiments.harness.outputs import Outputs, Tally, Variant
 from experiments.harness.tables import select, stored
 from papers.im2col_winograd_2024 import accuracy as study
+from papers.im2col_winograd_2024 import figures
 from winolab.measure import significant
 
 pd.options.display.float_format = "{:.3g}".format

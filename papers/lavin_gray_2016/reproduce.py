@@ -30,9 +30,9 @@ import pandas as pd
 
 import winolab
 from experiments.harness.facts import facts, matrices, table
-from experiments.harness.figures import table4
 from experiments.harness.tables import select, stored
 from papers.lavin_gray_2016 import accuracy as lavin_gray
+from papers.lavin_gray_2016.figures import table4
 from winolab.ref.algebra.transforms import Transforms
 
 pd.options.display.float_format = "{:.3g}".format

@@ -28,7 +28,7 @@ def layers() -> list[Problem]:
     ]
 
 
-def planning(measure, rounds: int) -> list[Row]:
+def rates(measure, rounds: int) -> list[Row]:
     """Mean seconds of a plan with its predicted time."""
     problems = layers()
     seconds = measure(rounds, plans=lambda: [plan(p, "rtx4090").predicted for p in problems])

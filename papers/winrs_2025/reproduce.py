@@ -80,7 +80,7 @@ for options in (
 # are worth. Then the same on zero-mean data, which no one should train with at α = 16.
 
 # %%
-from papers.winrs_2025 import tables as winrs
+from papers.winrs_2025 import errors as winrs
 from papers.winrs_2025.accuracy import Gradient
 from papers.winrs_2025.grid import Layer
 from winolab.algorithm import Tile
@@ -120,7 +120,7 @@ import pandas as pd
 
 from experiments.gpu import figures as gpu_figures
 from experiments.gpu import losses as gpu_losses
-from experiments.gpu import tables as gpu_tables
+from experiments.gpu import paper_tables as gpu_tables
 from experiments.gpu.rows import stored
 
 measured = stored()

@@ -6,32 +6,16 @@ import math
 
 import pytest
 
-from experiments.gpu import (
-    ceilings as gpu_ceilings,
-)
-from experiments.gpu import (
-    counters as counters_tables,
-)
-from experiments.gpu import (
-    devices as gpu_devices,
-)
-from experiments.gpu import (
-    frontier as gpu_frontier,
-)
-from experiments.gpu import (
-    losses as gpu_losses,
-)
-from experiments.gpu import (
-    tables as gpu_tables,
-)
-from experiments.gpu import (
-    targets as gpu_targets,
-)
-from experiments.gpu import (
-    variants as variants_tables,
-)
+from experiments.gpu import ceilings as gpu_ceilings
+from experiments.gpu import counters as counters_tables
+from experiments.gpu import devices as gpu_devices
+from experiments.gpu import frontier as gpu_frontier
+from experiments.gpu import losses as gpu_losses
+from experiments.gpu import paper_tables as gpu_tables
+from experiments.gpu import variants as variants_tables
 from experiments.gpu.rows import cases, kernel, ratio, tiles
-from experiments.harness import report
+from experiments.gpu.targets import table as gpu_targets
+from experiments.harness import studies
 from experiments.measure.cases import DRAWN, FILTERS, GFLOP, LISTS
 from papers.winrs_2025.grid import grid
 from tests.experiments import gpu_rows
@@ -42,8 +26,10 @@ THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
         "sanitizer": gpu_rows.sanitizer(),
         "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants()}  # fmt: skip
-TABLES = [(table, [row for source in sources for row in ROWS[source]])
-          for table, sources in gpu_targets.SOURCES]  # fmt: skip
+TABLES = [(table, [row for source in table.sources for row in ROWS[source]])
+          for table in studies.kept()]  # fmt: skip
+TEXTS = studies.merged("texts", "TEXTS")
+FIGURES = studies.merged("figures", "FIGURES")
 
 
 @pytest.mark.parametrize(("table", "rows"), TABLES, ids=lambda v: getattr(v, "key", ""))
@@ -51,8 +37,8 @@ def test_every_table_has_cells_text_and_pictures(table, rows) -> None:
     cells = table.cells(rows)
     assert cells
     assert all(cell.ours >= 0 or math.isnan(cell.ours) for cell in cells)
-    assert all(isinstance(line, str) for line in report.TEXTS[table.key].found(cells))
-    for draw, caption in report.FIGURES[table.key]:
+    assert all(isinstance(line, str) for line in TEXTS[table.key].found(cells))
+    for draw, caption in FIGURES[table.key]:
         figure = draw(rows)
         assert any(panel.lines or panel.images for panel in figure.axes)
         assert caption
@@ -122,7 +108,7 @@ def test_texts_say_how_many_layers_the_sample_leaves_out() -> None:
     small = sum(2 * layer.problem.macs <= GFLOP * 1e9 for layer in grid())
     told = f"Layers above {GFLOP} GFLOP, {len(grid()) - small} of the {len(grid()):,} of"
     for number in (2, 3, 4):
-        assert told in report.TEXTS[f"winrs_2025 table{number}_kernels"].do
+        assert told in TEXTS[f"winrs_2025 table{number}_kernels"].do
 
 
 def test_a_lower_speed_misses_its_aim() -> None:

@@ -81,5 +81,5 @@ def test_winrs_kernels_sum_to_their_alpha() -> None:
 
 
 def test_an_unknown_paper_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown paper 'fft'; expected one of dwm_2021"):
+    with pytest.raises(ValueError, match="unknown paper 'fft'; expected one of lavin_gray_2016"):
         facts("fft")

@@ -7,16 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from experiments.gpu import (
-    tables as gpu_tables,
-)
-from experiments.gpu import (
-    targets as gpu_targets,
-)
-from experiments.gpu import (
-    variants as variants_tables,
-)
-from experiments.harness import reproduce
+from experiments.gpu import paper_tables as gpu_tables
+from experiments.gpu import variants as variants_tables
+from experiments.gpu.targets import table as gpu_targets
+from experiments.harness import reproduce, studies
 from tests.experiments import gpu_rows
 
 ROWS = {"throughput": gpu_rows.throughput(), "gpu_errors": gpu_rows.errors(),
@@ -26,7 +20,7 @@ ROWS = {"throughput": gpu_rows.throughput(), "gpu_errors": gpu_rows.errors(),
 
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_targets, "stored", lambda name: ROWS.get(name, []))
+    monkeypatch.setattr(studies, "stored", lambda name: ROWS.get(name, []))
 
 
 def text(shown: object) -> str:
@@ -39,7 +33,7 @@ def text(shown: object) -> str:
 def test_the_list_has_what_a_gpu_measured_and_the_command(capsys) -> None:
     reproduce.main(None, None, list_=True, as_json=True)
     listed = json.loads(capsys.readouterr().out)
-    assert len(listed) == len(reproduce.TABLES) + len(gpu_targets.SOURCES)
+    assert len(listed) == len(studies.tables())
     (targets,) = (e for e in listed if (e["paper"], e["table"]) == ("gpu", "targets"))
     assert "python -m experiments.measure.throughput" in targets["measured_by"]
     assert {bool(entry["measured_by"]) for entry in listed} == {True, False}
@@ -51,8 +45,8 @@ def test_the_list_has_what_a_gpu_measured_and_the_command(capsys) -> None:
 
 
 def test_every_file_of_rows_has_a_command() -> None:
-    used = {name for _, sources in gpu_targets.SOURCES for name in sources}
-    assert used == set(gpu_targets.COMMANDS)
+    used = {name for table in studies.kept() for name in table.sources}
+    assert used == set(studies.merged("tables", "COMMANDS"))
 
 
 def test_tables_of_a_gpu_are_chosen_by_name() -> None:
@@ -75,7 +69,7 @@ def test_kept_rows_are_shown_with_what_measures_them(rows) -> None:
 
 
 def test_without_rows_it_says_what_measures_them(monkeypatch) -> None:
-    monkeypatch.setattr(gpu_targets, "stored", lambda name: [])
+    monkeypatch.setattr(studies, "stored", lambda name: [])
     cells, line = reproduce.kept(gpu_tables.TABLE3, whole=True)
     assert cells == []
     assert line == (

@@ -138,3 +138,5 @@ LAYERS = Table(
     cells_layers,
     "reported, nothing asked",
 )
+
+TABLES = (ROWS, LAYERS)

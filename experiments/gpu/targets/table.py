@@ -1,35 +1,14 @@
-"""What the kernels were meant to reach, and what the rows say: FFMA, and all tables."""
+"""What the kernels were meant to reach, and what the rows say: on FMA units, and together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from experiments.gpu import (
-    bounds as gpu_bounds,
-)
-from experiments.gpu import (
-    counters as counters_tables,
-)
-from experiments.gpu import (
-    devices as gpu_devices,
-)
-from experiments.gpu import (
-    frontier as gpu_frontier,
-)
-from experiments.gpu import (
-    gradients as gpu_gradients,
-)
-from experiments.gpu import (
-    losses as gpu_losses,
-)
-from experiments.gpu import (
-    tables as gpu_tables,
-)
-from experiments.gpu import (
-    variants as variants_tables,
-)
-from experiments.gpu.aims import (
+from experiments.gpu import bounds as gpu_bounds
+from experiments.gpu.paper_tables import GAMMA16, IM2COL, ROUNDED, name_of, none
+from experiments.gpu.rows import Measured, Row, cases, kernel, where, wrong
+from experiments.gpu.targets.aims import (
     DATA,
     FORWARD,
     GRID,
@@ -45,9 +24,7 @@ from experiments.gpu.aims import (
     split,
     transformed,
 )
-from experiments.gpu.rows import Measured, Row, cases, kernel, stored, where, wrong
-from experiments.gpu.tables import GAMMA16, IM2COL, ROUNDED, name_of, none
-from experiments.gpu.targets_tensor import correlations, gradients
+from experiments.gpu.targets.tensor import correlations, gradients
 from experiments.harness.facts import facts, table
 from experiments.harness.tables import Cell, Table
 from experiments.measure.host_cost import IN_TURN
@@ -218,51 +195,5 @@ def _host(rows: Sequence[Row]) -> Iterator[Cell]:
 TARGETS = Table(
     "gpu", "targets", "What the kernels were to reach", none, cells,
     "the aim, under paper, is reached; what was not measured has failed",
+    sources=("throughput", "gpu_errors", "host", "sanitizer"),
 )  # fmt: skip
-# Each table with the files of rows that it comes from.
-SOURCES: tuple[tuple[Table, tuple[str, ...]], ...] = (
-    (TARGETS, ("throughput", "gpu_errors", "host", "sanitizer")),
-    (gpu_bounds.BOUNDS, ("throughput",)),
-    (gpu_bounds.GRADIENTS, ("throughput",)),
-    (gpu_losses.LOSSES, ("throughput",)),
-    (gpu_devices.DEVICES, ("throughput",)),
-    (gpu_frontier.FRONTIER, ("throughput",)),
-    (counters_tables.COUNTERS, ("counters",)),
-    (variants_tables.VARIANTS, ("throughput_variants",)),
-    (gpu_tables.TABLE2, ("throughput",)),
-    (gpu_tables.TABLE3, ("gpu_errors",)),
-    (gpu_tables.FIGURE10, ("gpu_errors",)),
-    (gpu_tables.WINRS2, ("throughput",)),
-    (gpu_tables.WINRS3, ("throughput",)),
-    (gpu_tables.WINRS4, ("throughput",)),
-    (gpu_gradients.GRADIENTS, ("throughput",)),
-)
-
-
-# What writes these files, on a GPU.
-COMMANDS = {
-    "throughput": "python -m experiments.measure.throughput",
-    "gpu_errors": "python -m experiments.measure.errors",
-    "host": "python -m experiments.measure.host_cost",
-    "sanitizer": "python -m tests.gpu.sanitize --rows experiments/results/sanitizer.jsonl",
-    "counters": "python -m experiments.measure.counters",
-    "throughput_variants": "python -m experiments.measure.picks STEP",
-}
-
-
-def rows_of(table: Table) -> list[Row]:
-    """The kept rows that a table comes from."""
-    (sources,) = (sources for one, sources in SOURCES if one is table)
-    return [row for source in sources for row in stored(source)
-            if row.get("method") not in ("refused", "failed")]  # fmt: skip
-
-
-def measured_by(table: Table) -> list[str]:
-    """The commands that measure a table's rows on a GPU; none of a table that no GPU measures."""
-    return [COMMANDS[name] for one, sources in SOURCES if one is table for name in sources]
-
-
-def results() -> list[tuple[Table, list[Row]]]:
-    """Every table that the kept rows fill, with its rows."""
-    found = ((one, rows_of(one)) for one, _ in SOURCES)
-    return [(one, rows) for one, rows in found if rows and one.cells(rows)]

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
-from experiments.gpu.aims import (
+from experiments.gpu.bounds import GRADIENT_AIM
+from experiments.gpu.paper_tables import OMEGA_AIMS, data_bytes
+from experiments.gpu.rows import Measured, Row, paper_alpha, tiles
+from experiments.gpu.targets.aims import (
     DATA,
     FILTER,
     FORWARD,
@@ -27,9 +30,6 @@ from experiments.gpu.aims import (
     tf32,
     transformed,
 )
-from experiments.gpu.bounds import GRADIENT_AIM
-from experiments.gpu.rows import Measured, Row, paper_alpha, tiles
-from experiments.gpu.tables import OMEGA_AIMS, data_bytes
 from experiments.harness.tables import Cell
 from winolab.bench.contenders import FRUGAL, candidates
 from winolab.bench.layers import parse_layer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.winrs_2025 import tables as winrs
+from papers.winrs_2025 import errors as winrs
 from papers.winrs_2025.accuracy import FP32_SUMS, Gradient, Variant
 from papers.winrs_2025.grid import Layer
 from winolab.algorithm import Tile, parse_algorithm

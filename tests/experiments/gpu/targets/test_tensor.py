@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.gpu import targets as gpu_targets
-from experiments.gpu.targets_tensor import UNIFORM
+from experiments.gpu.targets import table as gpu_targets
+from experiments.gpu.targets.tensor import UNIFORM
 from tests.experiments.gpu_rows import MACHINE
 from winolab.bench.contenders import candidates
 from winolab.bench.layers import parse_layer

@@ -1,0 +1,1 @@
+"""What the kernels were meant to reach, held against measured rows."""

@@ -1,0 +1,105 @@
+"""The studies there are, found in their folders: a paper is a study, and so is what has none.
+
+A study is a folder of papers/ or of experiments/ with a module ``tables`` that has TABLES, its
+tables in their order, and may have COMMANDS, which on a GPU write the files of rows that its tables
+come from. Modules beside it are optional:
+
+- ``texts`` has TEXTS, the report's words by a table's key;
+- ``figures`` has FIGURES, (function of rows, caption) pairs by a table's key;
+- ``bench`` has ``rates(measure, rounds)``, rows of how fast the reference computes;
+- ``summary`` has ``lines()``, Markdown for the README.
+
+Nothing else names a study. Papers come first, by year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from experiments.harness import facts
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Table, select, stored
+
+EXPERIMENTS = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A folder of tables, and the package that it is."""
+
+    folder: Path
+    package: str
+
+    def module(self, name: str) -> ModuleType | None:
+        """Its module of that name, or None where the folder has none."""
+        found = (self.folder / f"{name}.py").is_file()
+        return import_module(f"{self.package}.{name}") if found else None
+
+
+def studies() -> tuple[Study, ...]:
+    """Every study: papers by year, then those of experiments by name."""
+    found = (
+        Study(folder, f"{root.name}.{folder.name}")
+        for root, names in ((facts.PAPERS, facts.papers()), (EXPERIMENTS, _names(EXPERIMENTS)))
+        for folder in (root / name for name in names)
+    )
+    return tuple(study for study in found if hasattr(study.module("tables"), "TABLES"))
+
+
+def _names(root: Path) -> list[str]:
+    return sorted(path.parent.name for path in root.glob("*/tables.py"))
+
+
+def modules(name: str) -> Iterator[ModuleType]:
+    """The module of that name of every study that has one."""
+    found = (study.module(name) for study in studies())
+    return (module for module in found if module)
+
+
+def tables() -> list[Table]:
+    """Every table of every study."""
+    return [table for module in modules("tables") for table in module.TABLES]
+
+
+def computed() -> list[Table]:
+    """The tables that are computed here."""
+    return [table for table in tables() if not table.sources]
+
+
+def kept() -> list[Table]:
+    """The tables that a GPU measured: shown from kept rows."""
+    return [table for table in tables() if table.sources]
+
+
+def merged(module: str, name: str) -> dict[str, Any]:
+    """The dictionary ``name`` of that module of every study, as one."""
+    found: dict[str, Any] = {}
+    for each in modules(module):
+        found |= getattr(each, name, {})
+    return found
+
+
+def rows_of(table: Table) -> list[Row]:
+    """The kept rows that a table comes from."""
+    if not table.sources:
+        return select(stored(table.paper), table=table.name)
+    return [row for source in table.sources for row in stored(source)
+            if row.get("method") not in ("refused", "failed")]  # fmt: skip
+
+
+def measured_by(table: Table) -> list[str]:
+    """The commands that measure a table's rows on a GPU; none of a table that no GPU measures."""
+    commands = merged("tables", "COMMANDS") if table.sources else {}
+    return [commands[name] for name in table.sources]
+
+
+def results() -> list[tuple[Table, list[Row]]]:
+    """Every table that has kept rows, with them: those computed here first."""
+    found = [(table, rows) for table in computed() if (rows := rows_of(table))]
+    measured = [(table, rows_of(table)) for table in kept()]
+    return found + [(table, rows) for table, rows in measured if rows and table.cells(rows)]

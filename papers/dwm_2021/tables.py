@@ -1,0 +1,17 @@
+"""The tables of DWM that are regenerated, and what lies beyond them."""
+
+from __future__ import annotations
+
+from papers.dwm_2021 import accuracy, costs, frontier
+
+TABLES = (
+    accuracy.TABLE1,
+    accuracy.TABLE2,
+    costs.TABLE3,
+    costs.TABLE4,
+    accuracy.TABLE7,
+    costs.TABLE8,
+    costs.TABLE14,
+    costs.EQUATION18,
+    frontier.FRONTIER,
+)

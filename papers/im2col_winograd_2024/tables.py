@@ -1,0 +1,7 @@
+"""The tables and figures of Im2col-Winograd that are regenerated."""
+
+from __future__ import annotations
+
+from papers.im2col_winograd_2024 import accuracy
+
+TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100)

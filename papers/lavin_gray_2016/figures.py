@@ -1,0 +1,63 @@
+"""The report's figures of Lavin & Gray."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from experiments.harness.figures import (
+    COLOURS,
+    PAPER_STYLE,
+    Drawn,
+    intervals,
+    panels_of,
+    with_legend,
+)
+from experiments.harness.jobs import Row
+from papers.lavin_gray_2016 import accuracy as lavin_gray
+
+
+def table4(rows: Sequence[Row]) -> Figure:
+    """One panel an algorithm: the paper's maxima as crosses, ours as points with intervals."""
+    figure, panels = panels_of(1, 4, (11, 3.2), sharey=False)
+    layers = [layer["layer"] for layer in lavin_gray.layers()]
+    columns = [("direct", "fp32"), ("F2x2", "fp32"), ("F4x4", "fp32"), ("F4x4", "fp16")]
+    cells = lavin_gray.cells(rows)
+    for panel, (column, kind) in zip(panels, columns, strict=True):
+        for marker, colour, part in (("o", "best", ""), ("s", "typed", ", sums of")):
+            name = f"{column}, fp16 data" if kind == "fp16" else f"{column}, fp32"
+            mine = [
+                c for c in cells if c.column == name or (part and c.column.startswith(name + part))
+            ]
+            mine = [c for c in mine if bool(part) == (part in c.column and bool(part))]
+            if mine:
+                intervals(
+                    panel,
+                    [layers.index(c.where.removeprefix("conv ")) for c in mine],
+                    [(c.ours, c.low, c.high) for c in mine],
+                    COLOURS[colour],
+                    marker,
+                    "simulated, 90 % interval" if not part else "simulated, sums of 256 channels",
+                )
+        key = "fp16" if kind == "fp16" else column
+        panel.plot(
+            range(len(layers)),
+            [layer[key] for layer in lavin_gray.layers()],
+            label="paper",
+            **PAPER_STYLE,
+        )
+        panel.set_yscale("log")
+        panel.set_xticks(range(len(layers)), layers)
+        titles = {"direct": "direct", "F2x2": "F(2×2,3×3)", "F4x4": "F(4×4,3×3)"}
+        panel.set_title("fp16 data, F(4×4,3×3)" if kind == "fp16" else titles[column] + ", fp32")
+        panel.set_xlabel("VGG layer")
+    panels[0].set_ylabel("largest |error| of the layer")
+    return with_legend(figure, panels[2])
+
+
+FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "lavin_gray_2016 table4": (
+        (table4, "Largest errors of a layer. Crosses: the paper. Points: our maxima."),
+    ),
+}

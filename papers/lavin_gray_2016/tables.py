@@ -1,0 +1,7 @@
+"""The tables of Lavin & Gray that are regenerated."""
+
+from __future__ import annotations
+
+from papers.lavin_gray_2016 import accuracy, costs
+
+TABLES = (costs.TABLE1, costs.TABLE2, costs.TABLE3, accuracy.TABLE4)

@@ -1,0 +1,141 @@
+"""Papers are found in their folders: a new one is a new folder, and nobody imports one by name."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.harness import facts, notebooks, report, reproduce, studies, tables
+
+FACTS = """
+[paper]
+key = "trial_2027"
+title = "A trial"
+authors = "A. Author, B. Other"
+year = 2027
+
+[tables.1]
+source = "Table 1"
+value = 9
+"""
+TABLES = """
+from functools import partial
+
+from experiments.harness.counted import Count, cells, row
+from experiments.harness.facts import table
+from experiments.harness.tables import Table
+
+PAPER = "trial_2027"
+
+
+def squares():
+    return [row("3", "square", 3**2, table(PAPER, 1)["value"])]
+
+
+TABLES = (
+    Table(
+        PAPER, "table1", "Squares", lambda full: [Count(PAPER, "table1", squares)],
+        partial(cells, tolerance=0), "equal",
+    ),
+)
+"""
+TEXTS = """
+from experiments.harness.texts import Text, ratios
+
+TEXT = Text("It squared.", "The same.", "ours", lambda cells: [ratios(cells)])
+TEXTS = {"trial_2027 table1": TEXT}
+"""
+FIGURES = """
+from matplotlib.figure import Figure
+
+FIGURES = {"trial_2027 table1": ((lambda rows: Figure(), "A caption of nothing."),)}
+"""
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A checkout whose only study is one paper: four files of one folder."""
+    folder = tmp_path / "papers" / "trial_2027"
+    folder.mkdir(parents=True)
+    parts = {"facts.toml": FACTS, "tables.py": TABLES, "texts.py": TEXTS, "figures.py": FIGURES}
+    for name, text in parts.items():
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(facts, "PAPERS", tmp_path / "papers")
+    monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path / "experiments")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(report, "REPORT", tmp_path / "report.html")
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("papers.trial_2027")]:
+        del sys.modules[name]
+
+
+def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
+    """Listed, computed, kept, judged, told in the report, by the folder's own files alone."""
+    reproduce.main(None, None, list_=True, as_json=True)
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["paper"], listed["table"]) == ("trial_2027", "table1")
+    reproduce.main("trial_2027", "table1", workers=1)
+    assert "1 of 1 agree: equal" in " ".join(capsys.readouterr().out.split())
+    (row,) = tables.stored("trial_2027")
+    assert (row["ours"], row["printed"]) == (9, 9)
+    page = report.REPORT.read_text()
+    assert '<h2 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h2>' in page
+    assert page.count("<figure>") == 1
+    assert "1 of 1 agree; ours over the paper" in page
+
+
+def test_a_folder_without_tables_is_no_study(trial: Path) -> None:
+    (trial / "tables.py").unlink()
+    assert studies.studies() == ()
+    assert facts.papers() == ("trial_2027",)
+
+
+def test_papers_come_by_year_and_every_table_has_its_words() -> None:
+    found = [study.folder.name for study in studies.studies()]
+    years = [facts.facts(name)["paper"]["year"] for name in found if name in facts.papers()]
+    assert years == sorted(years)
+    assert found[: len(years)] == [name for name in facts.papers() if name in found]
+    keys = [table.key for table in studies.tables()]
+    assert len(set(keys)) == len(keys)
+    assert set(studies.merged("texts", "TEXTS")) == set(keys)
+    assert set(studies.merged("figures", "FIGURES")) <= set(keys)
+
+
+def test_notebooks_are_told_from_modules() -> None:
+    found = {path.name for path in notebooks.notebooks()}
+    assert found == {"reproduce.py", "complexity.py"}
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_the_harness_knows_no_study_by_name() -> None:
+    """It imports no paper and no measurement, and no paper's name is in its text."""
+    for path in (studies.EXPERIMENTS / "harness").glob("*.py"):
+        for name in imported(path):
+            own = name.split(".")[0] not in ("papers", "experiments")
+            assert own or name.startswith("experiments.harness"), f"{path.name} imports {name}"
+        assert [name for name in facts.papers() if name in path.read_text()] == [], path.name
+
+
+def test_no_paper_imports_another() -> None:
+    for path in facts.PAPERS.glob("*/*.py"):
+        for name in imported(path):
+            own = not name.startswith("papers.") or name.startswith(f"papers.{path.parent.name}.")
+            own = own or name == f"papers.{path.parent.name}"
+            assert own, f"{path.relative_to(facts.PAPERS)} imports {name}"
