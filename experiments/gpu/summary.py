@@ -9,7 +9,7 @@ from experiments.gpu import losses as gpu_losses
 from experiments.gpu.rows import Row, cases, mean
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
-from experiments.harness.studies import rows_of
+from experiments.harness.tables import rows_of
 
 
 def lines() -> list[str]:

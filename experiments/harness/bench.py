@@ -191,7 +191,7 @@ def main(
     }
     where = provenance()
     rows = [row | where for measure in parts.values() for row in measure()]
-    for module in modules("bench"):
+    for module in modules("rates"):
         rows += [row | where for row in module.rates(interleaved, rounds)]
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for row in rows:

@@ -101,3 +101,11 @@ def stored(paper: str) -> list[Row]:
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rows_of(table: Table) -> list[Row]:
+    """The kept rows that a table comes from."""
+    if not table.sources:
+        return select(stored(table.paper), table=table.name)
+    return [row for source in table.sources for row in stored(source)
+            if row.get("method") not in ("refused", "failed")]  # fmt: skip

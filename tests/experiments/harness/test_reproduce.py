@@ -10,7 +10,7 @@ from rich.console import Console
 from experiments.gpu import paper_tables as gpu_tables
 from experiments.gpu import variants as variants_tables
 from experiments.gpu.targets import table as gpu_targets
-from experiments.harness import reproduce, studies
+from experiments.harness import reproduce, studies, tables
 from tests.experiments import gpu_rows
 
 ROWS = {"throughput": gpu_rows.throughput(), "gpu_errors": gpu_rows.errors(),
@@ -20,7 +20,7 @@ ROWS = {"throughput": gpu_rows.throughput(), "gpu_errors": gpu_rows.errors(),
 
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "stored", lambda name: ROWS.get(name, []))
+    monkeypatch.setattr(tables, "stored", lambda name: ROWS.get(name, []))
 
 
 def text(shown: object) -> str:
@@ -69,7 +69,7 @@ def test_kept_rows_are_shown_with_what_measures_them(rows) -> None:
 
 
 def test_without_rows_it_says_what_measures_them(monkeypatch) -> None:
-    monkeypatch.setattr(studies, "stored", lambda name: [])
+    monkeypatch.setattr(tables, "stored", lambda name: [])
     cells, line = reproduce.kept(gpu_tables.TABLE3, whole=True)
     assert cells == []
     assert line == (

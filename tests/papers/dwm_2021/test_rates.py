@@ -1,4 +1,4 @@
-from papers.dwm_2021 import bench as bench_dwm
+from papers.dwm_2021 import rates as bench_dwm
 
 
 def test_rates_are_direct_multiply_adds_a_second():
