@@ -150,6 +150,7 @@ def test_sizes_are_those_of_c() -> None:
     assert (scale.HEADER, scale.ROW, scale.LOSS, scale.SUSPECT) == (768, 16, 12, 40)
     assert size("Header", "scale", SAMPLERS=128) == 560  # alignas(16) before its maxima
     assert (chunks.WORK, chunks.SOURCE, chunks.ENDS) == (40, 40, 8)
+    assert size("Unit", "gradient_scheduler") == 48  # of 44 bytes, __align__(16)
     assert dict(chunks.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
     assert calcsize(dict(chunks.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS
 

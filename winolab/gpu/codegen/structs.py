@@ -90,7 +90,7 @@ def _kind(field: Field) -> str:
 
 def _size(text: str, struct: str, counts: Mapping[str, int]) -> tuple[int, int]:
     """Bytes and alignment."""
-    at, widest = 0, 1
+    at, widest = 0, int(_declaration(text, struct)[1] or 1)
     for field in _fields(text, struct, counts):
         if field.kind in KINDS.values() or field.kind == POINTER:
             one = alignment = calcsize(field.kind)
@@ -102,12 +102,18 @@ def _size(text: str, struct: str, counts: Mapping[str, int]) -> tuple[int, int]:
     return at + -at % widest, widest
 
 
-def _fields(text: str, struct: str, counts: Mapping[str, int]) -> Iterator[Field]:
-    """A struct's fields in order, without what it inherits."""
-    found = re.search(rf"^struct {struct}(?: : \w+)? \{{(.*?)^\}};", text, re.M | re.S)
+def _declaration(text: str, struct: str) -> re.Match[str]:
+    """The struct's text: its alignment, where it names one, and its body."""
+    aligned = r"(?:__align__\((\d+)\) )?"
+    found = re.search(rf"^struct {aligned}{struct}(?: : \w+)? \{{(.*?)^\}};", text, re.M | re.S)
     if not found:
         raise ValueError(f"there is no struct {struct}: give one that the kernel file declares")
-    body = re.sub(r"//.*", "", found[1])
+    return found
+
+
+def _fields(text: str, struct: str, counts: Mapping[str, int]) -> Iterator[Field]:
+    """A struct's fields in order, without what it inherits."""
+    body = re.sub(r"//.*", "", _declaration(text, struct)[2])
     while body != (body := re.sub(r"\{[^{}]*\}", ";", body)):  # of its functions
         pass
     for statement in body.split(";"):

@@ -13,6 +13,7 @@ from functools import lru_cache
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import size
 from winolab.gpu.families.wgrad import (
     Gradient,
     Segments,
@@ -30,7 +31,7 @@ from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 THREADS = 384  # of a block: 8 consumer and 4 producer warps
-UNITS = 2 * 128 * 48  # bytes of the tables of units
+UNITS = 2 * 128 * size("Unit", "gradient_scheduler")  # bytes of the tables of units
 ARCHITECTURE = (8, 0)  # mbarriers
 # Units after which a sum is transformed and added to what the block has stored, by alpha: where
 # rows of dy are not narrow, and where they are (narrow_rows). Until then each state's sum grows,
