@@ -240,6 +240,24 @@ def test_a_list_that_serves_no_kernel_of_winrs_is_refused():
     assert winrs_plan(problem, points=EIGHT).segments
 
 
+def test_a_list_that_the_plan_of_winrs_leaves_unused_is_refused():
+    """Of the kernels that the plan picks, not of all that there are; a tap alone has no points."""
+    x, dy = np.ones((1, 20, 20, 2)), np.ones((1, 18, 18, 2))
+    with pytest.raises(ValueError, match=r"4 points given; .* 8, as many as Ω8\(3,6\) of the plan"):
+        conv_backward_filter(x, dy, (2, 3, 3, 2), algorithm="winrs@0,1,-1,inf")
+    found = conv_backward_filter(x, dy[:, :1], (2, 20, 3, 2), algorithm=f"winrs@{EIGHT}")
+    assert found == pytest.approx(18)
+    single = conv_backward_filter(
+        x, np.ones((1, 20, 20, 2)), (2, 1, 1, 2), algorithm=f"winrs@{EIGHT}"
+    )
+    assert (single == 400).all()
+
+
+def test_a_tile_is_named_once():
+    with pytest.raises(ValueError, match=r"alpha = n \+ r - 1 = 6, as many as F\(4,3\) has states"):
+        parse_algorithm("winograd:4x4:3x3@0,1,-1,inf")
+
+
 @pytest.mark.parametrize(
     ("text", "precision", "direction"),
     [

@@ -34,6 +34,16 @@ def test_what_no_call_would_take_is_refused(direction, wrong, error, message) ->
         prepare_filter(W, SHAPE, direction=direction, **wrong)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, object])
+@pytest.mark.parametrize("channel", [0, 5])
+def test_exact_filters_are_finite_in_every_channel(channel, dtype) -> None:
+    w = W.astype(dtype)
+    w[channel, 0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="exact arithmetic on NaN or infinity"):
+        prepare_filter(w, SHAPE, precision="exact")
+    assert prepare_filter(w, SHAPE, precision="mp:50").shape == FILTER
+
+
 def test_a_dtype_without_a_precision_is_refused() -> None:
     with pytest.raises(TypeError, match="float128"):
         prepare_filter(W.astype(np.longdouble), SHAPE)

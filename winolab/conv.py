@@ -250,6 +250,7 @@ def prepare_filter(
 
 def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:
     """Raise what a call with the filter would, by one that has no images and few outputs."""
+    dispatch.check_elements(w, options)
     w = w[: problem.groups]
     few = replace(problem, batch=0, out_channels=len(w))
     a = np.empty(in_layout(shapes(direction, few)[0], options.layout), w.dtype)

@@ -86,7 +86,9 @@ class Algorithm(metaclass=_OfKind):
             object.__setattr__(self, of.name, of.metadata["read"](getattr(self, of.name)))
         self._check()
         if self.tiles:
-            check_served(self.points, self._alphas, " or ".join(map(str, self.tiles)))
+            check_served(
+                self.points, self._alphas, " or ".join(dict.fromkeys(map(str, self.tiles)))
+            )
 
     def _check(self) -> None:
         """Raise ValueError where fields do not fit together."""

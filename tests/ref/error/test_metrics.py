@@ -85,6 +85,13 @@ def test_noise_gain_of_known_tiles():
     for text in ("gamma:8:6:3@paper", "gamma:16:8:9@paper"):
         scaled = noise_gain(parse_algorithm(f"{text};scaling=l1"))
         assert scaled == pytest.approx(noise_gain(parse_algorithm(text)), rel=1e-12)
+        assert noise_gain(text) == noise_gain(parse_algorithm(text))
+
+
+@pytest.mark.parametrize("text", ["winrs", "fft:8"])
+def test_what_has_no_tiles_has_no_noise_gain(text):
+    with pytest.raises(ValueError, match=f"^{text}.* has no tiles of its own"):
+        noise_gain(text)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "gamma:8:6:3", "winograd:4x4:3x3"])

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.cost.count import cost
 from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.bounds import bound
+from winolab.ref.error.metrics import noise_gain
+from winolab.ref.error.predict import predict
 from winolab.ref.error.proven import proven
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
@@ -149,6 +152,25 @@ def test_unknown_directions_are_refused(algorithm: str) -> None:
     a, b = _tensors(problem, "forward", np.random.default_rng(1), -1)
     with pytest.raises(ValueError, match="direction 'up': expected one of forward"):
         proven(a, b, problem, parse_algorithm(algorithm), arithmetic("fp32"), direction="up")
+
+
+@pytest.mark.parametrize("algorithm", ["dwm:3:2", "fft:8:3", "gamma:8:6:3"])
+def test_algorithms_and_arithmetics_may_be_texts(algorithm: str) -> None:
+    """Of bounds, predictions and costs, as of convolutions."""
+    problem = Problem.of((1, 9, 1), (1, 3, 1))
+    a, b = _tensors(problem, "forward", np.random.default_rng(1), -1)
+    value, run = parse_algorithm(algorithm), arithmetic("fp32")
+    assert (proven(a, b, problem, algorithm, "fp32") == proven(a, b, problem, value, run)).all()
+    assert cost(problem, algorithm) == cost(problem, value)
+    if algorithm == "gamma:8:6:3":
+        assert (bound(a, b, problem, algorithm, "fp32") == bound(a, b, problem, value, run)).all()
+        named = predict(a, b, problem, algorithm, "fp32")
+        meant = predict(a, b, problem, value, run)
+        assert named.relative_rms == meant.relative_rms
+    with pytest.raises(ValueError, match="unknown algorithm 'gama'"):
+        cost(problem, "gama")
+    with pytest.raises(ValueError, match="unknown algorithm 'gama'"):
+        noise_gain("gama")
 
 
 def test_uncut_filters_have_the_tiled_algorithms_bound() -> None:

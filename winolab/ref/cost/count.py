@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from winolab.algorithm import Algorithm, Dwm, Fft, Problem, Tile
+from winolab.algorithm import Algorithm, Dwm, Fft, Problem, Tile, parse_algorithm
 from winolab.ref.algebra.program import Program
 from winolab.ref.algorithms import fft, winograd
 from winolab.ref.algorithms.dwm.cuts import Cut, exchanged, reached_inputs
@@ -134,14 +134,15 @@ class Cost:
         return self.compulsory + 2 * self.workspace
 
 
-def cost(problem: Problem, algorithm: Algorithm, direction: str = "forward") -> Cost:
-    """The cost of ``algorithm`` for ``problem``.
+def cost(problem: Problem, algorithm: str | Algorithm, direction: str = "forward") -> Cost:
+    """The cost of ``algorithm``, a value or its text, for ``problem``.
 
     Raises ValueError where the algorithm does not serve the problem, and for transforms by FFT
     whose length is no power of two, for which there is no count.
     """
     if direction not in DIRECTIONS:
         raise ValueError(f"direction {direction!r}; expected one of {', '.join(DIRECTIONS)}")
+    algorithm = parse_algorithm(algorithm)
     images, channels, columns = operands(problem, direction)
     products, computed = 0, 0
     transforms = [Operations()] * 3

@@ -49,7 +49,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import Algorithm, Problem, Tile, parse_algorithm
 from winolab.ref.algorithms import sample as sampling
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.engine import gains
@@ -73,8 +73,8 @@ def bound(
     a: NDArray[Any],
     b: NDArray[Any],
     problem: Problem,
-    algorithm: Algorithm,
-    run: Arithmetic,
+    algorithm: str | Algorithm,
+    run: str | Arithmetic,
     *,
     direction: str = "forward",
     programs: ProgramsOf | None = None,
@@ -90,6 +90,7 @@ def bound(
     Raises ValueError for an unknown direction, an algorithm that is not tiled in it or a sampled
     gradient.
     """
+    algorithm, run = parse_algorithm(algorithm), arithmetic(run)
     layer, boxes = tiling(problem, algorithm, direction)
     if sample is not None and direction != "forward":
         raise ValueError(f"direction {direction!r} with a sample: only forward has samples.")

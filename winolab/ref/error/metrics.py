@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.algorithm import Algorithm, Direct, Problem, Tile, tiled
+from winolab.algorithm import Algorithm, Direct, Problem, Tile, parse_algorithm, tiled
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.bounds import bound
@@ -141,14 +141,22 @@ def _quantiles(relative: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def noise_gain(algorithm: Algorithm) -> float:
+def noise_gain(algorithm: str | Algorithm) -> float:
     """How much the algorithm amplifies the rounding noise of its sums, in variance.
 
     (1/(n r)) Σ_o Σ_i (AT_oi)² ‖G_i‖² ‖BT_i‖² for each dimension, multiplied over dimensions; 1 for
     direct summation. On zero-mean data the relative RMS error of sequential sums of K products is
     about 0.30 u √(K · gain): 0.30 = √(0.180 / 2), see winolab.ref.error.predict. Scaling the rows
     of G and BT against AT leaves it unchanged.
+
+    Raises ValueError for an algorithm that has no tiles of its own: winrs and fft.
     """
+    algorithm = parse_algorithm(algorithm)
+    if not (algorithm.tiles or isinstance(algorithm, Direct)):
+        raise ValueError(
+            f"{algorithm} has no tiles of its own, whose noise it gains; name one that has, such "
+            "as gamma:8:6:3 or omega:8:3:6"
+        )
     gain = 1.0
     for tile in algorithm.tiles:
         at, g, bt = (np.array(matrix_of(algorithm, tile, m), float) for m in ("AT", "G", "BT"))

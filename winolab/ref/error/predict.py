@@ -37,11 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.engine import Region
 from winolab.ref.algorithms.winograd import ProgramsOf, programs_of
-from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float
+from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float, arithmetic
 from winolab.ref.arithmetic.split import dropped_square, left_square
 from winolab.ref.error.componentwise import errors
 from winolab.ref.error.edges import kinds
@@ -96,8 +96,8 @@ def predict(
     a: Moments | NDArray[Any],
     b: Moments | NDArray[Any],
     problem: Problem,
-    algorithm: Algorithm,
-    run: Arithmetic,
+    algorithm: str | Algorithm,
+    run: str | Arithmetic,
     *,
     direction: str = "forward",
     programs: ProgramsOf | None = None,
@@ -111,16 +111,15 @@ def predict(
     tile, those of direct products alone to an output's own products. ``stored``: the data are
     numbers of the storage format; otherwise rounding them counts.
 
-    Moments of NaN or infinite data predict NaN.
-
-    Raises ValueError for an unknown direction or an algorithm that cannot serve the problem,
-    TypeError for an array beside moments.
+    Moments of NaN or infinite data predict NaN. Raises ValueError for an unknown direction or an
+    algorithm that cannot serve the problem, TypeError for an array beside moments.
 
     Example: ``predict(x, w, problem, gamma(8, 6, 3), arithmetic("fp32")).errors``.
     """
+    how = (problem, parse_algorithm(algorithm), arithmetic(run), direction, programs, stored)
     if not (isinstance(a, Moments) and isinstance(b, Moments)):
-        return _of_arrays(a, b, problem, algorithm, run, direction, programs, stored)
-    return _predicted(a, b, problem, algorithm, run, direction, programs, stored)[0]
+        return _of_arrays(a, b, *how)
+    return _predicted(a, b, *how)[0]
 
 
 def _of_arrays(a: Any, b: Any, *how: Any) -> Prediction:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Dwm, Fft, Problem
+from winolab.algorithm import Algorithm, Dwm, Fft, Problem, parse_algorithm
 from winolab.ref.algorithms import fft
 from winolab.ref.algorithms.dwm import decompose
 from winolab.ref.algorithms.dwm.cuts import exchanged, pieces_of
@@ -46,8 +46,8 @@ def proven(
     a: NDArray[Any],
     b: NDArray[Any],
     problem: Problem,
-    algorithm: Algorithm,
-    run: Arithmetic,
+    algorithm: str | Algorithm,
+    run: str | Arithmetic,
     *,
     direction: str = "forward",
 ) -> NDArray[np.float64]:
@@ -59,6 +59,7 @@ def proven(
     Raises ValueError for an unknown direction, or an algorithm that does not serve it.
     """
     known(direction)
+    algorithm, run = parse_algorithm(algorithm), arithmetic(run)
     if isinstance(algorithm, Dwm):
         return _decomposed(a, b, problem, algorithm, run, direction)
     if isinstance(algorithm, Fft):

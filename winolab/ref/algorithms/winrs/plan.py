@@ -112,8 +112,8 @@ def plan(
 
     ``admissible`` leaves out kernels of large error (α = 16 but for wide formats); ``kernel`` fixes
     the first kernel; ``segments`` replaces Algorithm 1's count; ``workspace_limit`` is in bytes.
-    Raises ValueError where the filter's width has no kernel, the device is unknown, or no plan
-    stays within the limit.
+    Raises ValueError where the filter's width has no kernel, the device is unknown, no plan stays
+    within the limit, or a list of points serves no kernel of the plan.
     """
     if not isinstance(device, Device):
         device = datasheet(device)
@@ -132,6 +132,9 @@ def plan(
         check_served(points, alphas, f"a kernel of winrs in {precision}")
     choice = kernels(problem.filter[-1], precision, points, admissible)
     chosen = _pair(problem, choice, kernel, precision, device)
+    states = {k.tile.alpha for k in chosen.kernels} - {1}
+    if kernel is None and states:
+        check_served(points, states, f"{' and '.join(map(str, chosen.kernels))} of the plan")
     count = segments or baseline(problem, chosen.first, device)
     made = _cut(problem, device, precision, chosen, count)
     if workspace_limit is None or made.workspace <= workspace_limit:
