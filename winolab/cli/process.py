@@ -1,4 +1,4 @@
-"""A command as a process: its streams, its signals, its errors in one line and its exit code."""
+"""A command as a process: its streams, bars, signals, its errors in one line and its exit code."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import NoReturn, cast
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from winolab.gpu.machine import MachineError
 
@@ -127,3 +130,40 @@ def _spelled(error: UnicodeError) -> tuple[str | bytes, int]:
             text = str(codecs.backslashreplace_errors(one)[0])
         parts.append(text)
     return "".join(parts), error.end
+
+
+def progress(quiet: bool) -> Progress:
+    """A bar with the time left, on a terminal only, gone when done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.3g} of {task.total:.3g}, left:"),
+        TimeRemainingColumn(),
+    )
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not sys.stderr.isatty(),
+    )
+
+
+@contextmanager
+def clock(name: str, seconds: float, quiet: bool) -> Iterator[None]:
+    """A bar that runs with the time, for work that takes a stated number of seconds."""
+    done = Event()
+    with progress(quiet) as bar:
+        task = bar.add_task(name, total=seconds)
+        started = time.monotonic()
+
+        def run() -> None:
+            while not done.wait(0.2):
+                bar.update(task, completed=min(seconds, time.monotonic() - started))
+
+        ticking = Thread(target=run)
+        ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            ticking.join()

@@ -1,0 +1,78 @@
+"""The commands ``transforms`` and ``points``: exact matrices, and a search for better points."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from winolab.cli import process, render, tables
+from winolab.cli.fitted import Wide
+from winolab.cli.process import clock
+from winolab.cli.render import AsJson
+from winolab.ref.algebra.transforms import SCALINGS
+from winolab.ref.algebra.transforms import transforms as build_transforms
+from winolab.ref.error.search import best_points
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(name="transforms")(transforms)
+    app.command(name="points")(points)
+
+
+def transforms(
+    n: Annotated[int, typer.Argument(metavar="N", help="Outputs of a tile.")],
+    r: Annotated[int, typer.Argument(metavar="R", help="Taps of the filter.")],
+    points: Annotated[
+        str, typer.Option(help='best, paper, wincnn, or a list such as "0,1,-1,1/2,inf".')
+    ] = "best",
+    scaling: Annotated[
+        str, typer.Option(help=f"Of the rows: none, {', '.join(SCALINGS)} (of G alone: filter).")
+    ] = "none",
+    format: Annotated[str, typer.Option(help=f"{', '.join(render.FORMATS)}.")] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """The exact matrices AT, G, BT of F(N, R), proved to be convolution.
+
+    For example:
+
+    ```
+    winolab transforms 6 3
+    winolab transforms 2 3 --points "0,1,-1,inf" --format latex
+    ```
+    """
+    if format not in render.FORMATS:
+        raise ValueError(f"unknown format {format!r}; expected one of {', '.join(render.FORMATS)}")
+    shape = render.FORMATS["json" if as_json else format]
+    print(shape(build_transforms(n, r, points, scaling)))
+
+
+def points(
+    alpha: Annotated[int, typer.Argument(metavar="ALPHA", help="How many points: N + R - 1.")],
+    r: Annotated[
+        int | None,
+        typer.Option(
+            "--r", metavar="R", help="Filter taps to search for; by default all of 2 to 9."
+        ),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Time that the search may take.")
+    ] = 10.0,
+    wide: Wide = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for better interpolation points; shows the leaders, scored by their errors.
+
+    For example:
+
+    ```
+    winolab points 16 --r 9 --budget 60
+    ```
+    """
+    with clock("searching", budget, quiet=as_json):
+        leaders = tables.leaders(best_points(alpha, r, budget=budget))
+    if as_json:
+        print(render.document({"alpha": alpha, "r": r, "leaders": leaders}))
+    else:
+        process.console(wide).print(tables.points(leaders))
