@@ -27,7 +27,6 @@ constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;         // warps of a
 constexpr int LANES_T = 32 / LANES_M;                              // a warp's lanes along tiles
 constexpr int TM = BN / LANES_M, TT = BT / SHARERS / LANES_T;      // outputs × tiles of a lane
 constexpr int VECTORS = TM / 4 * 4;                                // outputs that it reads by fours
-constexpr int INNER = TM > TT ? TT : TM;
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;              // of a V stage
 constexpr int ISSUER = PRODUCERS - 32;                             // the producer that copies U

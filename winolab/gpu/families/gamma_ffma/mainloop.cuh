@@ -11,6 +11,7 @@
 // consumers finish the last.
 #pragma once
 
+#include "ffma.cuh"
 #include "filter.cuh"
 #include "produce.cuh"
 #include "finish.cuh"
@@ -79,13 +80,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
             const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
             if (next < KC * STATES)
               load_fragments(a[next % 2], b[next % 2], u + at * BN, v + at * V_STRIDE, ln);
-            // Serpentine, the longer side outside: every FFMA reuses an operand of the one before.
-#pragma unroll
-            for (int e = 0; e < TM * TT; ++e) {
-              const int outer = e / INNER, inner = outer % 2 ? INNER - 1 - e % INNER : e % INNER;
-              const int i = TM > TT ? outer : inner, j = TM > TT ? inner : outer;
-              acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
-            }
+            add_outer_product(acc[s], a[q % 2], b[q % 2]);
           }
           // Every lane for itself: nothing says that a warp's lanes leave a wait together.
           reads_done();

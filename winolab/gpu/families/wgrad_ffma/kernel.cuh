@@ -13,6 +13,7 @@
 #pragma once
 
 #include "elements.cuh"
+#include "ffma.cuh"
 #include "pipe.cuh"
 #include "pipeline.cuh"
 #include "gradient_scheduler.cuh"
@@ -24,7 +25,6 @@ constexpr int HELD = ALPHA / PARTS;                        // states of a block
 constexpr int STATES = HELD > WARPS ? HELD / WARPS : 1;    // states of a warp
 constexpr int SHARERS = HELD < WARPS ? WARPS / HELD : 1;   // warps of a state
 constexpr int TI = BI / 8, TO = BO / SHARERS / 4;           // input × output channels of a lane
-constexpr int INNER = TI > TO ? TO : TI;
 constexpr int LANES_I = BI / CI, LANES_O = BO / CO;         // producer threads of a unit
 constexpr int GROUPS_I = KC * LANES_I / PRODUCERS, GROUPS_O = KC * LANES_O / PRODUCERS;
 constexpr int TABLE = PRODUCERS / KC;  // steps whose units are described at once
@@ -311,14 +311,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, Shared& shared)
           const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
           if (next < KC * STATES)
             load_fragments(a[next % 2], b[next % 2], u + at * BI, v + at * BO);
-          // Serpentine, the shorter side inside, so that an FFMA reuses an operand of the last: the
-          // assembler's registers then conflict least (12 to 17 % faster at alpha 1 and 4).
-#pragma unroll
-          for (int e = 0; e < TI * TO; ++e) {
-            const int line = e / INNER, at = line % 2 ? INNER - 1 - e % INNER : e % INNER;
-            const int i = TI > TO ? line : at, j = TI > TO ? at : line;
-            acc[s][j][i] = __fmaf_rn(a[q % 2][i], b[q % 2][j], acc[s][j][i]);
-          }
+          add_outer_product(acc[s], a[q % 2], b[q % 2]);
         }
         barrier_arrive(&shared.empty[pipe.stage]);
         pipe.advance();
