@@ -18,8 +18,8 @@ from winolab import Problem, conv_backward_filter, conv_forward, parse_algorithm
 from winolab.measure import Case
 from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.simulated import Exact, arithmetic
-from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.metrics import bound, compare, predict
+from winolab.ref.kinds.registry import ENGINES
 
 FLOATS = {
     np.dtype(t): bits

@@ -27,11 +27,11 @@ from winolab.ref.algorithms.winograd import ProgramsOf
 from winolab.ref.arithmetic.exact import MOST_BITS
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, Mp, arithmetic, summed
-from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.metrics import bound, compare
 from winolab.ref.error.predict import Moments, Prediction, predict
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import DIRECTIONS
+from winolab.ref.kinds.registry import ENGINES
 
 FULL = "full"
 # Fields that a row may lack, because rows were written before cases had them.
@@ -174,7 +174,7 @@ class Case:
     @property
     def _tiled(self) -> bool:
         """Whether the tiled engine computes it, which has samples, bounds and predictions."""
-        return ENGINES[self._algorithm.kind] is winograd
+        return ENGINES[self._algorithm.kind].TILED
 
     @property
     def programs(self) -> ProgramsOf:

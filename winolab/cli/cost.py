@@ -12,23 +12,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from winolab import shapes
-from winolab.algorithm import (
-    Algorithm,
-    Problem,
-    direct,
-    dwm,
-    fft,
-    gamma,
-    parse_algorithm,
-    winograd,
-    winrs,
-)
+from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.cli import fitted, process
 from winolab.cli.render import AsJson, document
 from winolab.cli.sweep import POINTS, values
 from winolab.ref.algorithms.dwm.decompose import decomposition
+from winolab.ref.cost.blocks import Operations
 from winolab.ref.cost.complexity import recursed
-from winolab.ref.cost.count import DIRECTIONS, Cost, Operations, cost
+from winolab.ref.cost.count import DIRECTIONS, Cost, cost
+from winolab.ref.kinds.registry import ENGINES
 
 Row = dict[str, Any]
 BYTES = 4
@@ -121,21 +113,9 @@ def _divisible(
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
-    """Direct, nested Winograd, DWM and FFT in the sizes that papers use, where they serve."""
-    candidates = [direct(), dwm(3, 2), dwm(3, 4), dwm(3, 6)]
-    if problem.unit:
-        for n in (2, 4, 6):
-            sizes = ((n,) * problem.ndim, problem.filter)
-            if direction == "backward_filter":
-                sizes = (problem.filter, (n,) * problem.ndim)
-            if max(map(sum, zip(*sizes, strict=True))) <= 17:
-                candidates.append(winograd(*sizes))
-        candidates += [fft(n) for n in (8, 16, 32) if n >= 2 * max(problem.filter)]
-        if direction != "backward_filter" and 2 <= problem.filter[-1] <= 7:
-            candidates.append(gamma(8, 9 - problem.filter[-1], problem.filter[-1]))
-    if direction == "backward_filter":
-        candidates.append(winrs())
-    yield from candidates
+    """Of every kind, in the sizes that papers use, where they serve."""
+    for engine in ENGINES.values():
+        yield from engine.usual(problem, direction)
 
 
 def row(problem: Problem, found: Cost, levels: int = 0) -> Row:

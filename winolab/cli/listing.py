@@ -17,7 +17,7 @@ from winolab.device import DATASHEETS, H100, Device
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DIRECTIONS, Request
 from winolab.ref.arithmetic.simulated import arithmetic
-from winolab.ref.dispatch import ENGINES
+from winolab.ref.kinds.registry import ENGINES
 
 Row = dict[str, Any]
 # Of one image and one channel; a gradient by F(4, 3) has the filter of 4 taps.

@@ -12,22 +12,10 @@ import numpy as np
 from winolab.algorithm import Algorithm, Problem, direct
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, in_layout, shapes
-from winolab.ref.algorithms import convolution, fft, winograd
-from winolab.ref.algorithms.dwm import decompose
-from winolab.ref.algorithms.winrs import gradient as winrs
+from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
+from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import arithmetic_of, complex_dtype, hand_over, operand
-
-# kind of algorithm -> the module whose forward, backward_data, backward_filter run it.
-ENGINES = {
-    "direct": winograd,
-    "winograd": winograd,
-    "gamma": winograd,
-    "dwm": decompose,
-    "fft": fft,
-    "omega": winrs,
-    "winrs": winrs,
-}
 
 
 def convolve(

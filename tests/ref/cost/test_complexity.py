@@ -9,7 +9,8 @@ from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.dwm.decompose import decomposition
 from winolab.ref.cost import complexity
-from winolab.ref.cost.count import Operations, cost
+from winolab.ref.cost.blocks import Operations
+from winolab.ref.cost.count import cost
 
 # Lavin & Gray, table 1, Winograd: α′, β′, γ′, δ′ of F(m×m, 3×3); their instructions come from
 # programs made by hand. Table 1 and 2, FFT: α′ and the transforms.

@@ -12,7 +12,8 @@ from tests.problems import integers, options, problems
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algebra.program import is_power_of_two
 from winolab.ref.arithmetic.simulated import PRESETS, Float
-from winolab.ref.cost.count import DIRECTIONS, Cost, cost, hermitian, real_fft
+from winolab.ref.cost.blocks import hermitian, real_fft
+from winolab.ref.cost.count import DIRECTIONS, Cost, cost
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,9 @@ from winolab.ref.arithmetic.accumulate import Accumulation
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Float, arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
-from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import Stage, Unit, Units, operand_unit
+from winolab.ref.kinds.registry import ENGINES
 
 ALGORITHMS = ["direct", "winograd:2:3", "gamma:8:6:3", "gamma:16:14:3", "dwm:3:2", "fft:8:3"]
 NARROW = [f for f in FORMATS if f != "fp64"]

@@ -11,11 +11,11 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.cost.count import cost
-from winolab.ref.dispatch import ENGINES
 from winolab.ref.error.bounds import bound
 from winolab.ref.error.metrics import noise_gain
 from winolab.ref.error.predict import predict
 from winolab.ref.error.proven import proven
+from winolab.ref.kinds.registry import ENGINES
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 

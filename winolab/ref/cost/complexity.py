@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from winolab.algorithm import Algorithm, Problem, Tile, Winograd
 from winolab.ref.algorithms import winograd
-from winolab.ref.cost.count import Operations, blocks, hermitian, nested, operands, real_fft
+from winolab.ref.cost.blocks import Operations, hermitian, nested, operands, real_fft
+from winolab.ref.cost.count import work
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def products(
     filters; one product a state and group. Together they take cost()'s ``products``.
     """
     images, channels, columns = operands(problem, direction)
-    for block in blocks(problem, algorithm, direction):
+    for block in work(problem, algorithm, direction).blocks:
         tiles = images * math.prod(axis.tiles for axis in block.axes)
         depth = channels * math.prod(axis.pieces for axis in block.axes)
         if block.states and tiles and depth and columns:

@@ -1,0 +1,112 @@
+"""The Decomposable Winograd Method as a kind: its cost, and its bound.
+
+It adds up pieces that are tiled, each addition rounding once more; the magnitudes of all pieces
+add up as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from winolab.algorithm import Algorithm, Problem, Tile, dwm
+from winolab.ref.algorithms.dwm import decompose
+from winolab.ref.algorithms.dwm.cuts import Cut, exchanged, pieces_of, reached_inputs
+from winolab.ref.algorithms.dwm.decompose import (
+    backward_data,
+    backward_filter,
+    decomposition,
+    forward,
+)
+from winolab.ref.algorithms.im2col import DIRECT
+from winolab.ref.algorithms.winograd import programs_of
+from winolab.ref.arithmetic.simulated import Arithmetic
+from winolab.ref.cost.blocks import Axis, Block, Work, operands, tiled
+from winolab.ref.error.bounds import Costing, Magnitude, assembled
+from winolab.ref.error.roundings import depth_of
+
+__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+
+TILED = False
+
+
+def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
+    """Pieces of three taps, tiles of 2, 4 and 6."""
+    yield from (dwm(3, n) for n in (2, 4, 6))
+
+
+def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:
+    """A block a piece, and the additions of the results that several pieces add to."""
+    blocks = tuple(_blocks(problem, algorithm, direction))
+    images, _, columns = operands(problem, direction)
+    computed = sum(math.prod(axis.outputs for axis in block.axes) for block in blocks)
+    added = computed - _results(problem, algorithm, direction)
+    return Work(blocks, images * columns * problem.groups * added)
+
+
+def _blocks(problem: Problem, algorithm: Algorithm, direction: str) -> Iterator[Block]:
+    of = programs_of(algorithm)
+    whole = decomposition(problem, algorithm, direction=direction)
+    if direction == "backward_filter":
+        of = exchanged(of)
+    for piece in whole.pieces:
+        axes = tuple(_cut_axis(problem, d, cut, direction) for d, cut in enumerate(piece))
+        if all(axis.outputs for axis in axes):
+            yield tiled(axes, of)
+
+
+def _results(problem: Problem, algorithm: Algorithm, direction: str) -> int:
+    """Results, of an image and a channel, that at least one piece adds to."""
+    if direction != "backward_data":
+        return math.prod(problem.output if direction == "forward" else problem.filter)
+    reached = []
+    for d, cuts in enumerate(decomposition(problem, algorithm, direction=direction).cuts):
+        phases = [(cut.start, cut.step, reached_inputs(problem, d, cut)) for cut in cuts]
+        reached.append(len({start + step * i for start, step, some in phases for i in some}))
+    return math.prod(reached)
+
+
+def _cut_axis(problem: Problem, d: int, cut: Cut, direction: str) -> Axis:
+    n, r, outputs = cut.tile.n, cut.tile.r, len(cut.outputs)
+    if direction == "backward_filter":
+        if cut.direct:
+            return Axis(DIRECT, r, outputs, r)
+        return Axis(Tile(r, n), 1, -(-outputs // n), r)
+    if direction == "backward_data":
+        outputs = len(reached_inputs(problem, d, cut))
+    if cut.direct:
+        return Axis(DIRECT, outputs, r, outputs)
+    return Axis(cut.tile, -(-outputs // n), 1, outputs)
+
+
+def bound(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> NDArray[np.float64]:
+    """The bound of the sum of its pieces."""
+    chosen = decompose.resolved(problem, algorithm, run, direction, (a, b))
+    pieces = pieces_of(problem, chosen).pieces
+    if direction == "backward_data":
+        pieces = tuple(p for p in pieces if all(map(len, decompose.reached_by(problem, p))))
+    kinds = set()
+    for piece in pieces:
+        part, box = decompose.engine_problem(problem, piece, direction)
+        tiles = tuple(s.tile for s in box.segments)
+        kinds.add((tiles, depth_of(part, box) // part.groups))
+    magnitude = Magnitude()
+    with np.errstate(all="ignore"):
+        compute = getattr(decompose, direction)
+        size = np.abs(compute(np.abs(a), np.abs(b), problem, chosen, magnitude))
+    of = programs_of(chosen)
+    if direction == "backward_filter":
+        of = exchanged(of)
+    costing = Costing(chosen, of, exact=True, pieces=max(1, len(pieces)))
+    return assembled(a, b, run, size, magnitude, kinds, costing)

@@ -1,0 +1,164 @@
+"""Overlap-save by FFT as a kind: its cost, and its bound.
+
+**FFT.** Norms replace paths. With e = S η / (1 − S η), S the number of radix-2 steps of the
+transform and η = μ + γ₄(√2 + μ), μ = u the error of a twiddle factor, a transform errs by at most e
+of its result's 2-norm (Higham 2002, theorem 24.2; a pass of radix 4 or 8 does nothing that its
+radix-2 steps do not), so lengths are powers of two. A tile's states Z = Σ_k X_k conj(W_k) then
+obey, by Cauchy and Schwarz and Parseval,
+
+    (1/N) Σ_s |δZ_s| ≤ δ M,   δ = (1 + e)² (1 + c γ) − 1,   M = Σ_k ‖x_k‖₂ ‖w_k‖₂
+
+with γ that of the real sums and of their combination, and c = 2 or 2 + 2√2, the magnitudes that
+four or three products of real and imaginary parts add up to over |X||W|. The inverse transform adds
+e times the norm of its N results, ‖Z‖₂/√N ≤ √taps · M, and of their errors, at most √N δ M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from winolab.algorithm import Algorithm, Fft, Problem
+from winolab.algorithm import fft as named
+from winolab.ref.algorithms import fft
+from winolab.ref.algorithms.fft import Fourier, backward_data, backward_filter, forward
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
+from winolab.ref.cost.blocks import Axis, Block, Operations, Work, hermitian, real_fft
+from winolab.ref.error.roundings import Units
+
+__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+
+TILED = False
+EMIN = FORMATS["fp32"].emin
+
+
+def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
+    """Transforms of 8, 16 and 32 that are at least twice as long as the filter."""
+    for size in (8, 16, 32) if problem.unit else ():
+        if size >= 2 * max(problem.filter):
+            yield named(size)
+
+
+def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:
+    """One block, of all tiles."""
+    return Work((_block(problem, Fft.of(algorithm), direction),))
+
+
+def _block(problem: Problem, algorithm: Fft, direction: str) -> Block:
+    windows = fft.windows(problem, algorithm, direction)
+    outputs, taps = {
+        "forward": (problem.output, (1,) * problem.ndim),
+        "backward_data": (problem.input, (1,) * problem.ndim),
+        "backward_filter": (problem.filter, problem.output),
+    }[direction]
+    axes = tuple(
+        Axis(w, -(-o // w.n), -(-t // w.r), o)
+        for w, o, t in zip(windows, outputs, taps, strict=True)
+    )
+    lengths = [w.alpha for w in windows]
+    states = hermitian(lengths)
+    transform = Operations(additions=real_fft(lengths))
+    three = algorithm.products == 3
+    held = algorithm.products if three else 2
+    return Block(
+        axes,
+        algorithm.products * states,
+        transform + Operations(additions=states * three),
+        transform + Operations(additions=2 * states * three),
+        transform + Operations(additions=2 * states * three),
+        held * states,
+        held * states,
+        held * states,
+    )
+
+
+@dataclass(frozen=True)
+class _Norms(Fourier):
+    """Σ_k ‖x_k‖₂ ‖w_k‖₂ of a tile, at each of its outputs."""
+
+    def _filters(self, w: np.ndarray) -> np.ndarray:
+        return _norm(self._pieces(w), self._ndim)
+
+    def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        v = _norm(v, self._ndim)[(0,) * self._ndim]
+        tiles, depth = v.shape[0], u.shape[-2]
+        size = v.reshape(tiles, depth) @ u.reshape(depth, -1)
+        outputs = math.prod(s.tile.n for s in self.region.segments)
+        return np.broadcast_to(size, (outputs, *size.shape)).reshape(-1, size.shape[-1])
+
+
+def _norm(x: np.ndarray, ndim: int) -> np.ndarray:
+    """‖x‖₂ over the leading axes, kept; of numbers as small as FP64 has."""
+    axes = tuple(range(ndim))
+    peak = np.abs(x).max(axis=axes, keepdims=True, initial=0.0)
+    with np.errstate(all="ignore"):
+        unit = np.where(peak > 0, x / peak, 0.0)
+        return peak * np.sqrt((unit**2).sum(axis=axes, keepdims=True))
+
+
+def bound(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> NDArray[np.float64]:
+    """The bound of the module's text; infinity where lengths are no powers of two."""
+    tiles = fft.windows(problem, algorithm, direction)
+    lengths = fft.sizes(problem, algorithm)
+    fp64 = arithmetic("fp64")
+    shape = {
+        "forward": problem.y_shape,
+        "backward_data": problem.x_shape,
+        "backward_filter": problem.w_shape,
+    }[direction]
+    powers = all(length & (length - 1) == 0 for length in lengths)
+    if not isinstance(run, Float) or not powers or run.scale or run.product.emin > EMIN:
+        return np.full(shape, np.inf)
+    with np.errstate(all="ignore"):
+        norms = fft.evaluated(a, b, problem, algorithm, fp64, direction, _Norms)
+    units, steps, count = Units.of(run), sum(map(_log2, lengths)), math.prod(lengths)
+    depth = _depth(problem, tiles, direction)
+    u = run.transform.unit_roundoff
+    step = u + 4 * u / (1 - 4 * u) * (math.sqrt(2) + u)
+    if steps * step >= 1:
+        return np.full(shape, np.inf)
+    e = steps * step / (1 - steps * step)
+    growth = units.sums(depth).growth + units.result.growth
+    growth += 2 * units.product.growth + 3 * units.transform.growth
+    crossed = 2.0 if Fft.of(algorithm).products == 4 else 2 + 2 * math.sqrt(2)
+    storage = 2 * units.storage.growth
+    if growth >= 1:
+        return np.full(shape, np.inf)
+    before = math.exp(storage) * (1 + e) ** 2 * (1 + crossed * math.expm1(growth)) - 1
+    taps = math.prod(t.r for t in tiles)
+    relative = before + e * (math.sqrt(taps) * (1 + before) + math.sqrt(count) * before)
+    relative += (depth * taps + 4) * FORMATS["fp64"].unit_roundoff  # of the oracle, and of norms
+    peaks = float(np.max(np.abs(a), initial=0.0)), float(np.max(np.abs(b), initial=0.0))
+    formats = (run.storage, run.transform, run.product, run.accumulate)
+    largest, tiny = min(f.max for f in formats), max(f.smallest_subnormal for f in formats)
+    peak = max(1.0, *peaks)
+    if 4 * count**2 * depth * peak * peak > largest:
+        return np.full(shape, np.inf)
+    floor = 16 * (steps + 1) * count**2 * depth * (1 + sum(peaks)) * tiny
+    return np.where(np.isnan(norms), np.inf, relative * norms + floor)
+
+
+def _log2(length: int) -> int:
+    return length.bit_length() - 1
+
+
+def _depth(problem: Problem, tiles: Sequence[fft.Window], direction: str) -> int:
+    """Products that a state sums: channels, or images times pieces of dy."""
+    if direction == "backward_filter":
+        pieces = (-(-o // t.r) for o, t in zip(problem.output, tiles, strict=True))
+        return math.prod(pieces) * problem.batch
+    channels = problem.in_channels if direction == "forward" else problem.out_channels
+    return channels // problem.groups

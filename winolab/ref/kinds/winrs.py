@@ -1,0 +1,79 @@
+"""WinRS as a kind: filter gradients by segments of dy, and their cost. It has no proven bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from winolab.algorithm import Algorithm, Problem, winrs
+from winolab.ref.algorithms import winograd
+from winolab.ref.algorithms.im2col import DIRECT
+from winolab.ref.algorithms.winrs import gradient
+from winolab.ref.algorithms.winrs.gradient import backward_data, backward_filter, forward
+from winolab.ref.algorithms.winrs.plan import partition
+from winolab.ref.arithmetic.simulated import Arithmetic, arithmetic
+from winolab.ref.cost.blocks import Axis, Block, Work, tiled
+from winolab.ref.error import bounds
+
+__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+
+TILED = False
+KAHAN = 4  # additions of a compensated sum for every term after the first
+
+
+def bound(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> NDArray[np.float64]:
+    """Infinity: there is none."""
+    if direction == "backward_filter":
+        return np.full(problem.w_shape, np.inf)
+    return bounds.bound(a, b, problem, algorithm, run, direction=direction)
+
+
+def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
+    """WinRS with its own plan, for the filter gradient."""
+    if direction == "backward_filter":
+        yield winrs()
+
+
+def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:
+    """Its segments, fused: its memory is its buckets, which a compensated sum adds up."""
+    if direction != "backward_filter":
+        raise ValueError(f"{algorithm} computes filter gradients only")
+    buckets = _buckets(problem, algorithm)
+    return Work(tuple(_segments(problem, algorithm)), KAHAN * buckets, buckets)
+
+
+def _buckets(problem: Problem, algorithm: Algorithm) -> int:
+    """Elements of WinRS's buckets beside dw itself."""
+    total = 0
+    for phase in gradient.phases(problem):
+        segments = partition(phase.problem, algorithm, arithmetic("fp32"))
+        total += (len(segments) - 1) * math.prod(phase.problem.w_shape)
+    return total
+
+
+def _segments(problem: Problem, algorithm: Algorithm) -> Iterator[Block]:
+    """WinRS's: a block a segment and a tap of the leading dimensions, without what is clipped."""
+    of = winograd.programs_of(algorithm)
+    for phase in gradient.phases(problem):
+        unit = phase.problem
+        width = unit.filter[-1]
+        for segment in partition(unit, algorithm, arithmetic("fp32")):
+            tile = segment.tile
+            last = Axis(tile, -(-width // tile.n), -(-segment.size[-1] // tile.r), width)
+            for taps in product(*map(range, unit.filter[:-1])):
+                boxes = gradient.clipped(unit, segment, taps)
+                if all(map(len, boxes)):
+                    leading = (Axis(DIRECT, 1, len(box), 1) for box in boxes)
+                    yield tiled((*leading, last), of)
