@@ -44,7 +44,7 @@ def operands(direction: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_its_text_is_read_and_refused(plain: Any) -> None:
-    named = parse_algorithm("plain:2")
+    named: Any = parse_algorithm("plain:2")
     assert isinstance(named, plain.Plain)
     assert (str(named), named.kind, named.times) == ("plain:2", "plain", 2)
     assert named == Algorithm("plain", 2) == Algorithm("plain", times=2)
@@ -94,8 +94,9 @@ def test_the_command_lists_and_measures_it(plain: Any) -> None:
     assert row["form"] == "plain:2"
     assert row["what"] == "Direct convolution, done so many times."
     assert (row["reference"], row["strides"], row["cuda"]) == (list(DIRECTIONS), True, [])
-    case = {"input": "1x6x6x3", "filter": "2x3x3", "sample": "full"}
-    got, expected = (Case(text, **case).measure() for text in ("plain:1", "direct"))
+    got, expected = (
+        Case(text, "1x6x6x3", "2x3x3", sample="full").measure() for text in ("plain:1", "direct")
+    )
     assert got["relative_rms"] == expected["relative_rms"] > 0
     assert got["bound_ratio"] == expected["bound_ratio"] <= 1
 
