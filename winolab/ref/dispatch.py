@@ -62,7 +62,7 @@ def check_elements(array: np.ndarray, options: ConvOptions) -> None:
     """Raise ValueError where a call would for an element: NaN and infinity in exact arithmetic."""
     run = arithmetic_of(options.precision, array)
     if not isinstance(run, Float):
-        for part in (array.real, array.imag) if array.dtype.kind == "c" else (array,):
+        for part in (np.real(array), np.imag(array)) if array.dtype.kind == "c" else (array,):
             _carriers(part, run)
 
 

@@ -64,6 +64,12 @@ def _forms(rows: tuple[Row, ...]) -> list[Form]:
     return [{j: v for j, v in enumerate(row) if v} for row in rows]
 
 
+def _pairs(form: Form) -> list[tuple[int, int, int, int]]:
+    """Two registers of the form, and their coefficients' ratio as integers, whose hash is fast."""
+    ratios = ((i, j, form[j] / form[i]) for i, j in combinations(sorted(form), 2))
+    return [(i, j, q.numerator, q.denominator) for i, j, q in ratios]
+
+
 def rowwise(rows: tuple[Row, ...]) -> Schedule:
     """Each row by itself: one product, then a multiply-add per further term, in index order."""
     builder = _Builder(len(rows[0]))
@@ -122,23 +128,26 @@ class _Builder:
 
     def share(self, forms: list[Form]) -> list[Form]:
         """Compute two-term sums that occur in several forms, up to scale, once."""
+        pairs = [_pairs(form) for form in forms]
         while True:
-            seen: Counter = Counter()
-            for form in forms:
-                seen.update((i, j, form[j] / form[i]) for i, j in combinations(sorted(form), 2))
+            seen: Counter[tuple[int, ...]] = Counter()
+            for of_form in pairs:
+                seen.update(of_form)
             if not seen:
                 return forms
-            (i, j, ratio), times = seen.most_common(1)[0]
+            (i, j, *of_ratio), times = seen.most_common(1)[0]
             if times < 2:
                 return forms
+            ratio = Fraction(*of_ratio)
             if abs(ratio) == 1:
                 register = self.op("add" if ratio > 0 else "sub", i, j)
             else:
                 register = self.op("fma", j, i, ratio)
-            for form in forms:
+            for k, form in enumerate(forms):
                 if i in form and j in form and form[j] == ratio * form[i]:
                     form[register] = form.pop(i)
                     del form[j]
+                    pairs[k] = _pairs(form)
 
     def emit(self, form: Form, starts: Counter) -> Output:
         """A chain of multiply-adds; starts from a ±1 term, else from the most shared product."""
