@@ -66,3 +66,13 @@ def test_the_core_imports_without_the_extras() -> None:
         "import winolab, winolab.cli\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=name_of)
+def test_no_file_imports_from_a_test_file(path: Path) -> None:
+    """What tests share lies in modules without the prefix."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+            shared = names[0] != "tests" or not any(name.startswith("test_") for name in names)
+            assert shared, f"{name_of(path)}:{node.lineno} imports {'.'.join(names)}"

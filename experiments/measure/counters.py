@@ -1,4 +1,4 @@
-"""Hardware counters of the kernels, by ncu: ``python -m experiments.measure.counters``.
+"""On a GPU: hardware counters of the kernels, by ncu: ``python -m experiments.measure.counters``.
 
 Each case of CASES is launched once under the profiler, clocks and caches left as they are; every
 kernel of the plan gives a row in experiments/results/counters.jsonl, which the run replaces.

@@ -1,4 +1,4 @@
-"""Im2col-Winograd's Table 3 and Figure 10 from the CUDA kernels: ``python -m
+"""On a GPU: Im2col-Winograd's Table 3 and Figure 10 from the kernels: ``python -m
 experiments.measure.errors``. Rows go to experiments/results/gpu_errors.jsonl.
 
 The paper's shapes, inputs and filters uniform on [1, 2), with the papers' points and with the best,

@@ -1,4 +1,4 @@
-"""What a call costs on the host once warm: ``python -m experiments.measure.host_cost``.
+"""On a GPU: what a call costs on the host once warm: ``python -m experiments.measure.host_cost``.
 
 Each way of calling is made CALLS times in a row on layers whose kernels take a few microseconds,
 so that the queue never fills, one way after another, ROUNDS times over: a processor that others

@@ -1,4 +1,4 @@
-"""What the planner picks beside its other plans: ``python -m experiments.measure.picks STEP``.
+"""On a GPU: what the planner picks beside others: ``python -m experiments.measure.picks STEP``.
 
 For every case of throughput_cases the plans of each precision whose predicted time is near the
 least, by the algorithm that the case names and by any, run interleaved on this GPU. Their rows go

@@ -1,4 +1,4 @@
-"""How fast and how exact the CUDA kernels are beside cuDNN's and PyTorch's, in one run.
+"""On a GPU: how fast and how exact kernels are beside cuDNN's and PyTorch's, in one run.
 
 ``python -m experiments.measure.throughput [--lists NAME] [--seconds S]`` adds rows to
 experiments/results/throughput.jsonl, case by case in throughput_cases.PLAN's order. A case whose
