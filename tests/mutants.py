@@ -249,14 +249,14 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/planner/planner.py",
-        "tests/gpu/test_gradient_workspace.py",
+        "tests/gpu/planner/test_gradient_workspace.py",
         ("direct.predicted > SLOWER * fastest.predicted", "direct.predicted > fastest.predicted"),
         ("parts.predicted <= WORTH * direct.predicted", "parts.predicted <= direct.predicted"),
         ("FLAGS + f.workspace > limit for f", "f.workspace > limit for f"),
     ),
     *_of(
         "winolab/gpu/planner/ranking.py",
-        f"tests/gpu/planner {GAMMA_WGMMA}/test_tiles.py tests/gpu/test_ten_states.py",
+        f"tests/gpu/planner {GAMMA_WGMMA}",
         ("(lost := loss(first)) > 1", "(lost := loss(first)) > 2"),
         ("most = WORTH * min(lean", "most = min(lean"),
         ("first = min(close, key=_states)", "first = fastest"),
@@ -285,7 +285,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/gpu/families/wgrad.py",
-        "tests/gpu/test_omega_tiles.py tests/gpu/test_gradient_workspace.py",
+        "tests/gpu/families/wgrad_winograd/test_kernel.py tests/gpu/planner",
         ("segments == 1 else segments - first", "segments == 1 else segments"),
         ("tile.alpha <= pitch < self.whole_pitch(tile)", "pitch < self.whole_pitch(tile)"),
         ("ENOUGH * min(s.seconds for s in fitting)", "min(s.seconds for s in fitting)"),

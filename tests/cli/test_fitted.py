@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console, Group, RenderableType
 
-from tests.cli.test_bench import ROWS
+from tests.cli.bench_rows import ROWS
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.cli import bench, fitted, tables
 from winolab.cli import cost as costs

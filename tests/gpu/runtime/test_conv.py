@@ -1,4 +1,4 @@
-"""Calls of winolab.gpu.runtime.conv on a GPU; what kernels compute is test_random.py's."""
+"""Calls of winolab.gpu.runtime.conv on a GPU; what kernels compute is tested in every_kernel."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.gpu.families.gamma_ffma.tiles import TILES
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma.config import VARIANTS
 from winolab.gpu.families.gamma_ffma.plan import source
@@ -12,8 +13,6 @@ from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime.nvrtc import CompileError, architecture, compile_cubin
 from winolab.ref.algorithms.winrs.kernels import TILES as WINRS_TILES
 
-# One tile an alpha: the block shapes are what the assembler may fail to fit into registers.
-TILES = {1: Tile(1, 1), 4: Tile(2, 3), 6: Tile(4, 3), 8: Tile(6, 3), 16: Tile(8, 9)}
 CASES = [
     (TILES[alpha], replace(variant, **changes))
     for alpha, variants in VARIANTS.items()

@@ -22,7 +22,7 @@ from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 
 # Doubts for which there is room behind the header; of more, everything is computed again. Of single
 # outputs 1 in 3,000 is in doubt on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
-# apart; of tiles of two none in 28,000 (tests/gpu/test_watched.py).
+# apart; of tiles of two none in 28,000 (tests/gpu/planner/test_accuracy_check.py).
 LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
 ROWS = 64  # output channels of a block, usually: a group's rows are filled up to a multiple

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import winolab
 from tests.gpu import hosted
+from tests.gpu.families.gamma_wgmma.policies import BOUND, has
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma.config import Variant
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.plan import plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader, nvrtc
 from winolab.ref.algorithms import convolution
-
-BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
 
 
 def _plan(
@@ -129,11 +128,6 @@ def test_block_shapes_agree(variant: Variant, seed: int) -> None:
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))
     got = hosted.execute(_plan(problem, "forward", variant=variant), a, b, seed=seed)
     assert relative_rms(got, _exact("forward", a, b, problem)) <= BOUND
-
-
-def has(plan: GammaTensorPlan, **policies: int) -> bool:
-    """Whether a plan has these policies."""
-    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
 
 
 def _run(

@@ -261,7 +261,7 @@ def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("tile", ONE_OF.values(), ids=str)
 def test_every_block_shape_with_whole_odd_and_few_channels(tile) -> None:
-    """In each of its ways of loading; test_random.py has every tile."""
+    """In each of its ways of loading; every_kernel has every tile."""
     algorithm = named(tile.alpha, tile.n, tile.r) if tile.alpha > 1 else direct()
     for x, out_channels, taps, padding in (
         ((4, 12, 23, 64), 64, (3, tile.n), (1, tile.n // 2)),

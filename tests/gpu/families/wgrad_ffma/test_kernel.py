@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from winolab.algorithm import Algorithm, Problem, Tile, direct, gamma, omega
+from tests.gpu.families.wgrad_ffma.algorithms import algorithm
+from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
@@ -18,10 +19,6 @@ from winolab.ref.algorithms.winrs.kernels import TILES
 from winolab.ref.error.metrics import noise_gain
 
 FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several items
-
-
-def algorithm(tile: Tile, segments: int | None = None) -> Algorithm:
-    return omega(tile.alpha, tile.n, tile.r, segments=segments) if tile.alpha > 1 else direct()
 
 
 def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[OmegaPlan]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.predicted import predicted
-from tests.gpu.test_gamma_hosted import KERNELS
+from tests.gpu.families.gamma_ffma.predicted import predicted
+from tests.gpu.families.gamma_ffma.tiles import KERNELS
 from winolab import algorithm as nouns
 from winolab.algorithm import Problem
 from winolab.device import H100

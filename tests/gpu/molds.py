@@ -1,18 +1,13 @@
-"""Random problems of every kernel between guard zones: see guarded.py."""
+"""Which algorithms the guarded random problems run with, and how many kernels of each."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.gpu.guarded import Mold, run
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma.tiles import widths_of
-from winolab.gpu.families.registry import FAMILIES
 from winolab.ref.algorithms.winrs.kernels import TILES
 
-pytestmark = pytest.mark.gpu
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
 MOLDS = {
     "gamma_ffma": 5,
@@ -26,7 +21,6 @@ MOLDS = {
     "wgrad_direct.narrow": 2,
     "wgrad_direct.split": 4,
 }
-PROBLEMS = 17
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
@@ -57,19 +51,3 @@ def algorithms(family: str, precision: str) -> list[str]:
         *(["direct", TWO_LEVEL] if family == "gamma_ffma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
     ]
-
-
-@pytest.mark.parametrize(
-    "mold",
-    [
-        Mold(family.name, algorithm, precision, number)
-        for family in FAMILIES
-        for precision in family.precisions
-        for algorithm in algorithms(family.name, precision)
-        for number in range(MOLDS[family.name])
-    ],
-    ids=str,
-)
-def test_random_problems(mold) -> None:
-    for number in range(PROBLEMS):
-        run(mold, number)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.families.gamma_wgmma.test_plan import BOUND
+from tests.gpu.families.gamma_wgmma.policies import BOUND
 from tests.gpu.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import winolab
+from tests.gpu.runtime.directions import SHAPES, UNITS, arrays, directions, operands
 from winolab.algorithm import parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.gpu import driver
@@ -23,17 +24,9 @@ from winolab.gpu.runtime.call import load
 from winolab.ref.error.bounds import bound
 
 pytestmark = pytest.mark.gpu
-UNITS = {precision for family in FAMILIES for precision in family.precisions}
 LIBRARIES = ["cupy", *(["torch"] if find_spec("torch") else [])]
-SHAPES = {"x": (2, 11, 13, 16), "w": (24, 3, 3, 16), "y": (2, 11, 13, 24)}
 # Relative RMS on zero-mean data: unit roundoff of the operands, and what transforms add to it.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 8e-2}
-
-
-def arrays(seed: int = 0, **shapes) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    shapes = {**SHAPES, **shapes}
-    return [rng.uniform(-1, 1, shapes[name]).astype(np.float32) for name in "xwy"]
 
 
 def device_array(value: np.ndarray, library: str, dtype: str = "float32"):
@@ -56,20 +49,6 @@ def close(got, expected: np.ndarray, dtype: str = "float32") -> bool:
 def oracle(direction: str, a: np.ndarray, b: np.ndarray, *shape, **how) -> np.ndarray:
     call = getattr(winolab, f"conv_{direction}")
     return call(a, b, *shape, precision="fp64", out_dtype=np.float64, **how)
-
-
-def directions(precision: str) -> list[str]:
-    return [d for f in FAMILIES if precision in f.precisions for d in f.directions]
-
-
-def operands(direction: str) -> tuple[tuple[np.ndarray, np.ndarray], tuple]:
-    """Both operands, and the shape that the call takes."""
-    x, w, y = arrays()
-    return {
-        "forward": ((x, w), ()),
-        "backward_data": ((y, w), (x.shape,)),
-        "backward_filter": ((x, y), (w.shape,)),
-    }[direction]
 
 
 @pytest.mark.parametrize("algorithm", [None, "direct", "gamma:8:6:3", "gamma:4:2:3@paper"])
@@ -353,7 +332,7 @@ def test_what_the_kernels_do_not_serve_is_refused():
 def test_the_readme_s_example_runs():
     if "torch" not in LIBRARIES:
         return
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "README.md").read_text()
     (example,) = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "cuda" in b]
     names: dict = {}
     exec(example, names)

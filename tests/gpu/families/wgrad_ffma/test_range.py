@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.test_omega_hosted import algorithm
+from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100

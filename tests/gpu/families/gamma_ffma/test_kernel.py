@@ -10,8 +10,8 @@ import pytest
 
 import winolab
 from tests.gpu import hosted
-from tests.gpu.predicted import predicted
-from tests.gpu.runtime.test_nvrtc import TILES
+from tests.gpu.families.gamma_ffma.predicted import predicted
+from tests.gpu.families.gamma_ffma.tiles import KERNELS, TILES
 from winolab.algorithm import Problem, direct, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
@@ -22,10 +22,6 @@ from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import winograd
 from winolab.ref.error.metrics import noise_gain
-
-KERNELS = [(4, 3, 2), (4, 2, 3), (6, 4, 3), (6, 2, 5)]
-KERNELS += [(8, 7, 2), (8, 6, 3), (8, 5, 4), (8, 4, 5), (8, 3, 6), (8, 2, 7)]
-KERNELS += [(16, 10, 7), (16, 9, 8), (16, 8, 9), (1, 1, 1)]
 
 
 def check(

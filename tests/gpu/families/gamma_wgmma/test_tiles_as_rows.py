@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.families.gamma_wgmma.test_plan import BOUND, has
+from tests.gpu.families.gamma_wgmma.policies import BOUND, has
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100

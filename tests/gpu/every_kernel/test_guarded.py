@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.gpu import guarded, hosted, test_random
+from tests.gpu import guarded, hosted
+from tests.gpu.molds import MOLDS, algorithms
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan
@@ -96,8 +97,8 @@ def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: 
     """A block shape that is asked for must be one that some problem is given."""
     monkeypatch.setattr(driver, "device", lambda index: H100)
     for precision in family.precisions:
-        for algorithm in test_random.algorithms(family.name, precision):
-            for number in range(test_random.MOLDS[family.name]):
+        for algorithm in algorithms(family.name, precision):
+            for number in range(MOLDS[family.name]):
                 mold = guarded.Mold(family.name, algorithm, precision, number)
                 plan, _, _ = mold.problem(0)
                 assert plan.variant == mold.shape[-1], mold

@@ -1,0 +1,14 @@
+"""What the tests of Γ on Tensor Cores ask of errors and of plans."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+
+BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
+
+
+def has(plan: GammaTensorPlan, **policies: int) -> bool:
+    """Whether a plan has these policies."""
+    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
