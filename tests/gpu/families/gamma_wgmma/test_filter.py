@@ -56,7 +56,7 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     rng = np.random.default_rng(0)
     w = rng.standard_normal(problem.w_shape).astype("float32")
     first = hosted.prepared(its, w)
-    assert np.isfinite(first[: its.rows // 4].view("float32")).all()
+    assert np.isfinite(first[: its.layout.rows // 4].view("float32")).all()
     spread = np.concatenate([w, w], axis=3)[..., :channels]  # from which no image is made
     assert gamma_tensor_filter.shape(its, dense=False).image == 0
     other = hosted.prepared(its, spread)
@@ -64,9 +64,11 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
 
 
 def _check_same(found: np.ndarray, expected: np.ndarray, its: Any) -> None:
-    np.testing.assert_array_equal(found[its.rows // 4 :], expected[its.rows // 4 :])
+    np.testing.assert_array_equal(found[its.layout.rows // 4 :], expected[its.layout.rows // 4 :])
     # Rows' sums of squares are added in other orders, by no fewer threads than four rows have.
-    rows, others = (r[: its.rows // 4].view("float32").reshape(-1, 4) for r in (found, expected))
+    rows, others = (
+        r[: its.layout.rows // 4].view("float32").reshape(-1, 4) for r in (found, expected)
+    )
     np.testing.assert_array_equal(rows[:, [0, 1, 3]], others[:, [0, 1, 3]])
     c = its.correlation
     most = c.channels * math.prod(c.filter) / (gamma_tensor_filter.FEW // 4) + 8
@@ -106,7 +108,7 @@ def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, tur
         w = np.concatenate([w, w], axis=3)[..., : w.shape[3]]
     first, other = (hosted.prepared(its, w) for its in (alone, paired))
     _check_same(other, first, alone)
-    other[alone.rows // 4 + 7] ^= 1
+    other[alone.layout.rows // 4 + 7] ^= 1
     with pytest.raises(AssertionError):
         _check_same(other, first, alone)
 
@@ -123,7 +125,7 @@ def test_two_blocks_find_it_on_the_device(direction) -> None:
             to = cp.full(alone.prepared, 255, "uint8")
             its.prepare(kernels, Place.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0)
             found.append(to.get().view("uint32"))
-        assert np.isfinite(found[0][: alone.rows // 4].view("float32")).all()
+        assert np.isfinite(found[0][: alone.layout.rows // 4].view("float32")).all()
         _check_same(found[1], found[0], alone)
 
 

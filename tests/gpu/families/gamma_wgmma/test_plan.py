@@ -180,7 +180,7 @@ def test_rows_that_are_not_there_take_no_workspace() -> None:
     for plan in plans(request):
         rows = 7 if plan.variant.rest else plan.outer[1]
         assert plan.transformed == 128 * rows * 128 * 8 * 4
-        assert plan.workspace <= plan.header + plan.rows + plan.transformed
+        assert plan.workspace <= plan.header + plan.layout.rows + plan.transformed
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])

@@ -10,6 +10,7 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
 from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads, offered
+from winolab.gpu.families.gamma_wgmma.launch import Launcher
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.params import View
@@ -95,15 +96,28 @@ class Variant:
         return " ".join(["mma.sync", shape, *kept])
 
 
+class MmaLauncher(Launcher):
+    """As gamma_wgmma's, with the main kernel's own parameters."""
+
+    params = PARAMS
+
+    def maps(self, x: View, group: int, padded: int) -> tuple[()]:
+        return ()
+
+
 @dataclass(frozen=True)
 class GammaMmaPlan(GammaTensorPlan):
     """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
 
     variant: Variant
-    params = PARAMS
 
     @property
-    def _places(self) -> tuple[()]:
+    def launcher(self) -> MmaLauncher:
+        """What launches the kernels."""
+        return MmaLauncher(self, self.layout, self.given)
+
+    @property
+    def places(self) -> tuple[()]:
         return ()
 
     @property
@@ -115,9 +129,6 @@ class GammaMmaPlan(GammaTensorPlan):
     def threads(self) -> int:
         """Of a block."""
         return THREADS
-
-    def _maps(self, x: View, group: int, padded: int) -> tuple[()]:
-        return ()
 
 
 def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:

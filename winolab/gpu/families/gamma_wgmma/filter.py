@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry, scale
+from winolab.gpu.families.gamma_wgmma.geometry import Geometry
+from winolab.gpu.families.gamma_wgmma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 
@@ -60,7 +62,7 @@ class Shape(NamedTuple):
         return 4 * self.rows * self.image
 
 
-def shape(plan: Any, dense: bool = True) -> Shape:
+def shape(plan: Geometry, dense: bool = True) -> Shape:
     """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
     outputs, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
     if plan.parts == 1:
@@ -82,7 +84,7 @@ def shape(plan: Any, dense: bool = True) -> Shape:
     return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
 
 
-def shared(plan: Any) -> dict[str, int]:
+def shared(plan: Geometry) -> dict[str, int]:
     """Bytes of dynamic shared memory of every kernel that may transform the filter."""
     clustered = plan.parts == 2 and plan.variant.clusters
     kept = {"winolab_filter": shape(plan).shared}
@@ -94,14 +96,20 @@ def _row(c: Correlation) -> int:
     return c.channels * math.prod(c.filter)
 
 
-def _image(plan: Any) -> int:
+def _image(plan: Geometry) -> int:
     """Floats from a row's image in shared memory to the next's, in other banks."""
     size = _row(plan.correlation)
     return (size + size // 64 * 4) // 32 * 32 + 48
 
 
 def transform(
-    plan: Any, kernels: Kernels, w: View, prepared: int, known: float, follows: bool
+    plan: Geometry,
+    layout: Workspace,
+    kernels: Kernels,
+    w: View,
+    prepared: int,
+    known: float,
+    follows: bool,
 ) -> None:
     """All groups' filters, to where ``prepared`` points: rows' scales, then the filters.
 
@@ -115,7 +123,7 @@ def transform(
         address, *_ = geometry.filter_map(c, w, group, plan.size)
         params = PARAMS.pack(
             address,
-            prepared + plan.rows + group * plan.transformed,
+            layout.filter(prepared, group),
             scale.row(c, prepared, group, plan.block),
             *strides,
             c.out_channels,
@@ -131,5 +139,5 @@ def transform(
             places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
             its_own = SCALED.pack(*row, its.sharers, its.rows, its.image, *places)
             params = Params.of(params, its_own)
-        early = plan.early(follows or group > 0)
+        early = (follows or group > 0) and plan.device.early_launches
         kernels[its.kernel](its.grid, its.threads, params, early)
