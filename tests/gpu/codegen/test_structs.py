@@ -15,7 +15,7 @@ from winolab.gpu.families import scale, wgrad
 from winolab.gpu.families.direct.plan import PARAMS as DIRECT
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
-from winolab.gpu.families.gamma_wgmma import filter, input, plan
+from winolab.gpu.families.gamma_wgmma import filter, input, launch
 from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks, split
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
@@ -33,7 +33,7 @@ STRUCTS = {
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
     "mma": ("Params", "gamma_mma/block", [GAMMA_MMA], []),
-    "wgmma": ("Params", "gamma_wgmma/block", [plan.PARAMS], []),
+    "wgmma": ("Params", "gamma_wgmma/block", [launch.PARAMS], []),
     "wgmma filter": ("FilterParams", "gamma_wgmma/filter_tensor", [filter.PARAMS], []),
     "scaled": (
         "ScaledParams",
