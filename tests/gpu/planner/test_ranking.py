@@ -38,9 +38,11 @@ def test_without_another_any_workspace_is_worth_it() -> None:
 def correlation(alpha: int, r: int, predicted: float = 1.0, taps: int = 3) -> Any:
     """A plan of Γ on FFMA units."""
     problem = Problem.of((1, 4, 20, 64), (64, 1, taps, 64))
+    algorithm = gamma(alpha, alpha - r + 1, r)
     return SimpleNamespace(
-        problem=problem, direction="forward", algorithm=gamma(alpha, alpha - r + 1, r),
-        points="best", precision="fp32", simulated="fp32", predicted=predicted, workspace=0,
+        problem=problem, direction="forward", algorithm=algorithm, tiles=algorithm.tiles,
+        scaling=None, points="best", precision="fp32", simulated="fp32", predicted=predicted,
+        workspace=0,
     )  # fmt: skip
 
 

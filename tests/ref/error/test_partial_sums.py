@@ -29,7 +29,7 @@ def test_sums_of_tf32_products(order, k):
         one, spread, sign = np.array([mean]), np.array([variance]), np.array([float(low == 1)])
         second = (variance + mean**2) ** 2 - mean**4
         operands = (one, spread), (one, spread), run.product.precision
-        shown = last_places(*operands), places(*operands)
+        shown = last_places(*operands), places(*operands[:2]), 2.0 ** (2 - 2 * operands[2])
         terms = Products(one**2, np.array([second]), sign, np.ones(1), *shown)
         noise, bias, shrinkage = sum_errors(run, k, terms)
         expected = math.sqrt(noise[0] + shrinkage[0] * k * second + bias[0] ** 2)

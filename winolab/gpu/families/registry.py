@@ -30,7 +30,9 @@ class Family:
 
     ``name`` is its folder's, with the module's where one has several. ``offer`` enumerates the
     plans that can run a request, and raises ValueError where it has none, and says why;
-    ``variant`` is the type of its kernels' configurations.
+    ``variant`` is the type of its kernels' configurations; ``fastest_first``: whether it offers
+    plans in the order of their predicted times, so that later ones need not be asked for;
+    ``near`` enumerates those alone that can be picked of a request that does not say how.
     """
 
     name: str
@@ -38,15 +40,18 @@ class Family:
     variant: type
     directions: tuple[str, ...]
     precisions: tuple[str, ...]
+    fastest_first: bool = False
+    near: Callable[[Request], Iterable[Plan]] | None = None
 
-    def plans(self, request: Request) -> Iterable[Plan]:
+    def plans(self, request: Request, near: bool = False) -> Iterable[Plan]:
         """Plans of the family, products being in the request's precision itself; ValueError where
-        it has none, and why.
+        it has none, and why. ``near``: those that can be picked suffice.
 
         A ``variant`` that is another family's asks for none.
         """
         variant = request.variant
-        return self.offer(request) if variant is None or isinstance(variant, self.variant) else ()
+        offer = self.near if near and self.near else self.offer
+        return offer(request) if variant is None or isinstance(variant, self.variant) else ()
 
 
 FAMILIES = (
@@ -57,6 +62,7 @@ FAMILIES = (
         gamma_wgmma.Variant,
         CORRELATIONS,
         ("fp32_split", *SIXTEEN_BITS),
+        near=gamma_wgmma.near,
     ),
     Family(
         "gamma_mma",
@@ -65,7 +71,14 @@ FAMILIES = (
         CORRELATIONS,
         ("fp32_split", *SIXTEEN_BITS),
     ),
-    Family("nested", nested.plans, nested.Variant, CORRELATIONS, ("fp32_split",)),
+    Family(
+        "nested",
+        nested.plans,
+        nested.Variant,
+        CORRELATIONS,
+        ("fp32_split",),
+        fastest_first=True,
+    ),
     Family("direct", direct.plans, direct.Variant, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Variant, GRADIENT, ("fp32",)),
     Family(

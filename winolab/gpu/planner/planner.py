@@ -6,13 +6,14 @@ a predicted time; the chooser takes the fastest, or one that is nearly as fast a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from winolab.algorithm import Direct
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.fallback import FLAGS, guarded
-from winolab.gpu.planner.ranking import WORTH, ordered
+from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
 # Without a limit, filter gradients take at most so much of x, w and y as workspace, by their dtype,
@@ -36,13 +37,15 @@ class Choice:
     why: str = ""
 
 
-def candidates(request: Request) -> Choice:
-    """Every plan that can run, whatever its workspace."""
+def candidates(request: Request, near: bool = False) -> Choice:
+    """Every plan that can run, whatever its workspace; ``near``: of a request that does not say
+    how, those that can be picked suffice."""
+    near = near and not request.named
     request.check()
     found: list[Plan] = []
     reasons: list[str] = []
     for unit in PRECISIONS[request.precision]:
-        offered, why = _offered(replace(request, precision=unit))
+        offered, why = _offered(replace(request, precision=unit), near)
         reasons += why
         if unit == "fp32_split" and offered:
             fallbacks = found
@@ -57,18 +60,22 @@ def candidates(request: Request) -> Choice:
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    plans, why = ordered([p for p in found if p.variant == request.variant] or found, request)
+    plans, why = ordered([p for p in found if p.variant == request.variant] or found, request, near)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 
 
-def _offered(request: Request) -> tuple[list[Plan], list[str]]:
+def _offered(request: Request, near: bool = False) -> tuple[list[Plan], list[str]]:
     """Plans of all families for products of that precision, and why some have none."""
     found: list[Plan] = []
     reasons: list[str] = []
     for family in FAMILIES:
         if request.direction in family.directions and request.precision in family.precisions:
             try:
-                found += family.plans(request)
+                least = least_sure(found, request) if near and family.fastest_first else math.inf
+                for p in family.plans(request, near):
+                    found.append(p)
+                    if p.predicted > NEAR * least:
+                        break
             except ValueError as error:
                 reasons.append(str(error))
     return found, reasons
@@ -101,7 +108,7 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     if products without transforms take at most SLOWER times as long as the fastest plan. Raises
     ValueError where nothing can run, and says why.
     """
-    choice = candidates(request)
+    choice = candidates(request, near=True)
     found = [p for p in choice.plans if not prepared or p.prepared]
     if not found:
         nothing = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from winolab.gpu.planner.correlation import CORRELATIONS, Correlation
 from winolab.gpu.planner.request import Plan, Request
@@ -15,16 +16,20 @@ CLOSE, AS_EXACT = 1.01, 1.15
 # share of what FP32's sums in order do, by ``loss``: of nested tiles that lose 0.85 and more,
 # errors over cuDNN's GEMM's were up to 1.13 times that (an H200's rows).
 MOST_STATES, LOSES_LESS = 8, 0.89
+# Times a plan's predicted time beyond which others are neither picked in its place nor compared
+# with it: more than AS_EXACT and WORTH ask for, as much as experiments.measure.picks times.
+NEAR = 1.2
 # A correlation's workspace larger than its data, and transforms of parts of a gradient's batch,
 # which err more, are worth it where they take at most so much of the time without.
 WORTH = 0.9
 
 
-def ordered(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
+def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[list[Plan], str]:
     """Plans, the one to be picked first, and what it has where another is the fastest predicted.
+    ``near``: what is slower by far than what is kept is not asked what it loses.
 
     Of 16-bit operands for a result in float32 those that transform come last."""
-    plans, why = _sorted(plans, request)
+    plans, why = _sorted(plans, request, near)
     if request.shows_transforms and plans and _transforms(fastest := plans[0]):
         plans = sorted(plans, key=_transforms)
         if plans[0] is not fastest:
@@ -32,7 +37,7 @@ def ordered(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
     return plans, why
 
 
-def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
+def _sorted(plans: list[Plan], request: Request, near: bool) -> tuple[list[Plan], str]:
     """The fastest first, of more than MOST_STATES what LOSES_LESS, others last; but of correlations
     that are as CLOSE to it that of the fewest states, or, if its split products lose more than
     FP32's sums, what does not for AS_EXACT times the time; and which of these it is. Where nobody
@@ -42,7 +47,8 @@ def _sorted(plans: list[Plan], request: Request) -> tuple[list[Plan], str]:
         return plans, ""
     kept, lossy = [], []
     for p in plans:
-        (lossy if loses(p) else kept).append(p)
+        late = kept and near and p.predicted > NEAR * kept[0].predicted
+        (kept if late or not loses(p) else lossy).append(p)
     if not kept:
         return plans, ""
     costly: list[Plan] = []  # in workspace, for too little
@@ -101,6 +107,14 @@ def loses(p: Plan) -> bool:
     """Whether split products of that many states err too much for the planner to pick them."""
     many = p.precision == "fp32_split" and _states(p) > MOST_STATES
     return many and loss(p) > LOSES_LESS
+
+
+def least_sure(plans: Iterable[Plan], request: Request) -> float:
+    """The least predicted time of a correlation's plans that no loss and no workspace rules out."""
+    sure = (
+        p.predicted for p in plans if _states(p) <= MOST_STATES and p.beside <= request.data_size
+    )
+    return min(sure, default=math.inf)
 
 
 def _transforms(p: Plan) -> bool:

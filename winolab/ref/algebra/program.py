@@ -48,7 +48,11 @@ class Program:
     outputs: tuple[Output, ...]
 
     def exact(self) -> tuple[tuple[Fraction, ...], ...]:
-        """The matrix that the program computes, found by running it on unit vectors."""
+        """The matrix that the program computes, found by running it on unit vectors, once."""
+        return self._exact
+
+    @cached_property
+    def _exact(self) -> tuple[tuple[Fraction, ...], ...]:
         zero = (Fraction(0),) * self.inputs
         registers = [
             tuple(Fraction(int(i == j)) for j in range(self.inputs)) for i in range(self.inputs)
@@ -114,6 +118,10 @@ class Program:
         error analysis needs them and not |matrix|. A power-of-two product rounds nothing; a
         constant that binary floating point cannot hold counts as a rounding of its own.
         """
+        return self._path_weights
+
+    @cached_property
+    def _path_weights(self) -> tuple[tuple[tuple[Fraction, ...], ...], tuple[int, ...]]:
         zero = (Fraction(0),) * self.inputs
         weights = [
             tuple(Fraction(int(i == j)) for j in range(self.inputs)) for i in range(self.inputs)

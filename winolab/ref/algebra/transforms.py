@@ -28,6 +28,13 @@ class Programs:
     G: Program
     BT: Program
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # of many exact constants, once
+        return hash((self.AT, self.G, self.BT))
+
 
 @dataclass(frozen=True)
 class Transforms:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,12 +153,49 @@ class Axis:
         """What rounded constants add to the bilinear form (n, r, α); None if they are exact."""
         p = self.programs
         runs = (self.run, self.run.of_filters, self.run)
-        parts = [
-            m.with_constants(lambda q, run=run: rounded_constant(run, q))
-            for m, run in zip((p.AT, p.G, p.BT), runs, strict=True)
-        ]
-        at, g, bt = (np.array(m.exact()) for m in parts)
-        form = self.form.astype(int).astype(object)
-        states = [np.einsum("o,a,b->oab", at[:, i], g[i], bt[i]) for i in range(len(g))]
-        difference = (sum(states) - form).astype(np.float64)
-        return difference if difference.any() else None
+        matrices, changes = [], []  # as float64, and by how much they are off
+        for m, run in zip((p.AT, p.G, p.BT), runs, strict=True):
+            rounded = m.with_constants(lambda q, run=run: rounded_constant(run, q))
+            matrices.append(np.array(rounded.exact(), np.float64))
+            wrong = 0 if rounded == m else np.array(rounded.exact()) - np.array(m.exact())
+            changes.append(np.zeros(matrices[-1].shape) + np.asarray(wrong, np.float64))
+        (_, g, bt), (at_off, g_off, bt_off) = matrices, changes
+        terms = ((at_off, g, bt), (self.at, g_off, bt), (self.at, self.g, bt_off))
+        error = self._typed
+        for of in terms:
+            error = error + np.einsum("oi,ia,ib->oab", *of)
+        return error if error.any() else None
+
+    @property
+    def _typed(self) -> Array:
+        """What the programs' own matrices have beside the bilinear form: 0 where they are exact."""
+        p = self.programs
+        wholes, scale = [], 1
+        for m in (p.AT, p.G, p.BT):
+            exact = m.exact()
+            common = math.lcm(*(q.denominator for row in exact for q in row))
+            wholes.append(np.array([[int(q * common) for q in row] for row in exact], object))
+            scale *= common
+        form = scale * self.form.astype(int).astype(object)
+        wrong = np.einsum("oi,ia,ib->oab", *wholes) - form
+        return np.array(wrong * Fraction(1, scale) if wrong.any() else wrong, np.float64)
+
+
+def axis_of(
+    tile: Tile, programs: Programs, run: Arithmetic, edges: Sequence[Edge], kept: Array
+) -> Axis:
+    """The Axis of these, made once: predictions for other depths and data share it."""
+    masks = tuple((share, mask.tobytes()) for share, mask in edges)
+    return _axis(tile, programs, run, masks, kept.tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _axis(
+    tile: Tile,
+    programs: Programs,
+    run: Arithmetic,
+    edges: tuple[tuple[float, bytes], ...],
+    kept: bytes,
+) -> Axis:
+    masks = [(share, np.frombuffer(mask)) for share, mask in edges]
+    return Axis(tile, programs, run, masks, np.frombuffer(kept))

@@ -20,13 +20,16 @@ NODES = ndtri((np.arange(32) + 0.5) / 32)
 LENGTHS = 96
 GOLDEN = (5**0.5 - 1) / 2
 PAIRS = 1 << 12  # of operands whose last places are looked at: small products are rare, and count
+EVEN = (np.arange(PAIRS) + 0.5) / PAIRS
+# Of both operands: uniform around 0, and normal.
+PAIRED = tuple((at - 0.5, ndtri(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
 
 
 @dataclass(frozen=True)
 class Products:
     """The products that a state sums, as arrays over the states: mean and variance of one, mean of
-    its sign, chance that it is not 0, its last places at NODES (..., nodes), and many of them in
-    order (..., PAIRS).
+    its sign, chance that it is not 0, its last places at NODES (..., nodes); of many of them in
+    order (..., PAIRS) the exponents, of which 0 stands for ``place``.
     """
 
     mean: Array
@@ -34,7 +37,8 @@ class Products:
     sign: Array
     nonzero: Array
     last: Array
-    places: Array
+    places: NDArray[np.int16]
+    place: float
 
     def scaled(self, factor: float) -> Products:
         """The products times a power of two."""
@@ -44,7 +48,7 @@ class Products:
             mean=changed[0],
             variance=changed[1],
             last=self.last * factor,
-            places=self.places * factor,
+            place=self.place * factor,
         )
 
     def finest(self, count: float) -> Array:
@@ -52,10 +56,12 @@ class Products:
         half = len(NODES) // 2
         least = -np.expm1(np.log1p(-(np.arange(half) + 0.5) / half) / count)
         at = np.minimum((least * PAIRS).astype(int), PAIRS - 1)[np.arange(half) * 5 % half]
-        return self.places[..., np.concatenate([at, at[::-1]])]
+        return np.ldexp(self.place, self.places[..., np.concatenate([at, at[::-1]])])
 
 
-def _binades(length: float, mean: Array, variance: Array, least: Array | float = 0.0) -> Array:
+def _binades(
+    length: Array | float, mean: Array, variance: Array, least: Array | float = 0.0
+) -> Array:
     """2^⌊log2 |v|⌋ at the nodes of v ~ N(length·mean, length·variance), signed; (..., nodes)."""
     deviation = np.sqrt(length * variance)
     v = (length * mean)[..., None] + deviation[..., None] * NODES
@@ -64,7 +70,7 @@ def _binades(length: float, mean: Array, variance: Array, least: Array | float =
     return np.copysign(np.ldexp(1.0, exponent), v)
 
 
-def rounding(u: float, length: float, mean: Array, variance: Array) -> Array:
+def rounding(u: float, length: Array | float, mean: Array, variance: Array) -> Array:
     """Variance of rounding v ~ N(length·mean, length·variance): (2u·2^e)²/12 at exponent e."""
     return u * u / 3 * (_binades(length, mean, variance) ** 2).mean(axis=-1)
 
@@ -133,19 +139,20 @@ def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision
     return np.abs(u * v) * 2.0 ** (2 - 2 * precision)
 
 
-def places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
-    """`last_places` of PAIRS pairs of operands, in order; (..., PAIRS).
+def places(left: tuple[Array, Array], right: tuple[Array, Array]) -> NDArray[np.int16]:
+    """Exponents of products of PAIRS pairs of operands' leading digits, in order; (..., PAIRS).
 
     Operands of one sign are taken as uniform: the tail of a normal distribution would reach 0.
     """
-    even = (np.arange(PAIRS) + 0.5) / PAIRS
-    sizes = []
-    for (mean, variance), at in zip((left, right), (even, even * PAIRS * GOLDEN % 1), strict=True):
-        mean, deviation = mean[..., None], np.sqrt(variance)[..., None]
+    data = np.stack(np.broadcast_arrays(*left, *right), axis=-1)
+    kinds, which = np.unique(data.reshape(-1, 4), axis=0, return_inverse=True)
+    found = np.zeros((len(kinds), PAIRS), np.int16)
+    for side, (even, normal) in enumerate(PAIRED):
+        mean, deviation = kinds[:, 2 * side, None], np.sqrt(kinds[:, 2 * side + 1, None])
         uniform = np.abs(mean) > math.sqrt(3) * deviation
-        v = mean + deviation * np.where(uniform, math.sqrt(12) * (at - 0.5), ndtri(at))
-        sizes.append(np.ldexp(1.0, np.frexp(v)[1] - 1))
-    return np.sort(sizes[0] * sizes[1], axis=-1) * 2.0 ** (2 - 2 * precision)
+        v = mean + deviation * np.where(uniform, math.sqrt(12) * even, normal)
+        found += (np.frexp(v)[1] - 1).astype(np.int16)
+    return np.sort(found, axis=-1)[which].reshape(*data.shape[:-1], PAIRS)
 
 
 def _lengths(count: float) -> tuple[Array, float]:
@@ -154,15 +161,15 @@ def _lengths(count: float) -> tuple[Array, float]:
     return (np.arange(some) + 0.5) * count / some + 0.5, count / some
 
 
-def _once(run: Float, length: float, terms: Products) -> Array:
+def _once(run: Float, length: Array | float, terms: Products) -> Array:
     return rounding(run.accumulate.unit_roundoff, length, terms.mean, terms.variance)
 
 
 def _sequence(run: Float, count: float, terms: Products, step: float = 1.0) -> Array:
     """Of adding ``count`` sums of ``step`` products one after the other."""
     lengths, each = _lengths(count)
-    zero = np.zeros_like(terms.mean)
-    return sum((_once(run, step * k, terms) for k in lengths), zero) * each
+    lengths = (step * lengths).reshape(-1, *(1,) * terms.mean.ndim)
+    return _once(run, lengths, terms).sum(axis=0) * each
 
 
 def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array, Array]:

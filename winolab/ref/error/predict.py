@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
 from winolab.algorithm import Algorithm, Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
@@ -45,17 +44,15 @@ from winolab.ref.arithmetic.simulated import Arithmetic, Exact, Float, arithmeti
 from winolab.ref.arithmetic.split import dropped_square, left_square
 from winolab.ref.error.componentwise import errors
 from winolab.ref.error.edges import kinds
-from winolab.ref.error.forms import Axis
+from winolab.ref.error.forms import Axis, axis_of
 from winolab.ref.error.moments import CONSTANT, Moments
 from winolab.ref.error.partial_sums import (
     Products,
-    last_places,
     mean_size,
-    places,
     rounding,
     sum_errors,
 )
-from winolab.ref.error.ranges import Ranges
+from winolab.ref.error.ranges import Ranges, products_of
 from winolab.ref.error.roundings import Unit, Units, depth_of, tiling
 
 __all__ = ["CONSTANT", "Moments", "Prediction", "predict"]
@@ -161,15 +158,10 @@ def _predicted(
         pairs = zip(box.segments, layer.output, strict=True)
         whole = math.prod(min(s.outputs, size - s.start) for s, size in pairs)
         erring = energy = 0.0
-        made: dict[int, Any] = {}  # axes, by the edges that kinds share
         for kind in kinds(layer, box):
             sides = zip(box.segments, kind.edges, kind.kept, strict=True)
-            axes = [
-                made.get(id(edges)) or Axis(s.tile, of(s.tile), run, edges, kept)
-                for s, edges, kept in sides
-            ]
-            made |= {id(edges): axis for edges, axis in zip(kind.edges, axes, strict=True)}
-            if not all(axis.held for axis in axes):
+            axes = [axis_of(s.tile, of(s.tile), run, edges, kept) for s, edges, kept in sides]
+            if not all(made.held for made in axes):
                 return Prediction(math.inf, math.inf, math.nan, {}, 1.0), factors
             tile = _Tile(axes, run, a, b, depth_of(layer, box) * kind.inside)
             if not tile.depth:
@@ -346,17 +338,10 @@ class _Tile:
             states = np.tensordot(states, axis.at**2, axes=(0, 1))
         return states
 
-    @cached_property
+    @property
     def _terms(self) -> Products:
         """The products that a state sums."""
-        of_w, of_x = self.ranges.filters, self.ranges.inputs
-        (u, su), (v, sv) = (of_w.mean, of_w.variance), (of_x.mean, of_x.variance)
-        mean, variance = u * v, su * sv + su * v**2 + sv * u**2
-        signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in ((u, su), (v, sv))]
-        nonzero = (1 - self.b.zeros**of_w.counts) * (1 - self.a.zeros**of_x.counts)
-        bits = self.run.product.precision if isinstance(self.run, Float) else 0
-        shown = ((of(*((u, su), (v, sv)), bits)) for of in (last_places, places))
-        return Products(mean, variance, signs[0] * signs[1], nonzero, *shown)
+        return products_of(self.ranges.filters, self.ranges.inputs, self.run)
 
     @cached_property
     def _accumulation(self) -> tuple[Array, Array]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erf
 
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.arithmetic.formats import FORMATS, Format
@@ -21,7 +22,15 @@ from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.arithmetic.split import Power, exponent, left_square
 from winolab.ref.error.forms import Axis, powers
 from winolab.ref.error.moments import Moments
-from winolab.ref.error.partial_sums import Products, at_nodes, beyond, sums_underflow, underflow
+from winolab.ref.error.partial_sums import (
+    Products,
+    at_nodes,
+    beyond,
+    last_places,
+    places,
+    sums_underflow,
+    underflow,
+)
 from winolab.ref.error.roundings import Unit, part
 
 Array = NDArray[np.float64]
@@ -92,6 +101,20 @@ class Operand:
         return beyond(limit, self.mean * factor, self.variance * factor**2, most)
 
 
+@lru_cache(maxsize=256)
+def _filters(data: Moments, *axes: Axis) -> Operand:
+    tables = [(powers(x.g), x.g.sum(axis=1)) for x in axes]
+    g, bare = [x.g for x in axes], [x.bare_g for x in axes]
+    return Operand(data, g, tables, bare, [x.steps_g for x in axes])
+
+
+@lru_cache(maxsize=256)
+def _inputs(data: Moments, *axes: Axis) -> Operand:
+    tables = [(x.of_bt, x.sums_bt) for x in axes]
+    bt, bare = [x.bt for x in axes], [x.bare_bt for x in axes]
+    return Operand(data, bt, tables, bare, [x.steps_bt for x in axes])
+
+
 class Ranges:
     """Operands, filter and input, of one kind of tile in an arithmetic."""
 
@@ -99,12 +122,7 @@ class Ranges:
         self, axes: Sequence[Axis], run: Arithmetic, a: Moments, b: Moments, depth: float
     ) -> None:
         self.axes, self.run, self.depth = axes, run, depth
-        tables = [(powers(x.g), x.g.sum(axis=1)) for x in axes]
-        g, bare = [x.g for x in axes], [x.bare_g for x in axes]
-        self.filters = Operand(b, g, tables, bare, [x.steps_g for x in axes])
-        tables = [(x.of_bt, x.sums_bt) for x in axes]
-        bt, bare = [x.bt for x in axes], [x.bare_bt for x in axes]
-        self.inputs = Operand(a, bt, tables, bare, [x.steps_bt for x in axes])
+        self.filters, self.inputs = _filters(b, *axes), _inputs(a, *axes)
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
@@ -191,3 +209,16 @@ def _through(finite: Array, matrices: Sequence[Array]) -> Array:
 
 def _least(*formats: Format) -> float:
     return min(fmt.max for fmt in formats)
+
+
+@lru_cache(maxsize=256)
+def products_of(of_w: Operand, of_x: Operand, run: Arithmetic) -> Products:
+    """The products that a state sums, of both operands' states, whatever the depth."""
+    (u, su), (v, sv) = both = (of_w.mean, of_w.variance), (of_x.mean, of_x.variance)
+    mean, variance = u * v, su * sv + su * v**2 + sv * u**2
+    signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in both]
+    nonzero = (1 - of_w.data.zeros**of_w.counts) * (1 - of_x.data.zeros**of_x.counts)
+    bits = run.product.precision if isinstance(run, Float) else 0
+    last = last_places(*both, bits)
+    made = places(*both), 2.0 ** (2 - 2 * bits)
+    return Products(mean, variance, signs[0] * signs[1], nonzero, last, *made)

@@ -9,8 +9,9 @@ from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
-from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads, offered
+from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads
 from winolab.gpu.families.gamma_wgmma.launch import Launcher
+from winolab.gpu.families.gamma_wgmma.offers import offered
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.params import View

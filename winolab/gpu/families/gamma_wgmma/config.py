@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
@@ -14,15 +13,11 @@ from winolab.gpu.families.gamma_wgmma.rows import packed
 from winolab.gpu.families.gamma_wgmma.tiles import (
     TEN,
     WGMMA_TILES,
-    Widths,
     block_outputs,
     block_tiles,
-    tiles,
-    widths_of,
 )
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.fallback import unwatched, watchable
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.ref.arithmetic.split import products
 
@@ -183,14 +178,23 @@ SHARES = (1, 2, 3, 4, 5)  # more would sum more than 240 products in the Tensor 
 SPLITS = (1, 2, 4, 8)
 
 
-def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
-    """Every block shape that can run, or the request's as these arrays allow it."""
-    height, parts, size = correlation.filter[1], PARTS[request.precision], ITEMSIZE[request.dtype]
-    variant, room = request.variant, request.device.shared_memory
+@dataclass(frozen=True)
+class Shape:
+    """A block shape, how its input is fetched, and how many blocks share a sum: all that a variant
+    has but what waits where."""
+
+    tile: Tile
+    fixed: dict[str, int]  # a variant's rows, share, v_stages, exchanges, passes
+    fetched: dict[str, int]  # its run, images, packed, padded
+    split: int
+
+
+def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Shape]:
+    """Of every variant that can run, or the request's as these arrays allow it."""
+    height, size, variant = correlation.filter[1], ITEMSIZE[request.dtype], request.variant
     shares = [s for s in SHARES if s <= height]
-    shapes = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
-    yvec = loads(correlation, request.aligned)["yvec"]
-    for shape in (variant,) if variant else shapes:
+    every = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
+    for shape in (variant,) if variant else every:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
@@ -200,36 +204,47 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             fetched = [{"run": 0, "images": 1, "packed": 0, "padded": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
                 fetched += [{**box, "padded": 1} for box in ways]
-        splits = (shape.split,) if variant else SPLITS
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
-        tried = [
-            Variant(**fixed, **how, split=n, yvec=yvec, **_registers(tile, how["run"], n, parts))
-            for how in fetched
-            for n in splits
+        for how in fetched:
+            for split in (shape.split,) if variant else SPLITS:
+                yield Shape(tile, fixed, how, split)
+
+
+def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """Every variant that can run, or the request's as these arrays allow it."""
+    for shape in shapes(tile, correlation, request):
+        yield from shaped(shape, correlation, request)
+
+
+def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator[Variant]:
+    """The variants of a shape."""
+    tile, height, parts = shape.tile, correlation.filter[1], PARTS[request.precision]
+    size, room = ITEMSIZE[request.dtype], request.device.shared_memory
+    yvec = loads(correlation, request.aligned)["yvec"]
+    registers = _registers(tile, shape.fetched["run"], shape.split, parts)
+    made = Variant(**shape.fixed, **shape.fetched, split=shape.split, yvec=yvec, **registers)
+    for rings in _rings(tile, made, parts):
+        tries = [replace(made, **ring) for ring in rings]
+        tries = [
+            replace(
+                v,
+                rest=_rest(tile, v, parts, height),
+                whole=_whole(tile, v, parts, correlation),
+                narrow=_narrow(tile, v, correlation),
+            )
+            for v in tries
         ]
-        for made in tried:
-            for rings in _rings(tile, made, parts):
-                tries = [replace(made, **ring) for ring in rings]
-                tries = [
-                    replace(
-                        v,
-                        rest=_rest(tile, v, parts, height),
-                        whole=_whole(tile, v, parts, correlation),
-                        narrow=_narrow(tile, v, correlation),
-                    )
-                    for v in tries
-                ]
-                known = []
-                for v in tries:
-                    if not variant and (third := _third(tile, v, parts)):
-                        known.append(replace(v, **third))
-                    known.append(v)
-                    if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
-                        known.append(replace(v, passes=8))
-                known += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
-                fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
-                yield from islice(fits, 1)
+        known = []
+        for v in tries:
+            if not request.variant and (third := _third(tile, v, parts)):
+                known.append(replace(v, **third))
+            known.append(v)
+            if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
+                known.append(replace(v, passes=8))
+        known += [replace(v, exchanges=1) for v in tries if v.u_ring == 2]
+        fits = (v for v in known if v.shared_memory(tile, parts, size) <= room)
+        yield from islice(fits, 1)
 
 
 def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, int]]]:
@@ -337,42 +352,6 @@ def _registers(tile: Tile, run: int, split: int, parts: int) -> dict[str, int]:
         "producer_registers": producers,
         "loader_registers": loaders,
     }
-
-
-def offered(
-    plan: Callable[..., Any],
-    variants: Callable[..., Iterator[Any]],
-    request: Request,
-    widths: Widths | None = None,
-) -> list[Any]:
-    """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
-    problem, direction, precision = request.problem, request.direction, request.precision
-    c = Correlation.of(problem, direction)
-    if precision == "fp32_split" and not (c.empty or watchable(c.output[2])):
-        raise unwatched(c.output[2:])
-    every = (
-        plan(
-            direction,
-            problem,
-            c,
-            tile,
-            request.points,
-            precision,
-            request.stored,
-            shape,
-            request.device,
-        )
-        for tile in tiles(c, request.algorithm, precision, widths or widths_of(precision))
-        for shape in variants(tile, c, request)
-    )
-    found = [p for p in every if p.variant.split <= max(1, p.steps)]
-    if not found:
-        what = request.variant or request.algorithm
-        raise ValueError(
-            f"{what} does not fit a filter {c.filter[1]} high, {c.channels} channels and "
-            f"{c.out_channels} output channels on {request.device.name}"
-        )
-    return found
 
 
 def _boxes(correlation: Correlation, tile: Tile, shape: Variant) -> Iterator[dict[str, int]]:

@@ -8,9 +8,19 @@ from typing import Any
 
 from winolab.device import Device
 from winolab.gpu.families.gamma_wgmma.boxes import SLOT
-from winolab.gpu.families.gamma_wgmma.config import BOX_TILES, EXCHANGED
-from winolab.gpu.families.gamma_wgmma.tiles import BN, TEN, TILE_STATES, block_tiles
-from winolab.gpu.planner.request import ITEMSIZE
+from winolab.gpu.families.gamma_wgmma.config import (
+    BOX_TILES,
+    EXCHANGED,
+    KC,
+    PARTS,
+    UNIT,
+    Shape,
+)
+from winolab.gpu.families.gamma_wgmma.geometry import cluster_slots
+from winolab.gpu.families.gamma_wgmma.input import padded_size
+from winolab.gpu.families.gamma_wgmma.tiles import BN, TEN, TILE_STATES, block_outputs, block_tiles
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import ITEMSIZE, Request
 
 OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 
@@ -134,6 +144,7 @@ TILES_LEFT = TilesLeft(
 )
 # Fitted to 33 times of 18 layers, rms 4 %.
 TEN_STATES = TenStates(products=1.176, transforms=0.853, item=1.404, scattered=1.034, narrow=0.923)
+LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in bytes a second
 BANDWIDTH = 2.8e12  # bytes a second, of an H100
 # Of split products: of a stage's time with a third stage of V, by states; of a block's with fewer
 # outputs in its filters, if it had none.
@@ -259,8 +270,94 @@ def _boxed(plan: Any) -> tuple[float, float]:
 def _by_elements(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v = plan.variant
-    longest = max(v.share / STAGE_ROWS, v.stage_tiles(plan.tile) / STAGE_TILES)
-    stage, item = longest * STAGE[plan.parts], ITEM[plan.parts]
-    if v.split > 1:
-        return stage * SHARED_STAGE, item * (1 + BLOCK_SHARE * v.split)
+    return _copied(plan.parts, v.share, v.stage_tiles(plan.tile), v.split)
+
+
+def _copied(parts: int, share: int, tiles: int, split: int) -> tuple[float, float]:
+    """The same, of stages of so many filter rows and tiles."""
+    longest = max(share / STAGE_ROWS, tiles / STAGE_TILES)
+    stage, item = longest * STAGE[parts], ITEM[parts]
+    if split > 1:
+        return stage * SHARED_STAGE, item * (1 + BLOCK_SHARE * split)
     return stage, item
+
+
+def least_seconds(shape: Shape, c: Correlation, request: Request) -> float:
+    """Seconds that every variant of the shape takes at least; the same model, of its best case."""
+    tile, device, rows, split = shape.tile, request.device, shape.fixed["rows"], shape.split
+    parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
+    share, run, block = shape.fixed["share"], shape.fetched["run"], block_outputs(tile.alpha)
+    columns = block_tiles(tile.alpha) // rows
+    steps = c.filter[0] * -(-c.filter[1] // share) * -(-c.filter[2] // tile.r)
+    steps *= -(-c.channels // KC)
+    width = -(-c.output[2] // (tile.n * max(1, run))) * max(1, run)
+    blocks_m, across = -(-c.out_channels // block), c.batch * c.output[0] * width
+    if shape.fetched["packed"]:
+        blocks = -(-across * c.output[1] // (columns * rows))
+    else:
+        blocks = -(-across // columns) * -(-c.output[1] // rows)
+    items, slots = blocks_m * blocks, cluster_slots(device, split)
+    outputs = block * rows * columns * tile.n / OUTPUTS
+    slow = -(-(rows + share - 1) * columns // SLOT)
+    if run:
+        stage, item = _least_boxed(shape, c, parts, columns, slow, outputs)
+    else:
+        stage, item = _copied(parts, share, (rows + share - 1) * columns, split)
+    least = 1.0
+    if parts == 2 and items > slots and (left := -(-c.out_channels // UNIT) * UNIT % block):
+        narrow = TEN_STATES.narrow if tile.alpha == TEN else NARROW
+        least = (blocks_m - 1 + narrow + (1 - narrow) * left / block) / blocks_m
+    cycles = -(-steps // split) * stage + item
+    computed = -(-items // slots) * cycles * least / device.clock
+    x = c.batch * math.prod(c.input) * c.channels * size * (rows + share - 1) / rows
+    y = c.batch * math.prod(c.output) * c.out_channels * ITEMSIZE[request.stored]
+    states = math.prod(c.filter[:2]) * -(-c.filter[2] // tile.r) * -(-c.channels // KC) * tile.alpha
+    transformed = states * parts * c.out_channels * KC * 2
+    padded = padded_size(c, size) if shape.fetched["padded"] else 0
+    seconds = _longest(CALL_NORM, computed, moving(device, x + y))
+    return of_call(device, c.groups, seconds, transformed, parts, padded)
+
+
+def of_call(
+    device: Device, groups: int, seconds: float, transformed: int, parts: int, padded: int
+) -> float:
+    """Of a call whose main kernel takes so many seconds a group; bytes of a group's transformed
+    filter, of the copy of x."""
+    seconds += transformed / (FILTER_RATE * device.memory_rate) + 2 * LAUNCH_SECONDS
+    passes = 3 * LAUNCH_SECONDS if parts == 2 else 0.0  # of the scales
+    if padded:
+        passes += LAUNCH_SECONDS + moving(device, 2 * padded)
+    return groups * seconds + passes
+
+
+def _least_boxed(
+    shape: Shape, c: Correlation, parts: int, columns: int, slots: int, outputs: float
+) -> tuple[float, float]:
+    """Cycles of a stage and of an item, of whichever filters wait where."""
+    tile, share, split, by = shape.tile, shape.fixed["share"], shape.split, BOXED[parts]
+    ten = TEN_STATES if tile.alpha == TEN else None
+    ways = [(by.fixed, by.products, by.four)]
+    if parts == 2:
+        ways += [(by.few_fixed, by.few, by.four)] * (share > STAGE_ROWS)
+        if split == 1:
+            ways.append((TILES_LEFT.fixed, TILES_LEFT.products, TILES_LEFT.four))
+    rows = c.filter[1] / -(-c.filter[1] // share)  # of a stage, on average
+    work = tile.alpha * block_tiles(tile.alpha) / TILE_STATES * block_outputs(tile.alpha) / BN
+    work *= (ten.products if ten else 1) / STAGE_ROWS * rows
+    products = min(
+        fixed + row * work * (four if tile.alpha == 4 else 1) for fixed, row, four in ways
+    )
+    transforms = by.transforms * slots * SLOT * tile.alpha / STAGE_STATES
+    stage = _longest(STAGE_NORM, products, transforms * (ten.transforms if ten else 1))
+    stage *= by.wide if columns > SLOT else 1
+    if parts == 2:
+        stage *= LONG_BOXES if tile.alpha == 6 and share == 2 else 1
+        stage *= FIVE_BARE if share > 4 else 1
+    if split > 1:
+        stage *= by.shared if share <= STAGE_ROWS else by.shared_long
+        return stage, (by.outputs + by.cluster * split) * outputs
+    if parts == 2:
+        stage *= THIRD.get(tile.alpha, 1.0)
+        if tile.alpha in MULTICAST:
+            stage *= min(1.0, MULTICAST[tile.alpha] - FETCHED * MOST_FETCHED)
+    return stage, min(by.exchanged, by.outputs) * outputs

@@ -136,10 +136,7 @@ class Geometry:
     def slots(self) -> int:
         """Items that run at once, on a cluster each or, by multicast pairs, on a block."""
         v = self.variant
-        share = CLUSTER_SHARE if v.split * v.multicast > 2 else 1
-        return (
-            max(1, int(self.device.multiprocessors * share / (v.split * v.multicast))) * v.multicast
-        )
+        return cluster_slots(self.device, v.split * v.multicast) * v.multicast
 
     @property
     def grid(self) -> int:
@@ -170,3 +167,9 @@ class Geometry:
         """Bytes of the transformed filter of a group."""
         states = math.prod(self.kept) * self.chunks * self.tile.alpha
         return states * self.parts * self.outputs * KC * 2
+
+
+def cluster_slots(device: Device, blocks: int) -> int:
+    """Clusters of so many blocks that run at once."""
+    share = CLUSTER_SHARE if blocks > 2 else 1
+    return max(1, int(device.multiprocessors * share / blocks))

@@ -8,6 +8,7 @@ second and the third.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,19 +20,20 @@ from winolab.gpu.families.gamma_wgmma import (
 from winolab.gpu.families.gamma_wgmma import (
     filter as gamma_tensor_filter,
 )
-from winolab.gpu.families.gamma_wgmma.config import KC, Variant, offered, variants
+from winolab.gpu.families.gamma_wgmma.config import KC, Variant
 from winolab.gpu.families.gamma_wgmma.geometry import Geometry
 from winolab.gpu.families.gamma_wgmma.launch import Launcher
+from winolab.gpu.families.gamma_wgmma.offers import promising
 from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.ranking import NEAR
 from winolab.gpu.planner.request import BasePlan, Request
 from winolab.ref.arithmetic.split import Scale
 
 __all__ = ["GammaTensorPlan", "Variant", "plans"]
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-LAUNCH_SECONDS, FILTER_RATE = 3e-6, 2e12  # fitted to an H100; the latter in bytes a second
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,11 @@ class GammaTensorPlan(Geometry, BasePlan):
 
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
-        seconds += self.transformed / (FILTER_RATE * self.device.memory_rate) + 2 * LAUNCH_SECONDS
-        passes = 3 * LAUNCH_SECONDS if self.parts == 2 else 0.0  # of the scales
-        if self.variant.padded:
-            passes += LAUNCH_SECONDS + gamma_tensor_times.moving(
-                self.device, 2 * self.layout.padded
-            )
-        return replace(self, predicted=self.correlation.groups * seconds + passes)
+        padded = self.layout.padded if self.variant.padded else 0
+        predicted = gamma_tensor_times.of_call(
+            self.device, self.correlation.groups, seconds, self.transformed, self.parts, padded
+        )
+        return replace(self, predicted=predicted)
 
     def source(self) -> str:
         """The translation unit of the kernels."""
@@ -153,5 +153,15 @@ def plans(request: Request) -> Iterator[GammaTensorPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     if request.device.compute_capability != ARCHITECTURE:
         raise request.unfit("Γ by wgmma needs {}.{}".format(*ARCHITECTURE))
-    for plan in offered(GammaTensorPlan, variants, request):
-        yield plan.timed(gamma_tensor_times.seconds(plan))
+    yield from promising(GammaTensorPlan, _timed, request, math.inf)
+
+
+def near(request: Request) -> Iterator[GammaTensorPlan]:
+    """Those of ``plans`` that can be picked where the request does not say how."""
+    if request.device.compute_capability != ARCHITECTURE:
+        yield from plans(request)  # raises
+    yield from promising(GammaTensorPlan, _timed, request, NEAR)
+
+
+def _timed(plan: GammaTensorPlan) -> GammaTensorPlan:
+    return plan.timed(gamma_tensor_times.seconds(plan))

@@ -1,0 +1,108 @@
+"""What planning a new shape takes of one core: ``python -m experiments.measure.planning``.
+
+For every direction and precision a fresh process plans SHAPES random shapes, one after another,
+none twice; the first of them pays for what all share. No GPU is needed. A row has the median and
+the 95th percentile of the processor's milliseconds a shape, and the aims that both have. Rows
+replace experiments/results/planning.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.harness.facts import ROOT
+from winolab.algorithm import Problem
+
+RESULTS = ROOT / "experiments" / "results" / "planning.jsonl"
+SHAPES, SEED = 100, 43
+MEDIAN_MS, LATE_MS = 50.0, 150.0  # aims: of the median and of the 95th percentile
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+PRECISIONS = ("fp32", "fp32_ffma", "fp32_split", "fp16", "bf16")
+
+
+def shapes(seed: int = SEED, count: int = SHAPES) -> Iterator[Problem]:
+    """Random layers of one to three dimensions, as networks and odd tests have them."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        dimensions = rng.choices((1, 2, 3), (1, 6, 1))[0]
+        taps = [rng.choice((1, 2, 3, 3, 3, 4, 5, 7, 9))] * dimensions
+        if dimensions > 1 and rng.random() < 0.2:
+            taps[rng.randrange(dimensions)] = rng.choice((1, 2, 3, 5, 7))
+        sizes = [r - 1 + round(2 ** rng.uniform(2, 8 if dimensions < 3 else 5)) for r in taps]
+        channels = [rng.choice((3, 16, 24, 32, 48, 61, 64, 96, 128, 192, 256, 512)) for _ in "xy"]
+        batch = 2 ** rng.randrange(7)
+        while batch > 1 and batch * math.prod(sizes) * max(channels) >= 1 << 29:
+            batch //= 2
+        x, w = (batch, *sizes, channels[0]), (channels[1], *taps, channels[0])
+        padding = [rng.choice((0, r // 2)) for r in taps]
+        yield Problem.of(x, w, padding=padding)
+
+
+def milliseconds(direction: str, precision: str) -> list[float]:
+    """Of this process, for every shape; what cannot run counts as well."""
+    from winolab.device import H100
+    from winolab.gpu.planner.planner import Request, plan
+
+    found = []
+    for problem in shapes():
+        started = time.process_time()
+        try:
+            plan(Request(problem, direction, H100, None, precision))
+        except ValueError as error:
+            if "CUDA" not in str(error) and "need" not in str(error):
+                raise
+        found.append(1e3 * (time.process_time() - started))
+    return found
+
+
+def row(direction: str, precision: str, times: list[float]) -> dict[str, Any]:
+    """Of the milliseconds that shapes took."""
+    return {
+        "direction": direction,
+        "precision": precision,
+        "shapes": len(times),
+        "seed": SEED,
+        "first_ms": times[0],
+        "median_ms": statistics.median(times),
+        "p95_ms": sorted(times)[math.ceil(0.95 * len(times)) - 1],
+        "median_aim_ms": MEDIAN_MS,
+        "p95_aim_ms": LATE_MS,
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+    }
+
+
+def main(
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    only: Annotated[str, typer.Option(help="Print times of a direction:precision.")] = "",
+) -> None:
+    """Measure planning on this machine's processor, a fresh process each."""
+    if only:
+        direction, _, precision = only.partition(":")
+        print(json.dumps(milliseconds(direction, precision)))
+        return
+    rows = []
+    for direction in DIRECTIONS:
+        for precision in PRECISIONS:
+            call = [sys.executable, "-m", "experiments.measure.planning"]
+            call += ["--only", f"{direction}:{precision}"]
+            done = subprocess.run(call, check=True, capture_output=True, text=True)
+            rows.append(row(direction, precision, json.loads(done.stdout)))
+            print(*(f"{k}={v}" for k, v in rows[-1].items()), flush=True)
+    output.write_text("".join(json.dumps(r, sort_keys=True) + "\n" for r in rows))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,47 @@
+"""Which plans of Γ on Tensor Cores are built."""
+
+from __future__ import annotations
+
+import pytest
+
+from winolab.algorithm import Problem
+from winolab.device import DATASHEETS
+from winolab.gpu.families.gamma_wgmma import cost, plan
+from winolab.gpu.families.gamma_wgmma.config import shaped, shapes
+from winolab.gpu.families.gamma_wgmma.offers import _plan, _shares, _tiles
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.ranking import NEAR, least_sure
+from winolab.gpu.planner.request import Request
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "device", "precision"),
+    [
+        ((32, 7, 7, 512), (512, 3, 3, 512), "h100", "fp32_split"),
+        ((4, 40, 61, 61), (24, 2, 5, 61), "h200", "fp32_split"),
+        ((8, 12, 57, 3), (48, 2, 7, 3), "h100", "fp16"),
+    ],
+)
+def test_what_is_not_built_is_slower(
+    x: tuple[int, ...], w: tuple[int, ...], device: str, precision: str
+) -> None:
+    """No variant is faster than its shape's least time, and all near the fastest are offered."""
+    request = Request(Problem.of(x, w, padding=1), "forward", DATASHEETS[device], None, precision)
+    c = Correlation.of(request.problem, "forward")
+    every = []
+    for tile in _tiles(c, request):
+        for shape in shapes(tile, c, request):
+            least = cost.least_seconds(shape, c, request)
+            for variant in shaped(shape, c, request):
+                made = _plan(plan.GammaTensorPlan, request, c, tile, variant)
+                if _shares(made):
+                    made = made.timed(cost.seconds(made))
+                    assert least <= made.predicted * (1 + 1e-9)
+                    every.append(made)
+    offered = list(plan.near(request))
+    most = NEAR * least_sure(every, request)
+    near, built = (
+        [p.predicted for p in plans if p.predicted <= most] for plans in (every, offered)
+    )
+    assert built == near
+    assert len(offered) < len(every) / 2
