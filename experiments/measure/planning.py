@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,11 +59,8 @@ def milliseconds(direction: str, precision: str) -> list[float]:
     found = []
     for problem in shapes():
         started = time.process_time()
-        try:
+        with suppress(ValueError):  # that no kernel serves the shape
             plan(Request(problem, direction, H100, None, precision))
-        except ValueError as error:
-            if "CUDA" not in str(error) and "need" not in str(error):
-                raise
         found.append(1e3 * (time.process_time() - started))
     return found
 
