@@ -359,7 +359,9 @@ def test_a_full_sample_is_asked_for_where_it_helps(algorithm, direction, message
     ],
 )
 def test_a_row_says_what_a_format_does_not_hold(algorithm: str, precision: str, flag: str) -> None:
-    shape = {"input": "2x4x30x8", "filter": "4x3x3", "data": "normal", "sample": "full"}
+    shape: dict[str, Any] = {
+        "input": "2x4x30x8", "filter": "4x3x3", "data": "normal", "sample": "full"
+    }  # fmt: skip
     row = Case(algorithm, **shape, precision=precision).measure()
     assert row["range"] == flag
     assert (row["infinite"] > 0) == (flag == "overflow")

@@ -78,7 +78,7 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
         [
             fitted.Column(name, texts, folds=not name, rank=RANKS.get(name, 0))
             for name, text in columns
-            if any(texts := tuple(map(text, lines)))
+            if any(texts := tuple(text(line) for line in lines))
         ]
     )
     title = Text(f"{table.paper} {table.name}: {table.title}", style="italic")

@@ -25,7 +25,11 @@ class Counting(Float):
 
     seen: dict = field(default_factory=dict)
 
-    __eq__, __hash__ = object.__eq__, object.__hash__
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def count(self, kind, *arrays):
         size = math.prod(np.broadcast_shapes(*(np.shape(a) for a in arrays)))

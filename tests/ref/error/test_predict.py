@@ -8,6 +8,7 @@ bits summed directly (0.55 to 1.4), FP16 sums that stagnate (a factor of 3, not 
 import math
 from decimal import Context, Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ SIMULATED = {
 }
 
 
-def ratios(text, precision, data, *, seeds=2, direction="forward", padding=0, shapes=None):
+def ratios(text, precision, data, *, seeds=2, direction="forward", padding: Any = 0, shapes=None):
     """Predicted over simulated: (relative RMS, MARE), and the last prediction."""
     algorithm, run = parse_algorithm(text), arithmetic(precision)
     taps = [tile.r for tile in algorithm.tiles] or [3]
