@@ -59,6 +59,14 @@ def test_mpmath_agrees_with_exact_and_keeps_its_context_private():
     assert mp.asarray(np.array([Fraction(1, 3)], object))[0] == third
 
 
+@pytest.mark.parametrize("a", [np.zeros((1, 1)), np.zeros((0, 1))])
+def test_zeros_meet_integers_beyond_fp64(a):
+    run = Exact()
+    y = run.matmul(run.asarray(a), run.asarray(np.array([[10**400]], object)))
+    assert y.shape == (len(a), 1)
+    assert not y.any()
+
+
 SPECIAL = st.sampled_from([np.nan, np.inf, -np.inf, 0.0])
 
 

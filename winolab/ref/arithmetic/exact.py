@@ -88,10 +88,11 @@ def _objects(x: NDArray[Any], convert: Any) -> Carrier:
 
 
 def _integer_matmul(a: Carrier, b: Carrier) -> Carrier:
-    """Matrix product of object arrays of int; through float64 where every sum stays below 2**53."""
+    """Matrix product of object arrays of int; through float64 where every factor and every sum
+    stays below 2**53."""
 
     def largest(x: Carrier) -> int:
-        return max((abs(v) for v in x.reshape(-1)), default=0)
+        return max((abs(v) for v in x.reshape(-1)), default=0) or 1  # zeros hide no large factor
 
     if largest(a) * largest(b) * a.shape[-1] < 1 << 53:
         product = np.matmul(a.astype(np.float64), b.astype(np.float64))

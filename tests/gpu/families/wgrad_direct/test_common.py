@@ -39,7 +39,7 @@ def test_nothing_but_the_result_holds_infinity(family, variant) -> None:
 
 @FAMILIES
 def test_compiles_without_spills(family) -> None:
-    name = f"winolab_{family.__name__.split('.')[-1]}"
+    name = f"winolab_wgrad_{family.__name__.split('.')[-1]}"
     problem = Problem.of((2, 9, 9, 64), (64, 4, 4, 64))
     for variant in family.VARIANTS:
         p = asked(family, "fp16", problem, variant=variant, out_dtype="float32")
