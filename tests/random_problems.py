@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tests.definition import FLOATS, exact, rounded
-from tests.drawn import Case, draw, unfit
+from tests.drawn import Case, draw, geometry_empty, unfit
 from tests.elements import DTYPES
 from tests.limits import limits_of, run_of
 from winolab import (
@@ -151,6 +151,9 @@ def on_numpy(case: Case) -> np.ndarray:
             shape = shapes[0] if shapes else a.array.shape
             given = {k: v for k, v in how.items() if k != "deterministic"}
             second = prepare_filter(second, shape, direction=case.direction, **given)
+        more = None if case.prepared else transposed(case)
+        if more is not None:
+            shapes, how["output_padding"] = [], more
         target = {} if out is None else {"out": out.array}
         y = CALLS[case.direction](a.array, second, *shapes, **target, **how)
     if out is not None and y is not out.array:
@@ -162,6 +165,20 @@ def on_numpy(case: Case) -> np.ndarray:
     if not shared and around != [v.beside() for v in (a, b, out) if v]:
         raise Wrong("memory beside the arrays was written to")
     return np.moveaxis(y, 1, -1) if layout == "channels_first" else y
+
+
+def transposed(case: Case) -> Any:
+    """The output_padding with which backward data needs no input_shape, of some calls; or None."""
+    g, rng = case.geometry, case.rng("transposed")
+    if case.direction != "backward_data" or geometry_empty(g) or rng.random() < 0.4:
+        return None
+    if case.refusal or isinstance(case.arguments["padding"], str):
+        return None
+    spans = zip(g.input, g.output, g.filter, g.stride, g.padding, g.dilation, strict=True)
+    more = [i - ((o - 1) * s - lo - hi + d * (r - 1) + 1) for i, o, r, s, (lo, hi), d in spans]
+    if not all(0 <= m < max(s, d) for m, s, d in zip(more, g.stride, g.dilation, strict=True)):
+        return None
+    return more[0] if len(set(more)) == 1 and rng.random() < 0.5 else more
 
 
 def whole_numbers(dtype: np.dtype) -> bool:
