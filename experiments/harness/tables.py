@@ -13,6 +13,7 @@ from scipy import stats
 
 from experiments.harness.facts import ROOT
 from experiments.harness.jobs import Row, Work
+from experiments.harness.verdicts import Verdict
 
 RESULTS = ROOT / "experiments" / "results"
 
@@ -35,6 +36,14 @@ class Cell:
     prediction: float | None = None
     bound: float | None = None
     note: str = ""
+    claim: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the cell counts as."""
+        if self.agrees is None:
+            return Verdict.SHOWN
+        return Verdict.AGREES if self.agrees else Verdict.DISAGREES
 
     @property
     def ratio(self) -> float | None:
