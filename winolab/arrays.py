@@ -53,13 +53,14 @@ def on_gpu(value: Any) -> bool:
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA
 
 
-def dtype_of(wish: Any) -> np.dtype[Any]:
-    """The dtype that a caller wishes, NumPy's, torch's or a name. Raises TypeError for others."""
-    name = str(wish)
+def dtype_of(wish: Any, name: str = "out_dtype") -> np.dtype[Any]:
+    """The dtype that a caller wishes, NumPy's, torch's or a name, as the argument ``name``. Raises
+    TypeError for others."""
+    text = str(wish)
     try:
-        return np.dtype(name.removeprefix("torch.") if name.startswith("torch.") else wish)
+        return np.dtype(text.removeprefix("torch.") if text.startswith("torch.") else wish)
     except (TypeError, ValueError, KeyError):
-        raise TypeError(f"out_dtype is {wish!r}; expected a dtype, such as 'float32'") from None
+        raise TypeError(f"{name} is {wish!r}; expected a dtype, such as 'float32'") from None
 
 
 def check_target(shape: Sequence[int], strides: Sequence[int], itemsize: int = 1) -> None:

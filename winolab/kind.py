@@ -23,6 +23,17 @@ KINDS: dict[str, type[Algorithm]] = {}
 FORMS: dict[str, str] = {}
 
 
+class ShowsText:
+    """A value that shows its text wherever it stands: ``repr`` is ``str``, in a notebook too."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        cls.__repr__ = ShowsText.__repr__  # which a dataclass writes unless the class has one
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class _OfKind(type):
     """Calling the base makes an algorithm of the kind that is named first."""
 
@@ -79,6 +90,7 @@ class Algorithm(metaclass=_OfKind):
     def __init_subclass__(cls) -> None:
         KINDS[cls.kind] = cls
         FORMS[cls.kind] = cls.form
+        cls.__repr__ = Algorithm.__repr__  # which a dataclass writes unless the class has one
 
     def __post_init__(self) -> None:
         """Check every field, and bring it to the form that its text has."""
@@ -143,6 +155,9 @@ class Algorithm(metaclass=_OfKind):
         if self.points != self._usual_points:
             text += f"@{self.points}"
         return text + "".join(f";{name}={value}" for name, value in self._shown().items() if value)
+
+    def __repr__(self) -> str:
+        return f"parse_algorithm({str(self)!r})"
 
 
 def placed(default: Any, read: Callable[[Any], Any]) -> Any:

@@ -8,11 +8,12 @@ from typing import Any
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Plan, Request
+from winolab.kind import ShowsText
 from winolab.ref.algebra.transforms import transforms
 
 
 @dataclass(frozen=True)
-class Considered:
+class Considered(ShowsText):
     """What the planner takes, the fastest plan of every kernel, and why some have none.
 
     ``print`` shows it as ``winolab plan`` does. ``chosen`` is None where no kernel runs the

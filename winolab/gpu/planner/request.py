@@ -14,6 +14,7 @@ from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
+from winolab.kind import ShowsText
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
 
@@ -176,7 +177,7 @@ class Plan(Protocol):
         ...
 
 
-class TakesFilters:
+class TakesFilters(ShowsText):
     """The members of a Plan about a filter that is transformed apart, where none is."""
 
     @property

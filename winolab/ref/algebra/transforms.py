@@ -13,11 +13,13 @@ import numpy as np
 
 from winolab.algorithm import SCALINGS, Tile
 from winolab.arguments import whole
+from winolab.arrays import dtype_of
 from winolab.points import check_served, exact, parse_points, text_of
+from winolab.ref.algebra import printed
 from winolab.ref.algebra.points import INFINITY, Point, as_points
+from winolab.ref.algebra.printed import Matrix
 from winolab.ref.algebra.program import Program, program
-
-Matrix = tuple[tuple[Fraction, ...], ...]
+from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,11 @@ class Transforms:
 
     Rows of exact numbers: ints, Fractions or NumPy's integers. Built only where the identity holds
     exactly: the constructor raises ValueError otherwise, and TypeError that names an element which
-    is not exact.
+    is not exact. It shows its matrices where it is printed, and in a notebook.
+
+    >>> print(str(transforms(1, 2, "0,inf")).split("\\n\\n")[1])
+    AT (1 × 2)
+      1  1
     """
 
     AT: Matrix
@@ -96,6 +102,59 @@ class Transforms:
     def rowwise(self) -> Programs:
         """Each row of each matrix by itself, in index order: no pairs, no shared terms."""
         return Programs(*(program(m, simplify=False) for m in (self.AT, self.G, self.BT)))
+
+    def to_latex(self) -> str:
+        r"""The three matrices as pmatrix environments, for a paper; they need amsmath.
+
+        >>> print(transforms(1, 2, "0,inf").to_latex()[:43])
+        A^T = \begin{pmatrix}
+          1 & 1
+        \end{pmatrix}
+        """
+        return printed.as_latex(self)
+
+    def to_cuda(self) -> str:
+        """CUDA C++ device functions ``transform_AT``, ``_G`` and ``_BT``, as in the kernels.
+
+        Constants are the FP32 numbers nearest to the exact ones, in hexadecimal; intrinsics fix one
+        rounding an operation.
+
+        >>> "__fmul_rn(0x1.5555560000000p-3f, x[2])" in transforms(4, 3, "paper").to_cuda()
+        True
+        """
+        return printed.as_cuda(self)
+
+    def to_numpy(self, dtype: Any = "float64") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """AT (n × α), G (α × r) and BT (α × α) as arrays, each element rounded once.
+
+        ``dtype`` is a floating-point dtype of NumPy or ml_dtypes, or ``object`` for Fractions.
+        Raises TypeError for others.
+
+        >>> AT, G, BT = transforms(2, 3, "0,1,-1,inf").to_numpy("float32")
+        >>> G[1].tolist()
+        [0.5, 0.5, 0.5]
+        """
+        made = dtype_of(dtype, "dtype")
+        exact_ones = made.kind == "O"
+        if not exact_ones and FORMAT_OF.get(made, LONGDOUBLE) is LONGDOUBLE:
+            raise TypeError(f"dtype is {made.name}; expected a floating-point one, or object")
+        rounded = Fraction if exact_ones else FORMAT_OF[made].round_fraction
+        AT, G, BT = (
+            np.array([[rounded(v) for v in row] for row in matrix], made)
+            for matrix in (self.AT, self.G, self.BT)
+        )
+        return AT, G, BT
+
+    def __str__(self) -> str:
+        return printed.as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return printed.as_html(self)
+
+    def _repr_latex_(self) -> str:
+        return printed.as_mathjax(self)
 
     def equivalent(self, other: Transforms) -> bool:
         """Whether the two are the same up to the order and the scale of their rows."""

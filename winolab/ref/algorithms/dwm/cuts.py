@@ -19,6 +19,7 @@ from itertools import product
 import numpy as np
 
 from winolab.algorithm import Dwm, Problem, Tile
+from winolab.kind import ShowsText
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.im2col import DIRECT
@@ -64,7 +65,7 @@ Piece = tuple[Cut, ...]
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class Decomposition(ShowsText):
     """A convolution cut into pieces: the product of the cuts of its dimensions.
 
     ``str`` gives a picture of the filter (one and two dimensions) and a line a piece.

@@ -13,6 +13,7 @@ from functools import lru_cache
 from winolab.algorithm import Algorithm, Problem, winrs
 from winolab.arguments import whole
 from winolab.device import Device, datasheet
+from winolab.kind import ShowsText
 from winolab.points import check_served, text_of
 from winolab.ref.algorithms.winrs.kernels import Kernel, Pair, kernels, pair
 from winolab.ref.algorithms.winrs.model import seconds
@@ -34,7 +35,7 @@ TENSOR_CORE = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShowsText):
     """What is decided about one filter gradient. Workspace in bytes, ``predicted`` in seconds."""
 
     problem: Problem
