@@ -149,8 +149,9 @@ def on_numpy(case: Case) -> np.ndarray:
         warnings.simplefilter("error")
         if case.prepared:
             shape = shapes[0] if shapes else a.array.shape
-            given = {k: v for k, v in how.items() if k != "deterministic"}
-            second = prepare_filter(second, shape, direction=case.direction, **given)
+            given: Any = {k: v for k, v in how.items() if k != "deterministic"}
+            given["direction"] = case.direction
+            second = prepare_filter(second, shape, **given)
         more = None if case.prepared else transposed(case)
         if more is not None:
             shapes, how["output_padding"] = [], more

@@ -74,9 +74,9 @@ def test_same_padding_keeps_the_size(r, dilation, size):
 def test_same_padding_with_strides_is_tensorflow_s_and_onnx_s(
     size, taps, stride, dilation, upper
 ) -> None:
-    how = {"stride": stride, "dilation": dilation}
+    how: Any = {"stride": stride, "dilation": dilation}
     for name, pair in (("same", upper), ("same_upper", upper), ("same_lower", upper[::-1])):
-        p = Problem.of((1, size, 2), (3, taps, 2), padding=name, **how)
+        p = Problem.of((1, size, 2), (3, taps, 2), **how | {"padding": name})
         assert p.padding == (pair,)
         assert p.output == (-(-size // stride),)
 

@@ -20,7 +20,7 @@ X, W = (128, 48, 48, 128), (128, 3, 3, 128)
 
 @pytest.mark.parametrize("precision", ["fp32_ffma", "fp16"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_it_says_what_a_call_would_run(direction: str, precision: str) -> None:
+def test_it_says_what_a_call_would_run(direction: Any, precision: str) -> None:
     found = winolab.plan(X, W, direction=direction, padding=1, precision=precision)
     taken = plan(Request(Problem.of(X, W, padding=1), direction, H100, precision=precision))
     assert found.chosen == taken
@@ -42,8 +42,9 @@ def test_the_command_prints_it(direction: str) -> None:
     asked = ["--input", "8x14x14x32", "--filter", "48x3x3", "--padding", "1"]
     asked += ["--precision", "fp32_ffma", "--device", "a100", "--json"]
     printed = CliRunner().invoke(app, ["plan", direction, *asked])
+    way: Any = direction.replace("-", "_")
     found = winolab.plan(
-        (8, 14, 14, 32), (48, 3, 3, 32), direction=direction.replace("-", "_"), padding=1,
+        (8, 14, 14, 32), (48, 3, 3, 32), direction=way, padding=1,
         precision="fp32_ffma", device="a100",
     )  # fmt: skip
     assert json.loads(printed.stdout) == json.loads(json.dumps(found.to_dict()))

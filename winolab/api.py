@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from winolab.algorithm import Algorithm
+from winolab.arguments import Padding, Sizes
+from winolab.arrays import DtypeLike
 from winolab.device import Device, datasheet
 from winolab.options import ConvOptions
-from winolab.problem import Problem
+from winolab.problem import Direction, Layout, Problem
 from winolab.shapes import nonempty
 
 if TYPE_CHECKING:
@@ -19,14 +21,14 @@ def plan(
     input_shape: Sequence[int],
     filter_shape: Sequence[int],
     *,
-    direction: str = "forward",
+    direction: Direction = "forward",
     algorithm: str | Algorithm | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | str | Sequence[int | Sequence[int]] = 0,
-    dilation: int | Sequence[int] = 1,
+    stride: Sizes = 1,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
     groups: int = 1,
-    layout: str = "channels_last",
-    precision: str = "fp32",
+    layout: Layout = "channels_last",
+    precision: str | DtypeLike = "fp32",
     device: str | Device = "h100",
     workspace_limit: int | None = None,
 ) -> Considered:

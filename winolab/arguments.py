@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any
+from typing import Any, Literal, get_args
 
-NAMED_PADDINGS = ("same", "same_upper", "same_lower", "valid")
+NamedPadding = Literal["same", "same_upper", "same_lower", "valid"]
+NAMED_PADDINGS = get_args(NamedPadding)
+Sizes = int | Sequence[int]  # one, or one a spatial dimension
+Padding = int | NamedPadding | Sequence[int | Sequence[int]]
 # Far beyond any layer; keeps a mistyped padding from asking for terabytes.
 MAX_PADDING = 4096
 LIKENESS = 0.7  # of difflib: "fp_32" is like "fp32" (0.89), "fp8" not like "fp64" (0.57)

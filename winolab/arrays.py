@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,16 @@ FLOAT16_INFINITE = 65520.0  # rounded to float16: halfway between its largest nu
 # The precision of products that a dtype means: FP32 sums for 16-bit data.
 PRECISION_OF_DTYPE = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 ALIASES = {"double": "float64", "single": "float32", "half": "float16"}
+
+
+class Dtype(Protocol):
+    """What NumPy's and torch's dtypes have in common, for type checkers."""
+
+    @property
+    def itemsize(self) -> int: ...
+
+
+DtypeLike = Dtype | type[Any]  # np.float32 and float are types
 
 
 def precision_named(precision: Any) -> Any:

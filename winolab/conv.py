@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
-from winolab.arrays import on_gpu
-from winolab.options import Convolution, ConvOptions, convolution, recall
-from winolab.problem import NAMES, in_layout, shapes
+from winolab.arguments import Padding, Sizes
+from winolab.arrays import DtypeLike, on_gpu
+from winolab.options import Convolution, ConvOptions, OnRange, convolution, recall
+from winolab.problem import NAMES, Layout, in_layout, shapes
 from winolab.ref import dispatch
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 from winolab.ref.operands import arithmetic_of, operand
 
-Sizes = int | Sequence[int]
+PrecisionLike = str | DtypeLike | Arithmetic | None
 ScaleLike = int | str | tuple[int, int] | Scale | None
-Padding = int | str | Sequence[int | Sequence[int]]
 
 
 def conv_forward(
@@ -30,14 +30,14 @@ def conv_forward(
     padding: Padding = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    layout: str = "channels_last",
+    layout: Layout = "channels_last",
     algorithm: str | Algorithm | None = None,
-    precision: str | Arithmetic | None = None,
+    precision: PrecisionLike = None,
     out: Any = None,
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
-    on_range: str = "fallback",
+    on_range: OnRange = "fallback",
     scale: ScaleLike = None,
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
@@ -110,14 +110,14 @@ def conv_backward_data(
     padding: Padding = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    layout: str = "channels_last",
+    layout: Layout = "channels_last",
     algorithm: str | Algorithm | None = None,
-    precision: str | Arithmetic | None = None,
+    precision: PrecisionLike = None,
     out: Any = None,
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
-    on_range: str = "fallback",
+    on_range: OnRange = "fallback",
     scale: ScaleLike = None,
     output_padding: Sizes | None = None,
 ) -> Any:
@@ -146,14 +146,14 @@ def conv_backward_filter(
     padding: Padding = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    layout: str = "channels_last",
+    layout: Layout = "channels_last",
     algorithm: str | Algorithm | None = None,
-    precision: str | Arithmetic | None = None,
+    precision: PrecisionLike = None,
     out: Any = None,
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     deterministic: bool = True,
-    on_range: str = "fallback",
+    on_range: OnRange = "fallback",
 ) -> Any:
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
@@ -204,14 +204,14 @@ def prepare_filter(
     w: Any,
     input_shape: Sequence[int],
     *,
-    direction: str = "forward",
+    direction: Literal["forward", "backward_data"] = "forward",
     stride: Sizes = 1,
     padding: Padding = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    layout: str = "channels_last",
+    layout: Layout = "channels_last",
     algorithm: str | Algorithm | None = None,
-    precision: str | Arithmetic | None = None,
+    precision: PrecisionLike = None,
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     scale: ScaleLike = None,

@@ -11,14 +11,15 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.arguments import whole
 from winolab.arrays import precision_named
 from winolab.problem import Problem, check_layout, in_layout
 
-ON_RANGE = ("fallback", "raise")
+OnRange = Literal["fallback", "raise"]
+ON_RANGE = get_args(OnRange)
 INTS = frozenset({int})
 MOST = 4096  # calls that are kept
 

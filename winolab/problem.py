@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
-from winolab.arguments import nearest, paddings, per_dimension, sequence, whole
+from winolab.arguments import Padding, Sizes, nearest, paddings, per_dimension, sequence, whole
 
-LAYOUTS = ("channels_last", "channels_first")
+Layout = Literal["channels_last", "channels_first"]
+LAYOUTS = get_args(Layout)
+Direction = Literal["forward", "backward_data", "backward_filter"]
 # What callers name the operands and the result of each direction.
 NAMES = {
     "forward": ("x", "w", "y"),
@@ -72,11 +74,11 @@ class Problem:
         x_shape: Sequence[int],
         w_shape: Sequence[int],
         *,
-        stride: int | Sequence[int] = 1,
-        padding: int | str | Sequence[int | Sequence[int]] = 0,
-        dilation: int | Sequence[int] = 1,
+        stride: Sizes = 1,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         groups: int = 1,
-        layout: str = "channels_last",
+        layout: Layout = "channels_last",
     ) -> Problem:
         """The problem that these logical shapes state.
 
@@ -143,11 +145,11 @@ class Problem:
         w_shape: Sequence[int],
         *,
         output_padding: int | Sequence[int] = 0,
-        stride: int | Sequence[int] = 1,
-        padding: int | str | Sequence[int | Sequence[int]] = 0,
-        dilation: int | Sequence[int] = 1,
+        stride: Sizes = 1,
+        padding: Padding = 0,
+        dilation: Sizes = 1,
         groups: int = 1,
-        layout: str = "channels_last",
+        layout: Layout = "channels_last",
     ) -> Problem:
         """The problem whose output is y, of the smallest input or one ``output_padding`` longer.
 

@@ -18,7 +18,7 @@ from winolab.cli.render import AsJson, document
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.planner.considered import Considered, considered
 from winolab.gpu.planner.request import PRECISIONS, Request
-from winolab.problem import Problem
+from winolab.problem import Direction, Problem
 from winolab.ref.algorithms.winrs.gradient import phases
 from winolab.ref.algorithms.winrs.plan import Plan
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
@@ -195,7 +195,7 @@ def backward_data(
 
 
 def _show(
-    direction: str,
+    direction: Direction,
     problem: Problem,
     device: str,
     precision: str,

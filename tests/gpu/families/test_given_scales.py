@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,7 +218,7 @@ def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
-def test_calls_with_scales(direction: str) -> None:
+def test_calls_with_scales(direction: Any) -> None:
     cupy = driver.cupy()
     problem = Problem.of((4, 29, 31, 64), (64, 3, 3, 64), padding=1)
     a, b = map(cupy.asarray, _data(problem, direction))

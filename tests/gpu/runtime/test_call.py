@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -181,7 +181,7 @@ def test_the_reference_keeps_a_prepared_filter_as_it_is() -> None:
             "prepared with precision fp32, not fp16",
         ),
         (
-            lambda: winolab.prepare_filter(w, SHAPE, direction="backward_filter"),
+            lambda: winolab.prepare_filter(w, SHAPE, direction=cast(Any, "backward_filter")),
             "a filter serves forward and backward_data",
         ),
     ):
@@ -239,7 +239,7 @@ def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch
     with pytest.raises(ValueError, match="magnitudes are too far apart"):
         winolab.conv_forward(Array(x), Array(w), **asked)
     with pytest.raises(ValueError, match="on_range 'ignore'; expected one of fallback, raise"):
-        winolab.conv_forward(Array(x), Array(w), padding=1, on_range="ignore")
+        winolab.conv_forward(Array(x), Array(w), padding=1, on_range=cast(Any, "ignore"))
 
 
 def test_dw_that_overflows_float16_is_reported_with_what_holds_it(library) -> None:

@@ -7,6 +7,7 @@ import re
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -313,7 +314,7 @@ def test_what_the_kernels_do_not_serve_is_refused():
         (lambda: winolab.conv_forward(x, host(w)), TypeError, "w is a ndarray"),
         (lambda: winolab.conv_forward(host(x), w), TypeError, "x is a ndarray"),
         (lambda: winolab.conv_forward(x, w, out=w), ValueError, "out has shape"),
-        (lambda: winolab.conv_forward(x, w, layout="CHWN"), ValueError, "CHWN"),
+        (lambda: winolab.conv_forward(x, w, layout=cast(Any, "CHWN")), ValueError, "CHWN"),
         (
             lambda: winolab.conv_backward_filter(x, dy[:, 1:], w.shape),
             ValueError,
