@@ -6,7 +6,6 @@ they name another.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from functools import cache, cached_property
 from statistics import geometric_mean
 from typing import Any
 
-from experiments.harness.tables import RESULTS
+from experiments.harness import tables
 from experiments.measure import cases as throughput_cases
 from winolab.algorithm import Tile
 from winolab.bench.layers import Layer, parse_layer
@@ -29,8 +28,7 @@ WRONG = {"fp32": 5e-3, "fp16": 0.3, "bf16": 0.5}
 
 def stored(name: str = "throughput") -> list[Row]:
     """The rows of a file of experiments/results, none where there is none."""
-    path = RESULTS / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return tables.stored(name)
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,11 @@ def main(
     full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Rewrite the kept rows.")] = False,
 ) -> None:
     """Regenerate tables, print them beside the papers' numbers, and write results/report.html.
+
+    Rows that are computed go to results/rows, and with --update to experiments/results as well.
 
     The report also has the tables that are not regenerated, from the rows kept of them; those that
     a GPU measured are printed from kept rows where they, or their paper, are named.
@@ -143,7 +146,7 @@ def main(
     found = measure(tables, full, workers or cores(), console) if tables else []
     results = list(zip(tables, found, strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
-        store(name, [row for t, rows in results if t.paper == name for row in rows])
+        store(name, [row for t, rows in results if t.paper == name for row in rows], update)
     tried = [(t, cells, shown(t, cells)) for t, rows in results for cells in [t.cells(rows)]]
     tried += [(t, *kept(t, whole=table is not None)) for t in measured]
     if as_json:
@@ -151,7 +154,9 @@ def main(
         print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
-    path = report.write(studies.results(), report.REPORT)
+    path = report.write(
+        studies.results({table.key: rows for table, rows in results}), report.REPORT
+    )
     seconds = time.perf_counter() - started
     if paper is None and not every:
         names = ", ".join(t.key for t in studies.computed() if t.long)

@@ -14,7 +14,7 @@ Nothing else names a study. Papers come first, by year.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -98,8 +98,15 @@ def measured_by(table: Table) -> list[str]:
     return [commands[name] for name in table.sources]
 
 
-def results() -> list[tuple[Table, list[Row]]]:
-    """Every table that has kept rows, with them: those computed here first."""
-    found = [(table, rows) for table in computed() if (rows := rows_of(table))]
+def results(computed_now: Mapping[str, Sequence[Row]] = {}) -> list[tuple[Table, list[Row]]]:
+    """Every table that has rows, with them: those computed here first.
+
+    ``computed_now`` has rows by a table's key that stand in the place of the kept ones.
+    """
+    found = [
+        (table, list(rows))
+        for table in computed()
+        if (rows := computed_now.get(table.key) or rows_of(table))
+    ]
     measured = [(table, rows_of(table)) for table in kept()]
     return found + [(table, rows) for table, rows in measured if rows and table.cells(rows)]

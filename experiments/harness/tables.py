@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from experiments.harness.facts import ROOT
 from experiments.harness.jobs import Row, Work
 from experiments.harness.verdicts import Verdict
 
-RESULTS = ROOT / "experiments" / "results"
+RESULTS = ROOT / "experiments" / "results"  # kept rows
+COMPUTED = ROOT / "results" / "rows"  # what a run computed, which git ignores
 
 
 @dataclass(frozen=True)
@@ -94,22 +97,34 @@ def select(rows: Iterable[Row], **values: Any) -> list[Row]:
     return [row for row in rows if all(row.get(k) == v for k, v in values.items())]
 
 
-def store(paper: str, rows: Sequence[Row]) -> None:
-    """Keep rows in experiments/results/<paper>.jsonl; those of other tables in it stay."""
-    path = RESULTS / f"{paper}.jsonl"
+def store(paper: str, rows: Sequence[Row], update: bool = False) -> None:
+    """Write rows to results/rows/<paper>.jsonl, with ``update`` to experiments/results as well;
+    those of other tables in a file stay."""
     replaced = {row["table"] for row in rows}
-    kept = [row for row in stored(paper) if row["table"] not in replaced]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(row, allow_nan=False) for row in [*kept, *rows])
-    path.write_text("".join(f"{line}\n" for line in lines))
+    for folder in (COMPUTED, RESULTS) if update else (COMPUTED,):
+        path = folder / f"{paper}.jsonl"
+        kept = [row for row in _lines(path) if row["table"] not in replaced]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(row, allow_nan=False) for row in [*kept, *rows])
+        path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def stored(paper: str) -> list[Row]:
     """The rows kept for a paper; empty where there are none."""
-    path = RESULTS / f"{paper}.jsonl"
+    return _lines(RESULTS / f"{paper}.jsonl")
+
+
+def _lines(path: Path) -> list[Row]:
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    now = path.stat()
+    return list(_parsed(path, now.st_mtime_ns, now.st_size))
+
+
+@lru_cache(maxsize=16)
+def _parsed(path: Path, changed: int, size: int) -> tuple[Row, ...]:
+    """The rows of a file as it was then: files of 10 MB are asked for by many tables."""
+    return tuple(json.loads(line) for line in path.read_text().splitlines())
 
 
 def rows_of(table: Table) -> list[Row]:

@@ -115,13 +115,13 @@ def test_reproduce_becomes_the_checkouts_command(tmp_path: Path) -> None:
     script = tmp_path.joinpath(*REPRODUCE.split(".")).with_suffix(".py")
     script.parent.mkdir(parents=True)
     script.write_text("import os, sys; print(os.getpid(), os.getcwd(), sys.argv[1:]); sys.exit(7)")
-    arguments = ["reproduce", "lavin_gray_2016", "table4", "--full", "--workers", "2"]
+    arguments = ["reproduce", "lavin_gray_2016", "table4", "--full", "--update", "--workers", "2"]
     with subprocess.Popen(
         [*COMMAND, *arguments], env=ENV, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
         stderr=subprocess.PIPE,
     ) as running:  # fmt: skip
         out, err = running.communicate(timeout=60)
-    passed = ["lavin_gray_2016", "table4", "--full", "--workers", "2"]
+    passed = ["lavin_gray_2016", "table4", "--full", "--update", "--workers", "2"]
     assert out == f"{running.pid} {tmp_path} {passed}\n"
     assert err == f"winolab: running experiments of the checkout {tmp_path}\n"
     assert running.returncode == 7

@@ -35,8 +35,14 @@ def reproduce(
         typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
     as_json: AsJson = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Rewrite the rows that the checkout keeps.")
+    ] = False,
 ) -> None:
     """The papers' tables beside ours: their number, ours, the ratio, and whether it agrees.
+
+    Writes under results/ of the checkout alone: the report and the rows. With --update the rows
+    that are kept in experiments/results are rewritten too.
 
     Tables that a GPU measured are shown from kept rows; --list has the commands that measure them.
 
@@ -51,6 +57,7 @@ def reproduce(
     """
     root = environment.experiments()
     flags = {"--list": list_, "--all": every, "--full": full, "--json": as_json}
+    flags["--update"] = update
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []

@@ -68,7 +68,8 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(facts, "PAPERS", tmp_path / "papers")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path / "experiments")
-    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "kept")
+    monkeypatch.setattr(tables, "COMPUTED", tmp_path / "results" / "rows")
     monkeypatch.setattr(report, "ROOT", tmp_path)
     monkeypatch.setattr(report, "REPORT", tmp_path / "report.html")
     yield folder
@@ -81,7 +82,7 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     reproduce.main(None, None, list_=True, as_json=True)
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["paper"], listed["table"]) == ("trial_2027", "table1")
-    reproduce.main("trial_2027", "table1", workers=1)
+    reproduce.main("trial_2027", "table1", workers=1, update=True)
     assert "1 of 1 agree: equal" in " ".join(capsys.readouterr().out.split())
     (row,) = tables.stored("trial_2027")
     assert (row["ours"], row["printed"]) == (9, 9)
@@ -89,6 +90,37 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     assert '<h2 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h2>' in page
     assert page.count("<figure>") == 1
     assert "1 of 1 agree; ours over the paper" in page
+
+
+def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Path) -> None:
+    """Issue 44: rows that are kept change with --update alone; the report has the new ones."""
+    reproduce.main("trial_2027", "table1", workers=1, update=True)
+    kept = tables.RESULTS / "trial_2027.jsonl"
+    other = kept.read_text().replace("table1", "table2")
+    old = kept.read_text().replace('"ours": 9', '"ours": 4')
+    kept.write_text(old + other)
+    (tables.COMPUTED / "trial_2027.jsonl").unlink()
+    report.REPORT.unlink()
+    before = {path: path.read_bytes() for path in trial.parents[1].rglob("*") if path.is_file()}
+    reproduce.main("trial_2027", "table1", workers=1)
+    written = {
+        path for path in trial.parents[1].rglob("*")
+        if path.is_file() and before.get(path) != path.read_bytes()
+        and "__pycache__" not in path.parts
+    }  # fmt: skip
+    assert written == {tables.COMPUTED / "trial_2027.jsonl", report.REPORT}
+    assert "<td>9</td><td>9</td>" in report.REPORT.read_text()
+    assert [row["ours"] for row in tables.stored("trial_2027")] == [4, 9]
+    reproduce.main("trial_2027", "table1", workers=1, update=True)
+    assert [(row["table"], row["ours"]) for row in tables.stored("trial_2027")] == [
+        ("table2", 9), ("table1", 9),
+    ]  # fmt: skip
+
+
+def test_git_ignores_where_runs_write() -> None:
+    ignored = (facts.ROOT / ".gitignore").read_text().splitlines()
+    for path in (tables.COMPUTED, report.REPORT.parent):
+        assert f"/{path.relative_to(facts.ROOT).parts[0]}/" in ignored
 
 
 def test_a_folder_without_tables_is_no_study(trial: Path) -> None:
