@@ -36,7 +36,7 @@ measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 	$(BIN)/python -m experiments.measure.errors
 	$(BIN)/python -m experiments.measure.counters
 	$(BIN)/python -m experiments.measure.host_cost
-	$(BIN)/python -m experiments.harness.readme
+	$(BIN)/python -m experiments.report.readme
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check
@@ -46,7 +46,7 @@ types: $(VENV)/.has-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 notebooks: $(VENV)/.has-dev
-	$(BIN)/python -m experiments.harness.notebooks
+	$(BIN)/python -m experiments.report.notebooks
 
 bench: $(VENV)/.has-dev
 	$(BIN)/python -m experiments.harness.bench

@@ -24,7 +24,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 600  # seconds for the tests of one mutant: what loops for ever is killed
 PYTEST = ("-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header")
-EVERYTHING = ("tests/ref", "tests/gpu", "tests/test_conv.py", "tests/test_random_problems.py")
+EVERYTHING = ("tests/ref", "tests/gpu", "tests/conv", "tests/test_random_problems.py")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ MUTANTS = [
         "",
         ('f"{arch} {major}', 'f"{major}'),
     ),
-    *_of("winolab/arrays.py", "", ("65520.0", "65536.0")),
+    *_of("winolab/arguments/arrays.py", "", ("65520.0", "65536.0")),
     *_of(
         "winolab/ref/arithmetic/accumulate.py",
         "",
@@ -313,7 +313,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/arithmetic/elements.py",
-        "tests/test_carriers.py",
+        "tests/conv/test_carriers.py",
         (" and not isinstance(v, bool)", ""),
         ("_check_bits(max(abs(exponent), abs(exponent + bits)))", "pass"),
         ("return x.astype(known, copy=False)", "return x"),
@@ -321,7 +321,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/arithmetic/formats.py",
-        "tests/test_carriers.py",
+        "tests/conv/test_carriers.py",
         ("or (2 * rest == unit and whole % 2)", "or 2 * rest == unit"),
         ("if whole else sign * 0.0", "if whole else 0.0"),
         ("inexact = np.abs(wide) >= 2.0**53", "inexact = np.abs(wide) < 0"),
@@ -330,14 +330,14 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/arithmetic/exact.py",
-        "tests/test_carriers.py",
+        "tests/conv/test_carriers.py",
         ("return -1.0 if negative else 1.0", "return 1.0"),
         ("if _all_finite(a) and _all_finite(b)", "if True"),
         ("if any(type(v) is float for v in x.reshape(-1))", "if False"),
     ),
     *_of(
         "winolab/ref/operands.py",
-        "tests/test_carriers.py",
+        "tests/conv/test_carriers.py",
         (" or q.denominator != 1", ""),
         ("limits.min <= q <= limits.max", "q <= limits.max"),
         ("FORMAT_OF[kind].nearest(y).astype(dtype)", "y.astype(dtype)"),
@@ -346,7 +346,7 @@ MUTANTS = [
     ),
     *_of(
         "winolab/ref/dispatch.py",
-        "tests/test_carriers.py",
+        "tests/conv/test_carriers.py",
         ("return quiet(lambda", "return (lambda"),
     ),
     *_of(

@@ -2,9 +2,9 @@
 
     python -m tests.random_problems --seed 42 --count 20000 --workers 2
 
-draws them (tests/drawn.py), runs the reference on each, holds the result to exact sums
-(tests/definition.py) and appends a row to experiments/results/random_problems.jsonl. Exact results
-are equal, mpmath's and floating-point ones within the proven bound and rounded once to their dtype;
+draws them (support/drawn.py), runs the reference on each, holds the result to exact sums
+(support/definition.py) and appends a row to experiments/results/random_problems.jsonl. Exact
+results are equal, mpmath's and floating-point ones within the proven bound and rounded once;
 arrays lie anywhere in memory, outputs are poisoned, and what surrounds them keeps its bytes.
 """
 
@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.definition import FLOATS, exact, rounded
-from tests.drawn import Case, draw, geometry_empty, unfit
-from tests.elements import DTYPES
-from tests.limits import limits_of, run_of
+from tests.support.definition import FLOATS, exact, rounded
+from tests.support.drawn import Case, draw, geometry_empty, unfit
+from tests.support.elements import DTYPES
+from tests.support.limits import limits_of, run_of
 from winolab import (
     conv_backward_data,
     conv_backward_filter,
@@ -307,7 +307,7 @@ def run(seed: str, count: int, first: int = 0, workers: int = 1) -> Iterator[tup
 
 def generator() -> str:
     """What draws: rows of another digest are of other problems."""
-    sources = (Path(__file__).with_name(f"{name}.py") for name in ("drawn", "elements"))
+    sources = (Path(__file__).with_name("support") / f"{name}.py" for name in ("drawn", "elements"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

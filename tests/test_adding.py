@@ -1,4 +1,4 @@
-"""What adding a kind of algorithm costs: one module (tests/plain_kind.py) and a registry's line."""
+"""What adding a kind of algorithm costs: one module (plain_kind.py) and a registry's line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module of the kind, in the registry while a test runs."""
     for table in (KINDS, FORMS, ENGINES):
         monkeypatch.setitem(table, "plain", None)  # so that it goes again
-    monkeypatch.delitem(sys.modules, "tests.plain_kind", raising=False)
-    module = import_module("tests.plain_kind")
+    monkeypatch.delitem(sys.modules, "tests.support.plain_kind", raising=False)
+    module = import_module("tests.support.plain_kind")
     monkeypatch.setitem(ENGINES, "plain", module)
     return module
 

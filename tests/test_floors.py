@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import circles, graph, imported, modules
+from tests.support.imports import circles, graph, imported, modules
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("winolab", "experiments", "papers")
@@ -21,18 +21,8 @@ TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
     (
-        *(
-            "algorithm",
-            "arguments",
-            "arrays",
-            "device",
-            "kind",
-            "lines",
-            "options",
-            "points",
-            "problem",
-        ),
-        *("shapes", "version"),
+        *("algorithm", "arguments", "device", "kind", "lines", "options", "points", "problem"),
+        "version",
     ),
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.planner", "gpu.codegen", "gpu.families"),

@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import tokenize
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,9 +17,12 @@ import winolab
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(
-    path for folder in ("winolab", "experiments", "tests") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("winolab", "experiments", "papers", "tests")
+    for path in (ROOT / folder).rglob("*.py")
 )
 MAX_LINES = 400
+MAX_FILES = 15  # of Python in a folder: a newcomer reads the list at a glance
 MAX_DECIMALS = 6  # a longer one is a rounded constant, typed: print it from its fraction
 
 
@@ -29,6 +33,12 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_files_stay_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_folders_stay_small() -> None:
+    sizes = Counter(path.parent for path in (*SOURCES, *ROOT.glob("*.py")))
+    assert len(sizes) > 50
+    assert not {name_of(folder): n for folder, n in sizes.items() if n > MAX_FILES}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import random_problems
-from tests.definition import DIRECTIONS, FLOATS, exact, rounded
-from tests.drawn import draw
-from tests.elements import DTYPES
 from tests.random_problems import CALLS, Wrong, check, main, on_numpy
+from tests.support.definition import DIRECTIONS, FLOATS, exact, rounded
+from tests.support.drawn import draw
+from tests.support.elements import DTYPES
 
 CASES = [draw("draws", number) for number in range(1500)]
 # Exact, of floats, into objects: what every test below may spoil.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from winolab.arguments import counted, listed, whole
+from winolab.arguments.values import counted, listed, whole
 from winolab.kind import (
     FORMS,
     KINDS,

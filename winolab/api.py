@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from winolab.algorithm import Algorithm
-from winolab.arguments import Padding, Sizes
-from winolab.arrays import DtypeLike
+from winolab.arguments.arrays import DtypeLike
+from winolab.arguments.shapes import nonempty
+from winolab.arguments.values import Padding, Sizes
 from winolab.device import Device, datasheet
 from winolab.options import ConvOptions
 from winolab.problem import Direction, Layout, Problem
-from winolab.shapes import nonempty
 
 if TYPE_CHECKING:
     from winolab.gpu.planner.considered import Considered

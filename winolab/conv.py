@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
-from winolab.arguments import Padding, Sizes
-from winolab.arrays import DtypeLike, on_gpu
+from winolab.arguments.arrays import DtypeLike, on_gpu
+from winolab.arguments.values import Padding, Sizes
 from winolab.options import Convolution, ConvOptions, OnRange, convolution, recall
 from winolab.problem import NAMES, Layout, in_layout, shapes
 from winolab.ref import dispatch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field, field, fields
 from typing import Any, ClassVar, Self
 
-from winolab.arguments import counted, nearest, whole
+from winolab.arguments.values import counted, nearest, whole
 from winolab.device import DATASHEETS, datasheet
 from winolab.points import check_served, points_for, shortened, text_of
 from winolab.problem import Tile

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from winolab import shapes
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
-from winolab.arguments import counted
+from winolab.arguments import shapes
+from winolab.arguments.values import counted
 from winolab.points import shortened
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import convolution, sample, winograd

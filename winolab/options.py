@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
-from winolab.arguments import whole
-from winolab.arrays import precision_named
+from winolab.arguments.arrays import precision_named
+from winolab.arguments.values import whole
 from winolab.problem import Problem, check_layout, in_layout
 
 OnRange = Literal["fallback", "raise"]

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from winolab.arguments import Padding, Sizes, nearest, paddings, per_dimension, sequence, whole
+from winolab.arguments.values import (
+    Padding,
+    Sizes,
+    nearest,
+    paddings,
+    per_dimension,
+    sequence,
+    whole,
+)
 
 Layout = Literal["channels_last", "channels_first"]
 LAYOUTS = get_args(Layout)

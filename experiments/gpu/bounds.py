@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Measured, Row, cases, kernel, stored
 from experiments.gpu.targets.aims import FILTER, FORWARD, ffma, limits, regular
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 from winolab.algorithm import gamma as named_gamma
 from winolab.algorithm import omega as named_omega
 from winolab.gpu.families.gamma_ffma import cost as gamma_times

@@ -12,9 +12,9 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored, tiles, where
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 from winolab.bench.layers import parse_layer
 
 SECTOR = 32  # bytes of L2

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from experiments.gpu.losses import COLUMNS, by_list, compared, label
 from experiments.gpu.rows import Row, cases, devices, mean, stored, where
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 
 Means = dict[tuple[str, str, str], tuple[float, int]]
 

@@ -23,9 +23,9 @@ from experiments.gpu.paper_tables import (
 from experiments.gpu.rows import Measured, Row, cases, paper_alpha
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness.facts import table
-from experiments.harness.figures import INK, PAPER_STYLE, Drawn, panels_of, with_legend
 from experiments.harness.outputs import BINS
 from experiments.harness.tables import select, stored
+from experiments.report.figures import INK, PAPER_STYLE, Drawn, panels_of, with_legend
 
 Pick = Callable[[Measured], Row | None]
 # Who is drawn how: colour and marker; ours filled, libraries hollow.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, cases, stored, wrong
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 
 FORWARD, FILTER = "forward", "backward_filter"
 PANELS = (

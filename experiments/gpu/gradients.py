@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from experiments.gpu.ceilings import product_bound, transform_bound
 from experiments.gpu.paper_tables import cell, gradients, none
 from experiments.gpu.rows import Measured, Row, kernel, ratio, tiles
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 WAYS = ("picked", "admissible, any workspace", "any error and workspace")

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from experiments.gpu import counters as counters_tables
 from experiments.gpu.frontier import KINDS
 from experiments.gpu.rows import Measured, Row, cases, mean, ratio, stored, tiles, where
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 from winolab.bench.contenders import GROUPS
 
 MIB = 1 << 20

@@ -9,8 +9,8 @@ from experiments.gpu import bounds, counters, devices, frontier, gradients, loss
 from experiments.gpu.rows import Row, cases, stored
 from experiments.gpu.targets.tensor import wide
 from experiments.harness.tables import Cell
-from experiments.harness.texts import Text
 from experiments.measure.cases import DRAWN, GFLOP
+from experiments.report.texts import Text
 from papers.winrs_2025.grid import grid
 from winolab.gpu.families.gamma_ffma.config import PRODUCTS
 

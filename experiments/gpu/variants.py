@@ -10,9 +10,9 @@ from statistics import geometric_mean
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored
-from experiments.harness.figures import INK, panels_of
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.figures import INK, panels_of
+from experiments.report.texts import Text
 
 CLOSE = 0.2  # a prediction within so much is right
 WAYS = {"forward": "forward", "backward_data": "backward data", "backward_filter": "gradient"}

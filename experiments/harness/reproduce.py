@@ -14,9 +14,9 @@ from rich.text import Text
 
 from experiments.harness import jobs, report, studies
 from experiments.harness.jobs import Row
-from experiments.harness.report import number
 from experiments.harness.studies import measured_by
 from experiments.harness.tables import Cell, Table, rows_of, store
+from experiments.report.page import number
 from winolab.cli import fitted, process
 from winolab.cli.environment import cores
 from winolab.cli.render import document

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from experiments.harness.figures import (
+from experiments.harness.jobs import Row
+from experiments.harness.tables import select
+from experiments.points import tables as points_study
+from experiments.report.figures import (
     COLOURS,
     INK,
     KINDS,
@@ -17,9 +20,6 @@ from experiments.harness.figures import (
     panels_of,
     with_legend,
 )
-from experiments.harness.jobs import Row
-from experiments.harness.tables import select
-from experiments.points import tables as points_study
 
 
 def rows_gain(rows: Sequence[Row]) -> Figure:

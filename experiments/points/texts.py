@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
-from experiments.harness.texts import Text
+from experiments.report.texts import Text
 
 
 def _rows(cells: Sequence[Cell]) -> list[str]:

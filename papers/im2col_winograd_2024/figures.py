@@ -8,7 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness.facts import table
-from experiments.harness.figures import (
+from experiments.harness.jobs import Row
+from experiments.harness.outputs import BINS
+from experiments.harness.tables import select
+from experiments.report.figures import (
     COLOURS,
     INK,
     PAPER_STYLE,
@@ -17,9 +20,6 @@ from experiments.harness.figures import (
     panels_of,
     with_legend,
 )
-from experiments.harness.jobs import Row
-from experiments.harness.outputs import BINS
-from experiments.harness.tables import select
 from papers.im2col_winograd_2024 import accuracy as im2col_winograd
 
 

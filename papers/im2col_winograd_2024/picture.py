@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from experiments.harness.facts import table
-from experiments.harness.figures import mean
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
+from experiments.report.figures import mean
 from papers.im2col_winograd_2024.accuracy import PAPER
 
 WIDTH, HEIGHT = 560, 372

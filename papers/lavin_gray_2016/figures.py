@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from experiments.harness.figures import (
+from experiments.harness.jobs import Row
+from experiments.report.figures import (
     COLOURS,
     PAPER_STYLE,
     Drawn,
@@ -14,7 +15,6 @@ from experiments.harness.figures import (
     panels_of,
     with_legend,
 )
-from experiments.harness.jobs import Row
 from papers.lavin_gray_2016 import accuracy as lavin_gray
 
 

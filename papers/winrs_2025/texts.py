@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from experiments.harness.tables import Cell
-from experiments.harness.texts import Text
+from experiments.report.texts import Text
 
 GRID = (
     "The paper's grid is not listed. Here it is every layer that its section 6 allows within the "

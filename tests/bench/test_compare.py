@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.stand_in import CuPy
+from tests.support.stand_in import CuPy
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench import compare, contenders, cudnn, frameworks, oracle, timing
 from winolab.bench.contenders import Arrays, Contender

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.pretended import HostLaunch, Library, host_encoder
+from tests.gpu.support.pretended import HostLaunch, Library, host_encoder
 from winolab import options
 from winolab.device import H100
 from winolab.gpu import driver

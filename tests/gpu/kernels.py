@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from tests.gpu.picked import of_gamma
+from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import LAYERS, parse_layer
 from winolab.device import datasheet

@@ -27,7 +27,7 @@ import numpy as np
 
 from experiments.measure.throughput import stored
 from tests.gpu.guarded import ROOMLESS, Mold, limits
-from tests.gpu.molds import algorithms
+from tests.gpu.support.molds import algorithms
 from winolab.bench.contenders import digest
 from winolab.cli import environment
 from winolab.gpu import driver

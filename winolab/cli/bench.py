@@ -14,7 +14,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab.arrays import precision_named
+from winolab.arguments.arrays import precision_named
+from winolab.arguments.shapes import nonempty
 from winolab.bench import compare, cudnn, frameworks
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import GROUPS
@@ -24,7 +25,6 @@ from winolab.cli.render import AsJson, document, plain
 from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.lines import Lines
-from winolab.shapes import nonempty
 
 Row = dict[str, Any]
 LEGEND = (

@@ -11,8 +11,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab import shapes
 from winolab.algorithm import Algorithm, Problem, parse_algorithm
+from winolab.arguments import shapes
 from winolab.cli import fitted, process
 from winolab.cli.render import AsJson, document
 from winolab.cli.sweep import POINTS, values

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from winolab import shapes
 from winolab.api import plan
-from winolab.arrays import precision_named
+from winolab.arguments import shapes
+from winolab.arguments.arrays import precision_named
+from winolab.arguments.shapes import nonempty
 from winolab.cli import environment
 from winolab.cli.render import AsJson, document
 from winolab.device import DATASHEETS, datasheet
@@ -22,7 +23,6 @@ from winolab.problem import Direction, Problem
 from winolab.ref.algorithms.winrs.gradient import phases
 from winolab.ref.algorithms.winrs.plan import Plan
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
-from winolab.shapes import nonempty
 
 app = typer.Typer(
     help="What a planner decides, and predicts, for a GPU that need not be there.",

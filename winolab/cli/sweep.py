@@ -25,12 +25,12 @@ from textwrap import shorten
 from threading import Thread
 from typing import Any
 
+from winolab.arguments.shapes import nonempty
 from winolab.cli.environment import memory, provenance
 from winolab.cli.render import plain
 from winolab.cli.tables import METRICS
 from winolab.lines import Lines
 from winolab.measure import OPERANDS, Case
-from winolab.shapes import nonempty
 
 Row = dict[str, Any]
 # Processes take the cores; the threads of a BLAS under them would only wait for each other.

@@ -11,7 +11,7 @@ import ml_dtypes
 import mpmath
 import numpy as np
 
-from winolab.arrays import (
+from winolab.arguments.arrays import (
     FLOAT16_INFINITE,
     PRECISION_OF_DTYPE,
     check_float16,

@@ -45,7 +45,7 @@ TABLES = (
 )
 """
 TEXTS = """
-from experiments.harness.texts import Text, ratios
+from experiments.report.texts import Text, ratios
 
 TEXT = Text("It squared.", "The same.", "ours", lambda cells: [ratios(cells)])
 TEXTS = {"trial_2027 table1": TEXT}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.measure import errors as gpu_errors
-from tests.stand_in import CuPy
+from tests.support.stand_in import CuPy
 from winolab.bench import oracle
 from winolab.bench.contenders import Arrays, Contender
 from winolab.bench.layers import Layer

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.gpu import driver
 from winolab.ref.error.bounds import bound

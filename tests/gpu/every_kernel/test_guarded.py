@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import guarded, hosted
-from tests.gpu.molds import MOLDS, algorithms
+from tests.gpu.support.molds import MOLDS, algorithms
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan

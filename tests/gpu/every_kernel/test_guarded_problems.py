@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu.guarded import Mold, run
-from tests.gpu.molds import MOLDS, algorithms
+from tests.gpu.support.molds import MOLDS, algorithms
 from winolab.gpu.families.registry import FAMILIES
 
 pytestmark = pytest.mark.gpu

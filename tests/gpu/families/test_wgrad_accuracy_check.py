@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.hosted import Guarded, load
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 from winolab import conv_backward_filter
 from winolab.algorithm import Problem, direct, omega
 from winolab.bench import oracle

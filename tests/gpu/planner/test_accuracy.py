@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.gradients import shared
 from tests.gpu.guarded import UNIFORM
-from tests.gpu.halves import DTYPES
+from tests.gpu.support.gradients import shared
+from tests.gpu.support.halves import DTYPES
 from winolab.algorithm import Problem, Tile, direct, parse_algorithm, tiled
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.adversaries import DATA, made
+from tests.gpu.support.adversaries import DATA, made
 from winolab import conv_backward_data, conv_backward_filter, conv_forward, prepare_filter
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import winolab
-from tests.gpu.pretended import Array, Library
-from tests.problems import integers, problems
+from tests.gpu.support.pretended import Array, Library
+from tests.support.problems import integers, problems
 from winolab.algorithm import gamma
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.gpu.runtime import autograd, conv

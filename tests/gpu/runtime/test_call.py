@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 from winolab import options
 from winolab.algorithm import parse_algorithm
 from winolab.device import H100

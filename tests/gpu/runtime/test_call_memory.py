@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array, Library
+from tests.gpu.support.pretended import Array, Library
 from winolab.algorithm import Problem
 from winolab.conv import shape_of
 from winolab.gpu.runtime import call

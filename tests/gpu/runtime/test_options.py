@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 
 FILTER = np.ones((4, 3, 3, 4), "f")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.pretended import Array
+from tests.gpu.support.pretended import Array
 
 # Sums of 9 · 16 products of 100 · 100: 1,440,000 is beyond float16.
 SHAPE, FILTER, SUM = (1, 5, 6, 16), (16, 3, 3, 16), 1_440_000.0

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.problems import integers, options, problems
+from tests.support.problems import integers, options, problems
 from winolab import conv_backward_data, conv_backward_filter, conv_forward
 from winolab.ref.algorithms import convolution
 

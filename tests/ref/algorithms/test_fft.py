@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import winolab
-from tests.problems import integers, options, problems
+from tests.support.problems import integers, options, problems
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algorithms import fft
 from winolab.ref.arithmetic.simulated import PRESETS

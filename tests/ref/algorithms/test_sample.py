@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.problems import integers
+from tests.support.problems import integers
 from winolab import Problem, arithmetic, conv_forward, parse_algorithm
 from winolab.ref.algorithms import sample
 

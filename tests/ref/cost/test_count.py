@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import winolab
-from tests.problems import integers, options, problems
+from tests.support.problems import integers, options, problems
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algebra.program import is_power_of_two
 from winolab.ref.arithmetic.simulated import PRESETS, Float

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from winolab.arrays import apart
+from winolab.arguments.arrays import apart
 from winolab.gpu.params import MOST, VECTOR, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.runtime.arrays import Described, contiguous

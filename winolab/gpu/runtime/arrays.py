@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from winolab.arrays import CUDA
+from winolab.arguments.arrays import CUDA
 from winolab.gpu import driver
 
 

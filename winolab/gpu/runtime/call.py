@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-from winolab.arrays import check_float16
+from winolab.arguments.arrays import check_float16
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.fallback import GuardedPlan, verify

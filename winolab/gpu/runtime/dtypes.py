@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.arguments import nearest
-from winolab.arrays import PRECISION_OF_DTYPE, dtype_of, precision_named
+from winolab.arguments.arrays import PRECISION_OF_DTYPE, dtype_of, precision_named
+from winolab.arguments.values import nearest
 from winolab.gpu.planner.request import ITEMSIZE, PRECISIONS
 from winolab.gpu.runtime.arrays import Described
 

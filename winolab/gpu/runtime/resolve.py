@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from winolab.arrays import check_target
+from winolab.arguments.arrays import check_target
 from winolab.gpu.planner.request import ITEMSIZE, Plan
 from winolab.gpu.runtime.array_layout import Place, is_contiguous
 from winolab.gpu.runtime.arrays import Described

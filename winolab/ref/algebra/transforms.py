@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from winolab.algorithm import SCALINGS, Tile
-from winolab.arguments import whole
-from winolab.arrays import dtype_of
+from winolab.arguments.arrays import dtype_of
+from winolab.arguments.values import whole
 from winolab.points import check_served, exact, parse_points, text_of
 from winolab.ref.algebra import printed
 from winolab.ref.algebra.points import INFINITY, Point, as_points

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.ref.arithmetic.eft import odd_add
 from winolab.ref.arithmetic.formats import EXPONENT_BITS, MODES, Format, nearest_name
 

@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.ref.arithmetic.elements import number, reals
 from winolab.ref.arithmetic.formats import FORMATS
 

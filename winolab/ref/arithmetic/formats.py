@@ -17,8 +17,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from winolab.arguments import nearest
-from winolab.arrays import PRECISION_OF_DTYPE
+from winolab.arguments.arrays import PRECISION_OF_DTYPE
+from winolab.arguments.values import nearest
 from winolab.ref.arithmetic.elements import INTEGERS, number, reals
 
 EXPONENT_BITS = np.int64(0x7FF0_0000_0000_0000)

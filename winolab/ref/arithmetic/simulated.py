@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.algorithm import Algorithm
-from winolab.arguments import counted, whole
-from winolab.arrays import precision_named
+from winolab.arguments.arrays import precision_named
+from winolab.arguments.values import counted, whole
 from winolab.points import shortened
 from winolab.ref.arithmetic import accumulate as sums
 from winolab.ref.arithmetic import split

@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.ref.arithmetic.accumulate import pieces
 from winolab.ref.arithmetic.formats import Format
 

@@ -13,7 +13,7 @@ from numbers import Real
 import numpy as np
 
 from winolab.algorithm import Gamma, Problem, Tile
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.ref.algebra.points import INFINITY, Point, named_points, show
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.algorithms import convolution

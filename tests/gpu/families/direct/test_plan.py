@@ -11,8 +11,8 @@ import pytest
 import winolab
 from tests.gpu import hosted
 from tests.gpu.guarded import UNIFORM
-from tests.gpu.halves import DTYPES, UNIT
-from tests.gpu.pretended import Array
+from tests.gpu.support.halves import DTYPES, UNIT
+from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.adversaries import DATA, made
+from tests.gpu.support.adversaries import DATA, made
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import DATASHEETS, H100, Device, datasheet

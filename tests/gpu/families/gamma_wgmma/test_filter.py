@@ -12,7 +12,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.guarded import ROOMLESS
-from tests.gpu.picked import of_gamma
+from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver

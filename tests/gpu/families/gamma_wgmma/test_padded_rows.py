@@ -9,7 +9,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.families.gamma_wgmma.policies import BOUND
-from tests.gpu.picked import of_gamma
+from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms

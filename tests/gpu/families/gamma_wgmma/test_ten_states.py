@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.picked import of_gamma
+from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, gamma
 from winolab.bench.layers import parse_layer
 from winolab.device import H100

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.gpu.gradients import SHARES, SMALL, asked, shared
-from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
+from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
+from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad import PARAMS
 from winolab.gpu.families.wgrad_direct import columns as omega_columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.gpu.gradients import asked
-from tests.gpu.halves import on_cpu
+from tests.gpu.support.gradients import asked
+from tests.gpu.support.halves import on_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS

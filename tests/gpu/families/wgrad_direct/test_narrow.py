@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.gpu.gradients import asked
-from tests.gpu.halves import on_cpu, on_gpu, problems, too_far
+from tests.gpu.support.gradients import asked
+from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad_direct import narrow as omega_direct
 from winolab.gpu.families.wgrad_direct.narrow import VARIANTS, OmegaDirectPlan, Variant

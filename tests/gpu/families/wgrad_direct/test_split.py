@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.gpu import adversaries, hosted
-from tests.gpu.gradients import SHARES, asked, gradient_on_gpu, shared
+from tests.gpu import hosted
+from tests.gpu.support import adversaries
+from tests.gpu.support.gradients import SHARES, asked, gradient_on_gpu, shared
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms

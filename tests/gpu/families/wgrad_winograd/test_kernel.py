@@ -7,7 +7,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.guarded import MEAN, limits
-from tests.gpu.halves import DTYPES
+from tests.gpu.support.halves import DTYPES
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import datasheet
 from winolab.gpu.families.wgrad_winograd.plan import plans

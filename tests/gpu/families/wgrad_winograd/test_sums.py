@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu import hosted
-from tests.gpu.gradients import gradient_on_gpu
+from tests.gpu.support.gradients import gradient_on_gpu
 from winolab import conv_backward_filter
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import winolab
-from tests.problems import integers, options, problems
+from tests.support.problems import integers, options, problems
 from winolab.algorithm import Problem, Tile
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.algorithms.winrs import gradient as winrs

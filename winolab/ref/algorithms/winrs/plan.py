@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from winolab.algorithm import Algorithm, Problem, winrs
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.points import check_served, text_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from winolab import conv_backward_filter, conv_forward, prepare_filter
-from winolab.arrays import check_float16, precision_named
+from winolab.arguments.arrays import check_float16, precision_named
 from winolab.ref.arithmetic.simulated import PRESETS, arithmetic
 
 BELOW = float(np.nextafter(np.float32(65520), np.float32(0)))  # rounded to 65504

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.gpu import hosted
-from tests.gpu.gradients import gradient_on_gpu
+from tests.gpu.support.gradients import gradient_on_gpu
 from winolab.algorithm import Problem
 from winolab.ref.algorithms import convolution
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.problems import integers
+from tests.support.problems import integers
 from winolab import Problem, conv_backward_data, prepare_filter
 
 

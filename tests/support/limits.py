@@ -14,8 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.definition import exact
-from tests.drawn import Case
+from tests.support.definition import exact
+from tests.support.drawn import Case
 from winolab import Algorithm, Problem, arithmetic, parse_algorithm
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.winograd import programs_of

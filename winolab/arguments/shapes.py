@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winolab.arguments import NAMED_PADDINGS
+from winolab.arguments.values import NAMED_PADDINGS
 from winolab.problem import Problem
 
 INPUT = "128x96x96x64 (batch, sizes, channels)"

@@ -1,4 +1,4 @@
-"""The README's numbers, written from rows: ``python -m experiments.harness.readme``.
+"""The README's numbers, written from rows: ``python -m experiments.report.readme``.
 
 Between the two marks of README.md stand how many of each table's numbers agree with the paper's,
 and what the kernels reach, from the committed rows. A test fails where the README says anything
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from experiments.harness import studies
 from experiments.harness.facts import ROOT
-from experiments.harness.report import cited
+from experiments.report.page import cited
 
 README = ROOT / "README.md"
 MARKS = "<!-- rows -->\n", "<!-- /rows -->"

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.definition import DIRECTIONS, Geometry, convolved
-from tests.elements import FILLS, FLOATING, INTEGERS, OBJECTS, array_of
+from tests.support.definition import DIRECTIONS, Geometry, convolved
+from tests.support.elements import FILLS, FLOATING, INTEGERS, OBJECTS, array_of
 
 PRODUCTS, ELEMENTS = 2500, 700  # at most: of the definition, of an array
 RANGES = ("fp64", "fp32", "tf32", "fp32_ffma", "exact", "mp")  # precisions that hold the data

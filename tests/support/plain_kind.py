@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
-from winolab.arguments import whole
+from winolab.arguments.values import whole
 from winolab.kind import placed
 from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.simulated import Arithmetic

@@ -13,7 +13,7 @@ from experiments.harness import figures, studies
 from experiments.harness.facts import ROOT, facts, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
-from experiments.harness.texts import Text
+from experiments.report.texts import Text
 
 REPORT = ROOT / "results" / "report.html"
 

@@ -13,10 +13,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.definition import DIRECTIONS, Geometry
-from tests.drawn import Case
-from tests.elements import DTYPES, FILLS, FLOATING, INTEGERS
 from tests.random_problems import check, on_numpy, refused
+from tests.support.definition import DIRECTIONS, Geometry
+from tests.support.drawn import Case
+from tests.support.elements import DTYPES, FILLS, FLOATING, INTEGERS
 from winolab import gamma, parse_algorithm, transforms, winograd
 
 POOL = [Fraction(p) for p in ("0", "1", "-1", "2", "-2", "1/2", "-1/2", "3", "-3/4", "4")]

@@ -1,4 +1,4 @@
-"""Execute the papers' notebooks: ``python -m experiments.harness.notebooks [NAME ...]``.
+"""Execute the papers' notebooks: ``python -m experiments.report.notebooks [NAME ...]``.
 
 Each papers/<paper>/*.py that opens with jupytext's header is run in its own folder, and what it
 showed is kept in results/notebooks/<paper>-<name>.ipynb. Exit code 1 where a cell raised, or a

@@ -1,7 +1,7 @@
 """Counts of cells are of each verdict once, numbers and claims apart."""
 
-from experiments.harness.headline import Counts, counts
 from experiments.harness.tables import Cell
+from experiments.report.headline import Counts, counts
 
 
 def cell(agrees: bool | None, **more) -> Cell:

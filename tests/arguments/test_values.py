@@ -1,7 +1,7 @@
 import pytest
 
 from winolab.algorithm import FORMS
-from winolab.arguments import nearest
+from winolab.arguments.values import nearest
 from winolab.ref.arithmetic.simulated import ACCEPTED
 
 
