@@ -12,10 +12,11 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from experiments.harness import jobs, report, studies
+from experiments.harness import jobs, studies
 from experiments.harness.jobs import Row
 from experiments.harness.studies import measured_by
 from experiments.harness.tables import Cell, Table, rows_of, store
+from experiments.report import page
 from experiments.report.page import number
 from winolab.cli import fitted, process
 from winolab.cli.environment import cores
@@ -154,14 +155,12 @@ def main(
         print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
-    path = report.write(
-        studies.results({table.key: rows for table, rows in results}), report.REPORT
-    )
+    path = page.write(studies.results({table.key: rows for table, rows in results}), page.REPORT)
     seconds = time.perf_counter() - started
     if paper is None and not every:
         names = ", ".join(t.key for t in studies.computed() if t.long)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")
-    console.print(f"{seconds:.0f} s; report: {path.relative_to(report.ROOT)}", highlight=False)
+    console.print(f"{seconds:.0f} s; report: {path.relative_to(page.ROOT)}", highlight=False)
 
 
 def _entry(table: Table) -> dict:

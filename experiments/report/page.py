@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from experiments.harness import figures, studies
+from experiments.harness import studies
 from experiments.harness.facts import ROOT, facts, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
+from experiments.report import figures
 from experiments.report.texts import Text
 
 REPORT = ROOT / "results" / "report.html"

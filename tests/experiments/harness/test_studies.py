@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.harness import facts, notebooks, report, reproduce, studies, tables
+from experiments.harness import facts, reproduce, studies, tables
+from experiments.report import notebooks, page
 
+ROOMS = ("harness", "report")
 FACTS = """
 [paper]
 key = "trial_2027"
@@ -70,8 +72,8 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path / "experiments")
     monkeypatch.setattr(tables, "RESULTS", tmp_path / "kept")
     monkeypatch.setattr(tables, "COMPUTED", tmp_path / "results" / "rows")
-    monkeypatch.setattr(report, "ROOT", tmp_path)
-    monkeypatch.setattr(report, "REPORT", tmp_path / "report.html")
+    monkeypatch.setattr(page, "ROOT", tmp_path)
+    monkeypatch.setattr(page, "REPORT", tmp_path / "report.html")
     yield folder
     for name in [name for name in sys.modules if name.startswith("papers.trial_2027")]:
         del sys.modules[name]
@@ -86,10 +88,10 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     assert "1 of 1 agree: equal" in " ".join(capsys.readouterr().out.split())
     (row,) = tables.stored("trial_2027")
     assert (row["ours"], row["printed"]) == (9, 9)
-    page = report.REPORT.read_text()
-    assert '<h2 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h2>' in page
-    assert page.count("<figure>") == 1
-    assert "1 of 1 agree; ours over the paper" in page
+    text = page.REPORT.read_text()
+    assert '<h2 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h2>' in text
+    assert text.count("<figure>") == 1
+    assert "1 of 1 agree; ours over the paper" in text
 
 
 def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Pat
     old = kept.read_text().replace('"ours": 9', '"ours": 4')
     kept.write_text(old + other)
     (tables.COMPUTED / "trial_2027.jsonl").unlink()
-    report.REPORT.unlink()
+    page.REPORT.unlink()
     before = {path: path.read_bytes() for path in trial.parents[1].rglob("*") if path.is_file()}
     reproduce.main("trial_2027", "table1", workers=1)
     written = {
@@ -108,8 +110,8 @@ def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Pat
         if path.is_file() and before.get(path) != path.read_bytes()
         and "__pycache__" not in path.parts
     }  # fmt: skip
-    assert written == {tables.COMPUTED / "trial_2027.jsonl", report.REPORT}
-    assert "<td>9</td><td>9</td>" in report.REPORT.read_text()
+    assert written == {tables.COMPUTED / "trial_2027.jsonl", page.REPORT}
+    assert "<td>9</td><td>9</td>" in page.REPORT.read_text()
     assert [row["ours"] for row in tables.stored("trial_2027")] == [4, 9]
     reproduce.main("trial_2027", "table1", workers=1, update=True)
     assert [(row["table"], row["ours"]) for row in tables.stored("trial_2027")] == [
@@ -119,7 +121,7 @@ def test_a_run_writes_under_results_and_leaves_the_checkout_as_it_was(trial: Pat
 
 def test_git_ignores_where_runs_write() -> None:
     ignored = (facts.ROOT / ".gitignore").read_text().splitlines()
-    for path in (tables.COMPUTED, report.REPORT.parent):
+    for path in (tables.COMPUTED, page.REPORT.parent):
         assert f"/{path.relative_to(facts.ROOT).parts[0]}/" in ignored
 
 
@@ -158,10 +160,10 @@ def imported(path: Path) -> set[str]:
 
 def test_the_harness_knows_no_study_by_name() -> None:
     """It imports no paper and no measurement, and no paper's name is in its text."""
-    for path in (studies.EXPERIMENTS / "harness").glob("*.py"):
+    for path in (p for room in ROOMS for p in (studies.EXPERIMENTS / room).glob("*.py")):
         for name in imported(path):
             own = name.split(".")[0] not in ("papers", "experiments")
-            assert own or name.startswith("experiments.harness"), f"{path.name} imports {name}"
+            assert own or name.split(".")[1] in ROOMS, f"{path.name} imports {name}"
         assert [name for name in facts.papers() if name in path.read_text()] == [], path.name
 
 
