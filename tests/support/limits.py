@@ -92,6 +92,8 @@ def _of_segments(
     run, of = run.of_data(a.astype(float), b.astype(float)), programs_of(algorithm)
     depth = problem.batch * math.prod(problem.output)
     x, dy = (float(np.abs(v.astype(float)).max(initial=0.0)) for v in (a, b))
+    if isinstance(run, Float) and max(x, dy) > run.storage.max:
+        return math.inf
     transform = Units.of(run).transform.growth
     bound, added = 0.0, 0
     for phase in phases(problem):
