@@ -29,6 +29,22 @@ def facts(paper: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
 
 
+def cited(paper: str) -> str:
+    """The paper as a reader would cite it: "Lavin & Gray 2016"."""
+    stated = facts(paper)["paper"]
+    names = [author.split(". ")[-1].strip() for author in stated["authors"].split(",")]
+    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{who} {stated['year']}"
+
+
+def link(paper: str) -> str:
+    """The address of the paper: arXiv's, or its DOI's."""
+    stated = facts(paper)["paper"]
+    if "arxiv" in stated:
+        return f"https://arxiv.org/abs/{stated['arxiv']}"
+    return f"https://doi.org/{stated['doi']}"
+
+
 def table(paper: str, number: str | int) -> dict[str, Any]:
     """One table of a paper: its source, quantity, unit, and rows or columns."""
     return facts(paper)["tables"][str(number)]

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from experiments.harness import studies
-from experiments.harness.facts import ROOT, facts, papers
+from experiments.harness import facts, studies
+from experiments.harness.facts import ROOT, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
 from experiments.report import figures
@@ -121,10 +121,7 @@ def cited(table: Table) -> str:
         name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
     if table.paper not in papers():
         return f"{table.paper}, {name}"
-    paper = facts(table.paper)["paper"]
-    names = [author.split(". ")[-1].strip() for author in paper["authors"].split(",")]
-    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
-    return f"{who} {paper['year']}, {name}"
+    return f"{facts.cited(table.paper)}, {name}"
 
 
 def _anchor(table: Table) -> str:

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 from experiments.harness.facts import table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
-from experiments.report.figures import mean
 from papers.im2col_winograd_2024.accuracy import PAPER
 
 WIDTH, HEIGHT = 560, 372
@@ -60,7 +60,7 @@ def errors(rows: Sequence[Row], line: Line) -> list[tuple[int, float]]:
     (column,) = (c for c in table(PAPER, 3)["columns"] if c["algorithm"] == line.column)
     mine = select(rows, column=line.column, variant=line.variant)
     return [
-        (shape[3], mean(select(mine, shape="x".join(map(str, shape))), "mare"))
+        (shape[3], fmean(row["mare"] for row in select(mine, shape="x".join(map(str, shape)))))
         for shape in column["shapes"]
     ]
 
