@@ -29,7 +29,7 @@ def test_it_says_what_a_call_would_run(direction: Any, precision: str) -> None:
     assert (told["x"], told["w"], told["device"]) == ([*X], [*W], H100.name)
     assert (told["direction"], told["precision"]) == (direction, precision)
     assert told["plan"]["kernel"] == taken.kernel
-    assert told["plan"]["variant"] == str(taken.variant)
+    assert told["plan"]["config"] == str(taken.config)
     assert told["plan"]["workspace_bytes"] == taken.workspace
     assert abs(told["plan"]["predicted_us"] - 1e6 * taken.predicted) <= 5e-4
     assert {(k["kernel"], k["products"]) for k in told["kernels"]} >= {

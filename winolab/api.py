@@ -40,7 +40,7 @@ def plan(
     of that name; ``device`` a name of ``winolab devices`` or a Device; ``workspace_limit`` is in
     bytes. The other arguments are those of :func:`winolab.conv_forward`.
 
-    The result prints, and ``to_dict()`` has it as JSON has: kernel, variant, workspace in bytes,
+    The result prints, and ``to_dict()`` has it as JSON has: kernel, config, workspace in bytes,
     predicted time in µs and relative RMS error of the plan and of the fastest of every kernel.
 
     Raises ValueError, in one line, for shapes, algorithms, precisions and devices that are unknown

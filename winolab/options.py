@@ -24,6 +24,13 @@ INTS = frozenset({int})
 MOST = 4096  # calls that are kept
 
 
+class KernelConfig:
+    """How the kernels of a family are configured: block shape, pipeline stages, policies.
+
+    Each family has a frozen dataclass of its own; its text, which rows keep, has what is not usual.
+    """
+
+
 @dataclass(frozen=True)
 class ConvOptions:
     """How a convolution is computed: the arguments of winolab.conv_forward beside its geometry."""
@@ -35,7 +42,7 @@ class ConvOptions:
     workspace_limit: int | None = None  # bytes
     on_range: str = "fallback"
     scale: Any = None  # of split products: a ref.split.Scale, or what its of_caller takes
-    variant: Any = None  # the configuration of a family's kernels, a value of its own kind
+    config: KernelConfig | None = None  # of a family's kernels
 
     @property
     def named(self) -> Algorithm | None:

@@ -65,7 +65,7 @@ class Case:
         found = candidates(self.direction, problem, self.group, asked)
         asked_for = self.products, self.kernel, self.shape
         for plan in found:
-            has = plan.precision, plan.kernel, str(plan.variant)
+            has = plan.precision, plan.kernel, str(plan.config)
             if all(wish in (None, one) for wish, one in zip(asked_for, has, strict=True)):
                 return plan
         return None
@@ -199,7 +199,7 @@ def launches(case: Case) -> Iterator[dict[str, Any]]:
             "products": case.products,
             "kernel": plan.kernel,
             "points": plan.points,
-            "plan": str(plan.variant),
+            "plan": str(plan.config),
             **note,
             "calls": calls[note["launch"], note["grid"]],
         }

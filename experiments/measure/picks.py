@@ -88,7 +88,7 @@ def rivals(case: Case, device: Device, kernel: str, near: float, most: int) -> l
 
 def name(p: Plan) -> str:
     """Kernel, precision and block shape."""
-    return f"{p.kernel} {p.precision} {p.variant}"
+    return f"{p.kernel} {p.precision} {p.config}"
 
 
 def timed(case: Case, plans: Sequence[Plan]) -> list[float]:
@@ -113,7 +113,7 @@ def row(case: Case, p: Plan, seconds: float) -> bench.Row:
         "output": layer.output[1],
         "channels": layer.problem.in_channels,
         "filter": layer.taps,
-        "variant": f"{p.kernel} {p.variant}",
+        "variant": f"{p.kernel} {p.config}",
         "products": p.precision,
         "direction": case.direction,
         "group": case.group,

@@ -206,7 +206,7 @@ def summary(case: Case, rows: Sequence[bench.Row]) -> str:
 def compile_all(plans: Iterable[Plan]) -> int:
     """Compile these plans' kernels into the disk cache, on all cores; how many there are."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
-    sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.variant}" for plan in plans}
+    sources = {plan.source(): f"{plan.kernel} {plan.precision} {plan.config}" for plan in plans}
     with pool(cores()) as processes:
         return sum(processes.map(_compiled, sources, [arch] * len(sources), sources.values()))
 

@@ -181,7 +181,7 @@ def test_plans_that_differ_in_their_workspace_have_names_of_their_own() -> None:
     tiled = parse_algorithm("omega:9:3:7")
     asked = Request(layer, "backward_filter", H100, tiled, "fp16", aligned=True)
     both = {plan(asked): True, plan(replace(asked, workspace_limit=layer.batch << 18)): False}
-    assert len({str(p.variant) for p in both}) == 1 < len(both)
+    assert len({str(p.config) for p in both}) == 1 < len(both)
     assert len({c.name for c in contenders.ours(both)}) == 2
 
 

@@ -96,7 +96,7 @@ class Mold:
 
     @cached_property
     def shape(self) -> tuple[int, tuple[int, int], bool, str, Any]:
-        """Filter's height, divisors of the channels, alignment, dtype of the result, variant."""
+        """Filter's height, divisors of the channels, alignment, dtype of the result, config."""
         rng = Random(self.seed)
         for _ in range(1000):
             height = rng.choice([1, 2, 3, 3, 4, 5, 7, 8])
@@ -107,29 +107,29 @@ class Mold:
             if found:
                 # Plans with tiles as wgmma's rows, packed batches, or load warps are few.
                 few = [
-                    [p for p in found if getattr(p.variant, way, 0)]
+                    [p for p in found if getattr(p.config, way, 0)]
                     for way in ("u_ring", "packed", "load_warp")
                 ]
                 found = rng.choice([*filter(None, few), found])
-                return height, steps, aligned, dtype, rng.choice(found).variant
+                return height, steps, aligned, dtype, rng.choice(found).config
         raise AssertionError(f"{self}: no problem has a plan")
 
     def problem(self, number: int) -> tuple[Any, bool, Random]:
         """A plan, whether its arrays are aligned, and what draws their data."""
         rng = Random(f"{self.seed} {number}")
-        height, steps, aligned, dtype, variant = self.shape
-        batches = BATCHES[-1:] if getattr(variant, "packed", 0) else BATCHES
+        height, steps, aligned, dtype, config = self.shape
+        batches = BATCHES[-1:] if getattr(config, "packed", 0) else BATCHES
         large = number % OFTEN == OFTEN - 1
         for _ in range(4000):
             case = self._draw(rng, height, steps, batches, large=large)
-            found = self._plans(case, aligned, dtype, variant)
-            found = [plan for plan in found if plan.variant == variant]
+            found = self._plans(case, aligned, dtype, config)
+            found = [plan for plan in found if plan.config == config]
             if found:
                 return self._cut(rng.choice(found), rng), aligned, rng
-        raise AssertionError(f"{self}: no problem fits {variant}")
+        raise AssertionError(f"{self}: no problem fits {config}")
 
     def _plans(
-        self, case: tuple[Problem, str, str], aligned: bool, dtype: str, variant: Any = None
+        self, case: tuple[Problem, str, str], aligned: bool, dtype: str, config: Any = None
     ) -> list[Any]:
         problem, direction, algorithm = case
         try:
@@ -137,7 +137,7 @@ class Mold:
                 FAMILY[self.family].plans(
                     Request(
                         problem, direction, self.device, parse_algorithm(algorithm),
-                        self.precision, aligned=aligned, variant=variant, out_dtype=dtype,
+                        self.precision, aligned=aligned, config=config, out_dtype=dtype,
                     )
                 )
             )  # fmt: skip

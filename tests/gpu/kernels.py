@@ -140,7 +140,7 @@ class Unit:
             cls(
                 case,
                 arch,
-                f"{p.kernel} {p.precision} {p.variant}",
+                f"{p.kernel} {p.precision} {p.config}",
                 p.source(),
                 (*p.shared().items(),),
             )

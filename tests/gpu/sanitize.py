@@ -100,7 +100,7 @@ def run(mold: Mold) -> None:
         return out.get()
 
     result = computed(plan)
-    if isinstance(plan, GammaTensorPlan) and plan.parts == 2 and plan.variant.clusters:
+    if isinstance(plan, GammaTensorPlan) and plan.parts == 2 and plan.config.clusters:
         paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
         prepared = cp.empty(plan.prepared, "uint8")
         paired.prepare(load(plan, 0), views[1], prepared.data.ptr, 0)

@@ -205,14 +205,14 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
 
 def _name(p: Plan) -> str:
     """No other plan's that launches other kernels, or these on other segments and chunks."""
-    what = f"{p.kernel} {p.precision} {p.points} {p.variant}"
+    what = f"{p.kernel} {p.precision} {p.points} {p.config}"
     return f"winolab {what} {p.workspace} B"
 
 
 def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> Contender:
     @cache
     def kernels() -> Mapping[str, Kernel]:
-        title = f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+        title = f"{chosen.kernel} {chosen.precision} {chosen.config}"
         return loader.load(chosen.source(), title, chosen.shared(), index)
 
     labels = {
@@ -220,7 +220,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
         "kernel": chosen.kernel,
         "products": chosen.precision,
         "points": chosen.points,
-        "plan": str(chosen.variant),
+        "plan": str(chosen.config),
         "predicted_us": round(chosen.predicted * 1e6, 2),
         "chosen": preferred,
         "simulated": chosen.simulated,

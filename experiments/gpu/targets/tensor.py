@@ -247,7 +247,7 @@ def _planned(layer: str, group: str, device: str) -> dict[tuple, Plan]:
     a sum was cut. Nothing for a GPU without a datasheet."""
     with suppress(ValueError):
         found = candidates(FILTER, parse_layer(layer).problem, group, None, datasheet(device))
-        return {(p.kernel, p.precision, str(p.variant), p.workspace): p for p in found}
+        return {(p.kernel, p.precision, str(p.config), p.workspace): p for p in found}
     return {}
 
 

@@ -101,4 +101,4 @@ def test_every_compiled_form_that_a_gpu_tests_has_problems(monkeypatch, family: 
             for number in range(MOLDS[family.name]):
                 mold = guarded.Mold(family.name, algorithm, precision, number)
                 plan, _, _ = mold.problem(0)
-                assert plan.variant == mold.shape[-1], mold
+                assert plan.config == mold.shape[-1], mold

@@ -12,7 +12,7 @@ from tests.gpu.guarded import Mold, run
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu.families.gamma_ffma import plan as gamma
-from winolab.gpu.families.gamma_ffma.config import EARLIER, VARIANTS
+from winolab.gpu.families.gamma_ffma.config import CONFIGS, EARLIER, Config
 from winolab.gpu.families.wgrad_ffma import plan as omega
 from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -46,7 +46,8 @@ def arrays(problem: Problem, direction: str) -> tuple[np.ndarray, np.ndarray]:
 
 def predicted(p: Plan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """What the reference says that the plan's kernel computes."""
-    v = p.variant
+    v = p.config
+    assert isinstance(v, Config)
     order = Order(v.kc, v.share, v.split)
     compute = getattr(winograd, p.direction)
     return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
@@ -62,7 +63,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
         assert plans
         for p in plans:
             assert isinstance(p, gamma.GammaPlan)
-            v = p.variant
+            v = p.config
             assert (v.bulk, v.split, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
             assert max(p.shared().values()) <= device.shared_memory
             assert v.threads * 168 <= REGISTERS
@@ -72,9 +73,11 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
 def test_the_a100_s_163_kb_hold_more_stages() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
     deep, shallow = (
-        plan(Request(problem, "forward", datasheet(name), None, "fp32_ffma")).variant
+        plan(Request(problem, "forward", datasheet(name), None, "fp32_ffma")).config
         for name in ("a100", "a5000")
     )
+    assert isinstance(deep, Config)
+    assert isinstance(shallow, Config)
     assert deep.u_stages + deep.v_stages > shallow.u_stages + shallow.v_stages
 
 
@@ -99,9 +102,9 @@ def test_half_the_lanes_take_longer() -> None:
 
 def test_what_needs_9_0_is_refused() -> None:
     algorithm, problem = layer("gamma:8:6:3")
-    for variant in (VARIANTS[8][0], replace(EARLIER[8][0], split=2)):
+    for config in (CONFIGS[8][0], replace(EARLIER[8][0], split=2)):
         with pytest.raises(ValueError, match="RTX 4090 has neither"):
-            plan(Request(problem, "forward", ADA, algorithm, variant=variant))
+            plan(Request(problem, "forward", ADA, algorithm, config=config))
     with pytest.raises(ValueError, match=r"capability 7\.5; the kernels need 8\.0"):
         plan(Request(problem, "forward", datasheet("rtx2080ti")))
 
@@ -113,7 +116,7 @@ def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
     algorithm, problem = layer(ALPHAS[alpha])
     a, b = arrays(problem, direction)
     for changes in ({}, {"rows": 4, "share": 3, "u_stages": 2, "v_stages": 2}):
-        p = plan(Request(problem, direction, A100, algorithm, variant=replace(shape, **changes)))
+        p = plan(Request(problem, direction, A100, algorithm, config=replace(shape, **changes)))
         assert np.array_equal(hosted.execute(p, a, b, seed=3), predicted(p, algorithm, a, b))
 
 
@@ -142,7 +145,7 @@ def test_every_plan_of_a_gradient_fits_the_gpu(device: Device, text) -> None:
     plans = gradients(text, device)
     assert plans
     for p in plans:
-        assert (p.variant.consumer_registers, p.variant.producer_registers) == (0, 0)
+        assert (p.config.consumer_registers, p.config.producer_registers) == (0, 0)
         assert max(p.shared().values()) <= device.shared_memory
 
 
@@ -186,7 +189,7 @@ def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
         for p in candidates(Request(problem, direction, device, algorithm, "fp32_ffma")).plans[::4]:
             expected = cp.asarray(predicted(p, algorithm, a, b))
             for _ in range(20):
-                y = call(*on_gpu, problem=problem, algorithm=algorithm, variant=p.variant)
+                y = call(*on_gpu, problem=problem, algorithm=algorithm, config=p.config)
                 assert bool((y == expected).all())
 
 
@@ -205,7 +208,7 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
         a, b = (View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
         out = View(dw.data.ptr, hosted._strides(dw, 5))
         workspace = cp.full(p.workspace, 255, "uint8")
-        kernels = loader.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        kernels = loader.load(p.source(), f"{p.kernel} {p.config}", p.shared(), 0)
         p.launch(kernels, a, b, out, workspace.data.ptr, 0)
         return dw
 

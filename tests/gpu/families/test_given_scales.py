@@ -15,7 +15,7 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
-from winolab.gpu.families.gamma_wgmma.config import KC, Variant
+from winolab.gpu.families.gamma_wgmma.config import KC, Config
 from winolab.gpu.families.scale import SAMPLERS
 from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import GuardedGamma
@@ -30,19 +30,19 @@ PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
 # Of standard normal data: what a sample finds (a magnitude of 4 and more), and 2^11 too much of it.
 FOUND, TOO_LARGE, TOO_SMALL = f"peaks:{2 + HEADROOM}", "peaks:-9", "peaks:22"
 BITS = [
-    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3)),
-    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Variant(4, 3, 2)),
-    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3)),  # blocks share w
-    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Variant(4, 3, u_ring=2)),
-    ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Variant(4, 1)),
-    ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Variant(8, 5)),
-    ("gamma:8:4:5", "forward", (1, 5, 9, 48), (8, 5, 5, 48), Variant(8, 5, fold=3)),
-    ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Variant(4, 2)),
-    ("gamma:4:2:3", "forward", (1, 4, 9, 48), (12, 3, 3, 48), Variant(8, 3)),
-    ("gamma:6:4:3", "forward", (2, 4, 8, 32), (24, 3, 3, 32), Variant(8, 3, u_ring=3)),
-    ("gamma:10:4:7", "forward", (1, 5, 9, 36), (56, 4, 7, 36), Variant(8, 4, u_ring=2)),
+    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Config(4, 3)),
+    ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Config(4, 3, 2)),
+    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Config(4, 3)),  # blocks share w
+    ("gamma:8:6:3", "forward", (1, 4, 13, 96), (24, 3, 3, 96), Config(4, 3, u_ring=2)),
+    ("gamma:8:6:3", "backward_data", (1, 4, 13, 24), (64, 3, 3, 24), Config(4, 1)),
+    ("gamma:8:4:5", "forward", (1, 5, 9, 32), (8, 5, 5, 32), Config(8, 5)),
+    ("gamma:8:4:5", "forward", (1, 5, 9, 48), (8, 5, 5, 48), Config(8, 5, fold=3)),
+    ("gamma:8:2:7", "backward_data", (2, 3, 9, 12), (32, 2, 7, 12), Config(4, 2)),
+    ("gamma:4:2:3", "forward", (1, 4, 9, 48), (12, 3, 3, 48), Config(8, 3)),
+    ("gamma:6:4:3", "forward", (2, 4, 8, 32), (24, 3, 3, 32), Config(8, 3, u_ring=3)),
+    ("gamma:10:4:7", "forward", (1, 5, 9, 36), (56, 4, 7, 36), Config(8, 4, u_ring=2)),
     # zeros of an eighth filter row and of 8 channels
-    ("gamma:6:3:4", "backward_data", (1, 5, 9, 32), (40, 7, 4, 32), Variant(8, 4, u_ring=3)),
+    ("gamma:6:3:4", "backward_data", (1, 5, 9, 32), (40, 7, 4, 32), Config(8, 4, u_ring=3)),
 ]
 
 
@@ -54,18 +54,16 @@ def _data(problem: Problem, direction: str) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(a, -7, 7), b
 
 
-def _bits(text: str, direction: str, x_shape, w_shape, variant: Variant):
+def _bits(text: str, direction: str, x_shape, w_shape, config: Config):
     """A plan with given scales, its data, and what the reference says of them."""
     problem = Problem.of(x_shape, w_shape, padding=1)
     found = gamma_tensor.plans(
-        Request(problem, direction, H100, parse_algorithm(text), "fp32_split", variant=variant)
+        Request(problem, direction, H100, parse_algorithm(text), "fp32_split", config=config)
     )
-    asked = [
-        p for p in found if (p.variant.fold, p.variant.u_ring) == (variant.fold, variant.u_ring)
-    ]
+    asked = [p for p in found if (p.config.fold, p.config.u_ring) == (config.fold, config.u_ring)]
     chosen = replace(min(asked, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
-    order = Order(KC, chosen.variant.share, chosen.variant.split, filled=True)
+    order = Order(KC, chosen.config.share, chosen.config.split, filled=True)
     rows = f"{text};scaling={gamma_tensor.SCALING}"
     expected = getattr(winograd, direction)(
         a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order
@@ -80,13 +78,13 @@ def test_the_reference_repeats_every_bit(case) -> None:
 
 
 @pytest.mark.parametrize("case", BITS, ids=str)
-def test_a_plan_is_found_again_by_its_variant(case) -> None:
+def test_a_plan_is_found_again_by_its_config(case) -> None:
     text, direction, x_shape, w_shape, _ = case
     problem, algorithm = Problem.of(x_shape, w_shape, padding=1), parse_algorithm(text)
     request = Request(problem, direction, H100, algorithm, "fp32_split")
-    found = {p.variant for p in gamma_tensor.plans(request)}
+    found = {p.config for p in gamma_tensor.plans(request)}
     assert len(found) > (2 if text.startswith("gamma:10") else 5)
-    assert {plan(replace(request, variant=variant)).variant for variant in found} == found
+    assert {plan(replace(request, config=config)).config for config in found} == found
 
 
 def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedGamma:
@@ -211,7 +209,7 @@ def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
     text, direction = case[:2]
     got = getattr(conv, f"conv_{direction}")(
         *map(cupy.asarray, (a, b)), problem=chosen.problem, algorithm=text,
-        precision="fp32_split", variant=chosen.variant, scale=chosen.given,
+        precision="fp32_split", config=chosen.config, scale=chosen.given,
     )  # fmt: skip
     np.testing.assert_array_equal(got.get(), expected)
 

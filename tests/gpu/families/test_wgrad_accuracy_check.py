@@ -17,7 +17,7 @@ from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad_direct.split import OmegaSplitPlan
-from winolab.gpu.families.wgrad_winograd.config import VARIANTS
+from winolab.gpu.families.wgrad_winograd.config import CONFIGS
 from winolab.gpu.families.wgrad_winograd.plan import plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
@@ -37,7 +37,7 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
     problem = Problem.of((3, 8, 12, 20), (24, 3, 3, 20), padding=1)
     (plan,) = plans(
         Request(
-            problem, "backward_filter", H100, omega(8, 3, 6), "fp32_split", variant=VARIANTS[2][5]
+            problem, "backward_filter", H100, omega(8, 3, 6), "fp32_split", config=CONFIGS[2][5]
         )
     )
     kernels = load(plan.source(), plan.shared())
@@ -70,14 +70,14 @@ def test_precision_fp32_takes_split_products_with_a_fallback():
 @pytest.mark.parametrize("channels", [37, 64])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_split_products_that_are_not_watched_have_to_be_asked_for(gpu, channels, width) -> None:
-    """By their variant: precision fp32_split and a name lose nothing unseen."""
+    """By their config: precision fp32_split and a name lose nothing unseen."""
     problem = Problem.of((2, 9, 20, channels), (channels, 3, width, channels), padding=1)
     for named in (None, direct()):
         request = Request(problem, "backward_filter", datasheet(gpu), named, "fp32_split")
         choice = candidates(request)
         assert choice.plans or choice.reasons
         assert all(isinstance(p, GuardedPlan) for p in choice.plans)
-        shown = candidates(replace(request, algorithm=direct(), variant=VARIANTS[2][5])).plans
+        shown = candidates(replace(request, algorithm=direct(), config=CONFIGS[2][5])).plans
         assert [p.watched for p in shown] == [False]
 
 

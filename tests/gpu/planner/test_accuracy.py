@@ -96,7 +96,7 @@ def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
     """Of three taps, each of half of the positions."""
     p = planned("wgrad_direct.narrow", "fp16", out_dtype=out_dtype, segments=segments)
     p = replace(p, workspace=4 * segments * math.prod(p.problem.w_shape))
-    assert p.variant.n == 3
+    assert p.config.n == 3
     assert off(p) <= most
 
 

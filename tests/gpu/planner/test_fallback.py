@@ -191,7 +191,7 @@ def test_one_launch_serves_groups_and_clusters(groups: int, split: int) -> None:
     problem = Problem.of((2, 5, 9, 16 * groups), (68 * groups, 3, 3, 16), padding=1, groups=groups)
     fast = _guarded(problem, "forward")
     shared = gamma.plans(Request(problem, "forward", H100, None, "fp32"))
-    plan = replace(fast, fallback=next(p for p in shared if p.variant.split == split))
+    plan = replace(fast, fallback=next(p for p in shared if p.config.split == split))
     kernels, fallback = hosted.loaded(plan), hosted.loaded(plan.fallback)
     for name in ("normal", "NaN", "an image 1e-30 as large"):
         a, b = made(name, problem.x_shape, problem.w_shape)

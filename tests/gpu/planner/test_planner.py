@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from winolab.algorithm import Problem, gamma, parse_algorithm, winograd
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
+from winolab.gpu.families.direct import plan as direct
+from winolab.gpu.families.gamma_wgmma.config import Config
+from winolab.gpu.families.nested import tiles as nested
 from winolab.gpu.planner.correlation import Correlation, scaling
 from winolab.gpu.planner.fallback import GuardedPlan
 from winolab.gpu.planner.planner import candidates, plan
@@ -131,7 +134,9 @@ def test_split_products_err_no_more_than_sums_in_fp32(layer, kernel, fold, preci
     """Where a plan has that for AS_EXACT times the time; the reference predicts both errors."""
     problem = parse_layer(layer).problem
     found = candidates(Request(problem, "forward", H100, precision=precision)).plans
-    assert (found[0].kernel, found[0].variant.fold) == (kernel, fold)
+    config = found[0].config
+    assert isinstance(config, Config)
+    assert (found[0].kernel, config.fold) == (kernel, fold)
     fastest = min(found, key=lambda p: p.predicted)
     assert found[0].predicted <= AS_EXACT * fastest.predicted
 
@@ -170,3 +175,11 @@ def test_plans_are_values() -> None:
     assert plan(request) is plan(replace(request))
     one, other = (candidates(request).plans for _ in range(2))
     assert one == other
+
+
+def test_a_family_refuses_the_config_of_another() -> None:
+    problem = Problem.of((2, 8, 8, 64), (64, 3, 3, 64), padding=1)
+    foreign = Request(problem, "forward", H100, None, "fp16", config=nested.Config(96, 96, 2))
+    expected = "config is Config.* these kernels take a winolab.gpu.families.direct.plan.Config"
+    with pytest.raises(TypeError, match=expected):
+        next(direct.plans(foreign))

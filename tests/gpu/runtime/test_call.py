@@ -386,7 +386,7 @@ def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monke
     ]
     for chosen in plans:
         call.load(chosen, 0)
-    assert len({str(chosen.variant) for chosen in plans}) < len(plans)
+    assert len({str(chosen.config) for chosen in plans}) < len(plans)
     assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
     texts = sorted(file.read_text() for file in tmp_path.iterdir())
     assert texts == sorted(f"{chosen}\n" for chosen in plans)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.gpu.families.gamma_ffma.tiles import TILES
 from winolab.algorithm import Tile
-from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.gpu.families.gamma_ffma.config import CONFIGS
 from winolab.gpu.families.gamma_ffma.plan import source
 from winolab.gpu.families.wgrad_ffma import plan as omega
 from winolab.gpu.machine import MachineError
@@ -14,19 +14,19 @@ from winolab.gpu.runtime.nvrtc import CompileError, architecture, compile_cubin
 from winolab.ref.algorithms.winrs.kernels import TILES as WINRS_TILES
 
 CASES = [
-    (TILES[alpha], replace(variant, **changes))
-    for alpha, variants in VARIANTS.items()
-    for variant, changes in [
-        *((v, {"xvec": v.cpt}) for v in variants),
-        (variants[0], {"split": 2, "xvec": 1, "bn": variants[0].bn * 5 // 8}),
-        *((v, {"xvec": 1, "cpt": 1}) for v in variants if alpha > 1),
+    (TILES[alpha], replace(config, **changes))
+    for alpha, configs in CONFIGS.items()
+    for config, changes in [
+        *((v, {"xvec": v.cpt}) for v in configs),
+        (configs[0], {"split": 2, "xvec": 1, "bn": configs[0].bn * 5 // 8}),
+        *((v, {"xvec": 1, "cpt": 1}) for v in configs if alpha > 1),
     ]
 ]
 
 
-@pytest.mark.parametrize(("tile", "variant"), CASES, ids=lambda v: str(v).replace(" ", "_"))
-def test_kernels_compile_without_spills(tile, variant) -> None:
-    compiled = compile_cubin(source(tile, "best", variant), architecture((9, 0)))
+@pytest.mark.parametrize(("tile", "config"), CASES, ids=lambda v: str(v).replace(" ", "_"))
+def test_kernels_compile_without_spills(tile, config) -> None:
+    compiled = compile_cubin(source(tile, "best", config), architecture((9, 0)))
     assert compiled.cubin.startswith(b"\x7fELF")
     for name in ("winolab_gamma", "winolab_filter"):
         assert compiled.resources[name].spills == 0, (name, compiled.resources[name])
@@ -34,23 +34,23 @@ def test_kernels_compile_without_spills(tile, variant) -> None:
 
 # Every tile in the largest block, and every block in each of its ways of loading.
 OMEGA_CASES = [
-    *((tile, omega.VARIANTS[tile.alpha][0]) for tile in WINRS_TILES["fp32"]),
+    *((tile, omega.CONFIGS[tile.alpha][0]) for tile in WINRS_TILES["fp32"]),
     *(
-        (tile, replace(variant, **changes))
+        (tile, replace(config, **changes))
         for tile in (Tile(3, 2), Tile(3, 6), Tile(9, 8))
-        for variant in omega.VARIANTS[tile.alpha]
+        for config in omega.CONFIGS[tile.alpha]
         for changes in ({"wrap": 1}, {"vector": 0, "dwvec": 1})
     ),
 ]
 
 
-@pytest.mark.parametrize(("tile", "variant"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
-def test_filter_gradients_compile_without_spills(tile, variant) -> None:
-    compiled = compile_cubin(omega.source(tile, "best", variant), architecture((9, 0)))
+@pytest.mark.parametrize(("tile", "config"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
+def test_filter_gradients_compile_without_spills(tile, config) -> None:
+    compiled = compile_cubin(omega.source(tile, "best", config), architecture((9, 0)))
     resources = compiled.resources["winolab_omega"]
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
-    asked = 256 * variant.consumer_registers + 128 * variant.producer_registers
+    asked = 256 * config.consumer_registers + 128 * config.producer_registers
     assert asked <= omega.THREADS * resources.registers
 
 

@@ -42,7 +42,7 @@ def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     does; below 0: all items are shared, in so many parts each."""
     items = p.shares.items
     stages = p.columns.stages(items)
-    cost = Cost(1.0, 0.0, 4 * p.variant.n * p.variant.bi * p.variant.bo)
+    cost = Cost(1.0, 0.0, 4 * p.config.n * p.config.bi * p.config.bo)
 
     def made(shared: int, sharing: int, parts: int, *tables: Any) -> Any:
         workspace = cost.workspace(shared, sharing)

@@ -19,6 +19,7 @@ from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Plan, Request
+from winolab.options import KernelConfig
 
 GRADIENT = ("backward_filter",)
 SIXTEEN_BITS = ("fp16", "bf16")
@@ -30,14 +31,14 @@ class Family:
 
     ``name`` is its folder's, with the module's where one has several. ``offer`` enumerates the
     plans that can run a request, and raises ValueError where it has none, and says why;
-    ``variant`` is the type of its kernels' configurations; ``fastest_first``: whether it offers
+    ``config`` is the type of its kernels' configurations; ``fastest_first``: whether it offers
     plans in the order of their predicted times, so that later ones need not be asked for;
     ``near`` enumerates those alone that can be picked of a request that does not say how.
     """
 
     name: str
     offer: Callable[[Request], Iterable[Plan]]
-    variant: type
+    config: type[KernelConfig]
     directions: tuple[str, ...]
     precisions: tuple[str, ...]
     fastest_first: bool = False
@@ -47,19 +48,19 @@ class Family:
         """Plans of the family, products being in the request's precision itself; ValueError where
         it has none, and why. ``near``: those that can be picked suffice.
 
-        A ``variant`` that is another family's asks for none.
+        A ``config`` that is another family's asks for none.
         """
-        variant = request.variant
+        config = request.config
         offer = self.near if near and self.near else self.offer
-        return offer(request) if variant is None or isinstance(variant, self.variant) else ()
+        return offer(request) if config is None or isinstance(config, self.config) else ()
 
 
 FAMILIES = (
-    Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Variant, CORRELATIONS, ("fp32",)),
+    Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Config, CORRELATIONS, ("fp32",)),
     Family(
         "gamma_wgmma",
         gamma_wgmma.plans,
-        gamma_wgmma.Variant,
+        gamma_wgmma.Config,
         CORRELATIONS,
         ("fp32_split", *SIXTEEN_BITS),
         near=gamma_wgmma.near,
@@ -67,28 +68,28 @@ FAMILIES = (
     Family(
         "gamma_mma",
         gamma_mma.plans,
-        gamma_mma.Variant,
+        gamma_mma.Config,
         CORRELATIONS,
         ("fp32_split", *SIXTEEN_BITS),
     ),
     Family(
         "nested",
         nested.plans,
-        nested.Variant,
+        nested.Config,
         CORRELATIONS,
         ("fp32_split",),
         fastest_first=True,
     ),
-    Family("direct", direct.plans, direct.Variant, CORRELATIONS, SIXTEEN_BITS),
-    Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Variant, GRADIENT, ("fp32",)),
+    Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
+    Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_winograd",
         wgrad_winograd.plans,
-        wgrad_winograd.Variant,
+        wgrad_winograd.Config,
         GRADIENT,
         ("fp32_split", *SIXTEEN_BITS),
     ),
-    Family("wgrad_direct.columns", columns.plans, columns.Variant, GRADIENT, SIXTEEN_BITS),
-    Family("wgrad_direct.narrow", narrow.plans, narrow.Variant, GRADIENT, SIXTEEN_BITS),
-    Family("wgrad_direct.split", wgrad_split.plans, wgrad_split.Variant, GRADIENT, ("fp32_split",)),
+    Family("wgrad_direct.columns", columns.plans, columns.Config, GRADIENT, SIXTEEN_BITS),
+    Family("wgrad_direct.narrow", narrow.plans, narrow.Config, GRADIENT, SIXTEEN_BITS),
+    Family("wgrad_direct.split", wgrad_split.plans, wgrad_split.Config, GRADIENT, ("fp32_split",)),
 )

@@ -97,7 +97,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "kernel": plan.kernel,
         "products": plan.precision,
         "points": plan.points,
-        "variant": str(plan.variant),
+        "config": str(plan.config),
         "workspace_bytes": plan.workspace,
         "predicted_us": round(1e6 * plan.predicted, 3),
         "relative_rms": predicted_rms(plan),

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import ClassVar, Protocol, Self, cast
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
@@ -20,6 +20,7 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Sum, TakesFilters
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
@@ -54,6 +55,11 @@ class Tail(Plan, Protocol):
     @property
     def grid(self) -> int:
         """Blocks."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
         ...
 
     @property
@@ -185,8 +191,8 @@ class GuardedPlan(TakesFilters, ABC):
         return self.split.accurate
 
     @property
-    def variant(self) -> Any:
-        return self.split.variant
+    def config(self) -> KernelConfig:
+        return self.split.config
 
     @property
     def workspace(self) -> int:
@@ -201,7 +207,7 @@ class GuardedPlan(TakesFilters, ABC):
         f = self.fallback
         return (
             f"{self.split}\n"
-            f"fallback   {f.kernel} {f.precision}, {f.variant}: idle unless ranges are too wide\n"
+            f"fallback   {f.kernel} {f.precision}, {f.config}: idle unless ranges are too wide\n"
             f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
         )
 
@@ -328,7 +334,7 @@ class GuardedGamma(GuardedPlan):
                 TAIL.pack(*blocks, group),
             )
             early = self.device.early_launches
-            kernels["winolab_fallback"]((f.grid, 1, 1), f.variant.threads, params, early)
+            kernels["winolab_fallback"]((f.grid, 1, 1), f.threads, params, early)
 
 
 def watchable(outputs: int) -> bool:

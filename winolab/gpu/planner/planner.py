@@ -49,18 +49,18 @@ def candidates(request: Request, near: bool = False) -> Choice:
         reasons += why
         if unit == "fp32_split" and offered:
             fallbacks = found
-            ffma = replace(request, algorithm=None, precision="fp32", variant=None)
-            if request.algorithm or request.variant or not found:
+            ffma = replace(request, algorithm=None, precision="fp32", config=None)
+            if request.algorithm or request.config or not found:
                 fallbacks, _ = _offered(ffma)
             limit = request.workspace_limit
             if limit is not None and all(FLAGS + f.workspace > limit for f in fallbacks):
                 fallbacks = fallbacks + _offered(replace(ffma, workspace_limit=0))[0]
             named = request.precision == unit
-            offered = list(guarded(offered, fallbacks, named, alone=bool(request.variant)))
+            offered = list(guarded(offered, fallbacks, named, alone=bool(request.config)))
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
-    plans, why = ordered([p for p in found if p.variant == request.variant] or found, request, near)
+    plans, why = ordered([p for p in found if p.config == request.config] or found, request, near)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 
 
@@ -133,5 +133,5 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     least = min(found, key=size)
     raise ValueError(
         f"no plan stays within a workspace of {limit} B; the smallest needs {size(least)} B, "
-        f"{least.kernel} in {least.precision}, {least.variant}: raise the limit"
+        f"{least.kernel} in {least.precision}, {least.config}: raise the limit"
     )

@@ -8,16 +8,18 @@ do not care for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
 from winolab.kind import ShowsText
+from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
 
+C = TypeVar("C", bound=KernelConfig)
 DIRECTIONS = (*CORRELATIONS, "backward_filter")
 # What a caller may ask for -> precisions of families that deliver it.
 PRECISIONS = {
@@ -95,8 +97,8 @@ class Plan(Protocol):
         ...
 
     @property
-    def variant(self) -> Any:
-        """The configuration of the family's kernels, a value of its own kind."""
+    def config(self) -> KernelConfig:
+        """Of the family's kernels."""
         ...
 
     @property
@@ -225,7 +227,7 @@ class Request:
     ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
     planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
     ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
-    ``variant`` fixes a family's block shape, and all of a plan's where one is exactly that;
+    ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands'.
     """
@@ -236,9 +238,16 @@ class Request:
     algorithm: Algorithm | None = None
     precision: str = "fp32"
     aligned: bool = field(default=True, kw_only=True)
-    variant: Any = field(default=None, kw_only=True)
+    config: KernelConfig | None = field(default=None, kw_only=True)
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)
+
+    def config_of(self, kind: type[C]) -> C | None:
+        """The config asked for, where there is one. Raises TypeError for another family's."""
+        if self.config is None or isinstance(self.config, kind):
+            return self.config
+        expected = f"{kind.__module__}.{kind.__name__}"
+        raise TypeError(f"config is {self.config!r}; these kernels take a {expected}")
 
     @property
     def points(self) -> str:
@@ -262,7 +271,7 @@ class Request:
     @property
     def named(self) -> bool:
         """Whether the caller says how, or how much workspace there is."""
-        return bool(self.algorithm or self.variant) or self.workspace_limit is not None
+        return bool(self.algorithm or self.config) or self.workspace_limit is not None
 
     @property
     def written(self) -> str:
@@ -279,7 +288,7 @@ class Request:
     def shows_transforms(self) -> bool:
         """Whether a result in float32 of 16-bit operands is left to the planner: direct products
         lose FP32's roundings there, transforms 16 bits', 70 times as much and more."""
-        left = not (self.algorithm or self.variant)
+        left = not (self.algorithm or self.config)
         return left and self.written == "float32" != self.dtype
 
     def check(self) -> None:

@@ -37,7 +37,7 @@ def gradient(
     forward and backward data alike; filter gradients have tiles of their own.
     """
     wanted, first, second = GRADIENTS[direction][operand]
-    options = replace(options, out_dtype=None, scale=None, variant=None)
+    options = replace(options, out_dtype=None, scale=None, config=None)
     if "backward_filter" in (direction, wanted):
         options = replace(options, algorithm=None)
     return convolve(wanted, problem, arrays[first], arrays[second], options)

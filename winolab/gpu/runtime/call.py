@@ -219,7 +219,7 @@ def _chosen(asked: Resolved, out: Place) -> Plan | None:
 def _check_empty(asked: Resolved) -> None:
     """Raise ValueError for what is refused of problems that have elements."""
     problem = replace(asked.problem.without_images, batch=1)
-    if asked.options.algorithm or asked.options.variant:
+    if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
         kind = asked.direction, asked.index
         planned(problem, *kind, options, asked.precision, asked.computed, aligned=False)
@@ -274,7 +274,7 @@ def planned(
         options.named,
         precision,
         aligned=aligned,
-        variant=options.variant,
+        config=options.config,
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
     )
@@ -283,7 +283,7 @@ def planned(
 
 def load(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
-    p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.variant}"
+    p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.config}"
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
     name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")

@@ -27,7 +27,7 @@ def rows(times: Callable[[Plan], float]) -> list[dict]:
         for p, chosen in made.items():
             row = {"list": "winrs", "case": [LAYER, "backward_filter", group], "kernel_of": None}
             row |= MACHINE | {"device": H100.name, "method": "winolab", "kernel": p.kernel}
-            row |= {"products": p.precision, "points": p.points, "plan": str(p.variant)}
+            row |= {"products": p.precision, "points": p.points, "plan": str(p.config)}
             row |= {"chosen": chosen, "workspace": p.workspace, "tflops": 100.0, "frugal": None}
             row |= {"precision": group, "direction": "backward_filter", "cold_us": [1.0, 1.0, 1.0]}
             found.append(row | {"relative_rms_u11": times(p) * predicted_rms(p, UNIFORM)})

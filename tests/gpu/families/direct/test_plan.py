@@ -17,7 +17,7 @@ from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import plan as direct_tensor
-from winolab.gpu.families.direct.plan import BLOCKS, DirectPlan, Variant
+from winolab.gpu.families.direct.plan import BLOCKS, Config, DirectPlan
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -38,9 +38,9 @@ PROBLEMS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 
 
 def planned(
-    problem: Problem, direction: str, variant: Variant, precision: str, out_dtype: str | None = None
+    problem: Problem, direction: str, config: Config, precision: str, out_dtype: str | None = None
 ) -> DirectPlan:
-    asked = Request(problem, direction, H100, None, precision, variant=variant, out_dtype=out_dtype)
+    asked = Request(problem, direction, H100, None, precision, config=config, out_dtype=out_dtype)
     (found,) = direct_tensor.plans(asked)
     return found
 
@@ -69,7 +69,7 @@ def too_far(p: DirectPlan, a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float
 def test_results_are_those_of_fp64(x, w, options, direction, along) -> None:
     problem = Problem.of(x, w, **options)
     for i, precision in enumerate(DTYPES):
-        shape = Variant(128 << i, 64, 3, 4, along, split=2 if i else 1)
+        shape = Config(128 << i, 64, 3, 4, along, split=2 if i else 1)
         a, b = operands(problem, direction, precision)
         p = planned(problem, direction, shape, precision)
         y = hosted.execute(p, a, b, dtype=DTYPES[precision].name, seed=i)
@@ -79,7 +79,7 @@ def test_results_are_those_of_fp64(x, w, options, direction, along) -> None:
 @pytest.mark.parametrize("split", [1, 4])
 def test_results_in_fp32_are_not_rounded(split) -> None:
     problem = Problem.of((2, 9, 10, 72), (72, 3, 3, 72), padding=1)
-    shape = Variant(128, 64, 3, 6, 1, split)
+    shape = Config(128, 64, 3, 6, 1, split)
     for precision in DTYPES:
         a, b = operands(problem, BACK, precision)
         p = planned(problem, BACK, shape, precision, "float32")
@@ -105,7 +105,7 @@ def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
     """Its blocks run on from image to image; of arrays with gaps they do not. The same bits."""
     problem = Problem.of((5, 7, 7, 144), (80, 1, 1, 72), groups=2)
     a, b = operands(problem, direction, "fp16")
-    p = planned(problem, direction, Variant(128, 64, 3, 4, split=2), "fp16")
+    p = planned(problem, direction, Config(128, 64, 3, 4, split=2), "fp16")
     assert p.flat
     assert "dense arrays as one row" in str(p)
     assert (p.box.width, p.box.blocks) == (123, 2)  # 245 positions
@@ -131,13 +131,13 @@ def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
     assert (zeros["y"][:, :, :7] == y).all()
     assert (zeros["y"][:, :, 7] == 0).all()
     padded = Problem.of((5, 7, 7, 8), (8, 1, 1, 8), padding=1)
-    assert not planned(padded, direction, Variant(128, 64, 3, 4), "fp16").flat
+    assert not planned(padded, direction, Config(128, 64, 3, 4), "fp16").flat
 
 
 def test_blocks_walk_over_items() -> None:
     problem = Problem.of((4, 9, 9, 72), (200, 3, 3, 72), padding=1)
     a, b = operands(problem, FORTH, "fp16")
-    whole = planned(problem, FORTH, Variant(128, 64, 3, 4, 1), "fp16")
+    whole = planned(problem, FORTH, Config(128, 64, 3, 4, 1), "fp16")
     few = replace(whole, device=replace(H100, multiprocessors=3))
     assert whole.grid == whole.items > few.grid == 3
     y = [hosted.execute(p, a, b, dtype="float16") for p in (whole, few)]
@@ -150,7 +150,7 @@ def test_infinities_and_nan_stay_where_they_are() -> None:
     a, b = operands(problem, FORTH, "fp16")
     a[0, 2, 4, 3], a[0, 4, 19, 0] = np.inf, np.nan
     y = hosted.execute(
-        planned(problem, FORTH, Variant(128, 64, 2, 4, 1), "fp16"), a, b, dtype="float16"
+        planned(problem, FORTH, Config(128, 64, 2, 4, 1), "fp16"), a, b, dtype="float16"
     )
     expected = np.zeros((1, 6, 20, 8), bool)
     expected[0, 1:4, 3:6], expected[0, 3:6, 18:20] = True, True
@@ -196,7 +196,7 @@ def test_the_planner_takes_them_where_transforms_take_longer(layer, kernel) -> N
 
 def test_a_plan_says_what_it_does() -> None:
     problem = parse_layer("32x14x14x256:256x3x3").problem
-    p = planned(problem, FORTH, Variant(128, 128, 4, 8, 1), "fp16")
+    p = planned(problem, FORTH, Config(128, 128, 4, 8, 1), "fp16")
     text = str(p)
     assert "Γ1(1,1) fp16, nothing transformed" in text
     assert "policies   128x128x64 stages=4+8 along=1" in text

@@ -22,18 +22,18 @@ def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) 
         return programs(tile, p.points) if tile == p.tile else programs_of(algorithm)(tile)
 
     def result(split: int) -> np.ndarray:
-        order = Order(p.variant.kc, p.variant.share, split, p.variant.fold, p.variant.partial)
+        order = Order(p.config.kc, p.config.share, split, p.config.fold, p.config.partial)
         compute = getattr(winograd, p.direction)
         return compute(a, b, p.problem, algorithm, arithmetic("fp32"), of, order)
 
     alone = result(1) if p.whole else np.zeros(())
-    together = result(p.variant.split) if p.whole < p.items else np.zeros(())
+    together = result(p.config.split) if p.whole < p.items else np.zeros(())
     return np.where(items(p) < p.whole, alone, together).astype(np.float32)
 
 
 def items(p: GammaPlan) -> np.ndarray:
     """The number of the item that computes an output, for every output, channels last."""
-    c, v = p.correlation, p.variant
+    c, v = p.correlation, p.config
     depth, height, width = c.output
     batch, d, h, w, m = np.ogrid[: c.batch, :depth, :height, :width, : c.out_channels * c.groups]
     column = ((batch * depth + d) * p.tiles_width + w // p.tile.n) // (v.bt // v.rows)

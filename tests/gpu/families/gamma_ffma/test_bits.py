@@ -56,7 +56,5 @@ def test_kernels_on_the_gpu(kernel, direction):
     plans = gamma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
         call = getattr(conv, f"conv_{direction}")
-        y = call(
-            *map(cp.asarray, (a, b)), problem=problem, algorithm=algorithm, variant=plan.variant
-        )
+        y = call(*map(cp.asarray, (a, b)), problem=problem, algorithm=algorithm, config=plan.config)
         assert np.array_equal(cp.asnumpy(y), predicted(plan, algorithm, a, b))

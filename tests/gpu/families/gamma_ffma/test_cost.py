@@ -76,7 +76,7 @@ TWO_LEVEL = [
 def found(layer: str, name: str, device=H100) -> dict[str, GammaPlan]:
     problem = parse_layer(layer).problem
     asked = Request(problem, "forward", device, parse_algorithm(name), "fp32_ffma")
-    return {str(plan.variant): plan for plan in plans(asked)}
+    return {str(plan.config): plan for plan in plans(asked)}
 
 
 @pytest.mark.parametrize(("case", "shape", "others"), FASTER, ids=[case[0][0] for case in FASTER])

@@ -15,7 +15,7 @@ from tests.gpu.families.gamma_ffma.tiles import KERNELS, TILES
 from winolab.algorithm import Problem, direct, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
-from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.gpu.families.gamma_ffma.config import CONFIGS
 from winolab.gpu.families.gamma_ffma.plan import GammaPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.planner import plan
@@ -54,7 +54,7 @@ def test_every_kernel(alpha, n, r, direction) -> None:
     problem = Problem.of((2, 5, 2 * n + 3, 13), (21, 3, width - width % r, 13), padding=1)
     check(problem, direction, alpha, n, r)
     problem = Problem.of((1, 4, n + r - 1, 32), (36, 2, r, 32), padding=(1, 0))
-    check(problem, direction, alpha, n, r, variant=VARIANTS[alpha][0])
+    check(problem, direction, alpha, n, r, config=CONFIGS[alpha][0])
 
 
 @pytest.mark.parametrize(
@@ -75,46 +75,46 @@ def test_every_kernel(alpha, n, r, direction) -> None:
         ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
     ],
 )
-@pytest.mark.parametrize("alpha", VARIANTS)
+@pytest.mark.parametrize("alpha", CONFIGS)
 def test_every_policy(alpha, change, channels, out_channels) -> None:
     n, r = astuple(TILES[alpha])
-    variant = VARIANTS[alpha][-1]
+    config = CONFIGS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
-    check(problem, "forward", alpha, n, r, variant=replace(variant, **change))
+    check(problem, "forward", alpha, n, r, config=replace(config, **change))
 
 
 @pytest.mark.parametrize("bn", [40, 72, 88, 104, 120])
 def test_blocks_of_any_width(bn) -> None:
     """A lane's outputs are no multiple of four: 5, 9, 11, 13, 15."""
-    variant = replace(VARIANTS[8][0], bn=bn, rows=4, share=3)
+    config = replace(CONFIGS[8][0], bn=bn, rows=4, share=3)
     problem = Problem.of((2, 7, 14, 20), (bn + 3, 3, 3, 20), padding=1)
-    check(problem, "forward", 8, 6, 3, variant=variant)
+    check(problem, "forward", 8, 6, 3, config=config)
 
 
 @pytest.mark.parametrize("bn", [20, 24, 32])
 def test_lanes_along_tiles(bn) -> None:
-    variant = replace(VARIANTS[16][1], bn=bn, rows=16, share=9, partial=1)
+    config = replace(CONFIGS[16][1], bn=bn, rows=16, share=9, partial=1)
     problem = Problem.of((1, 18, 9, 20), (bn + 1, 9, 9, 20), padding=4)
-    check(problem, "forward", 16, 8, 9, variant=variant)
+    check(problem, "forward", 16, 8, 9, config=config)
 
 
 @pytest.mark.parametrize("finishers", [0, 128])
 @pytest.mark.parametrize("direction", CORRELATIONS)
 def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
-    variant = replace(VARIANTS[8][-1], split=2, finishers=finishers, producer_registers=72)
+    config = replace(CONFIGS[8][-1], split=2, finishers=finishers, producer_registers=72)
     problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
     few = replace(H100, multiprocessors=5)
-    p = check(problem, direction, 8, 6, 3, few, variant=variant)
+    p = check(problem, direction, 8, 6, 3, few, config=config)
     assert (p.items, p.whole, p.grid) == (9, 8, 4)
 
 
 @pytest.mark.parametrize("split", [1, 3])
 def test_two_level_sums(split) -> None:
     """Sums of 24 products are no multiple of a shared stage of two rows, 16."""
-    variant = replace(VARIANTS[8][-1], split=split, rows=2, share=2)
+    config = replace(CONFIGS[8][-1], split=split, rows=2, share=2)
     problem = Problem.of((2, 5, 14, 40), (20, 2, 3, 40), padding=1)
-    p = check(problem, "forward", 8, 6, 3, text="two_level:24", variant=variant)
-    assert p.variant.fold == 3
+    p = check(problem, "forward", 8, 6, 3, text="two_level:24", config=config)
+    assert p.config.fold == 3
 
 
 @pytest.mark.parametrize("aligned", [True, False])
@@ -122,7 +122,7 @@ def test_two_level_sums_before_9_0(aligned) -> None:
     """Blocks whose sums are of eight stages of four channels."""
     problem = Problem.of((2, 5, 14, 36), (20, 2, 3, 36), padding=1)
     p = check(problem, "forward", 8, 6, 3, datasheet("a100"), "two_level:32", aligned=aligned)
-    assert (p.variant.kc, p.variant.fold) == (4, 8)
+    assert (p.config.kc, p.config.fold) == (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -148,25 +148,25 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alpha", "variant"),
+    ("alpha", "config"),
     [
-        *((a, v) for a, shapes in VARIANTS.items() for v in shapes),
-        (8, replace(VARIANTS[8][0], bn=72, cpt=1, xvec=1)),
-        (16, replace(VARIANTS[16][1], bn=24, cpt=1, xvec=1)),
+        *((a, v) for a, shapes in CONFIGS.items() for v in shapes),
+        (8, replace(CONFIGS[8][0], bn=72, cpt=1, xvec=1)),
+        (16, replace(CONFIGS[16][1], bn=24, cpt=1, xvec=1)),
     ],
     ids=str,
 )
-def test_the_main_loop_has_no_bank_conflicts(alpha, variant) -> None:
+def test_the_main_loop_has_no_bank_conflicts(alpha, config) -> None:
     """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
     n, r = astuple(TILES[alpha])
-    problem = Problem.of((1, 3, n + r - 1, 16), (variant.bn, 1, r, 16), padding=(1, 0))
+    problem = Problem.of((1, 3, n + r - 1, 16), (config.bn, 1, r, 16), padding=(1, 0))
     algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
-    p = plan(Request(problem, "forward", H100, algorithm, variant=variant))
+    p = plan(Request(problem, "forward", H100, algorithm, config=config))
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
     requests, lost = Counter(), Counter()
     for q in hosted.requests(p, a, b)["winolab_gamma"]:
-        key = q.member, "write" if q.write else "read", q.warp < variant.consumers // 32
+        key = q.member, "write" if q.write else "read", q.warp < config.consumers // 32
         requests[key] += q.requests
         lost[key] += q.wavefronts - q.phases
     for loop in (("u", "read", True), ("v", "read", True), ("v", "write", False)):

@@ -11,7 +11,7 @@ import pytest
 from winolab.algorithm import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.families.gamma_ffma.config import ROWS, VARIANTS, Variant, fitted
+from winolab.gpu.families.gamma_ffma.config import CONFIGS, ROWS, Config, fitted
 from winolab.gpu.families.gamma_ffma.plan import (
     MEAN_LAST,
     GammaPlan,
@@ -34,9 +34,9 @@ def best(
     return min(found, key=lambda p: p.predicted)
 
 
-@pytest.mark.parametrize("alpha", VARIANTS)
+@pytest.mark.parametrize("alpha", CONFIGS)
 def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
-    for v in VARIANTS[alpha]:
+    for v in CONFIGS[alpha]:
         assert v.shared_memory(alpha) <= H100.shared_memory
         lane_m, lane_tiles = v.lane(alpha)
         states = max(1, alpha // 8)
@@ -48,8 +48,8 @@ def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
         assert asked + v.finishers * v.finisher_registers <= 65536
 
 
-@pytest.mark.parametrize("v", VARIANTS[8] + VARIANTS[16], ids=str)
-def test_v_is_aligned_and_written_without_bank_conflicts(v: Variant) -> None:
+@pytest.mark.parametrize("v", CONFIGS[8] + CONFIGS[16], ids=str)
+def test_v_is_aligned_and_written_without_bank_conflicts(v: Config) -> None:
     thread = np.arange(32)
     for rows, share, cpt in product((1, *ROWS), (1, 2, 3, 5, 9), (v.cpt, 1)):
         if v.bt // rows < 4:
@@ -73,15 +73,15 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         assert p.tile == Tile(n, r)
         assert p.shared()["winolab_gamma"] <= H100.shared_memory
         assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
-        columns = p.variant.bt // p.variant.rows
-        assert p.items * p.variant.bn * p.variant.rows * columns >= (
+        columns = p.config.bt // p.config.rows
+        assert p.items * p.config.bn * p.config.rows * columns >= (
             p.columns * c.output[1] * c.out_channels
         )
-        assert p.chunks * p.variant.kc >= c.channels
-        assert p.outer[1] % p.variant.share == 0
-        assert p.grid % p.variant.split == 0
+        assert p.chunks * p.config.kc >= c.channels
+        assert p.outer[1] % p.config.share == 0
+        assert p.grid % p.config.split == 0
         assert p.grid <= H100.multiprocessors
-        assert p.variant.xvec == (1 if c.channels % 2 else 2 if alpha == 16 else 4)
+        assert p.config.xvec == (1 if c.channels % 2 else 2 if alpha == 16 else 4)
         assert str(p).startswith(direction)
         assert 0 < p.predicted < 1
 
@@ -89,19 +89,19 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
 def test_a_small_output_splits_its_summation() -> None:
     problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
     p = best(problem)
-    assert p.variant.split > 1
+    assert p.config.split > 1
     assert p.grid > p.items
 
 
 def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:
     problem = Problem.of((2, 9, 9, 64), (32, 3, 3, 64))
-    assert best(problem, aligned=False).variant.xvec == 1
+    assert best(problem, aligned=False).config.xvec == 1
 
 
 def test_two_level_sums_take_blocks_with_room_for_them() -> None:
     problem = Problem.of((8, 28, 28, 128), (128, 3, 3, 128), padding=1)
     p = best(problem, algorithm=parse_algorithm("gamma:8:6:3;variant=two_level:32"))
-    assert (p.variant.fold, p.variant.kc, p.variant.accumulators(8)) == (4, 8, 64)
+    assert (p.config.fold, p.config.kc, p.config.accumulators(8)) == (4, 8, 64)
     assert "fold=4" in str(p)
     for text, why in (("two_level:20", "multiple of 8"), ("two_level:36", "multiple of 8")):
         with pytest.raises(ValueError, match=why):
@@ -111,19 +111,19 @@ def test_two_level_sums_take_blocks_with_room_for_them() -> None:
 def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
     problem = Problem.of((32, 48, 48, 63), (65, 3, 3, 63), padding=1)
     p = best(problem, algorithm=gamma(8, 6, 3))
-    assert (p.variant.bn, p.blocks_m) == (72, 1)
-    assert [v.bn for v in fitted(VARIANTS[8][0], 8, 256)] == [128, 88]
-    assert [v.bn for v in fitted(VARIANTS[8][2], 8, 40)] == [64]  # has half the accumulators
+    assert (p.config.bn, p.blocks_m) == (72, 1)
+    assert [v.bn for v in fitted(CONFIGS[8][0], 8, 256)] == [128, 88]
+    assert [v.bn for v in fitted(CONFIGS[8][2], 8, 40)] == [64]  # has half the accumulators
 
 
 def test_no_more_filters_are_kept_than_there_are() -> None:
     """Of 320 channels in blocks of 112, but for channels that are loaded one by one."""
     p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
-    assert (p.variant.bn, p.variant.compact, p.pitch) == (112, True, 320)
+    assert (p.config.bn, p.config.compact, p.pitch) == (112, True, 320)
     assert p.workspace == 4 * 8 * 2 * 320 * 320
     assert "compact=1" in str(p)
     p = best(parse_layer("32x48x48x63:65x3x3").problem, aligned=False, algorithm=gamma(8, 6, 3))
-    assert (p.variant.bn, p.variant.compact, p.pitch) == (72, False, 72)
+    assert (p.config.bn, p.config.compact, p.pitch) == (72, False, 72)
 
 
 @pytest.mark.parametrize(
@@ -151,18 +151,18 @@ def test_long_sums_at_alpha_16_are_cut() -> None:
     for channels, sums in ((64, 1), (128, 1), (256, 2), (512, 4)):
         problem = Problem.of((4, 32, 32, channels), (64, 9, 9, channels), padding=4)
         p = best(problem, algorithm=gamma(16, 8, 9))
-        v = p.variant
+        v = p.config
         stages = p.chunks * 9 // v.share
         assert sums == (-(-stages // v.partial) if v.partial else 1)
         assert ("partial" in str(p)) == (sums > 1)
 
 
 @pytest.mark.parametrize("tile", [Tile(6, 3), *MEAN_LAST])
-def test_the_source_holds_the_variant_and_the_exact_programs(tile) -> None:
-    variant = VARIANTS[8][0]
-    text = source(tile, "best", variant)
-    for field in fields(Variant):
-        name, value = field.name.upper(), getattr(variant, field.name)
+def test_the_source_holds_the_config_and_the_exact_programs(tile) -> None:
+    config = CONFIGS[8][0]
+    text = source(tile, "best", config)
+    for field in fields(Config):
+        name, value = field.name.upper(), getattr(config, field.name)
         if isinstance(value, bool):
             assert (f"#define {name}\n" in text) == value
         else:
@@ -175,5 +175,5 @@ def test_the_source_holds_the_variant_and_the_exact_programs(tile) -> None:
 
 
 def test_points_change_the_source() -> None:
-    variant = VARIANTS[16][0]
-    assert source(Tile(8, 9), "best", variant) != source(Tile(8, 9), "paper", variant)
+    config = CONFIGS[16][0]
+    assert source(Tile(8, 9), "best", config) != source(Tile(8, 9), "paper", config)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from winolab.algorithm import Problem, parse_algorithm
-from winolab.gpu.families.gamma_ffma.config import VARIANTS
+from winolab.gpu.families.gamma_ffma.config import CONFIGS
 from winolab.ref.error.metrics import noise_gain
 
 LAUNCHES = 200
@@ -43,15 +43,15 @@ def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
     cp = driver.cupy()
     x, w, padding = SHAPES[text]
     problem, algorithm = Problem.of(x, w, padding=padding), parse_algorithm(text)
-    shape = VARIANTS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]
-    variant = replace(shape, rows=rows, share=w[1] if shared else 1, split=split, **change)
+    shape = CONFIGS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]
+    config = replace(shape, rows=rows, share=w[1] if shared else 1, split=split, **change)
     first, last = (x, problem.y_shape) if direction == "forward" else (problem.y_shape, x)
     rng = cp.random.default_rng(split)
     a, b = (rng.random(s, dtype="float32") * 2 - 1 for s in (first, w))
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
     call = getattr(conv, f"conv_{direction}")
     expected = cp.full(last, cp.nan, "float32")
-    call(a, b, problem=problem, algorithm=algorithm, variant=variant, out=expected)
+    call(a, b, problem=problem, algorithm=algorithm, config=config, out=expected)
     exact = oracle.fp64(direction, problem, a, b)
     gain = noise_gain(algorithm) if algorithm.kind == "gamma" else 1
     # As in test_gamma_hosted: 0.30 u √(terms · gain), and 3 for the transforms' own roundings.
@@ -70,7 +70,7 @@ def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
             out.fill(cp.nan)
             if i % 3 == 0:
                 cp.matmul(noise, noise)
-            call(a, b, problem=problem, algorithm=algorithm, variant=variant, out=out)
+            call(a, b, problem=problem, algorithm=algorithm, config=config, out=out)
             different[i % 2] += cp.count_nonzero(out.view("uint32") != expected.view("uint32"))
     cp.cuda.Device().synchronize()
     assert [int(d) for d in different] == [0, 0]

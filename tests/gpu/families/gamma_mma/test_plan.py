@@ -16,7 +16,7 @@ from winolab.device import DATASHEETS, H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_ffma import plan as gamma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
-from winolab.gpu.families.gamma_mma.plan import GammaMmaPlan, Variant
+from winolab.gpu.families.gamma_mma.plan import Config, GammaMmaPlan
 from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
 from winolab.gpu.families.gamma_wgmma.config import KC
 from winolab.gpu.params import View
@@ -42,14 +42,14 @@ def _plan(
     direction: str = "forward",
     text: str | None = None,
     precision: str = "fp32_split",
-    variant: Variant | None = None,
+    config: Config | None = None,
     device: Device = A100,
     **options,
 ) -> GammaMmaPlan:
     algorithm = parse_algorithm(text) if text else None
     options = {"out_dtype": "float32", **options}
     found = gamma_mma.plans(
-        Request(problem, direction, device, algorithm, precision, variant=variant, **options)
+        Request(problem, direction, device, algorithm, precision, config=config, **options)
     )
     return min(found, key=lambda p: p.predicted)
 
@@ -106,7 +106,7 @@ def test_newer_gpus_without_wgmma_have_the_same_plans() -> None:
 def test_hopper_has_them_only_where_asked_for() -> None:
     problem = Problem.of((8, 12, 12, 64), (64, 3, 3, 64), padding=1)
     assert not list(gamma_mma.plans(Request(problem, "forward", H100, None, "fp16")))
-    chosen = plan(Request(problem, "forward", H100, None, "fp16", variant=Variant()))
+    chosen = plan(Request(problem, "forward", H100, None, "fp16", config=Config()))
     assert isinstance(chosen, GammaMmaPlan)
 
 
@@ -116,7 +116,7 @@ def test_predictions_are_those_measured() -> None:
     for (size, channels), times in measured.items():
         problem = Problem.of((128, size, size, channels), (channels, 3, 3, channels), padding=1)
         for precision, time in zip(("fp32_split", "fp16"), times, strict=True):
-            p = _plan(problem, "forward", None, precision, Variant(512, 8, 3), H100)
+            p = _plan(problem, "forward", None, precision, Config(512, 8, 3), H100)
             assert p.predicted * 1e6 == pytest.approx(time, rel=0.12)
 
 
@@ -126,7 +126,7 @@ def test_refusals_say_what_to_do() -> None:
         with pytest.raises(ValueError, match=r"capability 7\.5; Γ by mma.sync needs 8\.0"):
             plan(Request(problem, "forward", datasheet("rtx2080ti"), None, precision))
     with pytest.raises(ValueError, match="does not fit a filter 3 high"):
-        _plan(problem, variant=Variant(512, 4, 3), device=ADA)  # 149 KB
+        _plan(problem, config=Config(512, 4, 3), device=ADA)  # 149 KB
     for text in ("direct", "gamma:16:8:9", "gamma:8:5:4"):
         with pytest.raises(ValueError, match=r"fp32_split|taps"):
             _plan(problem, text=text)
@@ -134,27 +134,27 @@ def test_refusals_say_what_to_do() -> None:
 
 # Of every number of states and rows that share a stage.
 SHAPES = [
-    ("gamma:8:6:3", Variant(512, 4, 1)),
-    ("gamma:8:6:3", Variant(512, 4, 3)),
-    ("gamma:8:6:3", Variant(384, 6, 3)),
-    ("gamma:8:6:3", Variant(384, 3, 2)),
-    ("gamma:8:6:3", Variant(256, 2, 3)),
-    ("gamma:8:2:7", Variant(512, 8, 2)),
-    ("gamma:8:4:5", Variant(256, 1, 1)),
-    ("gamma:4:2:3", Variant(512, 8, 3)),
-    ("gamma:4:3:2", Variant(384, 4, 2)),
-    ("gamma:4:2:3", Variant(256, 4, 1)),
+    ("gamma:8:6:3", Config(512, 4, 1)),
+    ("gamma:8:6:3", Config(512, 4, 3)),
+    ("gamma:8:6:3", Config(384, 6, 3)),
+    ("gamma:8:6:3", Config(384, 3, 2)),
+    ("gamma:8:6:3", Config(256, 2, 3)),
+    ("gamma:8:2:7", Config(512, 8, 2)),
+    ("gamma:8:4:5", Config(256, 1, 1)),
+    ("gamma:4:2:3", Config(512, 8, 3)),
+    ("gamma:4:3:2", Config(384, 4, 2)),
+    ("gamma:4:2:3", Config(256, 4, 1)),
 ]
 
 
-@pytest.mark.parametrize(("text", "variant"), SHAPES, ids=str)
-def test_the_reference_repeats_every_bit(text, variant) -> None:
+@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
+def test_the_reference_repeats_every_bit(text, config) -> None:
     """With given scales; 5 rows and 48 channels fill no block."""
-    direction = CORRELATIONS[variant.share % 2]
+    direction = CORRELATIONS[config.share % 2]
     r = parse_algorithm(text).tiles[0].r
-    height = 2 if variant.share == 2 else 3
+    height = 2 if config.share == 2 else 3
     problem = Problem.of((1, 5, 12, 32), (48, height, r, 32), padding=(1, r // 2))
-    p = replace(_plan(problem, direction, text, variant=variant), given=Scale.of_caller((8, 9)))
+    p = replace(_plan(problem, direction, text, config=config), given=Scale.of_caller((8, 9)))
     rng = np.random.default_rng(0)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-7, 7, s).astype("f") for s in (shape, problem.w_shape))
@@ -165,7 +165,7 @@ def test_the_reference_repeats_every_bit(text, variant) -> None:
         problem,
         algorithm,
         arithmetic(p.simulated),
-        order=Order(KC, variant.share, filled=True),
+        order=Order(KC, config.share, filled=True),
     )
     np.testing.assert_array_equal(hosted.execute(p, a, b, seed=3), expected)
 
@@ -177,11 +177,11 @@ def test_hopper_s_bits() -> None:
     hopper, filled_up = gamma_tensor.plans(
         Request(
             problem, "forward", H100, parse_algorithm("gamma:8:6:3"), "fp32_split",
-            variant=gamma_tensor.Variant(4),
+            config=gamma_tensor.Config(4),
         )
     )  # fmt: skip
     assert (hopper.tiles_width, filled_up.tiles_width) == (3, 4)
-    own = _plan(problem, "forward", "gamma:8:6:3", variant=Variant(256, 4))
+    own = _plan(problem, "forward", "gamma:8:6:3", config=Config(256, 4))
     expected = hosted.execute(hopper, a, b)
     np.testing.assert_array_equal(hosted.execute(own, a, b, seed=1), expected)
 
@@ -219,24 +219,24 @@ def test_blocks_walk_over_items() -> None:
     problem = Problem.of((3, 9, 25, 36), (68, 3, 3, 36), padding=1)
     few = replace(A100, multiprocessors=3)
     a, b = _arrays(problem, "forward", "fp32_split")
-    variant = Variant(256, 4, 3)
+    config = Config(256, 4, 3)
     text = "gamma:8:6:3"
-    whole = hosted.execute(_plan(problem, "forward", text, variant=variant), a, b)
+    whole = hosted.execute(_plan(problem, "forward", text, config=config), a, b)
     assert relative_rms(whole, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
     for seed in range(3):
-        p = _plan(problem, "forward", text, variant=variant, device=few)
+        p = _plan(problem, "forward", text, config=config, device=few)
         assert p.items == 4 * p.grid
         np.testing.assert_array_equal(hosted.execute(p, a, b, seed=seed), whole)
 
 
-@pytest.mark.parametrize(("text", "variant"), SHAPES, ids=str)
+@pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
-def test_shared_memory_has_no_bank_conflicts(text, variant, precision) -> None:
+def test_shared_memory_has_no_bank_conflicts(text, config, precision) -> None:
     """Of transformed input and of accumulators, written and read, and of where pixels are."""
     r = parse_algorithm(text).tiles[0].r
-    problem = Problem.of((1, 4, 12, 16), (64, variant.share, r, 16), padding=(1, r // 2))
+    problem = Problem.of((1, 4, 12, 16), (64, config.share, r, 16), padding=(1, r // 2))
     a, b = _arrays(problem, "forward", precision)
-    plan = _plan(problem, "forward", text, precision, variant)
+    plan = _plan(problem, "forward", text, precision, config)
     lost, seen = Counter(), Counter()
     for q in hosted.requests(plan, a, b)["winolab_gamma"]:
         seen[q.member, q.bytes, q.write] += q.requests
@@ -287,7 +287,7 @@ def test_on_any_gpu(precision, name) -> None:
             for v, kept in zip((*on_gpu, out), (4, 5, 4), strict=True)
         )
         workspace = cp.full(p.workspace, 255, "uint8")
-        kernels = loader.load(p.source(), f"{p.kernel} {p.variant}", p.shared(), 0)
+        kernels = loader.load(p.source(), f"{p.kernel} {p.config}", p.shared(), 0)
         first = None
         for _ in range(20):
             out.fill(cp.nan)

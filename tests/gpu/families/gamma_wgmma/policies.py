@@ -11,4 +11,4 @@ BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
 
 def has(plan: GammaTensorPlan, **policies: int) -> bool:
     """Whether a plan has these policies."""
-    return {**asdict(plan.variant), **policies} == asdict(plan.variant)
+    return {**asdict(plan.config), **policies} == asdict(plan.config)

@@ -9,7 +9,7 @@ import pytest
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes
-from winolab.gpu.families.gamma_wgmma.config import SHARES, Variant
+from winolab.gpu.families.gamma_wgmma.config import SHARES, Config
 from winolab.gpu.families.gamma_wgmma.tiles import widths_of
 
 TILES = [Tile(alpha + 1 - r, r) for alpha, rs in widths_of("fp32_split").items() for r in rs]
@@ -39,8 +39,8 @@ def wavefronts(boxes: Boxes, size: int) -> int:
 @pytest.mark.parametrize(("run", "images"), SHAPES)
 def test_every_tile_belongs_to_one_lane(run: int, images: int, size: int) -> None:
     for tile, rows, share in product(TILES, (1, 2, 4, 8), SHARES):
-        variant = Variant(rows, share, run=run, images=images)
-        boxes, rest = variant.boxes(tile, size), variant.stage_tiles(tile) % SLOT
+        config = Config(rows, share, run=run, images=images)
+        boxes, rest = config.boxes(tile, size), config.stage_tiles(tile) % SLOT
         units = boxes.units
         assert sorted(at for unit in units for at in unit) == [*range(SLOT)]
         # V is written without conflicts; warps have whole units of a slot that the stage ends in
@@ -54,10 +54,10 @@ def test_every_tile_belongs_to_one_lane(run: int, images: int, size: int) -> Non
 def test_what_the_planner_takes_is_read_with_few_conflicts(tile: Tile) -> None:
     """Blocks of four and eight rows, the rows of a stage as the papers' filters have them."""
     for (run, images), rows in product(SHAPES[:-1], (4, 8)):
-        if run * images > Variant(rows).columns(tile):
+        if run * images > Config(rows).columns(tile):
             continue
-        variant = Variant(rows, min(tile.r, 5), run=run, images=images)
-        found = {size: wavefronts(variant.boxes(tile, size), size) for size in (4, 2)}
+        config = Config(rows, min(tile.r, 5), run=run, images=images)
+        found = {size: wavefronts(config.boxes(tile, size), size) for size in (4, 2)}
         threefold = (tile, images, rows) == (Tile(3, 4), 4, 8)  # FP32: one phase of one warp
         assert found[2] <= 2
         assert found[4] <= (3 if threefold else found[2])

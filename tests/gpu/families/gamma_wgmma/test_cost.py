@@ -42,7 +42,7 @@ def best(
 ) -> GammaTensorPlan:
     problem = parse_layer(layer).problem
     found = plans(Request(problem, "forward", device, None, precision, aligned=aligned))
-    mine = (plan for plan in found if plan.variant.padded == padded)
+    mine = (plan for plan in found if plan.config.padded == padded)
     return min(mine, key=lambda plan: plan.predicted)
 
 
@@ -72,8 +72,8 @@ def test_more_boxes_and_bare_filters_never_save_time() -> None:
     turned, ahead = (
         best(layer, "fp32_split") for layer in ("128x24x24x256:256x3x3", "64x64x64x128:128x5x5")
     )
-    assert (turned.variant.run, turned.variant.u_ring) == (4, 2)
-    assert (ahead.variant.run, ahead.variant.u_ahead) == (8, 4)
+    assert (turned.config.run, turned.config.u_ring) == (4, 2)
+    assert (ahead.config.run, ahead.config.u_ahead) == (8, 4)
     for plan, change in (
         (turned, {"run": 2}),
         (turned, {"run": 1}),
@@ -81,5 +81,5 @@ def test_more_boxes_and_bare_filters_never_save_time() -> None:
         (ahead, {"run": 4}),
         (ahead, {"u_ahead": 0}),
     ):
-        slower = replace(plan, variant=replace(plan.variant, **change))
+        slower = replace(plan, config=replace(plan.config, **change))
         assert seconds(slower) > seconds(plan), change

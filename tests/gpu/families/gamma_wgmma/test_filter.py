@@ -103,7 +103,7 @@ def _paired(direction: str, shape: Any, algorithm: str, images: int) -> tuple[An
 @pytest.mark.parametrize("dense", [True, False])
 def test_two_blocks_find_what_one_finds(direction, images, shape, algorithm, turned, dense) -> None:
     alone, paired, w = _paired(direction, shape, algorithm, images)
-    assert (alone.variant.u_ring > 0) == turned
+    assert (alone.config.u_ring > 0) == turned
     if not dense:
         w = np.concatenate([w, w], axis=3)[..., : w.shape[3]]
     first, other = (hosted.prepared(its, w) for its in (alone, paired))

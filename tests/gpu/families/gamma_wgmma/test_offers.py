@@ -25,15 +25,15 @@ from winolab.gpu.planner.request import Request
 def test_what_is_not_built_is_slower(
     x: tuple[int, ...], w: tuple[int, ...], device: str, precision: str
 ) -> None:
-    """No variant is faster than its shape's least time, and all near the fastest are offered."""
+    """No config is faster than its shape's least time, and all near the fastest are offered."""
     request = Request(Problem.of(x, w, padding=1), "forward", DATASHEETS[device], None, precision)
     c = Correlation.of(request.problem, "forward")
     every = []
     for tile in _tiles(c, request):
         for shape in shapes(tile, c, request):
             least = cost.least_seconds(shape, c, request)
-            for variant in shaped(shape, c, request):
-                made = _plan(plan.GammaTensorPlan, request, c, tile, variant)
+            for config in shaped(shape, c, request):
+                made = _plan(plan.GammaTensorPlan, request, c, tile, config)
                 if _shares(made):
                     made = made.timed(cost.seconds(made))
                     assert least <= made.predicted * (1 + 1e-9)

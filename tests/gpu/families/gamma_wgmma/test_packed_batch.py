@@ -17,6 +17,7 @@ from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
+from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
 from winolab.gpu.families.gamma_wgmma.rows import stack
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
@@ -105,10 +106,10 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     # What stacking decides, and the room that it leaves.
     alone = {"packed": 0, "whole": 0, "exchanges": 0}
     first, seen = {}, set()
-    for p in (p for p in found if not p.variant.packed and p.variant.run):
-        first.setdefault((p.tiles_width, replace(p.variant, **alone)), p)
-    for p in (p for p in found if p.variant.packed):
-        v = p.variant
+    for p in (p for p in found if not p.config.packed and p.config.run):
+        first.setdefault((p.tiles_width, replace(p.config, **alone)), p)
+    for p in (p for p in found if p.config.packed):
+        v = p.config
         same = first.get((p.tiles_width, replace(v, **alone)))
         key = (v.share, v.rest > 0) if v.split == 1 else v.split  # each by itself, not all pairs
         if not same or key in seen:
@@ -128,20 +129,20 @@ def test_nan_stays_in_its_image() -> None:
     exact, a, b = _exact_and_operands(problem, "forward", "fp16")
     a[1::2] = np.nan
     for p in _found(problem, "gamma:8:6:3", "fp16"):
-        if not p.variant.packed or p.variant.split > 1:
+        if not p.config.packed or p.config.split > 1:
             continue
         result = hosted.execute(p, a, b)
         assert np.isnan(result[1::2]).all()
-        assert relative_rms(result[::2], exact[::2]) <= BOUNDS["fp16"], str(p.variant)
+        assert relative_rms(result[::2], exact[::2]) <= BOUNDS["fp16"], str(p.config)
 
 
 def test_they_are_offered_where_they_take_fewer_blocks() -> None:
     for height, fewer in ((16, False), (17, True), (23, False), (28, True)):
         problem = Problem.of((32, height, 24, 16), (64, 3, 3, 16), padding=1)
         found = _found(problem, "gamma:8:6:3", SPLIT)
-        assert any(p.variant.packed for p in found if p.variant.rows == 8) == fewer
+        assert any(p.config.packed for p in found if p.config.rows == 8) == fewer
     alone = Problem.of((1, 17, 48, 16), (64, 3, 3, 16), padding=1)
-    assert not any(p.variant.packed for p in _found(alone, "gamma:8:6:3", SPLIT))
+    assert not any(p.config.packed for p in _found(alone, "gamma:8:6:3", SPLIT))
 
 
 @pytest.mark.parametrize("layer", ["128x13x13x384:384x4x4", "64x18x18x448:448x5x5"])
@@ -149,7 +150,8 @@ def test_they_are_taken(layer: str) -> None:
     """They took 22 and 15 % less time than the fastest other plan."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
-    assert found.variant.packed
+    assert isinstance(found.config, Config)
+    assert found.config.packed
     assert " abreast" in str(found)
 
 
@@ -170,8 +172,8 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
     exact, a, b = _exact_and_operands(problem, "forward", precision)
     x, w = cp.asarray(a), cp.asarray(b)
     found = {}  # one of each way to share sums and to bring filters
-    for p in (p for p in _found(problem, text, precision) if p.variant.packed):
-        v = p.variant
+    for p in (p for p in _found(problem, text, precision) if p.config.packed):
+        v = p.config
         found.setdefault((min(v.split, 2), v.u_ring > 0, v.u_ahead > 0, v.multicast), p)
     assert found
     for p in found.values():
@@ -185,4 +187,4 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
             space.data.ptr,
             0,
         )
-        assert relative_rms(out.get(), exact) <= BOUNDS[precision], str(p.variant)
+        assert relative_rms(out.get(), exact) <= BOUNDS[precision], str(p.config)

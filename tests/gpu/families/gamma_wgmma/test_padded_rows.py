@@ -39,13 +39,13 @@ def _exact_tiles(p: GammaTensorPlan) -> int:
 def test_odd_rows_are_offered_with_a_tile_more(tiles: int, runs: tuple[int, int]) -> None:
     problem = Problem.of((1, 8, 6 * tiles, 32), (64, 3, 3, 32), padding=1)
     found = [
-        p for p in _found(problem, "gamma:8:6:3", "fp32_split") if p.variant.columns(p.tile) == 8
+        p for p in _found(problem, "gamma:8:6:3", "fp32_split") if p.config.columns(p.tile) == 8
     ]
-    seen = {p.tiles_width: p.variant.run for p in found}
+    seen = {p.tiles_width: p.config.run for p in found}
     assert seen == dict(zip((tiles, tiles + tiles % 2), runs, strict=True))
     for p in found:
         assert p.columns == p.tiles_width
-        assert not (p.variant.whole and p.tiles_width > tiles)
+        assert not (p.config.whole and p.tiles_width > tiles)
 
 
 SPLIT = "fp32_split"
@@ -77,17 +77,17 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     # What a tile more decides, and the room that it leaves.
     of_boxes = {"run": 0, "images": 0, "whole": 0, "exchanges": 0}
     first, seen = {}, set()
-    for p in (p for p in found if p.tiles_width == _exact_tiles(p) and p.variant.run):
-        first.setdefault(replace(p.variant, **of_boxes), p)
+    for p in (p for p in found if p.tiles_width == _exact_tiles(p) and p.config.run):
+        first.setdefault(replace(p.config, **of_boxes), p)
     for p in (p for p in found if p.tiles_width > _exact_tiles(p)):
-        same = first.get(replace(p.variant, **of_boxes))
-        split, share = p.variant.split, p.variant.share
+        same = first.get(replace(p.config, **of_boxes))
+        split, share = p.config.split, p.config.share
         key = (1, share) if split == 1 else (split, 0)  # each by itself, not all pairs
         if not same or key in seen:
             continue
         seen.add(key)
         result = hosted.execute(p, a, b)
-        assert np.array_equal(result, hosted.execute(same, a, b)), str(p.variant)
+        assert np.array_equal(result, hosted.execute(same, a, b)), str(p.config)
         most = 1.2 * predicted_rms(p) if p.tile.alpha == TEN else BOUNDS[precision]
         assert relative_rms(result, exact) <= most
     shared = {1} if "gamma:10" in text else {1, 2}  # ten states share no sums
@@ -99,6 +99,6 @@ def test_ten_states_are_taken_with_a_tile_more(layer: str) -> None:
     """Boxes of single tiles leave no room for four filter rows: Γ6 took 5 to 7 % longer."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, GuardedGamma)
-    assert (found.kernel, found.variant.share) == ("Γ10(4,7)", 4)
     assert isinstance(found.split, GammaTensorPlan)
+    assert (found.kernel, found.split.config.share) == ("Γ10(4,7)", 4)
     assert found.split.tiles_width == _exact_tiles(found.split) + 1

@@ -51,7 +51,7 @@ def test_blocks_have_48_output_channels() -> None:
     found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
     assert isinstance(found, GuardedGamma)
     assert isinstance(found.split, GammaTensorPlan)
-    assert (found.split.blocks_m, found.split.variant.narrow, found.split.outputs) == (3, 16, 112)
+    assert (found.split.blocks_m, found.split.config.narrow, found.split.outputs) == (3, 16, 112)
     assert "48 channels" in str(found)
 
 

@@ -34,7 +34,7 @@ CASES = [
 
 def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]:
     request = Request(problem, direction, H100, parse_algorithm(text), "fp32_split")
-    return [p for p in plans(request) if p.variant.run and p.variant.split == 1]
+    return [p for p in plans(request) if p.config.run and p.config.split == 1]
 
 
 @pytest.mark.parametrize(("direction", "x_shape", "w_shape", "padding", "text"), CASES)
@@ -51,14 +51,14 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
     exact = reference(a.astype(float), b.astype(float), problem)
     found, left = _found(problem, direction, text), {}
     for plan in found:
-        v = plan.variant
+        v = plan.config
         if not v.u_ring and not v.u_ahead and v.share not in left:
             left[v.share] = relative_rms(hosted.execute(plan, a, b), exact)
-    turned = [p for p in found if p.variant.u_ring]
+    turned = [p for p in found if p.config.u_ring]
     assert len(turned) >= 3
     first, seen = {}, set()
     for plan in turned:
-        v = plan.variant
+        v = plan.config
         if (v.share, v.rest, v.multicast, v.exchanges) in seen:
             continue
         seen.add((v.share, v.rest, v.multicast, v.exchanges))
@@ -79,7 +79,7 @@ def test_no_bank_conflicts(multicast: int) -> None:
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
     found = _found(problem, "forward", "gamma:6:4:3")
     plan = next(
-        p for p in found if has(p, share=3, rows=8, multicast=multicast) and p.variant.u_ring
+        p for p in found if has(p, share=3, rows=8, multicast=multicast) and p.config.u_ring
     )
     asked = hosted.requests(plan, a, b)["winolab_gamma"]
     assert {q.member for q in asked} >= {"v", "raw", "staging"}
@@ -89,17 +89,17 @@ def test_no_bank_conflicts(multicast: int) -> None:
 def test_twins_are_offered_in_pairs() -> None:
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     for plan in _found(problem, "forward", "gamma:6:4:3"):
-        assert plan.items % plan.variant.multicast == plan.grid % plan.variant.multicast == 0
+        assert plan.items % plan.config.multicast == plan.grid % plan.config.multicast == 0
 
 
 @pytest.mark.parametrize(("channels", "outputs"), [(96, 96), (65, 80), (128, 128), (7, 16)])
 def test_channels_that_are_not_there_take_no_workspace(channels, outputs) -> None:
     problem = Problem.of((32, 24, 24, 64), (channels, 3, 3, 64), padding=1)
     for plan in plans(Request(problem, "forward", H100, None, "fp32_split")):
-        rows = 3 if plan.variant.rest else plan.outer[1]
-        stored = outputs if plan.variant.u_ring else plan.blocks_m * 64
+        rows = 3 if plan.config.rest else plan.outer[1]
+        stored = outputs if plan.config.u_ring else plan.blocks_m * 64
         assert plan.transformed == stored * rows * plan.outer[2] * 64 * plan.tile.alpha * 4
-        assert plan.variant.narrow == (outputs % 64 if plan.variant.u_ring else 0)
+        assert plan.config.narrow == (outputs % 64 if plan.config.u_ring else 0)
 
 
 @pytest.mark.parametrize(("channels", "narrow"), [(96, 32), (76, 16), (172, 48)])
@@ -109,8 +109,8 @@ def test_blocks_take_turns_with_channels_where_some_have_fewer(channels, narrow,
     problem = Problem.of((4, 16, 20, 12), (channels, 2, 2, 12), padding=(1, 0))
     device = replace(H100, multiprocessors=-(-channels // 64) * 2)
     request = Request(problem, "forward", device, parse_algorithm("gamma:6:5:2"), "fp32_split")
-    plan = next(p for p in plans(request) if p.variant.narrow and p.variant.multicast == multicast)
-    assert plan.variant.narrow == narrow
+    plan = next(p for p in plans(request) if p.config.narrow and p.config.multicast == multicast)
+    assert plan.config.narrow == narrow
     assert plan.items > plan.grid
     assert plan.grid // multicast % plan.blocks_m == 0
     rng = np.random.default_rng(1)

@@ -11,7 +11,7 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.gamma_wgmma.config import Variant
+from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.gamma_wgmma.plan import plans
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.ref.algorithms import convolution
@@ -29,14 +29,14 @@ def test_blocks_walk_over_items(precision, height, channels, out_channels, whole
     """What loaders describe ahead, in any order of threads; ``whole`` blocks ask for no output."""
     problem = Problem.of((4, height, 24, channels), (out_channels, 3, 3, channels), padding=1)
     few = replace(H100, multiprocessors=2)
-    asked = Variant(8, 3, whole=1)  # taken where it holds
+    asked = Config(8, 3, whole=1)  # taken where it holds
     request = Request(
         problem, "forward", few, parse_algorithm("gamma:8:6:3"), precision,
-        aligned=channels % 4 == 0, variant=asked,
+        aligned=channels % 4 == 0, config=asked,
     )  # fmt: skip
     plan = min(plans(request), key=lambda p: p.predicted)
     assert plan.items > plan.grid
-    assert plan.variant.whole == whole
+    assert plan.config.whole == whole
     dtype = np.dtype(DTYPES[precision])
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))

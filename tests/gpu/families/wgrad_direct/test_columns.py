@@ -13,39 +13,39 @@ from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad import PARAMS
 from winolab.gpu.families.wgrad_direct import columns as omega_columns
 from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, SOURCE, WORK
-from winolab.gpu.families.wgrad_direct.columns import VARIANTS, OmegaColumnsPlan, Variant
+from winolab.gpu.families.wgrad_direct.columns import CONFIGS, Config, OmegaColumnsPlan
 from winolab.gpu.runtime import nvrtc
 
 Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, variant: Variant, kind: str) -> OmegaColumnsPlan:
-    return asked(omega_columns, precision, problem, variant=variant, out_dtype=kind)
+def planned(problem: Problem, precision: str, config: Config, kind: str) -> OmegaColumnsPlan:
+    return asked(omega_columns, precision, problem, config=config, out_dtype=kind)
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for multiprocessors, sharing in SHARES:
-            whole = planned(problem, precision, variant, kind)
+            whole = planned(problem, precision, config, kind)
             p = shared(whole, multiprocessors, sharing)
             assert too_far(p, x, dy, execute(p, x, dy)) <= 1
 
 
 def test_parameters_are_as_large_as_the_kernel_declares_them() -> None:
     size = PARAMS.size + COLUMN_PARAMS.size
-    p = planned(SMALL, "fp16", Variant(3, 64, 128, 8), "float32")
+    p = planned(SMALL, "fp16", Config(3, 64, 128, 8), "float32")
     check = f"\nstatic_assert(sizeof(ColumnParams) == {size} && sizeof(Start) == 12);"
     assert nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
 
 
 def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
     """The engine gives a kernel as many bytes as its plan says, and no more."""
-    p = planned(SMALL, "fp16", Variant(3, 64, 128, 8), "float32")
+    p = planned(SMALL, "fp16", Config(3, 64, 128, 8), "float32")
     text = p.source()
     sizes = (
         "sizeof(ColumnScheduler) == {} && sizeof(RowSource<Element>) == {} && sizeof(Shared) == {}"
     )
-    check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.variant.shared_memory)});"
+    check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.config.shared_memory)});"
     assert nvrtc.compile_cubin(text + check, "sm_90a").resources

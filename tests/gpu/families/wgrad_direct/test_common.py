@@ -20,19 +20,19 @@ FAMILIES = pytest.mark.parametrize("family", [omega_columns, omega_direct])
 
 
 @pytest.mark.parametrize(
-    ("family", "variant"),
+    ("family", "config"),
     [
-        (omega_columns, omega_columns.Variant(2, 128, 128, 5)),
-        (omega_direct, omega_direct.Variant(3, 64, 64, 6, 128, 256)),
+        (omega_columns, omega_columns.Config(2, 128, 128, 5)),
+        (omega_direct, omega_direct.Config(3, 64, 64, 6, 128, 256)),
     ],
 )
-def test_nothing_but_the_result_holds_infinity(family, variant) -> None:
+def test_nothing_but_the_result_holds_infinity(family, config) -> None:
     """An infinity in x is in every tap that meets it, and in no other channel."""
     rng = np.random.default_rng(2)
     problem = Problem.of((1, 5, 6, 16), (8, 3, 3, 16), padding=1)
     x, dy = (rng.uniform(-1, 1, s).astype("f2") for s in (problem.x_shape, problem.y_shape))
     x[0, 2, 3, 5] = np.inf
-    dw = on_cpu(asked(family, "fp16", problem, variant=variant, out_dtype="float32"), x, dy)
+    dw = on_cpu(asked(family, "fp16", problem, config=config, out_dtype="float32"), x, dy)
     assert not np.isfinite(dw[..., 5]).any()
     assert np.isfinite(np.delete(dw, 5, axis=-1)).all()
 
@@ -41,11 +41,11 @@ def test_nothing_but_the_result_holds_infinity(family, variant) -> None:
 def test_compiles_without_spills(family) -> None:
     name = f"winolab_wgrad_{family.__name__.split('.')[-1]}"
     problem = Problem.of((2, 9, 9, 64), (64, 4, 4, 64))
-    for variant in family.VARIANTS:
-        p = asked(family, "fp16", problem, variant=variant, out_dtype="float32")
+    for config in family.CONFIGS:
+        p = asked(family, "fp16", problem, config=config, out_dtype="float32")
         resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
-        assert all(r.spills == 0 for r in resources.values()), (variant, resources)
-        copying = getattr(variant, "producers", PRODUCERS)
+        assert all(r.spills == 0 for r in resources.values()), (config, resources)
+        copying = getattr(config, "producers", PRODUCERS)
         shared = REGISTERS // (CONSUMERS + copying) // 8 * 8  # by the roles
         assert resources[name].registers == shared
         assert p.shared()[name] <= H100.shared_memory

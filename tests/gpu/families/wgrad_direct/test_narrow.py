@@ -12,13 +12,13 @@ from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad_direct import narrow as omega_direct
-from winolab.gpu.families.wgrad_direct.narrow import VARIANTS, OmegaDirectPlan, Variant
+from winolab.gpu.families.wgrad_direct.narrow import CONFIGS, Config, OmegaDirectPlan
 
 Execute = Callable[[OmegaDirectPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, variant: Variant, kind: str) -> OmegaDirectPlan:
-    return asked(omega_direct, precision, problem, variant=variant, out_dtype=kind)
+def planned(problem: Problem, precision: str, config: Config, kind: str) -> OmegaDirectPlan:
+    return asked(omega_direct, precision, problem, config=config, out_dtype=kind)
 
 
 def cut(p: OmegaDirectPlan, segments: int) -> OmegaDirectPlan:
@@ -27,9 +27,9 @@ def cut(p: OmegaDirectPlan, segments: int) -> OmegaDirectPlan:
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for segments in (1, 3):
-            p = cut(planned(problem, precision, variant, kind), segments)
+            p = cut(planned(problem, precision, config, kind), segments)
             assert too_far(p, x, dy, execute(p, x, dy)) <= 1

@@ -21,11 +21,11 @@ from winolab.gpu.families.wgrad_direct import split as omega_split
 from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, PRODUCERS
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS
 from winolab.gpu.families.wgrad_direct.split import (
+    CONFIGS,
     HEADERS,
     SPLIT_PARAMS,
-    VARIANTS,
+    Config,
     OmegaSplitPlan,
-    Variant,
 )
 from winolab.gpu.planner.fallback import GuardedPlan
 from winolab.gpu.planner.planner import candidates, plan
@@ -34,8 +34,8 @@ from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 
 Execute = Callable[..., np.ndarray]
-THREE, FIVE = Variant(3, 64, 128, 3, 4), Variant(5, 32, 128, 3, 4)  # rows of 128, 64 bytes
-SPILLED = {Variant(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
+THREE, FIVE = Config(3, 64, 128, 3, 4), Config(5, 32, 128, 3, 4)  # rows of 128, 64 bytes
+SPILLED = {Config(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
 # Of two FP16 parts, relative: both operands' roundings and what low·low would add; the truncations
 # by the Tensor Core of four sums that grow, of 2^-23 each.
 PARTS = 2.0**-22 + 2.0**-22
@@ -68,8 +68,8 @@ def on_gpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = No
 both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 
 
-def planned(problem: Problem, variant: Variant = THREE) -> OmegaSplitPlan:
-    return asked(omega_split, "fp32_split", problem, variant=variant)
+def planned(problem: Problem, config: Config = THREE) -> OmegaSplitPlan:
+    return asked(omega_split, "fp32_split", problem, config=config)
 
 
 def drawn(problem: Problem, seed: int = 1) -> list[np.ndarray]:
@@ -83,8 +83,8 @@ def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 @both
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for i, (x_shape, w_shape, padding) in enumerate(CASES):
         groups = x_shape[-1] // w_shape[-1]
         problem = Problem.of(x_shape, w_shape, padding=padding, groups=groups)
@@ -92,7 +92,7 @@ def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
         expected = exact(problem, x, dy)
         for multiprocessors, sharing in SHARES if i == 0 else SHARES[i % 4 :][:1]:
             flags = np.zeros(3, "int32")
-            p = shared(planned(problem, variant), multiprocessors, sharing)
+            p = shared(planned(problem, config), multiprocessors, sharing)
             dw = execute(p, x, dy, flags)
             assert relative_rms(dw, expected) <= PARTS
             assert not flags[0]
@@ -102,8 +102,8 @@ def test_gradients_are_those_of_fp64(variant, execute: Execute) -> None:
 def test_threads_in_another_order_compute_the_same() -> None:
     problem = Problem.of((2, 5, 9, 20), (72, 3, 4, 20), padding=1)
     x, dy = drawn(problem)
-    for variant in (THREE, FIVE):
-        p = shared(planned(problem, variant), 4, 3)
+    for config in (THREE, FIVE):
+        p = shared(planned(problem, config), 4, 3)
         assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(p, x, dy, seed=3))
 
 
@@ -115,12 +115,12 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
     assert relative_rms(dw, exact(problem, x, dy)) <= PARTS
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_shared_memory_has_no_bank_conflicts(variant) -> None:
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_shared_memory_has_no_bank_conflicts(config) -> None:
     """Of stages, and of what is on its way to them: of a block that has all of its channels."""
-    problem = Problem.of((1, 3, 11, variant.bi), (variant.bo, 1, 3, variant.bi))
+    problem = Problem.of((1, 3, 11, config.bi), (config.bo, 1, 3, config.bi))
     x, dy = drawn(problem)
-    found = hosted.requests(planned(problem, variant), x, dy)["winolab_wgrad_split"]
+    found = hosted.requests(planned(problem, config), x, dy)["winolab_wgrad_split"]
     asked = [q for q in found if q.member in ("x", "dy", "raw")]
     assert {q.member for q in asked} == {"x", "dy", "raw"}
     assert all(q.wavefronts == q.phases for q in asked)
@@ -148,11 +148,11 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
     arrays = drawn(problem)
     arrays[side][..., 3] *= np.float32(factor)
     x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
-    variants = (THREE, FIVE) if width > 1 else (next(iter(VARIANTS)),)
-    for variant in variants:
+    configs = (THREE, FIVE) if width > 1 else (next(iter(CONFIGS)),)
+    for config in configs:
         for multiprocessors, sharing in (SHARES[0], SHARES[-1]):
             flags = np.zeros(3, "int32")
-            p = shared(planned(problem, variant), multiprocessors, sharing)
+            p = shared(planned(problem, config), multiprocessors, sharing)
             dw = execute(p, x, dy, flags)
             assert flags.tolist() == expected
             if not flags[0] and not flags[2]:
@@ -164,7 +164,7 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
 def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
     """With what computes it again where split products show a flag."""
     problem = Problem.of((4, 10, 14, 12), (16, 3, 3, 12), padding=1)
-    request = Request(problem, "backward_filter", H100, None, "fp32_split", variant=THREE)
+    request = Request(problem, "backward_filter", H100, None, "fp32_split", config=THREE)
     (guarded,) = candidates(request).plans
     assert isinstance(guarded, GuardedPlan)
     x, dy = adversaries.made(name, problem.x_shape, problem.y_shape)
@@ -185,11 +185,11 @@ def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
 
 
 def test_compiles_without_spills_but_for_those_that_are_known() -> None:
-    for variant in VARIANTS:
-        p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), variant)
+    for config in CONFIGS:
+        p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), config)
         resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
         spilled = sum(r.spills for r in resources.values())
-        assert spilled == SPILLED.get(variant, 0), (variant, resources)
+        assert spilled == SPILLED.get(config, 0), (config, resources)
         most = REGISTERS // (CONSUMERS + PRODUCERS) // 8 * 8  # shared by the roles
         assert resources["winolab_wgrad_split"].registers == most
         assert sorted(resources) == sorted(p.shared())

@@ -57,7 +57,7 @@ def test_units_that_run_from_one_row_into_the_next(aligned) -> None:
         ((5, 9, 8), (4, 3, 8), 0),
     ):
         wrapped = [p for p in every(Problem.of(x, w, padding=padding), Tile(3, 6), aligned)
-                   if p.variant.wrap]  # fmt: skip
+                   if p.config.wrap]  # fmt: skip
         check(wrapped[0])
 
 

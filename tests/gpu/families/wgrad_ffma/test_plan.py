@@ -24,9 +24,9 @@ from winolab.gpu.families.wgrad import (
     choose,
 )
 from winolab.gpu.families.wgrad_ffma.plan import (
-    VARIANTS,
+    CONFIGS,
+    Config,
     OmegaPlan,
-    Variant,
     instructions,
     plans,
     source,
@@ -101,9 +101,9 @@ def test_rows_share_padding_only_where_no_column_is_lost(tile) -> None:
     assert shared
 
 
-@pytest.mark.parametrize("alpha", VARIANTS)
+@pytest.mark.parametrize("alpha", CONFIGS)
 def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
-    for v in VARIANTS[alpha]:
+    for v in CONFIGS[alpha]:
         assert v.shared_memory(alpha) <= H100.shared_memory
         lane_i, lane_o = v.lane(alpha)
         assert lane_i % (4 * v.passes) == 0
@@ -126,12 +126,12 @@ def test_a_plan_covers_its_problem(tile) -> None:
             assert p.kernel == f"Ω{tile.alpha}({tile.n},{tile.r})"
             assert p.shared()["winolab_omega"] <= H100.shared_memory
             taps = 3 * (width // tile.n)
-            assert p.blocks * p.variant.bi * p.variant.bo >= taps * channels * out_channels
+            assert p.blocks * p.config.bi * p.config.bo >= taps * channels * out_channels
             assert p.grid <= H100.multiprocessors
             assert p.workspace == 4 * (p.segments - 1) * math.prod(problem.w_shape)
-            sizes = (channels, p.variant.ci), (out_channels, p.variant.co)
-            assert p.variant.vector == all(c % vector == 0 for c, vector in sizes)
-            assert p.variant.wrap == (p.pitch % tile.r > 0)
+            sizes = (channels, p.config.ci), (out_channels, p.config.co)
+            assert p.config.vector == all(c % vector == 0 for c, vector in sizes)
+            assert p.config.wrap == (p.pitch % tile.r > 0)
             assert str(p).startswith("backward_filter")
             assert 0 < p.predicted < 1
 
@@ -213,11 +213,11 @@ def test_what_no_kernel_computes_is_refused() -> None:
         every(Problem.of((1 << 20, 64, 64, 1), (1, 3, 3, 1), padding=1))
 
 
-def test_the_source_holds_the_variant_and_the_exact_programs() -> None:
-    variant = VARIANTS[8][0]
-    text = source(Tile(3, 6), "best", variant)
-    for field in fields(Variant):
-        assert f"constexpr int {field.name.upper()} = {getattr(variant, field.name)};" in text
+def test_the_source_holds_the_config_and_the_exact_programs() -> None:
+    config = CONFIGS[8][0]
+    text = source(Tile(3, 6), "best", config)
+    for field in fields(Config):
+        assert f"constexpr int {field.name.upper()} = {getattr(config, field.name)};" in text
     programs = transforms(3, 6).programs
     for program, name in ((programs.G, "filter"), (programs.BT, "input"), (programs.AT, "output")):
         assert program.cuda(f"transform_{name}") in text
@@ -233,7 +233,7 @@ def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
     cp = driver.cupy()
     rng = cp.random.default_rng(seed)
     x, dy = (rng.random(s, dtype="float32") * 2 - 1 for s in (problem.x_shape, problem.y_shape))
-    kernels = loader.load(p.source(), str(p.variant), p.shared(), 0)
+    kernels = loader.load(p.source(), str(p.config), p.shared(), 0)
     results = []
     for _ in range(2):
         memory = cp.full(math.prod(problem.w_shape) + 2 * GUARD, cp.nan, "float32")
@@ -294,7 +294,7 @@ def test_the_same_bits_every_time(tile) -> None:
     noise = cp.ones((512, 512), "float32")
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
     for p in every(problem, algorithm, device=driver.device(0)):
-        kernels = loader.load(p.source(), str(p.variant), p.shared(), 0)
+        kernels = loader.load(p.source(), str(p.config), p.shared(), 0)
         outs, buckets = (
             [cp.empty(n, "float32") for _ in range(3)]
             for n in (math.prod(problem.w_shape), p.workspace // 4 + 1)

@@ -19,7 +19,7 @@ from winolab.device import H100, datasheet
 from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad import TYPES
-from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS
+from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS
 from winolab.gpu.families.wgrad_winograd.launch import SCALING, source
 from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
 from winolab.gpu.params import View
@@ -43,9 +43,9 @@ KERNELS = [
 ]
 
 SHAPES = [
-    (precision, variant)
+    (precision, config)
     for precision, parts in zip(DTYPES, (2, 1, 1), strict=True)
-    for variant in (*VARIANTS[parts], *MMA_VARIANTS[parts])
+    for config in (*CONFIGS[parts], *MMA_CONFIGS[parts])
 ]
 
 # Twice direct's error by the predicted ratio of Ω8, and FP32's where it is split.
@@ -75,9 +75,7 @@ def _plan(problem: Problem, text: str | None, precision: str, **options):
 def test_gradient_on_the_cpu(precision, text, shapes, options):
     """Chunks of images and rows, segments, odd channels: the kernels' own source."""
     problem = Problem.of(*shapes, **options)
-    plan = _plan(
-        problem, text, precision, variant=VARIANTS[2 if precision == "fp32_split" else 1][5]
-    )
+    plan = _plan(problem, text, precision, config=CONFIGS[2 if precision == "fp32_split" else 1][5])
     plan = replace(plan, images=min(2, problem.batch), rows=3, segments=2)
     rng = np.random.default_rng(1)
     dtype = DTYPES[precision]
@@ -91,12 +89,12 @@ def test_gradient_on_the_cpu(precision, text, shapes, options):
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
 def test_compiles_without_spills(precision):
     parts = 2 if precision == "fp32_split" else 1
-    shapes = [*product(VARIANTS[parts], ["sm_90a"]), *product(MMA_VARIANTS[parts], ["sm_80"])]
-    for variant, arch in shapes:
-        text = source(Tile(3, 6), "best", precision, DTYPES[precision], variant)
+    shapes = [*product(CONFIGS[parts], ["sm_90a"]), *product(MMA_CONFIGS[parts], ["sm_80"])]
+    for config, arch in shapes:
+        text = source(Tile(3, 6), "best", precision, DTYPES[precision], config)
         resources = nvrtc.compile_cubin(text, arch).resources
         assert len(resources) == 4
-        assert all(r.spills == 0 for r in resources.values()), (variant, resources)
+        assert all(r.spills == 0 for r in resources.values()), (config, resources)
 
 
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
@@ -107,8 +105,8 @@ def test_mma_sync_has_the_bits_of_wgmma_on_the_cpu(precision):
     x, dy = (rng.standard_normal(s).astype(DTYPES[precision])
              for s in (problem.x_shape, problem.y_shape))  # fmt: skip
     results = []
-    for variant in (MMA_VARIANTS[parts][0], replace(VARIANTS[parts][5], ks=32)):
-        plan = _plan(problem, "omega:8:3:6", precision, variant=variant)
+    for config in (MMA_CONFIGS[parts][0], replace(CONFIGS[parts][5], ks=32)):
+        plan = _plan(problem, "omega:8:3:6", precision, config=config)
         plan = replace(plan, images=1, rows=3, segments=2, slice=plan.taps)
         results.append(execute(plan, x, dy))
     assert (results[0] == results[1]).all()
@@ -157,7 +155,7 @@ def test_other_devices_run_mma_sync_or_are_refused():
         device = datasheet(name)
         found = list(plans(Request(problem, "backward_filter", device, None, "fp32_split")))
         assert found
-        assert all(not p.variant.wgmma for p in found)
+        assert all(not p.config.wgmma for p in found)
         assert all(max(p.shared().values()) <= device.shared_memory for p in found)
     with pytest.raises(ValueError, match=r"8\.0 or later"):
         next(plans(Request(problem, "backward_filter", datasheet("v100"), None, "fp16")))
@@ -216,7 +214,7 @@ def _check(problem: Problem, plan, seed: int = 0, operands: Operands | None = No
     """Every element written and right, nothing beside it touched, twice the same bits."""
     operands = operands or Operands(problem, plan.precision, seed)
     x, dy = operands.stored
-    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
+    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.config}", plan.shared(), 0)
     stored = "uint16" if plan.out_dtype == "bfloat16" else plan.out_dtype
     results = []
     for _ in range(2):
@@ -254,7 +252,7 @@ def _sorted(found):
 @pytest.mark.parametrize(("text", "precision"), KERNELS)
 def test_every_kernel_with_whole_odd_and_few_channels(text, precision) -> None:
     n = int(text.split(":")[2]) if text != "direct" else 1
-    last = VARIANTS[2 if precision == "fp32_split" else 1][-1]
+    last = CONFIGS[2 if precision == "fp32_split" else 1][-1]
     for x, out_channels, taps, padding in (
         ((4, 12, 23, 64), 64, (3, n), (1, n // 2)),
         ((3, 9, 29, 13), 37, (2, 2 * n), (0, 2)),
@@ -262,21 +260,21 @@ def test_every_kernel_with_whole_odd_and_few_channels(text, precision) -> None:
         ((1, 1, 60, 3), 8, (1, n), 0),
     ):
         problem = Problem.of(x, (out_channels, *taps, x[-1]), padding=padding)
-        (found,) = _every(problem, text, precision, variant=last)
+        (found,) = _every(problem, text, precision, config=last)
         _check(problem, found)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("precision", "variant"), SHAPES, ids=str)
-def test_every_block_shape_call_after_call(precision, variant) -> None:
+@pytest.mark.parametrize(("precision", "config"), SHAPES, ids=str)
+def test_every_block_shape_call_after_call(precision, config) -> None:
     cp = driver.cupy()
     problem = Problem.of((8, 28, 28, 192), (160, 3, 3, 192), padding=1)
     operands = Operands(problem, precision, 9)
     x, dy = operands.stored
-    (base,) = _every(problem, "omega:8:3:6", precision, variant=variant, out_dtype="float32")
+    (base,) = _every(problem, "omega:8:3:6", precision, config=config, out_dtype="float32")
     plan = replace(base, images=4, rows=14, segments=2, slice=base.taps)
     _check(problem, plan, operands=operands)
-    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.variant}", plan.shared(), 0)
+    kernels = loader.load(plan.source(), f"{plan.kernel} {plan.config}", plan.shared(), 0)
     dw, first = cp.empty(problem.w_shape, "float32"), None
     workspace = cp.full(plan.workspace, 0xFF, "uint8")
     for _ in range(200):
@@ -305,11 +303,11 @@ def test_dimensions_groups_chunks_slices_and_limits(precision) -> None:
         ((3, 2, 11, 8), (8, 5, 3, 8), {"padding": ((6, 4), (1, 1))}),  # rows that meet no input
         ((1, 1, 1, 1), (1, 1, 1, 1), {}),
     )
-    last = VARIANTS[2 if precision == "fp32_split" else 1][-1]
+    last = CONFIGS[2 if precision == "fp32_split" else 1][-1]
     for x, w, options in layers:
         problem = Problem.of(x, w, **options)
         text = "omega:8:3:6" if w[-2] % 3 == 0 else "direct"
-        (whole,) = _every(problem, text, precision, variant=last)
+        (whole,) = _every(problem, text, precision, config=last)
         _check(problem, whole)
         if whole.taps > 1:
             _check(problem, replace(whole, slice=1, segments=3))
@@ -317,7 +315,7 @@ def test_dimensions_groups_chunks_slices_and_limits(precision) -> None:
             images = max(batch, problem.batch // 2)
             cut = replace(whole, images=images, rows=max(1, whole.rows // 2), batch=batch)
             _check(problem, replace(cut, segments=2))
-        (least,) = _every(problem, text, precision, variant=last, workspace_limit=whole.workspace)
+        (least,) = _every(problem, text, precision, config=last, workspace_limit=whole.workspace)
         assert least.workspace <= whole.workspace
 
 
@@ -344,8 +342,8 @@ def test_the_largest_numbers_of_fp16_do_not_overflow(text) -> None:
     for i, scale in enumerate((65504.0, 1.0)):
         operands.stored[i] = cp.copysign(cp.float16(scale), operands.stored[i])
         operands.exact[i] = operands.stored[i]
-    last = VARIANTS[1][-1]
-    (found,) = _every(problem, text, "fp16", variant=last, out_dtype="float32")
+    last = CONFIGS[1][-1]
+    (found,) = _every(problem, text, "fp16", config=last, out_dtype="float32")
     _check(problem, found, operands=operands)
 
 

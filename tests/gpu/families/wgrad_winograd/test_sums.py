@@ -44,7 +44,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def fp16_sums(text: str) -> OmegaTensorPlan:
-    return replace(planned(PROBLEM, text, "fp16", variant=FP16_SUMS), segments=1)
+    return replace(planned(PROBLEM, text, "fp16", config=FP16_SUMS), segments=1)
 
 
 @pytest.mark.parametrize("execute", [hosted.execute, pytest.param(on_gpu, marks=pytest.mark.gpu)])
@@ -81,10 +81,10 @@ def test_there_are_as_many_segments_as_asked_for() -> None:
 def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
     for precision in ("bf16", "fp32_split"):
         with pytest.raises(ValueError, match="sums in FP16 are those of fp16 on mma"):
-            planned(PROBLEM, None, precision, variant=FP16_SUMS)
+            planned(PROBLEM, None, precision, config=FP16_SUMS)
     found = candidates(Request(PROBLEM, "backward_filter", H100, precision="fp16")).plans
     assert found
-    assert all(getattr(p.variant, "sums", 32) == 32 for p in found)
+    assert all(getattr(p.config, "sums", 32) == 32 for p in found)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_sums_in_fp16_are_fp16s_and_on_mma_sync() -> None:
 )
 def test_long_split_sums_are_cut_before_they_lose_more_than_ffma(layer) -> None:
     plan = planned(parse_layer(layer).problem, None, "fp32_split")
-    steps = plan.largest[0] / plan.variant.ks / plan.segments
+    steps = plan.largest[0] / plan.config.ks / plan.segments
     assert steps * error_ratio(plan.tile) ** 2 <= LONGEST_SUM
 
 

@@ -21,6 +21,7 @@ from winolab.gpu.families.nested.tiles import Box, box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
+from winolab.options import KernelConfig
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 SIZE, VECTOR, KC = 2, 8, 64  # bytes of an element; channels of a store, of a step
@@ -44,7 +45,7 @@ COPIES, SHARED, ASKEW, ARRAYS = 9.3e12, 0.32, 0.53, 2.85e12
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of the kernel: policies of direct/kernel.cuh, by its names."""
 
     bm: int  # output positions of a block
@@ -68,7 +69,7 @@ class Variant:
 
     def __str__(self) -> str:
         names = ("along", "split")
-        changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Variant, n)]
+        changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Config, n)]
         stages = f"{self.x_stages}+{self.w_stages}"
         return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
 
@@ -77,7 +78,7 @@ class Variant:
 # channels: stages of x and w, and of such that a copy of x serves a filter row. Channels that 128
 # or 256 do not divide have blocks of their own.
 BLOCKS = tuple(
-    Variant(bm, bn, *stages, along)
+    Config(bm, bn, *stages, along)
     for (bm, bn), pairs in {
         (128, 256): ((4, 4), (3, 5)),
         (128, 224): ((5, 5), (4, 5)),
@@ -103,7 +104,7 @@ class DirectPlan(BasePlan):
     correlation: Correlation
     precision: str
     out_dtype: str  # "float32", or the operands'
-    variant: Variant
+    config: Config
     device: Device
     flat: bool = False  # whether all positions are one row
     predicted: float = 0.0  # seconds
@@ -142,12 +143,12 @@ class DirectPlan(BasePlan):
     @property
     def more(self) -> int:
         """Pixels of a row of a copy of x that other taps than the first read."""
-        return _more(self.correlation, self.variant)
+        return _more(self.correlation, self.config)
 
     @property
     def box(self) -> Box:
         """Output positions of a block: neighbours of a row, rows, images."""
-        return _box(self.walked, self.variant)
+        return _box(self.walked, self.config)
 
     @property
     def walked(self) -> Correlation:
@@ -157,7 +158,7 @@ class DirectPlan(BasePlan):
     @property
     def blocks_n(self) -> int:
         """Blocks of output channels."""
-        return -(-self.correlation.out_channels // self.variant.bn)
+        return -(-self.correlation.out_channels // self.config.bn)
 
     @property
     def items(self) -> int:
@@ -177,11 +178,11 @@ class DirectPlan(BasePlan):
     @property
     def grid(self) -> int:
         """Blocks: persistent ones, or a cluster an item."""
-        v = self.variant
+        v = self.config
         return self.items * v.split if v.split > 1 else min(self.items, self.device.multiprocessors)
 
     def __str__(self) -> str:
-        p, v, b = self.problem, self.variant, self.box
+        p, v, b = self.problem, self.config, self.box
         row = ", all positions of dense arrays as one row" if self.flat else ""
         return "\n".join(
             [
@@ -200,11 +201,11 @@ class DirectPlan(BasePlan):
     def source(self) -> str:
         """The translation unit of ``winolab_direct``."""
         wide = self.out_dtype == "float32"
-        return source(self.precision, wide, self.variant, self.correlation.rotated, self.rest)
+        return source(self.precision, wide, self.config, self.correlation.rotated, self.rest)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_direct": self.variant.shared_memory}
+        return {"winolab_direct": self.config.shared_memory}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -251,19 +252,19 @@ class DirectPlan(BasePlan):
         if c.rotated:
             inner, outer = outer, inner
         sizes = (inner, *c.filter[::-1], outer)
-        shape = (KC, 1, 1, 1, KC if c.rotated else self.variant.bn)
+        shape = (KC, 1, 1, 1, KC if c.rotated else self.config.bn)
         address = w.address + SIZE * group * outer * w.strides[0]
         return TensorMap.of(address, SIZE, sizes, w.strides[3::-1], shape)
 
 
 @lru_cache(maxsize=64)
-def source(precision: str, wide: bool, variant: Variant, rotated: bool, rest: int) -> str:
-    """The translation unit of one variant; ``wide``: results in FP32; ``rest``: DirectPlan's."""
-    constants = {name.upper(): value for name, value in asdict(variant).items()}
+def source(precision: str, wide: bool, config: Config, rotated: bool, rest: int) -> str:
+    """The translation unit of one config; ``wide``: results in FP32; ``rest``: DirectPlan's."""
+    constants = {name.upper(): value for name, value in asdict(config).items()}
     constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
-    constants |= {"SHARED": variant.shared_memory, "WIDE_OUT": int(wide)}
+    constants |= {"SHARED": config.shared_memory, "WIDE_OUT": int(wide)}
     return unit(
-        f"Γ1(1,1) {precision}, {variant}",
+        f"Γ1(1,1) {precision}, {config}",
         constants,
         {},
         ("direct/kernel",),
@@ -286,14 +287,15 @@ def plans(request: Request) -> Iterator[DirectPlan]:
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
     flat = {*c.filter} == {1} and not any(c.padding) and c.input == c.output
-    if request.variant and not _serves(request.variant, c):
-        raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {request.variant}")
-    offered = variants(_row(c) if flat else c, device)
-    for shape in (request.variant,) if request.variant else offered:
+    config = request.config_of(Config)
+    if config and not _serves(config, c):
+        raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {config}")
+    offered = configs(_row(c) if flat else c, device)
+    for shape in (config,) if config else offered:
         yield _plan(request, c, shape, flat)
 
 
-def variants(c: Correlation, device: Device) -> Iterator[Variant]:
+def configs(c: Correlation, device: Device) -> Iterator[Config]:
     """Block shapes that the output channels do not leave half empty; clusters share sums where
     blocks are few."""
     width = c.filter[2]
@@ -309,20 +311,20 @@ def variants(c: Correlation, device: Device) -> Iterator[Variant]:
                 yield replace(shape, split=split)
 
 
-def _serves(v: Variant, c: Correlation) -> bool:
+def _serves(v: Config, c: Correlation) -> bool:
     """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
     taps = not v.along or c.filter[2] <= MOST_TAPS
     return taps and not (c.rotated and v.bn % 64) and v.split in (1, *v.splits)
 
 
-def _more(c: Correlation, variant: Variant) -> int:
+def _more(c: Correlation, config: Config) -> int:
     """DirectPlan.more."""
-    return c.filter[2] - 1 if variant.along else 0
+    return c.filter[2] - 1 if config.along else 0
 
 
-def _box(c: Correlation, variant: Variant) -> Box:
+def _box(c: Correlation, config: Config) -> Box:
     """DirectPlan.box."""
-    return box(c.batch, *c.output[1:], variant.bm, _more(c, variant))
+    return box(c.batch, *c.output[1:], config.bm, _more(c, config))
 
 
 def _row(c: Correlation) -> Correlation:
@@ -343,16 +345,16 @@ def _dense(view: View, batch: int, sizes: tuple[int, ...]) -> bool:
     )
 
 
-def _plan(request: Request, c: Correlation, variant: Variant, flat: bool) -> DirectPlan:
+def _plan(request: Request, c: Correlation, config: Config, flat: bool) -> DirectPlan:
     what = request.direction, request.problem, c, request.precision, request.stored
-    found = DirectPlan(*what, variant, request.device, flat)
+    found = DirectPlan(*what, config, request.device, flat)
     return replace(found, predicted=seconds(found))
 
 
 def seconds(plan: DirectPlan) -> float:
     """Predicted time: a step's products, copies and least time overlap, and so do all steps and
     what arrays take."""
-    c, v, device = plan.correlation, plan.variant, plan.device
+    c, v, device = plan.correlation, plan.config, plan.device
     cycles = device.clock / H100.clock
     memory = device.memory_rate
     slots = clusters(device, v.split)

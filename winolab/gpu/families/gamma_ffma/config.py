@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from winolab.algorithm import Tile
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
+from winolab.options import KernelConfig
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of one kernel: policies of mainloop.cuh, by its names."""
 
     bn: int  # output channels of a block
@@ -132,26 +133,26 @@ class Variant:
 ACCUMULATORS = 32768  # fill the registers of 256 consumer threads
 # Block shapes by number of states; blocks of half the ACCUMULATORS serve small problems. Alpha 1 is
 # the implicit GEMM. Six states take twelve warps: of eight, two would have nothing to multiply.
-VARIANTS: dict[int, tuple[Variant, ...]] = {
-    1: (Variant(128, 256, 4, 4, 2, 4), Variant(64, 256, 4, 4, 1, 4)),
+CONFIGS: dict[int, tuple[Config, ...]] = {
+    1: (Config(128, 256, 4, 4, 2, 4), Config(64, 256, 4, 4, 1, 4)),
     4: (
-        Variant(128, 64, 4, 3, 2, 4),
-        Variant(64, 128, 4, 3, 2, 4),
-        Variant(64, 64, 4, 3, 1, 4),
+        Config(128, 64, 4, 3, 2, 4),
+        Config(64, 128, 4, 3, 2, 4),
+        Config(64, 64, 4, 3, 1, 4),
     ),
-    6: (Variant(64, 64, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=384),),
+    6: (Config(64, 64, 4, 2, 2, 4, consumer_registers=0, producer_registers=0, consumers=384),),
     8: (
-        Variant(128, 32, 4, 2, 2, 4),
-        Variant(64, 64, 4, 2, 2, 4),
-        Variant(64, 32, 4, 3, 1, 4),
-        Variant(128, 32, 4, 2, 2, 4, producer_registers=72, finishers=128),
-        Variant(64, 64, 4, 2, 2, 4, producer_registers=72, finishers=128),
-        Variant(64, 32, 4, 3, 1, 4, producer_registers=72, finishers=128),
+        Config(128, 32, 4, 2, 2, 4),
+        Config(64, 64, 4, 2, 2, 4),
+        Config(64, 32, 4, 3, 1, 4),
+        Config(128, 32, 4, 2, 2, 4, producer_registers=72, finishers=128),
+        Config(64, 64, 4, 2, 2, 4, producer_registers=72, finishers=128),
+        Config(64, 32, 4, 3, 1, 4, producer_registers=72, finishers=128),
     ),
     16: (
-        Variant(64, 32, 3, 2, 2, 2),
-        Variant(32, 64, 2, 2, 2, 2, lanes_m=4, consumer_registers=192, producer_registers=120),
-        Variant(32, 32, 3, 2, 1, 2),
+        Config(64, 32, 3, 2, 2, 2),
+        Config(32, 64, 2, 2, 2, 2, lanes_m=4, consumer_registers=192, producer_registers=120),
+        Config(32, 32, 3, 2, 1, 2),
     ),
 }
 SPLITS = (1, 2, 4, 8)
@@ -161,13 +162,13 @@ SPLITS = (1, 2, 4, 8)
 PRODUCTS = 1344
 # Where blocks are not Hopper's, all threads have the same 168 registers, 64 of them accumulators,
 # and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB (8.0).
-EARLIER: dict[int, tuple[Variant, ...]] = {
+EARLIER: dict[int, tuple[Config, ...]] = {
     alpha: tuple(replace(v, bulk=0, consumer_registers=0, producer_registers=0) for v in shapes)
     for alpha, shapes in {
-        1: (Variant(64, 256, 4, 4, 2, 4),),
-        4: (Variant(64, 64, 4, 4, 2, 4), Variant(64, 64, 3, 3, 2, 4)),
-        8: (Variant(64, 32, 4, 3, 2, 4), Variant(64, 32, 4, 2, 2, 4)),
-        16: (Variant(64, 16, 3, 2, 2, 2), Variant(64, 16, 2, 2, 2, 2, kc=4)),
+        1: (Config(64, 256, 4, 4, 2, 4),),
+        4: (Config(64, 64, 4, 4, 2, 4), Config(64, 64, 3, 3, 2, 4)),
+        8: (Config(64, 32, 4, 3, 2, 4), Config(64, 32, 4, 2, 2, 4)),
+        16: (Config(64, 16, 3, 2, 2, 2), Config(64, 16, 2, 2, 2, 2, kc=4)),
     }.items()
 }
 # For two-level sums stages of eight states have four channels: of eight, Γ8(6,3), (7,2) and (3,6)
@@ -176,24 +177,24 @@ FOLDED = EARLIER | {8: tuple(replace(v, kc=4) for v in EARLIER[8])}
 ROWS = (2, 4, 8, 16)
 
 
-def stages(shape: Variant, tile: Tile, correlation: Correlation) -> int:
+def stages(shape: Config, tile: Tile, correlation: Correlation) -> int:
     """Of V, for an output's whole summation."""
     taps = math.prod(correlation.filter) // tile.r
     return taps // shape.share * -(-correlation.channels // shape.kc)
 
 
-def longest(shape: Variant) -> int:
+def longest(shape: Config) -> int:
     """Stages of V of the longest sum at alpha 16."""
     return max(1, PRODUCTS // (shape.kc * shape.share))
 
 
-def summed(shape: Variant, tile: Tile, correlation: Correlation) -> Variant:
+def summed(shape: Config, tile: Tile, correlation: Correlation) -> Config:
     """The block shape, and, at alpha 16, its summation cut where it is long."""
     cut = tile.alpha == 16 and stages(shape, tile, correlation) > longest(shape)
     return replace(shape, partial=longest(shape)) if cut else shape
 
 
-def with_load_warp(shape: Variant) -> Variant:
+def with_load_warp(shape: Config) -> Config:
     """The block shape with a load warp, and but for blocks of 64 tiles its sums cut even where they
     never reach a part's length: with other registers an H100 takes 7 % less time."""
     return replace(
@@ -201,7 +202,7 @@ def with_load_warp(shape: Variant) -> Variant:
     )
 
 
-def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
+def fitted(shape: Config, alpha: int, outputs: int) -> Iterator[Config]:
     """The block shape, and where it has all accumulators, narrower ones: as many blocks as it takes
     for so many output channels, or one more, as narrow as they can be."""
     yield shape
@@ -213,21 +214,21 @@ def fitted(shape: Variant, alpha: int, outputs: int) -> Iterator[Variant]:
                 yield replace(shape, bn=width)
 
 
-def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
     """Every block shape that can run, or the request's as these arrays allow it.
 
     With two-level sums only blocks that leave registers for a second sum. Raises ValueError for a
-    variant that the device is too old for, and for sums that are no multiple of a stage's channels.
+    config that the device is too old for, and for sums that are no multiple of a stage's channels.
     """
-    height, variant, device = correlation.filter[1], request.variant, request.device
+    height, config, device = correlation.filter[1], request.config_of(Config), request.device
     fold = request.algorithm.fold if request.algorithm else 0
     large = device.large_blocks
-    if variant and not large and (variant.bulk or variant.split > 1):
-        raise ValueError(f"{variant} needs bulk copies or clusters; {device.name} has neither")
+    if config and not large and (config.bulk or config.split > 1):
+        raise ValueError(f"{config} needs bulk copies or clusters; {device.name} has neither")
     splits = SPLITS if large else (1,)
-    offers = (VARIANTS if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
+    offers = (CONFIGS if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
     fits = (s for v in offers for s in fitted(v, tile.alpha, correlation.out_channels))
-    for shape in (variant,) if variant else fits:
+    for shape in (config,) if config else fits:
         if fold:
             if fold % shape.kc:
                 raise ValueError(f"two_level:{fold}: expected a multiple of {shape.kc} products")
@@ -238,7 +239,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
             shape = replace(shape, xvec=shape.cpt)
         else:  # one channel a lane; at alpha 1 pointers to so many tiles take too many registers
             shape = replace(shape, xvec=1, cpt=shape.cpt if tile.alpha == 1 else 1)
-        if variant:
+        if config:
             shapes = [shape]
         else:
             shared = [r for r in ROWS if height > 1 and shape.bt // r >= 4]
@@ -248,7 +249,7 @@ def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator
                 s = replace(s, u_stages=s.u_stages - 1)
             if s.shared_memory(tile.alpha) <= device.shared_memory:
                 s = replace(s, compact=s.compacts(correlation.out_channels))
-                if variant:
+                if config:
                     yield s
                     continue
                 if not fold:

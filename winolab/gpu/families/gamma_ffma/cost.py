@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from winolab.device import Device
-from winolab.gpu.families.gamma_ffma.config import Variant, stages
+from winolab.gpu.families.gamma_ffma.config import Config, stages
 
 # Fitted to 60 rows of an H100 (rms 4 %; the block shape picked is at most 1 % from the fastest): an
 # FFMA's issue slots beyond the first grow with the operands loaded for it; a transformed tile and
@@ -53,7 +53,7 @@ def spent(plan: Any) -> dict[str, float]:
 
     "products" are FFMAs of all tiles and channels of its blocks, also of those that do not exist.
     """
-    v, alpha, device = plan.variant, plan.tile.alpha, plan.device
+    v, alpha, device = plan.config, plan.tile.alpha, plan.device
     ffmas = v.kc * alpha * v.bn * v.bt  # of a stage
     lane_m, lane_tiles = v.lane(alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
@@ -92,7 +92,7 @@ def spent(plan: Any) -> dict[str, float]:
 
 def _waits(plan: Any, stage: float) -> float:
     """Cycles that consumers wait in a stage of V, of so many cycles otherwise."""
-    v, alpha = plan.variant, plan.tile.alpha
+    v, alpha = plan.config, plan.tile.alpha
     lane, _ = v.lane(alpha)
     if v.load_warp:
         return stage * _load_warp_share(v, lane, plan.whole)
@@ -111,7 +111,7 @@ def _waits(plan: Any, stage: float) -> float:
     return waits
 
 
-def _load_warp_share(v: Variant, lane: int, whole: int) -> float:
+def _load_warp_share(v: Config, lane: int, whole: int) -> float:
     """What share of a stage of V consumers, of ``lane`` outputs, wait where a load warp copies U;
     ``whole``: items that no cluster shares."""
     split = v.split > 1

@@ -16,7 +16,7 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry
-from winolab.gpu.families.gamma_ffma.config import VARIANTS, Variant, variants
+from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
 from winolab.gpu.families.gamma_ffma.cost import clusters, spent
 from winolab.gpu.params import (
     MOST_BLOCKS,
@@ -53,7 +53,7 @@ class GammaPlan(BasePlan):
     correlation: Correlation
     tile: Tile
     points: str
-    variant: Variant
+    config: Config
     device: Device
     grid: int  # blocks
     items: int  # blocks' worth of work: the grid walks over them
@@ -90,17 +90,22 @@ class GammaPlan(BasePlan):
     @property
     def chunks(self) -> int:
         """Stages of KC channels."""
-        return -(-self.correlation.channels // self.variant.kc)
+        return -(-self.correlation.channels // self.config.kc)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.config.threads
 
     @property
     def blocks_m(self) -> int:
         """Blocks of BN output channels."""
-        return -(-self.correlation.out_channels // self.variant.bn)
+        return -(-self.correlation.out_channels // self.config.bn)
 
     @property
     def pitch(self) -> int:
         """Output channels of the transformed filter."""
-        return _pitch(self.correlation, self.variant)
+        return _pitch(self.correlation, self.config)
 
     @property
     def columns(self) -> int:
@@ -110,11 +115,11 @@ class GammaPlan(BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        products = self.variant.fold * self.variant.kc
+        products = self.config.fold * self.config.kc
         return "fp32" + (f",accumulation=two_level:{products}" if products else "")
 
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
+        p, v = self.problem, self.config
         shared = v.shared_memory(self.tile.alpha)
         return "\n".join(
             [
@@ -134,13 +139,13 @@ class GammaPlan(BasePlan):
         """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``,
         ``winolab_fallback`` launches the latter, behind split products' unit.
         """
-        return source(self.tile, self.points, self.variant, alone)
+        return source(self.tile, self.points, self.config, alone)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
             "winolab_filter": 0,
-            "winolab_gamma": self.variant.shared_memory(self.tile.alpha),
+            "winolab_gamma": self.config.shared_memory(self.tile.alpha),
         }
 
     def launch(
@@ -172,12 +177,12 @@ class GammaPlan(BasePlan):
         for group in range(self.correlation.groups):
             params = self.params(group, x, prepared, y)
             begin = early and group == 0
-            kernels["winolab_gamma"]((self.grid, 1, 1), self.variant.threads, params, begin)
+            kernels["winolab_gamma"]((self.grid, 1, 1), self.config.threads, params, begin)
 
     @property
     def filter_grid(self) -> tuple[int, int, int]:
         """Blocks that transform a group's filter."""
-        v = self.variant
+        v = self.config
         return (
             -(-self.pitch // FILTER_BLOCK),
             -(-self.chunks * v.kc // FILTER_BLOCK),
@@ -213,16 +218,16 @@ class GammaPlan(BasePlan):
             y.address + 4 * group * c.out_channels,
             *geometry.values(self, x, y),
         )
-        if not self.variant.compact:
+        if not self.config.compact:
             return PARAMS.pack(*values)
         return COMPACT_PARAMS.pack(self._filters(group, prepared), *values)
 
     def _filters(self, group: int, prepared: int) -> TensorMap:
         """The tensor map of a group's transformed filter: outputs, then all else."""
-        rows = self.tile.alpha * self.variant.kc  # a copy's
+        rows = self.tile.alpha * self.config.kc  # a copy's
         address = self._filter(group, prepared)
         sizes = (self.pitch, self.workspace // (4 * self.pitch * self.correlation.groups), 1, 1, 1)
-        box = (self.variant.bn, rows, 1, 1, 1)
+        box = (self.config.bn, rows, 1, 1, 1)
         return TensorMap.of(address, 4, sizes, (self.pitch, 0, 0, 0), box, plain=True)
 
     def _filter(self, group: int, prepared: int) -> int:
@@ -237,12 +242,12 @@ def programs(tile: Tile, points: str) -> Programs:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, variant: Variant, alone: bool = True) -> str:
-    """The translation unit of one variant of Γα(n,r); ``alone``: GammaPlan.source."""
+def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
+    """The translation unit of one config of Γα(n,r); ``alone``: GammaPlan.source."""
     made = programs(tile, points)
     return unit(
-        f"F({tile.n},{tile.r}), points {points}, {variant}",
-        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **variant.constants()},
+        f"F({tile.n},{tile.r}), points {points}, {config}",
+        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **config.constants()},
         {
             "transform_filter": made.G,
             "transform_input": made.BT,
@@ -261,7 +266,7 @@ def plans(request: Request) -> Iterator[GammaPlan]:
     shapes = [
         (tile, shape)
         for tile in _tiles(correlation, algorithm)
-        for shape in variants(tile, correlation, request)
+        for shape in configs(tile, correlation, request)
     ]
     if not shapes:
         raise ValueError(
@@ -289,41 +294,41 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     if algorithm.kind != "gamma" or algorithm.scaling:
         raise unserved(algorithm)
     (tile,) = algorithm.tiles
-    if tile.alpha not in VARIANTS:
-        alphas = ", ".join(map(str, sorted(VARIANTS)))
+    if tile.alpha not in CONFIGS:
+        alphas = ", ".join(map(str, sorted(CONFIGS)))
         raise ValueError(f"{algorithm}: the CUDA kernels have alpha {alphas}")
     if width % tile.r:
         raise ValueError(f"{algorithm} has {tile.r} taps; the filter is {width} wide")
     return (tile,)
 
 
-def _pitch(correlation: Correlation, variant: Variant) -> int:
+def _pitch(correlation: Correlation, config: Config) -> int:
     """GammaPlan.pitch: tensor copies take fours."""
-    step = 4 if variant.compact else variant.bn
+    step = 4 if config.compact else config.bn
     return -(-correlation.out_channels // step) * step
 
 
-def _plan(request: Request, correlation: Correlation, tile: Tile, variant: Variant) -> GammaPlan:
+def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config) -> GammaPlan:
     device = request.device
     depth, height, width = correlation.output
     tiles_width = -(-width // tile.n)
-    blocks_m = -(-correlation.out_channels // variant.bn)
-    blocks_row = -(-height // variant.rows)
-    columns = variant.bt // variant.rows
+    blocks_m = -(-correlation.out_channels // config.bn)
+    blocks_row = -(-height // config.rows)
+    columns = config.bt // config.rows
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
-    slots = clusters(device, variant.split)
-    blocks = slots * variant.split
-    whole = items if variant.split == 1 else items // blocks * blocks
-    grid = min(whole, blocks) or variant.split * min(items, slots)
-    stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // variant.kc)
-    transformed = 4 * stages * tile.alpha * variant.kc * _pitch(correlation, variant)
+    slots = clusters(device, config.split)
+    blocks = slots * config.split
+    whole = items if config.split == 1 else items // blocks * blocks
+    grid = min(whole, blocks) or config.split * min(items, slots)
+    stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
+    transformed = 4 * stages * tile.alpha * config.kc * _pitch(correlation, config)
     plan = GammaPlan(
         request.direction,
         request.problem,
         correlation,
         tile,
         request.points,
-        variant,
+        config,
         device,
         grid,
         items,

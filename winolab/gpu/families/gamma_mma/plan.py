@@ -17,6 +17,7 @@ from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
@@ -37,7 +38,7 @@ SCALAR_LOADS = 2.0  # times a transform's cycles
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of one kernel: policies of gamma_mma/kernel.cuh, by its names."""
 
     tile_states: int = 512
@@ -110,7 +111,7 @@ class MmaLauncher(Launcher):
 class GammaMmaPlan(GammaTensorPlan):
     """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
 
-    variant: Variant
+    config: Config
 
     @property
     def launcher(self) -> MmaLauncher:
@@ -132,19 +133,20 @@ class GammaMmaPlan(GammaTensorPlan):
         return THREADS
 
 
-def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
+def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
     """Every block shape that can run, or the request's as these arrays allow it."""
     parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
     shares = [s for s in SHARES if s <= correlation.filter[1]]
     shapes = [
-        Variant(states, rows, share)
+        Config(states, rows, share)
         for states in TILE_STATES
         for rows in ROWS
         for share in shares
         if (rows > 1 or share == 1)
         and (share > 1 or states != 384)  # registers for the latter lack
     ]
-    for shape in (request.variant,) if request.variant else shapes:
+    config = request.config_of(Config)
+    for shape in (config,) if config else shapes:
         columns, most = shape.columns(tile), shape.tile_states // 64
         if columns % 8 or columns * shape.rows * tile.alpha != shape.tile_states:
             continue
@@ -166,14 +168,14 @@ def plans(request: Request) -> Iterator[GammaMmaPlan]:
     if capability < OLDEST:
         needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
         raise request.unfit(needs.format(*OLDEST))
-    if capability == gamma_tensor.ARCHITECTURE and not request.variant:
+    if capability == gamma_tensor.ARCHITECTURE and not request.config:
         return
-    yield from map(_predicted, offered(GammaMmaPlan, variants, request, WIDTHS))
+    yield from map(_predicted, offered(GammaMmaPlan, configs, request, WIDTHS))
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
-    v, device, parts = plan.variant, plan.device, plan.parts
+    v, device, parts = plan.config, plan.device, plan.parts
     rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
     work = v.tile_states * BN * KC * v.share * products(parts)
     transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES

@@ -19,6 +19,7 @@ from winolab.gpu.families.gamma_wgmma.tiles import (
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
 KC = 16  # channels of a stage
@@ -45,7 +46,7 @@ PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by p
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of one kernel: policies of gamma_wgmma/kernel.cuh, by its names."""
 
     rows: int = 4  # output rows of a block
@@ -168,7 +169,7 @@ class Variant:
     def __str__(self) -> str:
         names = ("rest", "split", "u_ahead", "u_ring", "multicast", "narrow", "fold", "exchanges")
         names += ("run", "images", "packed", "padded", "yvec", "whole")
-        usual = Variant(run=4)
+        usual = Config(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
         return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
 
@@ -180,21 +181,22 @@ SPLITS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Shape:
-    """A block shape, how its input is fetched, and how many blocks share a sum: all that a variant
+    """A block shape, how its input is fetched, and how many blocks share a sum: all that a config
     has but what waits where."""
 
     tile: Tile
-    fixed: dict[str, int]  # a variant's rows, share, v_stages, exchanges, passes
+    fixed: dict[str, int]  # a config's rows, share, v_stages, exchanges, passes
     fetched: dict[str, int]  # its run, images, packed, padded
     split: int
 
 
 def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Shape]:
-    """Of every variant that can run, or the request's as these arrays allow it."""
-    height, size, variant = correlation.filter[1], ITEMSIZE[request.dtype], request.variant
+    """Of every config that can run, or the request's as these arrays allow it."""
+    height, size = correlation.filter[1], ITEMSIZE[request.dtype]
+    config = request.config_of(Config)
     shares = [s for s in SHARES if s <= height]
-    every = [Variant(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
-    for shape in (variant,) if variant else every:
+    every = [Config(rows, share) for rows in ROWS for share in shares if rows > 1 or share == 1]
+    for shape in (config,) if config else every:
         columns = shape.columns(tile)
         if columns % 8 or columns * shape.rows != block_tiles(tile.alpha):
             continue
@@ -207,23 +209,23 @@ def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[S
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
         for how in fetched:
-            for split in (shape.split,) if variant else SPLITS:
+            for split in (shape.split,) if config else SPLITS:
                 yield Shape(tile, fixed, how, split)
 
 
-def variants(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Variant]:
-    """Every variant that can run, or the request's as these arrays allow it."""
+def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
+    """Every config that can run, or the request's as these arrays allow it."""
     for shape in shapes(tile, correlation, request):
         yield from shaped(shape, correlation, request)
 
 
-def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator[Variant]:
-    """The variants of a shape."""
+def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator[Config]:
+    """The configs of a shape."""
     tile, height, parts = shape.tile, correlation.filter[1], PARTS[request.precision]
     size, room = ITEMSIZE[request.dtype], request.device.shared_memory
     yvec = loads(correlation, request.aligned)["yvec"]
     registers = _registers(tile, shape.fetched["run"], shape.split, parts)
-    made = Variant(**shape.fixed, **shape.fetched, split=shape.split, yvec=yvec, **registers)
+    made = Config(**shape.fixed, **shape.fetched, split=shape.split, yvec=yvec, **registers)
     for rings in _rings(tile, made, parts):
         tries = [replace(made, **ring) for ring in rings]
         tries = [
@@ -237,7 +239,7 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
         ]
         known = []
         for v in tries:
-            if not request.variant and (third := _third(tile, v, parts)):
+            if not request.config and (third := _third(tile, v, parts)):
                 known.append(replace(v, **third))
             known.append(v)
             if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
@@ -247,21 +249,21 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
         yield from islice(fits, 1)
 
 
-def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, int]]]:
+def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, int]]]:
     """How filters come to the products: ways to choose from, of each the first that fits.
 
     With two halves of tiles at least all of a state are in registers, with skewed products three.
     Filters that wait in shared memory need registers, which a ring of few leaves, or are wgmma's B.
     """
-    held, share = tile.alpha // 2, variant.share
+    held, share = tile.alpha // 2, config.share
     filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
     if parts == 1:
         ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
         yield [{"ring": ring}]
         return
-    boxed = variant.run and variant.split == 1
+    boxed = config.run and config.split == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
-    if boxed and share in TURNED and variant.yvec > 1 and not few:
+    if boxed and share in TURNED and config.yvec > 1 and not few:
         # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         paired = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
@@ -270,7 +272,7 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
             # A third state of filters gains nothing (-4 to 0.5 %, 10 layers; with six states 2 %).
             # Producers' registers gain 1 to 2.5 % where they make eight rows, lose 1 % where four.
             rings = U_RINGS[1:]
-            if variant.rows == 8:
+            if config.rows == 8:
                 turned |= {"consumer_registers": 200, "producer_registers": 88}
         if tile.alpha == 6 and share < 4:  # few accumulators: 0 to 1 % of 8 layers
             turned |= {"consumer_registers": 184, "producer_registers": 120}
@@ -284,10 +286,10 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
     ring = (3 if share == 3 else held) if whole else max(2, share)
     skew = int(1 < share < 5)  # five rows have no registers left for it
     # Single outputs are stored by lanes far apart there: 25 to 40 % slower with odd channels.
-    waiting = U_AHEAD if boxed and share == 3 and variant.yvec == 1 else ()
+    waiting = U_AHEAD if boxed and share == 3 and config.yvec == 1 else ()
     ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
     ways = [[{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]]
-    if variant.run and share > 3 and tile.alpha == 8:
+    if config.run and share > 3 and tile.alpha == 8:
         ways.append([{"ring": 2, "u_ahead": 4, "skew": 0}])
     for way in ways:
         yield way
@@ -295,46 +297,46 @@ def _rings(tile: Tile, variant: Variant, parts: int) -> Iterator[list[dict[str, 
             yield [{**ring, "fold": FOLDED} for ring in way]
 
 
-def _third(tile: Tile, variant: Variant, parts: int) -> dict[str, int]:
+def _third(tile: Tile, config: Config, parts: int) -> dict[str, int]:
     """Policies with a third stage of V, where that serves."""
-    if variant.split > 1 or (parts == 2 and not variant.run):
+    if config.split > 1 or (parts == 2 and not config.run):
         return {}
     # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
     # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
     if parts == 2 and tile.alpha == 8:
-        return {"v_stages": 3, "exchanges": 1} if variant.yvec == 1 else {}
+        return {"v_stages": 3, "exchanges": 1} if config.yvec == 1 else {}
     return {"v_stages": 3}
 
 
-def _rest(tile: Tile, variant: Variant, parts: int, height: int) -> int:
+def _rest(tile: Tile, config: Config, parts: int, height: int) -> int:
     """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
     6 %, seven layers), and a ring's places must be the same in every stage."""
-    rest, ahead = height % variant.share, variant.u_ahead
-    if variant.u_ring:
+    rest, ahead = height % config.share, config.u_ahead
+    if config.u_ring:
         return rest
     filters = tile.alpha // 2 * rest
-    even = filters % variant.ring == 0 and filters % max(1, ahead) == 0
-    return rest if parts == 2 and even and variant.ring + ahead <= filters else 0
+    even = filters % config.ring == 0 and filters % max(1, ahead) == 0
+    return rest if parts == 2 and even and config.ring + ahead <= filters else 0
 
 
-def _whole(tile: Tile, variant: Variant, parts: int, c: Correlation) -> int:
+def _whole(tile: Tile, config: Config, parts: int, c: Correlation) -> int:
     """Whether blocks that finish their own outputs have no others."""
     depth, height, width = c.output
     columns = c.batch * depth * (width // tile.n)
     left = (
-        width % (tile.n * max(1, variant.run)),
-        height % variant.rows,
+        width % (tile.n * max(1, config.run)),
+        height % config.rows,
         c.out_channels % block_outputs(tile.alpha),
-        columns % (variant.columns(tile) * variant.multicast),
+        columns % (config.columns(tile) * config.multicast),
     )
-    own = variant.finish(parts) == EXCHANGED and not variant.packed
+    own = config.finish(parts) == EXCHANGED and not config.packed
     return int(own and not any(left))
 
 
-def _narrow(tile: Tile, variant: Variant, c: Correlation) -> int:
+def _narrow(tile: Tile, config: Config, c: Correlation) -> int:
     """Output channels of the last block's filters where it has no use for more."""
     left = -(-c.out_channels // UNIT) * UNIT % block_outputs(tile.alpha)
-    return left if variant.u_ring else 0
+    return left if config.u_ring else 0
 
 
 def _registers(tile: Tile, run: int, split: int, parts: int) -> dict[str, int]:
@@ -354,7 +356,7 @@ def _registers(tile: Tile, run: int, split: int, parts: int) -> dict[str, int]:
     }
 
 
-def _boxes(correlation: Correlation, tile: Tile, shape: Variant) -> Iterator[dict[str, int]]:
+def _boxes(correlation: Correlation, tile: Tile, shape: Config) -> Iterator[dict[str, int]]:
     """Neighbouring tiles and images of a bulk tensor copy, as many as divide a row's, a block's
     and the batch; of an odd row's also with one tile more, of which nothing is stored. Either also
     with images packed, where that takes fewer blocks.

@@ -173,7 +173,7 @@ BLOCK_SHARE, SHARED_STAGE = 1 / 8, 1.1
 
 def seconds(plan: Any) -> float:
     """Of a group's main kernel: rounds of items on as many multiprocessors as run at once."""
-    v = plan.variant
+    v = plan.config
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
     cycles = -(-plan.steps // v.split) * stage + item
     computed = -(-plan.items // plan.slots) * cycles * _narrow(plan) / plan.device.clock
@@ -182,10 +182,10 @@ def seconds(plan: Any) -> float:
 
 def _narrow(plan: Any) -> float:
     """The mean of blocks' times over those that have all outputs; one round is as long as these."""
-    if not plan.variant.narrow or plan.items <= plan.slots:
+    if not plan.config.narrow or plan.items <= plan.slots:
         return 1.0
     least = TEN_STATES.narrow if plan.tile.alpha == TEN else NARROW
-    last = least + (1 - least) * plan.variant.narrow / plan.block
+    last = least + (1 - least) * plan.config.narrow / plan.block
     return (plan.blocks_m - 1 + last) / plan.blocks_m
 
 
@@ -201,7 +201,7 @@ def moving(device: Device, size: float) -> float:
 
 def _moved(plan: Any) -> float:
     """Seconds of the memory: the rows of x that blocks read, and y."""
-    c, v = plan.correlation, plan.variant
+    c, v = plan.correlation, plan.config
     x = c.batch * math.prod(c.input) * c.channels * plan.size * (v.rows + v.share - 1) / v.rows
     y = c.batch * math.prod(c.output) * c.out_channels * ITEMSIZE[plan.out_dtype]
     return moving(plan.device, x + y)
@@ -209,7 +209,7 @@ def _moved(plan: Any) -> float:
 
 def _boxed(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
-    v, c, tile = plan.variant, BOXED[plan.parts], plan.tile
+    v, c, tile = plan.config, BOXED[plan.parts], plan.tile
     t = TILES_LEFT
     boxes = c.box * v.copies(tile, plan.size)
     if v.u_ring:
@@ -269,7 +269,7 @@ def _boxed(plan: Any) -> tuple[float, float]:
 
 def _by_elements(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
-    v = plan.variant
+    v = plan.config
     return _copied(plan.parts, v.share, v.stage_tiles(plan.tile), v.split)
 
 
@@ -283,7 +283,7 @@ def _copied(parts: int, share: int, tiles: int, split: int) -> tuple[float, floa
 
 
 def least_seconds(shape: Shape, c: Correlation, request: Request) -> float:
-    """Seconds that every variant of the shape takes at least; the same model, of its best case."""
+    """Seconds that every config of the shape takes at least; the same model, of its best case."""
     tile, device, rows, split = shape.tile, request.device, shape.fixed["rows"], shape.split
     parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
     share, run, block = shape.fixed["share"], shape.fetched["run"], block_outputs(tile.alpha)

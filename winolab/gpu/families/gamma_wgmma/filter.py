@@ -78,7 +78,7 @@ def shape(plan: Geometry, dense: bool = True) -> Shape:
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
     large = rows > room and 4 * outputs * _row(plan.correlation) > KEPT * plan.device.l2
-    if plan.variant.clusters and sharers == 1 and large:
+    if plan.config.clusters and sharers == 1 and large:
         return Shape((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS)
     grid = blocks * (sharers + (sharers > 1)), 1, 1
     return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
@@ -86,7 +86,7 @@ def shape(plan: Geometry, dense: bool = True) -> Shape:
 
 def shared(plan: Geometry) -> dict[str, int]:
     """Bytes of dynamic shared memory of every kernel that may transform the filter."""
-    clustered = plan.parts == 2 and plan.variant.clusters
+    clustered = plan.parts == 2 and plan.config.clusters
     kept = {"winolab_filter": shape(plan).shared}
     return kept | ({"winolab_filter_cluster": 0} if clustered else {})
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Variant
+from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Config
 from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
 from winolab.gpu.planner.correlation import Correlation
@@ -27,7 +27,7 @@ class Geometry:
     points: str
     precision: str
     out_dtype: str
-    variant: Variant
+    config: Config
     device: Device
 
     whole = 0  # items that one block computes alone where clusters share the others
@@ -61,14 +61,14 @@ class Geometry:
     def outer(self) -> tuple[int, int, int]:
         """Taps that are summed directly, per dimension; rows fill up stages that share them."""
         depth, height, width = self.correlation.filter
-        share = self.variant.share
+        share = self.config.share
         return depth, -(-height // share) * share, -(-width // self.tile.r)
 
     @property
     def kept(self) -> tuple[int, int, int]:
         """Taps of the transformed filter, per dimension: rows of zeros are left out of ``rest``."""
         depth, height, width = self.outer
-        return depth, self.correlation.filter[1] if self.variant.rest else height, width
+        return depth, self.correlation.filter[1] if self.config.rest else height, width
 
     @property
     def chunks(self) -> int:
@@ -78,7 +78,7 @@ class Geometry:
     @property
     def steps(self) -> int:
         """Stages of a summation."""
-        return math.prod(self.outer) // self.variant.share * self.chunks
+        return math.prod(self.outer) // self.config.share * self.chunks
 
     @property
     def block(self) -> int:
@@ -94,12 +94,12 @@ class Geometry:
     def blocks_row(self) -> int:
         """Blocks of output rows."""
         rows = self.stack.rows if self.stack else self.correlation.output[1]
-        return -(-rows // self.variant.rows)
+        return -(-rows // self.config.rows)
 
     @property
     def tiles_width(self) -> int:
         """Tiles of a row of outputs, with what fills up its last box."""
-        run = max(1, self.variant.run)
+        run = max(1, self.config.run)
         return -(-self.correlation.output[2] // (self.tile.n * run)) * run
 
     @property
@@ -114,7 +114,7 @@ class Geometry:
     @property
     def stack(self) -> Stack | None:
         """How images lie under one another, where blocks' rows run on from one to the next."""
-        c, v = self.correlation, self.variant
+        c, v = self.correlation, self.config
         if not v.packed:
             return None
         columns = v.columns(self.tile) * v.multicast
@@ -123,37 +123,37 @@ class Geometry:
     @property
     def items(self) -> int:
         """Work of a block, or of a cluster that shares sums: the grid walks over them."""
-        multicast = self.variant.multicast
-        columns = self.variant.columns(self.tile) * multicast
+        multicast = self.config.multicast
+        columns = self.config.columns(self.tile) * multicast
         return self.blocks_m * self.blocks_row * -(-self.columns // columns) * multicast
 
     @property
     def threads(self) -> int:
         """Of a block."""
-        return self.variant.threads
+        return self.config.threads
 
     @property
     def slots(self) -> int:
         """Items that run at once, on a cluster each or, by multicast pairs, on a block."""
-        v = self.variant
+        v = self.config
         return cluster_slots(self.device, v.split * v.multicast) * v.multicast
 
     @property
     def grid(self) -> int:
         """Blocks."""
-        return self.variant.split * min(max(self.items, self.variant.multicast), self.slots)
+        return self.config.split * min(max(self.items, self.config.multicast), self.slots)
 
     @property
     def outputs(self) -> int:
         """Output channels of the transformed filter."""
-        return (self.blocks_m - 1) * self.block + (self.variant.narrow or self.block)
+        return (self.blocks_m - 1) * self.block + (self.config.narrow or self.block)
 
     @property
     def turn(self) -> int:
         """Items that run at once, where a block would meet the same channels again and again: after
         so many it turns to the next ones. Else more than there are.
         """
-        at_once = self.grid // self.variant.multicast
+        at_once = self.grid // self.config.multicast
         return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
 
     @property

@@ -72,7 +72,7 @@ class Launcher:
 
     def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
-        wide, known, c = self.call.variant.xvec == 4, self._known[0], self.call.correlation
+        wide, known, c = self.call.config.xvec == 4, self._known[0], self.call.correlation
         room = scale.room(c, (self.call.tile,))
         return scale.parameters(c, header, rows, x, wide, known, self.call.block, late, room)
 
@@ -102,12 +102,12 @@ class Launcher:
         where x is copied by elements.
         """
         c, size, channels = self.call.correlation, self.call.size, self.call.correlation.channels
-        if not self.call.variant.run:
+        if not self.call.config.run:
             return (None,)
         if self.layout.padded:
             x, channels = padded_view(c, padded, size), padded_channels(c, size)
         return (
-            tensor_map(c, x, channels, group, size, self.call.variant.box(self.call.tile, size)),
+            tensor_map(c, x, channels, group, size, self.call.config.box(self.call.tile, size)),
         )
 
     def _correlate_group(

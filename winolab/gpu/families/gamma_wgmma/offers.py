@@ -20,16 +20,16 @@ P = TypeVar("P")
 
 def offered(
     plan: Callable[..., P],
-    variants: Callable[..., Iterator[Any]],
+    configs: Callable[..., Iterator[Any]],
     request: Request,
     widths: Widths | None = None,
 ) -> list[P]:
     """Plans without times, of every tile and block shape. Raises ValueError where none can run."""
     c = Correlation.of(request.problem, request.direction)
     every = (
-        _plan(plan, request, c, tile, variant)
+        _plan(plan, request, c, tile, config)
         for tile in _tiles(c, request, widths)
-        for variant in variants(tile, c, request)
+        for config in configs(tile, c, request)
     )
     return _some((p for p in every if _shares(p)), c, request)
 
@@ -54,8 +54,8 @@ def promising(
         if bounds[at] > times * fastest:
             break
         shape = every[at]
-        for variant in shaped(shape, c, request):
-            made: Any = _plan(plan, request, c, shape.tile, variant)
+        for config in shaped(shape, c, request):
+            made: Any = _plan(plan, request, c, shape.tile, config)
             if _shares(made):
                 made = timed(made)
                 found.append((at, made))
@@ -71,20 +71,20 @@ def _tiles(c: Correlation, request: Request, widths: Widths | None = None) -> tu
     return tiles(c, request.algorithm, precision, widths or widths_of(precision))
 
 
-def _plan(plan: Callable[..., P], request: Request, c: Correlation, tile: Tile, variant: Any) -> P:
+def _plan(plan: Callable[..., P], request: Request, c: Correlation, tile: Tile, config: Any) -> P:
     what = request.direction, request.problem, c, tile, request.points, request.precision
-    return plan(*what, request.stored, variant, request.device)
+    return plan(*what, request.stored, config, request.device)
 
 
 def _shares(plan: Any) -> bool:
     """Whether every block of a cluster has a part of the sum."""
-    return plan.variant.split <= max(1, plan.steps)
+    return plan.config.split <= max(1, plan.steps)
 
 
 def _some(plans: Iterable[P], c: Correlation, request: Request) -> list[P]:
     found = list(plans)
     if not found:
-        what = request.variant or request.algorithm
+        what = request.config or request.algorithm
         raise ValueError(
             f"{what} does not fit a filter {c.filter[1]} high, {c.channels} channels and "
             f"{c.out_channels} output channels on {request.device.name}"

@@ -20,7 +20,7 @@ from winolab.gpu.families.gamma_wgmma import (
 from winolab.gpu.families.gamma_wgmma import (
     filter as gamma_tensor_filter,
 )
-from winolab.gpu.families.gamma_wgmma.config import KC, Variant
+from winolab.gpu.families.gamma_wgmma.config import KC, Config
 from winolab.gpu.families.gamma_wgmma.geometry import Geometry
 from winolab.gpu.families.gamma_wgmma.launch import Launcher
 from winolab.gpu.families.gamma_wgmma.offers import promising
@@ -31,7 +31,7 @@ from winolab.gpu.planner.ranking import NEAR
 from winolab.gpu.planner.request import BasePlan, Request
 from winolab.ref.arithmetic.split import Scale
 
-__all__ = ["GammaTensorPlan", "Variant", "plans"]
+__all__ = ["Config", "GammaTensorPlan", "plans"]
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 
@@ -73,11 +73,11 @@ class GammaTensorPlan(Geometry, BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        intervals = self.variant.intervals(self.parts)
+        intervals = self.config.intervals(self.parts)
         text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate"
         text += ":" * bool(intervals) + "+".join(map(str, intervals))
         if self.parts == 2:
-            text += f",ahead={self.variant.skew},filters=fp64"
+            text += f",ahead={self.config.skew},filters=fp64"
         if self.precision == "fp16":
             text += ",scale=" + ":".join(str(-h) for h in halvings(self.tile, self.points))
         return text + (f",scale={self.given}" if self.given else "")
@@ -88,7 +88,7 @@ class GammaTensorPlan(Geometry, BasePlan):
         return self.parts == 2
 
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
+        p, v = self.problem, self.config
         shared = self.shared()["winolab_gamma"]
         return "\n".join(
             [
@@ -110,7 +110,7 @@ class GammaTensorPlan(Geometry, BasePlan):
 
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
-        padded = self.layout.padded if self.variant.padded else 0
+        padded = self.layout.padded if self.config.padded else 0
         predicted = gamma_tensor_times.of_call(
             self.device, self.correlation.groups, seconds, self.transformed, self.parts, padded
         )
@@ -118,11 +118,11 @@ class GammaTensorPlan(Geometry, BasePlan):
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        gamma = self.variant.shared_memory(self.tile, self.parts, self.size)
+        gamma = self.config.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
         copies = {"winolab_pad_channels": 0} if self.layout.padded else {}
         filters = gamma_tensor_filter.shared(self)

@@ -37,11 +37,11 @@ def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any) -> str:
-    """The translation unit of one variant of Γα(n,r), its main kernel in the files it names."""
+def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Any) -> str:
+    """The translation unit of one config of Γα(n,r), its main kernel in the files it names."""
     split, parts = precision == "fp32_split", PARTS[precision]
-    files = variant.files(parts)
-    files |= {"FILTER_FILE": gamma_tensor_filter.file(parts, variant.clusters)}
+    files = config.files(parts)
+    files |= {"FILTER_FILE": gamma_tensor_filter.file(parts, config.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BN": block_outputs(tile.alpha)}
@@ -50,8 +50,8 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants((tile, made)) | (scale.BLOCKS if split else {})
     size = ITEMSIZE[DTYPES[precision]]
-    constants |= variant.constants(tile, size)
-    constants |= {"SHARED": variant.shared_memory(tile, parts, size)}
+    constants |= config.constants(tile, size)
+    constants |= {"SHARED": config.shared_memory(tile, parts, size)}
     constants |= {
         "PAIRED": int(EXCHANGED in files.values()),
         "TURNED": int(TILES_LEFT[0] in files.values()),
@@ -60,12 +60,12 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Any
     constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    copies = ("gamma_wgmma/pad_channels",) if variant.padded else ()
+    copies = ("gamma_wgmma/pad_channels",) if config.padded else ()
     return unit(
-        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
+        f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
         constants,
         {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
-        (*copies, variant.main),
+        (*copies, config.main),
         WIDE if split else (),
         files,
     )

@@ -25,7 +25,7 @@ class Workspace:
         split = g.parts == 2
         return cls(
             header=scale.watched(g.correlation, (g.tile,)) if split else 0,
-            padded=padded_size(g.correlation, g.size) if g.variant.padded else 0,
+            padded=padded_size(g.correlation, g.size) if g.config.padded else 0,
             rows=scale.size(g.correlation, g.block) if split else 0,
             transformed=g.transformed,
             groups=g.correlation.groups,

@@ -14,8 +14,8 @@ from winolab.gpu.families.nested.tiles import (
     BM,
     ROW_BYTES,
     Box,
+    Config,
     Pair,
-    Variant,
     box,
     grid,
     pieces,
@@ -38,7 +38,7 @@ class Cut:
     correlation: Correlation
     tiles: Pair  # along the height, along the width
     points: str
-    variant: Variant
+    config: Config
     device: Device
     images: int  # of a part of the batch
 
@@ -98,12 +98,12 @@ class Cut:
     @property
     def blocks_n(self) -> int:
         """Blocks of output channels."""
-        return -(-self.correlation.out_channels // self.variant.bn)
+        return -(-self.correlation.out_channels // self.config.bn)
 
     @property
     def outputs(self) -> int:
         """Output channels of U and M, in whole blocks."""
-        return self.blocks_n * self.variant.bn
+        return self.blocks_n * self.config.bn
 
     def box(self, images: int) -> Box:
         """Of the blocks of so many images."""
@@ -117,7 +117,7 @@ class Cut:
     @property
     def rows_stage(self) -> int:
         """Rows of U and V that a stage brings."""
-        return BM + self.variant.bn
+        return BM + self.config.bn
 
     def moved(self, images: int) -> tuple[int, int]:
         """Bytes of V and M of so many images."""
@@ -141,7 +141,7 @@ class Cut:
             "header": scale.watched(c, self.tiles),
             "v": self.moved(self.images)[0],
             "m": self.states * most * BM * self.outputs * 4,
-            "rows": scale.size(c, self.variant.bn),
+            "rows": scale.size(c, self.config.bn),
             "found": c.groups * sum(self.found),
             "u": c.groups * self.transformed,
         }

@@ -57,12 +57,12 @@ class NestedPlan(Cut, BasePlan):
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, "
                 f"{math.prod(self.pieces)} pieces of the filter",
-                f"block      {self.variant.bn} channels × {b.images} images × {b.height} × "
+                f"block      {self.config.bn} channels × {b.images} images × {b.height} × "
                 f"{b.width} tiles, {KC} channels a stage",
-                f"policies   {self.variant}",
+                f"policies   {self.config}",
                 f"parts      {len(self.parts)} of {self.images} images, "
                 f"{self.items(self.images)} items of {self.mean_steps:.4g} stages",
-                f"memory     {self.variant.shared_memory} B shared, {self.workspace} B workspace: "
+                f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "
                 f"{transformed}",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -74,21 +74,21 @@ class NestedPlan(Cut, BasePlan):
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tiles, self.points, self.variant)
+        return source(self.tiles, self.points, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         others = ("scale", "scan", "nested_rows", "nested_losses", "nested_filter")
         others += ("nested_input", "nested_output")
-        products = {"winolab_nested_products": self.variant.shared_memory}
+        products = {"winolab_nested_products": self.config.shared_memory}
         return {f"winolab_{name}": 0 for name in others} | products
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
         c = self.correlation
-        wide = self.variant.xvec == 2 and c.channels % 4 == 0
+        wide = self.config.xvec == 2 and c.channels % 4 == 0
         known, room = self._known[0], scale.room(c, self.tiles)
-        return scale.parameters(c, header, rows, x, wide, known, self.variant.bn, room=room)
+        return scale.parameters(c, header, rows, x, wide, known, self.config.bn, room=room)
 
     @property
     def _known(self) -> tuple[int, float]:
@@ -146,7 +146,7 @@ class NestedPlan(Cut, BasePlan):
         return FILTER_PARAMS.pack(
             address,
             self._u(prepared, group),
-            scale.row(c, prepared, group, self.variant.bn),
+            scale.row(c, prepared, group, self.config.bn),
             found,
             found + self.found[0],
             m,
@@ -248,7 +248,7 @@ class NestedPlan(Cut, BasePlan):
             self._at(header, "m"),
             y.address + 4 * (group * c.out_channels + part.start * y.strides[0]),
             header,
-            scale.row(c, prepared, group, self.variant.bn),
+            scale.row(c, prepared, group, self.config.bn),
             y.strides[0],
             y.strides[2],
             b.blocks * BM * self.outputs,

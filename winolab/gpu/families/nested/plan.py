@@ -16,8 +16,8 @@ from winolab.gpu.families.nested.launch import NestedPlan
 from winolab.gpu.families.nested.tiles import (
     MOST_STATES,
     ROW_BYTES,
+    Config,
     Pair,
-    Variant,
     block_outputs,
     multiplications,
     pairs,
@@ -49,7 +49,8 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     c = Correlation.of(request.problem, request.direction)
     if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
-    shapes = [v for v in _variants(request, c) if request.variant in (None, v)]
+    asked = request.config_of(Config)
+    shapes = [v for v in _configs(request, c) if (asked or v) == v]
     tiles = [t for t in _tiles(c, algorithm) if watchable(_outputs(c, t))]
     if not tiles:
         raise unwatched(c.output[1:])
@@ -105,24 +106,24 @@ def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:
     yield first, second
 
 
-def _variants(request: Request, c: Correlation) -> Iterator[Variant]:
+def _configs(request: Request, c: Correlation) -> Iterator[Config]:
     """Block shapes, with as many stages as have room."""
     vectors = {"xvec": c.channels, "yvec": c.out_channels}
     aligned = {k: 2 if request.aligned and n % 2 == 0 else 1 for k, n in vectors.items()}
     for sums in block_outputs(c.out_channels):
-        stage = Variant(*sums, 1).shared_memory
-        yield Variant(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)
+        stage = Config(*sums, 1).shared_memory
+        yield Config(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)
 
 
 def _plan(
-    request: Request, c: Correlation, tiles: Pair, variant: Variant, limit: int
+    request: Request, c: Correlation, tiles: Pair, config: Config, limit: int
 ) -> NestedPlan | int | None:
     """The fewest parts of the batch that stay within the limit; where not one image does, the bytes
     that it needs, None where it has more than is counted."""
     images = c.batch
     while True:
         found = NestedPlan(
-            request.direction, request.problem, c, tiles, request.points, variant, request.device,
+            request.direction, request.problem, c, tiles, request.points, config, request.device,
             images,
         )  # fmt: skip
         counted = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.nested.tiles import Pair, Variant
+from winolab.gpu.families.nested.tiles import Config, Pair
 from winolab.gpu.planner.correlation import SCALING
 from winolab.points import points_for
 from winolab.ref.algebra.transforms import Transforms, transforms
@@ -33,22 +33,22 @@ def infinite(made: Transforms) -> int:
 
 
 @lru_cache(maxsize=256)
-def source(tiles: Pair, points: str, variant: Variant) -> str:
-    """The translation unit of one variant: the transforms and the products."""
+def source(tiles: Pair, points: str, config: Config) -> str:
+    """The translation unit of one config: the transforms and the products."""
     made = made_of(tiles, points)
     constants = {"N": math.prod(t.n for t in tiles), "PARTS": 2, "BF16": 0, "WIDE": 1}
     for side, tile, its in zip("HW", tiles, made, strict=True):
         constants |= {f"N{side}": tile.n, f"R{side}": tile.r, f"A{side}": tile.alpha}
         constants |= {f"INFINITE_{side}": infinite(its)}
         constants |= {f"SHIFT_{side}": tile.r // tile.n}  # tiles from a piece to the next
-    constants |= {name.upper(): value for name, value in asdict(variant).items()}
-    constants |= {"BN": variant.bn, "SHARED": variant.shared_memory}
+    constants |= {name.upper(): value for name, value in asdict(config).items()}
+    constants |= {"BN": config.bn, "SHARED": config.shared_memory}
     constants |= scale.constants(*zip(tiles, made, strict=True)) | scale.BLOCKS
     programs = {}
     for along, its in zip(("rows", "columns"), (m.programs for m in made), strict=True):
         programs |= {f"filter_{along}": its.G, f"input_{along}": its.BT, f"output_{along}": its.AT}
     return unit(
-        f"{name(tiles)} fp32_split, points {points}, {variant}",
+        f"{name(tiles)} fp32_split, points {points}, {config}",
         constants,
         programs,
         ("nested/kernel",),

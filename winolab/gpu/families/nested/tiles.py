@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import product
 
 from winolab.algorithm import Tile
+from winolab.options import KernelConfig
 
 Pair = tuple[Tile, Tile]  # along the height, along the width
 
@@ -23,7 +24,7 @@ MORE = 4  # times as many blocks of output channels as there must be, at most
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of the kernels: policies of nested_*.cuh, by their names."""
 
     width_0: int  # output channels of a block, in two partial sums

@@ -9,14 +9,14 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import product
 from struct import calcsize
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from winolab.device import Device
 from winolab.gpu.codegen.structs import layout, size
 from winolab.gpu.families.wgrad import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
-from winolab.gpu.families.wgrad_direct.common import CONSUMERS, blocks_of_row
+from winolab.gpu.families.wgrad_direct.common import CONSUMERS, DirectConfig, blocks_of_row
 from winolab.gpu.params import INT, Kernels, Params, View
 
 KC = 64  # positions of a column
@@ -46,17 +46,6 @@ COLUMN_PARAMS = layout("ColumnParams", "wgrad_direct/column_sweep", ORDERED=ORDE
 BROUGHT = 0.32
 MOST_PARTS = 64  # of an item
 GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
-
-
-class Block(Protocol):
-    """The compile-time shape of a kernel, as column_sweep.cuh needs it."""
-
-    @property
-    def n(self) -> int: ...  # taps of a filter row that share columns of x
-    @property
-    def bi(self) -> int: ...  # input channels of a block
-    @property
-    def bo(self) -> int: ...  # output channels
 
 
 @dataclass(frozen=True)
@@ -264,7 +253,7 @@ def share(every: Sequence[Shares], limit: int | None) -> Shares:
 
 def cut(
     g: Gradient,
-    v: Block,
+    v: DirectConfig,
     device: Device,
     stage: Callable[[Columns], float],
     cycles: int,
@@ -301,7 +290,7 @@ def packed(
     g: Gradient,
     views: tuple[View, View, View],
     workspace: int,
-    v: Block,
+    v: DirectConfig,
     found: Columns,
     shares: Shares,
 ) -> Params:
@@ -319,7 +308,9 @@ def packed(
     )
 
 
-def gather(kernels: Kernels, v: Block, shares: Shares, params: Params, device: Device) -> None:
+def gather(
+    kernels: Kernels, v: DirectConfig, shares: Shares, params: Params, device: Device
+) -> None:
     """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)

@@ -31,6 +31,7 @@ from winolab.gpu.families.wgrad_direct.chunks import (
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
+    DirectConfig,
     DirectGradient,
     constants,
     fitting,
@@ -54,7 +55,7 @@ CACHED = 1.0
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(DirectConfig):
     """The compile-time shape of the kernel: policies of columns.cuh, by its names."""
 
     n: int  # taps of a filter row that share columns of x
@@ -75,15 +76,15 @@ class Variant:
 
 # Block shapes, and multiply-adds a cycle of an H100's multiprocessor at its boost clock, which
 # these products lower.
-VARIANTS = {
-    Variant(1, 256, 128, 4): 1580,
-    Variant(2, 128, 128, 5): 1670,
-    Variant(3, 128, 128, 4): 1735,
-    Variant(3, 64, 128, 8): 1680,
-    Variant(4, 64, 128, 7): 1780,
-    Variant(5, 64, 128, 6): 1700,
-    Variant(6, 64, 128, 6): 1800,
-    Variant(8, 64, 64, 6): 1705,
+CONFIGS = {
+    Config(1, 256, 128, 4): 1580,
+    Config(2, 128, 128, 5): 1670,
+    Config(3, 128, 128, 4): 1735,
+    Config(3, 64, 128, 8): 1680,
+    Config(4, 64, 128, 7): 1780,
+    Config(5, 64, 128, 6): 1700,
+    Config(6, 64, 128, 6): 1800,
+    Config(8, 64, 64, 6): 1705,
 }
 
 
@@ -91,7 +92,7 @@ VARIANTS = {
 class OmegaColumnsPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    variant: Variant
+    config: Config
     columns: Columns
     shares: Shares
     predicted: float  # seconds
@@ -114,17 +115,17 @@ class OmegaColumnsPlan(DirectGradient):
 
     def source(self) -> str:
         """The translation unit of ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
-        return source(self.precision, self.out_dtype, self.variant)
+        return source(self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_wgrad_columns": self.variant.shared_memory, "winolab_wgrad_gather": 0}
+        return {"winolab_wgrad_columns": self.config.shared_memory, "winolab_wgrad_gather": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        g, v = self.gradient, self.variant
+        g, v = self.gradient, self.config
         params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
         grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
         kernels["winolab_wgrad_columns"](grid, threads, params)
@@ -132,13 +133,13 @@ class OmegaColumnsPlan(DirectGradient):
 
 
 @lru_cache(maxsize=64)
-def source(precision: str, out_dtype: str, variant: Variant) -> str:
-    """One variant's translation unit: ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
+def source(precision: str, out_dtype: str, config: Config) -> str:
+    """One config's translation unit: ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(
-        f"Ω2(1,1) {precision}, {variant}",
-        constants(variant, **types, **CONSTANTS),
+        f"Ω2(1,1) {precision}, {config}",
+        constants(config, **types, **CONSTANTS),
         {},
         ("wgrad_direct/columns",),
     )
@@ -147,13 +148,13 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
 def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    for shape in shapes(request, g, VARIANTS):
+    for shape in shapes(request, g, Config, CONFIGS):
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Variant) -> OmegaColumnsPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> OmegaColumnsPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
-    a_cycle = VARIANTS.get(v, min(VARIANTS.values()))
+    a_cycle = CONFIGS.get(v, min(CONFIGS.values()))
     speed, limit = rate(request.device, a_cycle), request.workspace_limit
 
     def stage(found: Columns) -> float:

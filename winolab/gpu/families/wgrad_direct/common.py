@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from winolab.algorithm import Problem, Tile
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
+from winolab.options import KernelConfig
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 CONSUMERS = 256  # threads of a block that multiply, two warpgroups
 TILE = Tile(1, 1)
 BANDWIDTH = 2.65e12  # bytes a second that x and dy are read with, on an H100
+
+
+class DirectConfig(KernelConfig):
+    """A block of ``bo`` output and ``bi`` input channels, and of ``n`` taps of a filter row."""
+
+    n: int
+    bi: int
+    bo: int
+
+    @property
+    @abstractmethod
+    def shared_memory(self) -> int:
+        """Bytes of a block."""
+
+
+C = TypeVar("C", bound=DirectConfig)
 
 
 @dataclass(frozen=True)
@@ -26,7 +44,7 @@ class DirectGradient(BasePlan):
     gradient: Gradient
     precision: str
     out_dtype: str
-    variant: Any
+    config: DirectConfig
     device: Device
     direction: str = field(default="backward_filter", kw_only=True)
     points: str = field(default="best", kw_only=True)
@@ -49,7 +67,7 @@ class DirectGradient(BasePlan):
 
     def told(self, stage: str, grid: list[str], workspace: int, predicted: float) -> str:
         """What is printed; ``stage`` says what positions a block sums, ``grid`` who sums which."""
-        p, v = self.problem, self.variant
+        p, v = self.problem, self.config
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
@@ -82,19 +100,19 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
     return g
 
 
-def shapes(request: Request, g: Gradient, variants: Mapping[Any, float]) -> Iterator[Any]:
+def shapes(request: Request, g: Gradient, kind: type[C], configs: Mapping[C, float]) -> Iterator[C]:
     """The block shapes to plan: the one asked for, or those of which one tap at most is in vain."""
-    if request.variant:
-        yield request.variant
+    if config := request.config_of(kind):
+        yield config
     else:
-        yield from (v for v in variants if v.n <= g.filter[2] + 1)
+        yield from (v for v in configs if v.n <= g.filter[2] + 1)
 
 
-def constants(variant: Any, **more: int) -> dict[str, int]:
+def constants(config: Any, **more: int) -> dict[str, int]:
     """The constants of a translation unit: gradient_scheduler.cuh's without transforms, ``more``,
     the block shape.
     """
-    fields = {name.upper(): value for name, value in asdict(variant).items()}
+    fields = {name.upper(): value for name, value in asdict(config).items()}
     return {"R": 1, "ALPHA": 1, "WRAP": 0, **more, **fields}
 
 
@@ -103,7 +121,7 @@ def rate(device: Device, a_cycle: float) -> float:
     return a_cycle * device.matrix / H100.matrix * device.clock
 
 
-def blocks_of_row(g: Gradient, v: Any) -> int:
+def blocks_of_row(g: Gradient, v: DirectConfig) -> int:
     """Blocks of channels and taps for one row of the filter."""
     tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
     return tiles * -(-g.filter[2] // v.n)

@@ -16,6 +16,7 @@ from winolab.gpu.families.wgrad import TYPES, Gradient, Timing, choose, paramete
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
+    DirectConfig,
     DirectGradient,
     blocks_of_row,
     constants,
@@ -33,7 +34,7 @@ BLOCK_CYCLES = 20_000
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(DirectConfig):
     """The compile-time shape of the kernel: policies of narrow.cuh, by its names."""
 
     n: int  # taps of a filter row that share a stage of x
@@ -63,9 +64,9 @@ class Variant:
 # Block shapes, and multiply-adds a cycle of an H100's multiprocessor: those that omega_columns.py
 # does not beat. Stages of 128 positions are up to 15 % faster than twice as many of 64; more
 # producers are 5 to 11 % faster where copies bind.
-VARIANTS = {
-    Variant(3, 64, 64, 6, 128, 256): 1160,
-    Variant(4, 64, 64, 6, 128, 256): 1370,
+CONFIGS = {
+    Config(3, 64, 64, 6, 128, 256): 1160,
+    Config(4, 64, 64, 6, 128, 256): 1370,
 }
 
 
@@ -73,7 +74,7 @@ VARIANTS = {
 class OmegaDirectPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    variant: Variant
+    config: Config
     segments: int
     blocks: int  # of a segment
     workspace: int  # bytes: the segments' sums, if there are several
@@ -82,32 +83,32 @@ class OmegaDirectPlan(DirectGradient):
     @property
     def sums(self) -> tuple[Sum, ...]:
         """How dw is summed."""
-        of = self.segments * self.variant.halves
+        of = self.segments * self.config.halves
         return (Sum(1.0, self.gradient.products / of),)
 
     @property
     def pitch(self) -> int:
         """Positions of a row of dy."""
-        return self.gradient.output[2] + self.variant.n - 1
+        return self.gradient.output[2] + self.config.n - 1
 
     def __str__(self) -> str:
-        stage = f"{self.variant.kc} positions a stage"
+        stage = f"{self.config.kc} positions a stage"
         grid = [f"grid       {self.blocks} blocks in each of {self.segments} segments"]
         return self.told(stage, grid, self.workspace, self.predicted)
 
     def source(self) -> str:
         """The translation unit of ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
-        return source(self.precision, self.out_dtype, self.variant)
+        return source(self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_wgrad_narrow": self.variant.shared_memory, "winolab_reduce": 0}
+        return {"winolab_wgrad_narrow": self.config.shared_memory, "winolab_reduce": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        g, v = self.gradient, self.variant
+        g, v = self.gradient, self.config
         params = parameters(
             g,
             (a, b, out),
@@ -125,13 +126,13 @@ class OmegaDirectPlan(DirectGradient):
 
 
 @lru_cache(maxsize=64)
-def source(precision: str, out_dtype: str, variant: Variant) -> str:
-    """The translation unit of one variant: ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
+def source(precision: str, out_dtype: str, config: Config) -> str:
+    """The translation unit of one config: ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(
-        f"Ω2(1,1) {precision}, {variant}",
-        constants(variant, **types, FIRST=0),
+        f"Ω2(1,1) {precision}, {config}",
+        constants(config, **types, FIRST=0),
         {},
         ("wgrad_direct/narrow",),
     )
@@ -140,14 +141,14 @@ def source(precision: str, out_dtype: str, variant: Variant) -> str:
 def plans(request: Request) -> Iterator[OmegaDirectPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
-    for shape in shapes(request, g, VARIANTS):
+    for shape in shapes(request, g, Config, CONFIGS):
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Variant) -> OmegaDirectPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> OmegaDirectPlan:
     device = request.device
     blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
-    speed = rate(device, VARIANTS.get(v, min(VARIANTS.values())))
+    speed = rate(device, CONFIGS.get(v, min(CONFIGS.values())))
     unit_seconds = g.met * v.bi * v.bo * v.n / speed
     item_seconds = BLOCK_CYCLES / device.clock
     timing = Timing(blocks, device.multiprocessors, unit_seconds, item_seconds, v.kc)

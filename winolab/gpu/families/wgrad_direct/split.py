@@ -32,6 +32,7 @@ from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
+    DirectConfig,
     constants,
     fitting,
     operands,
@@ -60,7 +61,7 @@ SPLIT_PARAMS = layout("SplitParams", "wgrad_direct/split_stage")  # behind colum
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(DirectConfig):
     """The compile-time shape of the kernel: policies of split.cuh, by its names."""
 
     n: int  # taps of a filter row that share columns of x
@@ -85,16 +86,16 @@ class Variant:
 
 # Block shapes, and how many elements of x and dy an H100's multiprocessor loads, splits and stores
 # a cycle, which is what bounds those of few taps.
-VARIANTS = {
-    Variant(1, 128, 128, 2, 4): 4.0,
-    Variant(2, 128, 128, 2, 2): 2.95,
-    Variant(2, 64, 64, 4, 4): 4.1,
-    Variant(3, 64, 128, 3, 4): 3.4,
-    Variant(4, 64, 64, 3, 4): 3.25,
-    Variant(5, 32, 128, 3, 4): 3.25,
-    Variant(6, 64, 64, 3, 4): 2.55,
-    Variant(7, 32, 128, 2, 4): 2.5,
-    Variant(8, 64, 64, 2, 2): 1.75,
+CONFIGS = {
+    Config(1, 128, 128, 2, 4): 4.0,
+    Config(2, 128, 128, 2, 2): 2.95,
+    Config(2, 64, 64, 4, 4): 4.1,
+    Config(3, 64, 128, 3, 4): 3.4,
+    Config(4, 64, 64, 3, 4): 3.25,
+    Config(5, 32, 128, 3, 4): 3.25,
+    Config(6, 64, 64, 3, 4): 2.55,
+    Config(7, 32, 128, 2, 4): 2.5,
+    Config(8, 64, 64, 2, 2): 1.75,
 }
 
 
@@ -102,14 +103,14 @@ VARIANTS = {
 class OmegaSplitPlan(OmegaColumnsPlan):
     """One call: as omega_columns', with headers before the parts of sums."""
 
-    variant: Variant
+    config: Config
 
     watched = True
 
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        depth = self.variant.depth
+        depth = self.config.depth
         partial = 16 * split.products(2) * depth
         return f"{super().simulated}:{partial},ahead={depth}"
 
@@ -120,11 +121,11 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.variant)
+        return source(self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        main = {"winolab_wgrad_split": self.variant.shared_memory}
+        main = {"winolab_wgrad_split": self.config.shared_memory}
         others = ("scale", "wgrad_scan", "wgrad_gather")
         return main | {f"winolab_{name}": 0 for name in others}
 
@@ -132,7 +133,7 @@ class OmegaSplitPlan(OmegaColumnsPlan):
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        g, v, early = self.gradient, self.variant, self.device.early_launches
+        g, v, early = self.gradient, self.config, self.device.early_launches
         headers = workspace, workspace + scale.HEADER
         arrays = [
             scale.parameters(Correlation.of(self.problem, c), header, 0, view, wide=True)
@@ -152,13 +153,13 @@ class OmegaSplitPlan(OmegaColumnsPlan):
 
 
 @lru_cache(maxsize=64)
-def source(variant: Variant) -> str:
-    """The translation unit of one variant: scales, products, and the sums of parts."""
+def source(config: Config) -> str:
+    """The translation unit of one config: scales, products, and the sums of parts."""
     types = {"INPUT": 0, "OUTPUT": 0, "PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
     return unit(
-        f"Ω2(1,1) fp32_split, {variant}",
+        f"Ω2(1,1) fp32_split, {config}",
         {
-            **constants(variant, **types, **CONSTANTS),
+            **constants(config, **types, **CONSTANTS),
             **scale.constants((TILE, transforms(TILE.n, TILE.r))),
             **scale.BLOCKS,
         },
@@ -186,11 +187,11 @@ def plans(request: Request) -> Iterator[OmegaSplitPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     otherwise = "; with a workspace omega computes any, precision 'fp32_ffma' without one"
     g = fitting(request, "direct split products", VECTOR, otherwise)
-    for shape in shapes(request, g, VARIANTS):
+    for shape in shapes(request, g, Config, CONFIGS):
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> OmegaSplitPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
     limit = request.workspace_limit
     if limit is not None:
@@ -200,7 +201,7 @@ def _plan(request: Request, g: Gradient, v: Variant) -> OmegaSplitPlan:
                 f"direct split products need a workspace of {HEADERS} B at least; the limit is "
                 f"{request.workspace_limit} B: raise it, or use precision 'fp32_ffma'"
             )
-    a_cycle = PRODUCTS, VARIANTS.get(v, min(VARIANTS.values()))
+    a_cycle = PRODUCTS, CONFIGS.get(v, min(CONFIGS.values()))
     products, elements = (rate(request.device, each) for each in a_cycle)
 
     def stage(found: Columns) -> float:

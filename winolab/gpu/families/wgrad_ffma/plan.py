@@ -26,6 +26,7 @@ from winolab.gpu.families.wgrad import (
 )
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import BasePlan, Request, Sum
+from winolab.options import KernelConfig
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
@@ -49,7 +50,7 @@ ITEM, STORED = 14700, (0.45, 1.7)
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of one kernel: policies of wgrad_ffma/kernel.cuh, by its names."""
 
     bi: int  # input channels of a block
@@ -92,31 +93,31 @@ class Variant:
 
 # Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
 # threads; smaller blocks serve few channels.
-VARIANTS: dict[int, tuple[Variant, ...]] = {
-    1: (Variant(128, 256, 8, 4, 4, 6, 2), Variant(64, 256, 8, 4, 4, 6, 1)),
-    4: (Variant(128, 64, 8, 4, 4, 5, 2), Variant(64, 64, 8, 4, 4, 6, 1)),
+CONFIGS: dict[int, tuple[Config, ...]] = {
+    1: (Config(128, 256, 8, 4, 4, 6, 2), Config(64, 256, 8, 4, 4, 6, 1)),
+    4: (Config(128, 64, 8, 4, 4, 5, 2), Config(64, 64, 8, 4, 4, 6, 1)),
     8: (
-        Variant(64, 64, 8, 4, 4, 4, 2),
-        Variant(64, 32, 8, 4, 2, 4, 1),
-        Variant(32, 64, 8, 2, 4, 4, 1),
-        Variant(32, 32, 8, 2, 2, 6, 1),
+        Config(64, 64, 8, 4, 4, 4, 2),
+        Config(64, 32, 8, 4, 2, 4, 1),
+        Config(32, 64, 8, 2, 4, 4, 1),
+        Config(32, 32, 8, 2, 2, 6, 1),
     ),
     16: (
-        Variant(64, 64, 4, 2, 2, 8, 2, parts=2),
-        Variant(64, 32, 4, 2, 1, 6, 2),
-        Variant(32, 32, 4, 1, 1, 6, 1),
+        Config(64, 64, 4, 2, 2, 8, 2, parts=2),
+        Config(64, 32, 4, 2, 1, 6, 2),
+        Config(32, 32, 4, 1, 1, 6, 1),
     ),
 }
 # Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
 # accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
 # (8.0).
-EARLIER: dict[int, tuple[Variant, ...]] = {
+EARLIER: dict[int, tuple[Config, ...]] = {
     alpha: tuple(replace(v, consumer_registers=0, producer_registers=0) for v in shapes)
     for alpha, shapes in {
-        1: (Variant(64, 256, 8, 4, 4, 4, 2),),
-        4: (Variant(64, 64, 8, 4, 4, 4, 2),),
-        8: (Variant(64, 32, 8, 4, 2, 4, 2), Variant(32, 32, 8, 2, 2, 4, 1)),
-        16: (Variant(32, 32, 4, 1, 1, 4, 1), Variant(32, 16, 8, 2, 1, 2, 1)),
+        1: (Config(64, 256, 8, 4, 4, 4, 2),),
+        4: (Config(64, 64, 8, 4, 4, 4, 2),),
+        8: (Config(64, 32, 8, 4, 2, 4, 2), Config(32, 32, 8, 2, 2, 4, 1)),
+        16: (Config(32, 32, 4, 1, 1, 4, 1), Config(32, 16, 8, 2, 1, 2, 1)),
     }.items()
 }
 
@@ -129,7 +130,7 @@ class OmegaPlan(BasePlan):
     gradient: Gradient
     tile: Tile
     points: str
-    variant: Variant
+    config: Config
     device: Device
     pitch: int  # positions of a row of dy on the summation axis
     segments: int
@@ -163,7 +164,7 @@ class OmegaPlan(BasePlan):
         return f"Ω{alpha}({self.tile.n},{self.tile.r})"
 
     def __str__(self) -> str:
-        p, v = self.problem, self.variant
+        p, v = self.problem, self.config
         shared = v.shared_memory(self.tile.alpha)
         items = self.blocks * self.segments
         return "\n".join(
@@ -181,12 +182,12 @@ class OmegaPlan(BasePlan):
 
     def source(self) -> str:
         """The translation unit of ``winolab_omega`` and ``winolab_reduce``."""
-        return source(self.tile, self.points, self.variant)
+        return source(self.tile, self.points, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_omega": self.variant.shared_memory(self.tile.alpha),
+            "winolab_omega": self.config.shared_memory(self.tile.alpha),
             "winolab_reduce": 0,
         }
 
@@ -201,7 +202,7 @@ class OmegaPlan(BasePlan):
         wanted: int = 0,
     ) -> None:
         """Compute all groups on the current stream; ``wanted``: fallback.cuh's flags."""
-        g, v = self.gradient, self.variant
+        g, v = self.gradient, self.config
         params = parameters(
             g,
             (a, b, out),
@@ -255,32 +256,32 @@ def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, variant: Variant) -> str:
-    """The translation unit of one variant of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
+def source(tile: Tile, points: str, config: Config) -> str:
+    """The translation unit of one config of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
     sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1, "INPUT": 0, "OUTPUT": 0}
     return unit(
-        f"F({tile.n},{tile.r}), points {points}, {variant}",
-        {**sizes, **variant.constants()},
-        programs(tile, points, variant.parts),
+        f"F({tile.n},{tile.r}), points {points}, {config}",
+        {**sizes, **config.constants()},
+        programs(tile, points, config.parts),
         ("wgrad_ffma/kernel",),
     )
 
 
 def plans(request: Request) -> Iterator[OmegaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    variant, aligned, device = request.variant, request.aligned, request.device
+    config, aligned, device = request.config_of(Config), request.aligned, request.device
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     gradient = Gradient.of(request.problem)
-    shapes = VARIANTS if device.large_blocks else EARLIER
+    shapes = CONFIGS if device.large_blocks else EARLIER
     for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
-        for shape in (variant,) if variant else shapes[tile.alpha]:
+        for shape in (config,) if config else shapes[tile.alpha]:
             while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
                 shape = replace(shape, stages=shape.stages - 1)
             if shape.shared_memory(tile.alpha) > device.shared_memory:
                 continue
             for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
-                if pitch is None or (variant and bool(variant.wrap) != (pitch % tile.r > 0)):
+                if pitch is None or (config and bool(config.wrap) != (pitch % tile.r > 0)):
                     continue
                 made = replace(
                     shape,
@@ -305,7 +306,7 @@ def ends(g: Gradient, tile: Tile, pitch: int) -> float:
     return 1 - (1 - share) ** 2
 
 
-def unit_cycles(g: Gradient, tile: Tile, v: Variant, pitch: int, lanes: int) -> dict[str, float]:
+def unit_cycles(g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int) -> dict[str, float]:
     """What a unit takes a block, averaged over the taps' rows and over a row's units."""
     held = tile.alpha // v.parts
     products = held * v.bi * v.bo
@@ -326,7 +327,7 @@ def spent(plan: OmegaPlan) -> dict[str, float]:
 
     "products" are FFMAs of all units and channels of its blocks, also of those that do not exist.
     """
-    g, v, device = plan.gradient, plan.variant, plan.device
+    g, v, device = plan.gradient, plan.config, plan.device
     timing = _timing(device, g, plan.tile, v, plan.pitch)
     items, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
     cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
@@ -335,7 +336,7 @@ def spent(plan: OmegaPlan) -> dict[str, float]:
     return {**found, "launch and sums": plan.predicted - sum(found.values())}
 
 
-def _timing(device: Device, g: Gradient, tile: Tile, v: Variant, pitch: int) -> Timing:
+def _timing(device: Device, g: Gradient, tile: Tile, v: Config, pitch: int) -> Timing:
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
     stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
     return Timing(
@@ -349,7 +350,7 @@ def _timing(device: Device, g: Gradient, tile: Tile, v: Variant, pitch: int) -> 
     )
 
 
-def _plan(request: Request, g: Gradient, tile: Tile, v: Variant, pitch: int) -> OmegaPlan:
+def _plan(request: Request, g: Gradient, tile: Tile, v: Config, pitch: int) -> OmegaPlan:
     device, limit = request.device, request.workspace_limit
     count = request.algorithm.segments if request.algorithm else None
     timing = _timing(device, g, tile, v, pitch)

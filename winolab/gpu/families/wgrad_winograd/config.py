@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
 
@@ -25,7 +26,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Config(KernelConfig):
     """The compile-time shape of the kernels: policies of omega_tensor.cuh, by its names."""
 
     groups: int  # warpgroups that multiply
@@ -67,36 +68,36 @@ class Variant:
 
 
 # Block shapes by number of parts: 128 and 64 accumulators a thread, and what serves 64 channels.
-VARIANTS: dict[int, tuple[Variant, ...]] = {
+CONFIGS: dict[int, tuple[Config, ...]] = {
     1: (
-        Variant(2, 2, 256, 64, 4),
-        Variant(2, 1, 256, 64, 5),
-        Variant(2, 2, 128, 64, 6),
-        Variant(2, 2, 64, 64, 4, 2),
-        Variant(1, 1, 128, 64, 4, 2),
-        Variant(1, 1, 64, 64, 4, 3),
+        Config(2, 2, 256, 64, 4),
+        Config(2, 1, 256, 64, 5),
+        Config(2, 2, 128, 64, 6),
+        Config(2, 2, 64, 64, 4, 2),
+        Config(1, 1, 128, 64, 4, 2),
+        Config(1, 1, 64, 64, 4, 3),
     ),
     2: (
-        Variant(2, 2, 256, 32, 4),
-        Variant(2, 1, 256, 32, 5),
-        Variant(2, 2, 128, 32, 6),
-        Variant(2, 2, 64, 32, 4, 2),
-        Variant(1, 1, 128, 32, 4, 2),
-        Variant(1, 1, 64, 32, 3, 4),
+        Config(2, 2, 256, 32, 4),
+        Config(2, 1, 256, 32, 5),
+        Config(2, 2, 128, 32, 6),
+        Config(2, 2, 64, 32, 4, 2),
+        Config(1, 1, 128, 32, 4, 2),
+        Config(1, 1, 64, 32, 3, 4),
     ),
 }
 # The same on mma.sync, in the 99 KB that a block has on compute capability 8.6 and 8.9.
-MMA_VARIANTS: dict[int, tuple[Variant, ...]] = {
+MMA_CONFIGS: dict[int, tuple[Config, ...]] = {
     1: (
-        Variant(2, 2, 128, 32, 5, wgmma=0),
-        Variant(2, 2, 64, 32, 4, 2, wgmma=0),
-        Variant(1, 1, 64, 32, 4, 3, wgmma=0),
+        Config(2, 2, 128, 32, 5, wgmma=0),
+        Config(2, 2, 64, 32, 4, 2, wgmma=0),
+        Config(1, 1, 64, 32, 4, 3, wgmma=0),
     ),
     2: (
-        Variant(2, 2, 128, 32, 3, wgmma=0),
-        Variant(2, 2, 64, 32, 3, wgmma=0),
-        Variant(1, 1, 64, 32, 3, 2, wgmma=0),
+        Config(2, 2, 128, 32, 3, wgmma=0),
+        Config(2, 2, 64, 32, 3, wgmma=0),
+        Config(1, 1, 64, 32, 3, 2, wgmma=0),
     ),
 }
 # WinRS's FP16 kernels keep their sums in FP16: for comparison, never chosen.
-FP16_SUMS = Variant(2, 2, 128, 32, 5, wgmma=0, sums=16)
+FP16_SUMS = Config(2, 2, 128, 32, 5, wgmma=0, sums=16)

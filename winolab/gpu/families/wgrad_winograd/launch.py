@@ -19,7 +19,7 @@ from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.scale import SHARE
 from winolab.gpu.families.wgrad import TYPES, Gradient
-from winolab.gpu.families.wgrad_winograd.config import Chunk, Variant, rounded
+from winolab.gpu.families.wgrad_winograd.config import Chunk, Config, rounded
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import FLAGS
@@ -42,7 +42,7 @@ class OmegaTensorPlan(BasePlan):
     points: str
     precision: str
     out_dtype: str
-    variant: Variant
+    config: Config
     device: Device
     images: int  # of a chunk
     rows: int  # of dy, of a chunk
@@ -57,7 +57,7 @@ class OmegaTensorPlan(BasePlan):
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic; where AT is in FP64, it is taken for FP32."""
-        return self.variant.simulated(self.precision)
+        return self.config.simulated(self.precision)
 
     @property
     def sums(self) -> tuple[Sum, ...]:
@@ -129,19 +129,19 @@ class OmegaTensorPlan(BasePlan):
     @property
     def blocks(self) -> tuple[int, int]:
         """Blocks along output and input channels."""
-        v = self.variant
+        v = self.config
         return -(-self.out_channels // v.bm), -(-self.channels // v.bn)
 
     @property
     def padded(self) -> tuple[int, int]:
         """Output and input channels, padded to whole blocks."""
-        (m, n), v = self.blocks, self.variant
+        (m, n), v = self.blocks, self.config
         return m * v.bm, n * v.bn
 
     @property
     def pitch(self) -> int:
         """Positions of a row: a multiple of what one scale or one instruction covers."""
-        granule = self.variant.ks if self.parts == 2 else 16
+        granule = self.config.ks if self.parts == 2 else 16
         return -(-self.units * self.batch // granule) * granule
 
     @cached_property
@@ -182,8 +182,8 @@ class OmegaTensorPlan(BasePlan):
             "flags": FLAGS if self.watched else 0,
             "u": states * m * most[0],
             "v": states * n * most[1] * self.pieces,
-            "u_scale": scale * (m // 64) * (most[0] // self.variant.ks),
-            "v_scale": scale * (n // 64) * (most[1] // self.variant.ks) * self.pieces,
+            "u_scale": scale * (m // 64) * (most[0] // self.config.ks),
+            "v_scale": scale * (n // 64) * (most[1] // self.config.ks) * self.pieces,
             "m": 4 * self.segments * self.tile.alpha * self.slice * m * n,
             "budget": 8 * self.slice * (m // 64) * (n // 64) if self.watched else 0,
             "end": 0,
@@ -197,7 +197,7 @@ class OmegaTensorPlan(BasePlan):
         return self.regions["end"]
 
     def __str__(self) -> str:
-        p, v, chunk = self.problem, self.variant, self.chunks[0]
+        p, v, chunk = self.problem, self.config, self.chunks[0]
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
@@ -222,17 +222,17 @@ class OmegaTensorPlan(BasePlan):
         terms = self.problem.batch * prod(self.problem.output)
         growth = _growth(self.tile, self.points)
         parts = SHARE * 2**0.5 * 2**14 * growth
-        return self.tile.n * parts * (self.variant.ks / terms) ** 0.5
+        return self.tile.n * parts * (self.config.ks / terms) ** 0.5
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tile, self.points, self.precision, self.out_dtype, self.variant)
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
             "winolab_omega_transform": 0,
-            "winolab_omega_products": self.variant.shared_memory(self.parts),
+            "winolab_omega_products": self.config.shared_memory(self.parts),
             "winolab_omega_budget": 0,
             "winolab_omega_finish": 0,
         }
@@ -293,7 +293,7 @@ class OmegaTensorPlan(BasePlan):
             self.pieces,
             workspace if first and self.watched else 0,
         )
-        block = self.variant.ks if self.parts == 2 else 16
+        block = self.config.ks if self.parts == 2 else 16
         u_positions, v_positions = self.positions(chunk)
         blocks = u_positions // block * (m // 64) + v_positions // block * (n // 64) * self.pieces
         kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params, early)
@@ -302,7 +302,7 @@ class OmegaTensorPlan(BasePlan):
         tiles_m, tiles_n = self.blocks
         params = self._sums(workspace, chunk, taps, "m", self.segments)
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
-        early, threads = self.device.early_launches, self.variant.threads
+        early, threads = self.device.early_launches, self.config.threads
         kernels["winolab_omega_products"]((blocks, 1, 1), threads, params, early)
         if self.watched:
             m, n = self.padded
@@ -368,8 +368,8 @@ def _growth(tile: Tile, points: str) -> float:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Variant) -> str:
-    """The translation unit of one variant: the transforms, the products and the finish."""
+def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
+    """The translation unit of one config: the transforms, the products and the finish."""
     programs = transforms(tile.n, tile.r, points, SCALING).programs
     wide = precision == "fp32_split" and tile.alpha > ACCURATE
     constants = {
@@ -379,10 +379,10 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
         "INPUT": TYPES[DTYPES[precision]],
         "OUTPUT": TYPES[out_dtype],
         "PARTS": 2 if precision == "fp32_split" else 1,
-        **{name.upper(): value for name, value in asdict(variant).items()},
+        **{name.upper(): value for name, value in asdict(config).items()},
     }
     return unit(
-        f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {variant}",
+        f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
         constants,
         {
             "transform_filter": programs.G,
@@ -392,7 +392,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, variant: Var
         ("wgrad_winograd/kernel",),
         ("transform_output",) if wide else (),
         {
-            "PRODUCTS_FILE": "products_wgmma.cuh" if variant.wgmma else "products_mma.cuh",
+            "PRODUCTS_FILE": "products_wgmma.cuh" if config.wgmma else "products_mma.cuh",
             "SUMS_FILE": "sums_fp64.cuh" if wide else "sums.cuh",
         },
     )

@@ -11,7 +11,7 @@ from itertools import product
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
-from winolab.gpu.families.wgrad_winograd.config import MMA_VARIANTS, VARIANTS, Variant, rounded
+from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config, rounded
 from winolab.gpu.families.wgrad_winograd.launch import SCALING, OmegaTensorPlan
 from winolab.gpu.planner.correlation import check, three
 from winolab.gpu.planner.fallback import FLAGS
@@ -57,10 +57,10 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     """
     problem, device, precision = request.problem, request.device, request.precision
     parts = 2 if precision == "fp32_split" else 1
-    variant, workspace_limit = request.variant, request.workspace_limit
+    config, workspace_limit = request.config_of(Config), request.workspace_limit
     written = request.stored if parts == 2 else request.written
-    shapes = (variant,) if variant else _shapes(request, parts)
-    if variant and variant.sums == 16 and (precision != "fp16" or variant.wgmma):
+    shapes = (config,) if config else _shapes(request, parts)
+    if config and config.sums == 16 and (precision != "fp16" or config.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
     check(problem)
     wide = 2 if parts == 2 else 4
@@ -90,12 +90,12 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
         )
 
 
-def _shapes(request: Request, parts: int) -> list[Variant]:
+def _shapes(request: Request, parts: int) -> list[Config]:
     """The block shapes that the device can run. Raises ValueError where it has no Tensor Cores."""
     device = request.device
     if device.compute_capability < OLDEST:
         raise request.unfit("the Tensor Core kernels need {}.{} or later".format(*OLDEST))
-    shapes = VARIANTS if device.compute_capability == WGMMA else MMA_VARIANTS
+    shapes = CONFIGS if device.compute_capability == WGMMA else MMA_CONFIGS
     return [v for v in shapes[parts] if v.shared_memory(parts) <= device.shared_memory]
 
 
@@ -163,7 +163,7 @@ def _best(
 
     Once something fits, no more than ``enough`` chunks are tried. ``count`` fixes the segments.
     """
-    v, alpha, d, p = base.variant, base.tile.alpha, base.device, base.problem
+    v, alpha, d, p = base.config, base.tile.alpha, base.device, base.problem
     (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
     (tiles_m, tiles_n), (m, n), taps = base.blocks, base.padded, base.taps
     parts, pieces, units = base.parts, base.pieces, base.units
