@@ -16,9 +16,9 @@ from experiments.report.figures import INK, panels_of
 from experiments.report.texts import Text
 from winolab.algorithm import gamma as named_gamma
 from winolab.algorithm import omega as named_omega
-from winolab.gpu.families.gamma_ffma import cost as gamma_times
-from winolab.gpu.families.gamma_ffma import plan as gamma
-from winolab.gpu.families.wgrad_ffma import plan as omega
+from winolab.gpu.families.gamma_ffma import cost as gamma_ffma_cost
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.planner.request import Request
 
 AIM = 0.9  # where n divides the width, with channels that are multiples of 64
@@ -129,7 +129,7 @@ class Kind:
 
 def _forward(c: Measured, tile: tuple[int, int, int]) -> Parts:
     asked = Request(c.layer.problem, FORWARD, c.device, named_gamma(*tile), "fp32_ffma")
-    time = gamma_times.spent(min(gamma.plans(asked), key=lambda p: p.predicted))
+    time = gamma_ffma_cost.spent(min(gamma_ffma.plans(asked), key=lambda p: p.predicted))
     both = time.pop("launch") + time.pop("filter")
     return {**time, "launch and filter": both}
 
@@ -138,8 +138,8 @@ def _gradient(c: Measured, tile: tuple[int, int, int]) -> Parts:
     # What is not admissible has to be named, what runs in pieces cannot be.
     algorithm = named_omega(*tile) if c.layer.taps % tile[1] == 0 else None
     asked = Request(c.layer.problem, FILTER, c.device, algorithm, "fp32_ffma")
-    found = (p for p in omega.plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
-    return omega.spent(min(found, key=lambda p: p.predicted))
+    found = (p for p in wgrad_ffma.plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
+    return wgrad_ffma.spent(min(found, key=lambda p: p.predicted))
 
 
 def _gradients(every: Sequence[Measured]) -> list[Measured]:

@@ -27,7 +27,7 @@ from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
-from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.call import load
 from winolab.problem import shapes
@@ -265,12 +265,12 @@ class Zone:
         self.bits[...] = self.pattern
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ArrayLayout:
         """Where it lies."""
         strides = tuple(s // self.bits.itemsize for s in self.bits.strides)
         address = self.bits.data.ptr
         described = Described(self.bits.shape, strides, self.dtype, 0, address % 16 == 0)
-        return Place.of(described, "channels_last")
+        return ArrayLayout.of(described, "channels_last")
 
     def view(self, *, filter: bool) -> View:
         """The array as kernels take it."""

@@ -27,7 +27,7 @@ import numpy as np
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.fallback import GuardedGradient
+from winolab.gpu.planner.fallback import GradientWithFallback
 
 HEADERS = Path(__file__).with_name("host")
 # Of codegen/kernels/: inline PTX, for which host/ has C++.
@@ -226,8 +226,8 @@ def counting(plan: Any) -> tuple[dict[str, Any], dict[str, list[Requests]]]:
 
 
 def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:
-    """A plan's kernels; those of a GuardedGradient come from two sources."""
-    if not isinstance(plan, GuardedGradient):
+    """A plan's kernels; those of a GradientWithFallback come from two sources."""
+    if not isinstance(plan, GradientWithFallback):
         return dict(load(plan.source(), plan.shared(), seed))
     fallback = load(plan.fallback.source(), plan.fallback.shared(), seed)
     return loaded(plan.split, seed) | {f"{name}_fallback": k for name, k in fallback.items()}

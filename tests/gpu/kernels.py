@@ -19,7 +19,7 @@ from winolab.bench.layers import LAYERS, parse_layer
 from winolab.device import datasheet
 from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
+from winolab.gpu.planner.fallback import CorrelationWithFallback, PlanWithFallback
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Plan, Request
 from winolab.gpu.runtime import nvrtc
@@ -135,7 +135,7 @@ class Unit:
         """
         picked = case.plan()
         arch = nvrtc.architecture(picked.device.compute_capability)
-        guarded = isinstance(picked, GuardedPlan)
+        repeated = isinstance(picked, PlanWithFallback)
         found: list[Unit] = [
             cls(
                 case,
@@ -144,9 +144,9 @@ class Unit:
                 p.source(),
                 (*p.shared().items(),),
             )
-            for p in ((picked.split, picked.fallback) if guarded else (picked,))
+            for p in ((picked.split, picked.fallback) if repeated else (picked,))
         ]
-        if isinstance(picked, GuardedGamma):
+        if isinstance(picked, CorrelationWithFallback):
             tail = ("winolab_fallback", picked.shared()["winolab_fallback"])
             name = f"{found[1].name}, tail"
             found.append(cls(case, arch, name, picked.source(), (tail,), "fallback"))

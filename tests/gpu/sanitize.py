@@ -31,12 +31,12 @@ from tests.gpu.support.molds import algorithms
 from winolab.bench.contenders import digest
 from winolab.cli import environment
 from winolab.gpu import driver
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DTYPES, Request
-from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.call import load
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
@@ -63,12 +63,12 @@ def planned(mold: Mold) -> Any:
     return min((mold.problem(k)[0] for k in range(DRAWN)), key=lambda plan: plan.problem.macs)
 
 
-def guarded(plan: Any) -> GuardedPlan | None:
-    """The plan with what computes again what it lost, of split products that are watched."""
-    if plan.precision != "fp32_split" or not plan.watched:
+def with_fallback(plan: Any) -> PlanWithFallback | None:
+    """The plan with what computes again what it lost, of split products that check it."""
+    if plan.precision != "fp32_split" or not plan.checks_accuracy:
         return None
     asked = Request(plan.problem, plan.direction, plan.device, None, "fp32_ffma")
-    return GuardedPlan.of(plan, candidates(asked).plans[0])
+    return PlanWithFallback.of(plan, candidates(asked).plans[0])
 
 
 def run(mold: Mold) -> None:
@@ -90,7 +90,7 @@ def run(mold: Mold) -> None:
         array.set(values)
     out = cp.empty(shapes_[2], written)
     views = [
-        Place.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
+        ArrayLayout.fresh(array.shape).view(array.data.ptr, filter=i == (2 if mold.gradient else 1))
         for i, array in enumerate((*arrays, out))
     ]
 
@@ -100,12 +100,12 @@ def run(mold: Mold) -> None:
         return out.get()
 
     result = computed(plan)
-    if isinstance(plan, GammaTensorPlan) and plan.parts == 2 and plan.config.clusters:
+    if isinstance(plan, GammaWgmmaPlan) and plan.parts == 2 and plan.config.clusters:
         paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
         prepared = cp.empty(plan.prepared, "uint8")
         paired.prepare(load(plan, 0), views[1], prepared.data.ptr, 0)
         prepared.get()
-    if whole := guarded(plan):
+    if whole := with_fallback(plan):
         arrays[0].set(np.full_like(data[0], np.inf))
         again = computed(whole)
         assert np.array_equal(again, computed(whole.fallback), equal_nan=True), whole
@@ -144,7 +144,7 @@ def sanitized(tool: str, group: list[Mold]) -> list[dict[str, Any]]:
 def sources(mold: Mold) -> list[str]:
     """Digests of what the mold runs."""
     plan = planned(mold)
-    return [digest(p) for p in (plan, guarded(plan)) if p]
+    return [digest(p) for p in (plan, with_fallback(plan)) if p]
 
 
 def clean(path: Path) -> set[tuple[str, str, tuple[str, ...]]]:

@@ -15,7 +15,7 @@ from tests.gpu import guarded, hosted
 from tests.gpu.support.molds import MOLDS, algorithms
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan
 from winolab.gpu.families.registry import FAMILIES, Family
 from winolab.gpu.params import View
 
@@ -55,13 +55,13 @@ def host(monkeypatch):
         zeros=np.zeros,
     )
     state = SimpleNamespace(after=lambda out: None)
-    original = GammaPlan.launch
+    original = GammaFfmaPlan.launch
 
     def launched(plan, kernels, a, b, out, *rest):
         original(plan, kernels, a, b, out, *rest)
         state.after(out)
 
-    monkeypatch.setattr(GammaPlan, "launch", launched)
+    monkeypatch.setattr(GammaFfmaPlan, "launch", launched)
     monkeypatch.setattr(
         guarded, "load", lambda plan, index: hosted.load(plan.source(), plan.shared())
     )

@@ -11,12 +11,12 @@ from tests.gpu import hosted
 from tests.gpu.guarded import Mold, run
 from winolab.algorithm import Algorithm, Problem, direct, parse_algorithm
 from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
-from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, EARLIER, Config
-from winolab.gpu.families.wgrad_ffma import plan as omega
-from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_winograd.launch import WgradWinogradPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DIRECTIONS, Plan, Request
 from winolab.ref.algorithms import winograd
@@ -62,7 +62,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
         plans = candidates(Request(problem, direction, device, algorithm, "fp32_ffma")).plans
         assert plans
         for p in plans:
-            assert isinstance(p, gamma.GammaPlan)
+            assert isinstance(p, gamma_ffma.GammaFfmaPlan)
             v = p.config
             assert (v.bulk, v.split, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
             assert max(p.shared().values()) <= device.shared_memory
@@ -123,18 +123,20 @@ def test_the_reference_s_bits_on_the_cpu(alpha, shape, direction) -> None:
 GRADIENTS = ["omega:4:3:2", "omega:8:3:6", "omega:8:7:2", "omega:16:9:8", "direct"]
 
 
-def gradients(text: str, device: Device) -> list[omega.OmegaPlan]:
+def gradients(text: str, device: Device) -> list[wgrad_ffma.WgradFfmaPlan]:
     """Plans of a small filter gradient, all with the summation cut in two."""
     algorithm = parse_algorithm(text)
     width = algorithm.tiles[0].n if algorithm.kind == "omega" else 3
     problem = Problem.of((2, 5, 2 * width + 5, 36), (70, 3, width, 36), padding=1)
-    found = omega.plans(Request(problem, "backward_filter", device, algorithm, "fp32"))
+    found = wgrad_ffma.plans(Request(problem, "backward_filter", device, algorithm, "fp32"))
     return [
         replace(p, segments=2, grid=min(p.grid, 4), workspace=4 * p.gradient.weights) for p in found
     ]
 
 
-def same_sums(p: omega.OmegaPlan, plans: list[omega.OmegaPlan]) -> omega.OmegaPlan:
+def same_sums(
+    p: wgrad_ffma.WgradFfmaPlan, plans: list[wgrad_ffma.WgradFfmaPlan]
+) -> wgrad_ffma.WgradFfmaPlan:
     """One of ``plans`` that adds up in the same order, whatever its blocks."""
     return next(q for q in plans if (q.pitch, q.fold) == (p.pitch, p.fold))
 
@@ -154,8 +156,8 @@ def test_tensor_core_gradients_are_not_predicted_above_the_peak(device: Device) 
     problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
     for precision, products in (("fp16", 1), ("fp32_split", 3)):
         for p in candidates(Request(problem, "backward_filter", device, None, precision)).plans:
-            p = p.split if isinstance(p, GuardedPlan) else p
-            assert isinstance(p, OmegaTensorPlan)
+            p = p.split if isinstance(p, PlanWithFallback) else p
+            assert isinstance(p, WgradWinogradPlan)
             done = problem.macs * p.tile.alpha / (p.tile.n * p.tile.r) * products
             assert done / p.predicted <= device.matrix * device.multiprocessors * device.clock
 
@@ -203,7 +205,7 @@ def test_gradients_have_hopper_s_bits_on_any_gpu(text) -> None:
     cp = driver.cupy()
     driver.make_current(0)
 
-    def run(p: omega.OmegaPlan):
+    def run(p: wgrad_ffma.WgradFfmaPlan):
         dw = cp.full(p.problem.w_shape, cp.nan, "float32")
         a, b = (View(v.data.ptr, hosted._strides(v, 4)) for v in (x, dy))
         out = View(dw.data.ptr, hosted._strides(dw, 5))

@@ -14,11 +14,11 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.gamma_wgmma.config import KC, Config
 from winolab.gpu.families.scale import SAMPLERS
 from winolab.gpu.params import View
-from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution, winograd
@@ -57,14 +57,14 @@ def _data(problem: Problem, direction: str) -> tuple[np.ndarray, np.ndarray]:
 def _bits(text: str, direction: str, x_shape, w_shape, config: Config):
     """A plan with given scales, its data, and what the reference says of them."""
     problem = Problem.of(x_shape, w_shape, padding=1)
-    found = gamma_tensor.plans(
+    found = gamma_wgmma.plans(
         Request(problem, direction, H100, parse_algorithm(text), "fp32_split", config=config)
     )
     asked = [p for p in found if (p.config.fold, p.config.u_ring) == (config.fold, config.u_ring)]
     chosen = replace(min(asked, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
     order = Order(KC, chosen.config.share, chosen.config.split, filled=True)
-    rows = f"{text};scaling={gamma_tensor.SCALING}"
+    rows = f"{text};scaling={gamma_wgmma.SCALING}"
     expected = getattr(winograd, direction)(
         a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order
     )
@@ -82,14 +82,14 @@ def test_a_plan_is_found_again_by_its_config(case) -> None:
     text, direction, x_shape, w_shape, _ = case
     problem, algorithm = Problem.of(x_shape, w_shape, padding=1), parse_algorithm(text)
     request = Request(problem, direction, H100, algorithm, "fp32_split")
-    found = {p.config for p in gamma_tensor.plans(request)}
+    found = {p.config for p in gamma_wgmma.plans(request)}
     assert len(found) > (2 if text.startswith("gamma:10") else 5)
     assert {plan(replace(request, config=config)).config for config in found} == found
 
 
-def _chosen(scale: str | None = None, direction: str = "forward") -> GuardedGamma:
+def _chosen(scale: str | None = None, direction: str = "forward") -> CorrelationWithFallback:
     found = plan(Request(PROBLEM, direction, H100, None, "fp32_split"))
-    assert isinstance(found, GuardedGamma)
+    assert isinstance(found, CorrelationWithFallback)
     return found.scaled(Scale.of_caller(scale) if scale else None)
 
 
@@ -226,7 +226,7 @@ def test_calls_with_scales(direction: Any) -> None:
     known = {"padding": 1, "algorithm": "gamma:6:4:3"}
     named = parse_algorithm(known["algorithm"])
     chosen = plan(Request(problem, direction, driver.device(0), named, "fp32_split"))
-    assert isinstance(chosen, GuardedGamma)
+    assert isinstance(chosen, CorrelationWithFallback)
     (tile,) = chosen.fallback.tiles
     again = {"padding": 1, "algorithm": f"gamma:{tile.alpha}:{tile.n}:{tile.r}"}
     prepared = prepare_filter(

@@ -12,8 +12,8 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, Tile
 from winolab.device import H100
 from winolab.gpu.families import scale
-from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
-from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_wgmma import filter as gamma_wgmma_filter
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
@@ -22,7 +22,7 @@ from winolab.ref.algebra.transforms import transforms
 
 def _found(problem: Problem, direction: str, x: np.ndarray, w: np.ndarray):
     """The sample's maximum, and the rows (scale, back, least) of every group's outputs."""
-    plan = next(iter(gamma_tensor.plans(Request(problem, direction, H100, None, "fp32_split"))))
+    plan = next(iter(gamma_wgmma.plans(Request(problem, direction, H100, None, "fp32_split"))))
     c = plan.correlation
     header = np.full(scale.HEADER // 4, np.nan, "float32")
     kernels = hosted.load(plan.source(), plan.shared())
@@ -52,7 +52,7 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
         x = np.concatenate([x, x], axis=2)[:, :, : shape[2]]
         w = np.concatenate([w, w], axis=1)[:, :3]
     most, rows, plan = _found(problem, direction, x, w)
-    shared = gamma_tensor_filter.shape(plan).sharers > 1
+    shared = gamma_wgmma_filter.shape(plan).sharers > 1
     assert shared == (direction == "forward" and channels == 100)
     assert most == np.abs(x).max()
     taps = w.reshape(groups, 12, 9, channels)
@@ -136,7 +136,7 @@ def test_samples_are_of_all_of_the_input(images) -> None:
         ((Tile(4, 3), Tile(2, 3)), (2, 9, 8)),
     ],
 )
-def test_room_is_for_what_tiles_of_one_and_two_outputs_doubt(tiles, output) -> None:
+def test_room_is_for_what_tiles_of_one_and_two_outputs_suspect(tiles, output) -> None:
     c = Correlation.of(Problem.of((40, *output, 8), (2000, 1, 1, 1, 8)), "forward")
     lengths = [
         [min(t.n, n - first) for first in range(0, n, t.n)]
@@ -148,7 +148,7 @@ def test_room_is_for_what_tiles_of_one_and_two_outputs_doubt(tiles, output) -> N
     least = singles // scale.SINGLE + pairs // scale.PAIR
     found = scale.room(c, tiles)
     assert found == min(max(scale.LEAST_ROOM, -(-least // 32) * 32), scale.MOST_ROOM)
-    assert scale.watched(c, tiles) % 256 == 0
+    assert scale.header_size(c, tiles) % 256 == 0
 
 
 def test_axes_without_gaps_are_one_up_to_what_32_bits_count() -> None:

@@ -1,4 +1,4 @@
-"""Filter gradients in split products watch their results; what is lost is computed again."""
+"""Filter gradients in split products check their accuracy; what is lost is computed again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from winolab.algorithm import Problem, direct, omega
 from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
-from winolab.gpu.families.wgrad_direct.split import OmegaSplitPlan
+from winolab.gpu.families.wgrad_direct.split import WgradSplitPlan
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS
 from winolab.gpu.families.wgrad_winograd.plan import plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
@@ -59,26 +59,26 @@ def test_a_channel_that_split_products_lose_is_noticed_on_the_cpu():
 def test_precision_fp32_takes_split_products_with_a_fallback():
     problem = Problem.of((32, 56, 56, 256), (256, 3, 3, 256), padding=1)
     chosen = plan(Request(problem, "backward_filter", H100))
-    assert isinstance(chosen, GuardedPlan)
-    assert chosen.split.watched
+    assert isinstance(chosen, PlanWithFallback)
+    assert chosen.split.checks_accuracy
     assert chosen.fallback.precision == "fp32"
     named = candidates(Request(problem, "backward_filter", H100, direct(), "fp32")).plans
-    assert {type(p.split) for p in named if isinstance(p, GuardedPlan)} == {OmegaSplitPlan}
+    assert {type(p.split) for p in named if isinstance(p, PlanWithFallback)} == {WgradSplitPlan}
 
 
 @pytest.mark.parametrize("gpu", ["h100", "a100"])
 @pytest.mark.parametrize("channels", [37, 64])
 @pytest.mark.parametrize("width", [1, 3, 8])
-def test_split_products_that_are_not_watched_have_to_be_asked_for(gpu, channels, width) -> None:
+def test_split_products_that_check_nothing_have_to_be_asked_for(gpu, channels, width) -> None:
     """By their config: precision fp32_split and a name lose nothing unseen."""
     problem = Problem.of((2, 9, 20, channels), (channels, 3, width, channels), padding=1)
     for named in (None, direct()):
         request = Request(problem, "backward_filter", datasheet(gpu), named, "fp32_split")
         choice = candidates(request)
         assert choice.plans or choice.reasons
-        assert all(isinstance(p, GuardedPlan) for p in choice.plans)
+        assert all(isinstance(p, PlanWithFallback) for p in choice.plans)
         shown = candidates(replace(request, algorithm=direct(), config=CONFIGS[2][5])).plans
-        assert [p.watched for p in shown] == [False]
+        assert [p.checks_accuracy for p in shown] == [False]
 
 
 @pytest.mark.parametrize("algorithm", ["omega:8:3:6", "direct"])
@@ -158,7 +158,7 @@ def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
     x[..., 3] *= cp.float32(factor)
     x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
     choice = candidates(Request(problem, "backward_filter", driver.device(0)))
-    guarded = next(p for p in choice.plans if isinstance(p, GuardedPlan))
+    guarded = next(p for p in choice.plans if isinstance(p, PlanWithFallback))
     kernels = loader.load(guarded.source(), name, guarded.shared(), 0)
     dw = cp.full(problem.w_shape, cp.nan, "float32")
     workspace = cp.full(guarded.workspace, 0xFF, "uint8")

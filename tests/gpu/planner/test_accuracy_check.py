@@ -13,17 +13,19 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu.codegen.emit import kernel
 from winolab.gpu.families.scale import LEAST_ROOM, PAIR, SINGLE
-from winolab.gpu.planner.fallback import FLAGS, WATCHED, GuardedGamma
+from winolab.gpu.planner.fallback import CHECKED_OUTPUTS, FLAGS, CorrelationWithFallback
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 
 QUIET = {"an image": np.s_[1:], "the left half": np.s_[:, :, :7], "the top": np.s_[:, :8]}
 
 
-def planned(problem: Problem, direction: str, text: str | None, device=H100) -> GuardedGamma:
+def planned(
+    problem: Problem, direction: str, text: str | None, device=H100
+) -> CorrelationWithFallback:
     algorithm = parse_algorithm(text) if text else None
     found = plan(Request(problem, direction, device, algorithm, "fp32_split"))
-    assert isinstance(found, GuardedGamma)
+    assert isinstance(found, CorrelationWithFallback)
     return found
 
 
@@ -63,18 +65,18 @@ def test_a_channel_that_reads_what_is_small_in_one_place(x, text, where, gpu, di
 
 
 def test_the_kernels_and_the_planner_need_as_many_outputs() -> None:
-    assert f"ENOUGH = {WATCHED};" in kernel("accuracy_check")
+    assert f"CHECKED_OUTPUTS = {CHECKED_OUTPUTS};" in kernel("accuracy_check")
 
 
 @pytest.mark.parametrize(
     ("x", "w"), [((3, 1, 1, 64), (64, 3, 3, 64)), ((2, 1, 3, 64), (64, 3, 3, 64))]
 )
 @pytest.mark.parametrize("gpu", ["h100", "a100"])
-def test_maps_too_small_to_watch_have_no_split_products(x, w, gpu) -> None:
+def test_maps_too_small_to_check_have_no_split_products(x, w, gpu) -> None:
     problem = Problem.of(x, w, padding=1)
     device = datasheet(gpu)
     assert plan(Request(problem, "forward", device, None, "fp32")).precision == "fp32"
-    with pytest.raises(ValueError, match=f"watch {WATCHED} outputs of a channel or more"):
+    with pytest.raises(ValueError, match=f"check {CHECKED_OUTPUTS} outputs of a channel or more"):
         plan(Request(problem, "forward", device, None, "fp32_split"))
     wide = replace(problem, input=(1, 4))
     assert plan(Request(wide, "forward", device, None, "fp32_split")).precision == "fp32_split"
@@ -95,7 +97,7 @@ ENDS = [  # x, filter's width, kernel: rows' last tiles have 1 to 3 outputs; col
 ends = pytest.mark.parametrize(("x", "taps", "text", "gpu", "columns"), ENDS)
 
 
-def quiet(x, taps, text, gpu, columns) -> tuple[GuardedGamma, Any, Any]:
+def quiet(x, taps, text, gpu, columns) -> tuple[CorrelationWithFallback, Any, Any]:
     """A plan; a random x, half of whose channels are small where outputs in so many last columns
     read it, of 4 × 4 tiles in as many last rows; and a filter of which every fourth output reads
     that half only."""
@@ -116,7 +118,7 @@ def test_a_rows_last_few_outputs_of_a_channel(x, taps, text, gpu, columns) -> No
     left = np.zeros(FLAGS, "uint8")
     got = hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
-    assert flags[: GuardedGamma.flags].tolist() == [0, 0, 0, 1]
+    assert flags[: CorrelationWithFallback.flags].tolist() == [0, 0, 0, 1]
     assert flags[SUSPECTS] > 0
     assert np.array_equal(got, hosted.execute(found.fallback, a, b))
 
@@ -127,7 +129,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
     left = np.zeros(FLAGS, "uint8")
     got = hosted.execute(found, a, b, left=left)
     flags = left.view("int32")
-    assert not flags[: GuardedGamma.flags].any()
+    assert not flags[: CorrelationWithFallback.flags].any()
     one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
     assert (flags[SUSPECTS] > 0) == one
     assert np.array_equal(got, hosted.execute(found.split, a, b))
@@ -135,7 +137,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
 
 @pytest.mark.parametrize("kind", ["normal", "after a ReLU", "wide exponents"])
 @pytest.mark.parametrize(("width", "expected"), [(7, SINGLE), (8, PAIR)])
-def test_room_is_for_more_than_data_doubt(width, expected, kind) -> None:
+def test_room_is_for_more_suspects_than_data_have(width, expected, kind) -> None:
     """Of tiles with one output, and with two; magnitudes 2^(2 · normal) apart are the widest."""
     problem = Problem.of((32, 7, width, 16), (128, 3, 3, 16), padding=1)
     rng = np.random.default_rng(4)
@@ -148,12 +150,12 @@ def test_room_is_for_more_than_data_doubt(width, expected, kind) -> None:
     left = np.zeros(FLAGS, "uint8")
     hosted.execute(found, a.astype("f4"), b.astype("f4"), left=left)
     flags = left.view("int32")
-    assert not flags[: GuardedGamma.flags].any()
+    assert not flags[: CorrelationWithFallback.flags].any()
     assert flags[SUSPECTS] <= 32 * 7 * 128 / expected
 
 
 @pytest.mark.parametrize("rows", [4, 20])
-def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
+def test_more_suspects_than_have_room_count_as_lost(rows) -> None:
     found, a, b = quiet((2, rows, 13, 64), 3, "gamma:6:4:3", "h100", 1)
     left = np.zeros(FLAGS, "uint8")
     a[:, :, -2:, :32] *= 2.0**-20  # in the last column every output channel is small
@@ -167,7 +169,7 @@ def test_more_doubts_than_have_room_count_as_lost(rows) -> None:
 @pytest.mark.parametrize(
     ("text", "gpu"), [("gamma:6:4:3", "h100"), ("gamma:4:2:3", "h100"), ("gamma:8:6:3", "a100")]
 )
-def test_channels_that_are_not_there_are_not_doubted(text, gpu, channels) -> None:
+def test_channels_that_are_not_there_are_no_suspects(text, gpu, channels) -> None:
     """Blocks are filled up with rows of zeros, which make NaN of infinities."""
     problem = Problem.of((1, 2, 13, 64), (channels, 3, 3, 64), padding=1)
     found = planned(problem, "forward", text, datasheet(gpu))
@@ -175,5 +177,5 @@ def test_channels_that_are_not_there_are_not_doubted(text, gpu, channels) -> Non
     left = np.zeros(FLAGS, "uint8")
     hosted.execute(found, a, b, left=left)
     n = parse_algorithm(text).tiles[0].n
-    tiles = sum(min(n, 13 - first) < WATCHED for first in range(0, 13, n))
+    tiles = sum(min(n, 13 - first) < CHECKED_OUTPUTS for first in range(0, 13, n))
     assert left.view("int32")[SUSPECTS] == 2 * tiles * channels

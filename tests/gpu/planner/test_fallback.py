@@ -1,4 +1,4 @@
-"""Split products watch their own results; what they cannot serve is computed again on FFMA."""
+"""Split products check their own accuracy; what they cannot serve is computed again on FFMA."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from winolab import conv_backward_data, conv_backward_filter, conv_forward, prep
 from winolab.algorithm import Problem, direct, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.families.gamma_ffma import plan as gamma
-from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.nested import plan as nested
-from winolab.gpu.families.wgrad_ffma import plan as omega
-from winolab.gpu.families.wgrad_winograd import plan as omega_tensor
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
 from winolab.gpu.params import View
-from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan, verify
+from winolab.gpu.planner.fallback import CorrelationWithFallback, PlanWithFallback, verify
 from winolab.gpu.planner.planner import plan as choose
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader, nvrtc
@@ -33,21 +33,25 @@ PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
 FLOOR = 10 * 2**-24  # relative RMS: what products of 22 bits have
 
 
-def _guarded(problem: Problem, direction: str, text: str | None = None) -> GuardedPlan:
-    modules = (omega_tensor, omega) if direction == "backward_filter" else (gamma_tensor, gamma)
+def _guarded(problem: Problem, direction: str, text: str | None = None) -> PlanWithFallback:
+    modules = (
+        (wgrad_winograd, wgrad_ffma)
+        if direction == "backward_filter"
+        else (gamma_wgmma, gamma_ffma)
+    )
     named = parse_algorithm(text) if text else None
     if text:
-        modules = nested, gamma
+        modules = nested, gamma_ffma
     split, ffma = (
         min(
             module.plans(
                 Request(problem, direction, H100, named if module is nested else None, precision)
             ),
-            key=lambda plan: (not plan.watched, plan.predicted),
+            key=lambda plan: (not plan.checks_accuracy, plan.predicted),
         )
         for module, precision in zip(modules, ("fp32_split", "fp32"), strict=True)
     )
-    return GuardedPlan.of(split, ffma)
+    return PlanWithFallback.of(split, ffma)
 
 
 def _view(array: Any, kept: int) -> View:
@@ -96,7 +100,7 @@ def test_no_accuracy_is_lost(name: str, direction: str, text: str | None) -> Non
 @pytest.mark.parametrize("text", [None, NESTED])
 def test_filters_transformed_before_give_the_same_bits(name: str, text: str | None) -> None:
     plan = _guarded(PROBLEM, "forward", text)
-    assert isinstance(plan, GuardedGamma)
+    assert isinstance(plan, CorrelationWithFallback)
     a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
     kernels = hosted.loaded(plan)
     prepared, beside = (hosted.Guarded((size,), "uint8") for size in (plan.prepared, plan.beside))
@@ -120,7 +124,7 @@ def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
     r = algorithm.tiles[0].r
     problem = Problem.of((2, 2, 9, 64), (16, 1, r, 64), padding=(0, r // 2))
     plan = min(
-        gamma_tensor.plans(Request(problem, "forward", H100, algorithm, "fp32_split")),
+        gamma_wgmma.plans(Request(problem, "forward", H100, algorithm, "fp32_split")),
         key=lambda plan: plan.predicted,
     )
     kernels = hosted.loaded(plan)
@@ -128,7 +132,7 @@ def test_thresholds_lie_where_errors_begin_to_grow(text: str) -> None:
     for binades in range(0, 21, 4):
         a, b = made("normal", problem.x_shape, problem.w_shape)
         a[1] *= 2.0**-binades
-        flags = np.empty(4 * GuardedGamma.flags, "uint8")
+        flags = np.empty(4 * CorrelationWithFallback.flags, "uint8")
         got = hosted.execute(plan, a, b, kernels=kernels, left=flags)[1]
         error = _errors(got, convolution.forward(a, b, problem)[1], 0).max() * 2.0**binades
         whole = error if whole is None else whole
@@ -190,7 +194,7 @@ def test_the_fallback_spares_the_flags_alone() -> None:
 def test_one_launch_serves_groups_and_clusters(groups: int, split: int) -> None:
     problem = Problem.of((2, 5, 9, 16 * groups), (68 * groups, 3, 3, 16), padding=1, groups=groups)
     fast = _guarded(problem, "forward")
-    shared = gamma.plans(Request(problem, "forward", H100, None, "fp32"))
+    shared = gamma_ffma.plans(Request(problem, "forward", H100, None, "fp32"))
     plan = replace(fast, fallback=next(p for p in shared if p.config.split == split))
     kernels, fallback = hosted.loaded(plan), hosted.loaded(plan.fallback)
     for name in ("normal", "NaN", "an image 1e-30 as large"):
@@ -202,7 +206,7 @@ def test_one_launch_serves_groups_and_clusters(groups: int, split: int) -> None:
 
 def test_every_launch_behind_the_first_begins_early() -> None:
     plan, begun = _guarded(PROBLEM, "forward"), []
-    assert isinstance(plan, GuardedGamma)
+    assert isinstance(plan, CorrelationWithFallback)
 
     def record(grid, threads, params, early=False) -> None:
         begun.append(early)
@@ -238,7 +242,7 @@ def test_calls_on_a_device_lose_nothing(direction: str) -> None:
         operands = (cupy.asarray(a), cupy.asarray(b), *shape)
         # the fallback's tile, since infinities reach all of its outputs
         chosen = choose(Request(problem, direction, driver.device(0), None, "fp32_split"))
-        assert isinstance(chosen, GuardedPlan)
+        assert isinstance(chosen, PlanWithFallback)
         (tile,) = chosen.fallback.tiles
         again = None if direction == "backward_filter" else f"gamma:{tile.alpha}:{tile.n}:{tile.r}"
         got, ffma = (
@@ -268,7 +272,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
     cupy = driver.cupy()
     problem = Problem.of((*shape, 96 * groups), (96 * groups, 3, 3, 96), padding=1, groups=groups)
     plan = choose(Request(problem, "forward", driver.device(0), None, "fp32_split"))
-    assert isinstance(plan, GuardedPlan)
+    assert isinstance(plan, PlanWithFallback)
     kernels, alone = (
         loader.load(p.source(), "guarded", p.shared(), 0) for p in (plan, plan.fallback)
     )
@@ -296,7 +300,7 @@ def test_fallbacks_beside_each_other_end(shape: tuple[int, ...], groups: int) ->
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["normal", "NaN", "an image 1e-30 as large"])
-def test_prepared_filters_are_watched_too(name: str) -> None:
+def test_prepared_filters_are_checked_too(name: str) -> None:
     cupy = driver.cupy()
     problem = Problem.of((4, 29, 31, 64), (68, 3, 3, 64), padding=1)
     x, w = map(cupy.asarray, made(name, problem.x_shape, problem.w_shape))

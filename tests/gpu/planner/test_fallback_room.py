@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from winolab.gpu.planner.fallback import FLAGS, guarded
+from winolab.gpu.planner.fallback import FLAGS, with_fallback
 
 
 def planned(workspace: int, predicted: float = 1.0) -> Any:
@@ -15,7 +15,7 @@ def planned(workspace: int, predicted: float = 1.0) -> Any:
         workspace=workspace,
         predicted=predicted,
         direction="backward_filter",
-        watched=True,
+        checks_accuracy=True,
         accurate=True,
     )
 
@@ -28,11 +28,11 @@ def test_a_fallback_is_the_fastest_behind_the_flags_or_the_smallest(room, fallba
     """The flags stay what they are while it runs."""
     plans = {"fast": planned(1001, 1.0), "lean": planned(1000, 2.0), "none": planned(0, 9.0)}
     split = planned(FLAGS + room)
-    (found,) = guarded([split], [*plans.values()], named=False)
+    (found,) = with_fallback([split], [*plans.values()], named=False)
     assert found.fallback is plans[fallback]
     assert found.workspace == max(split.workspace, FLAGS + plans[fallback].workspace)
 
 
 def test_a_workspace_holds_the_fallbacks_behind_the_flags() -> None:
-    (found,) = guarded([planned(10)], [planned(2000)], named=False)
+    (found,) = with_fallback([planned(10)], [planned(2000)], named=False)
     assert found.workspace == FLAGS + 2000

@@ -11,7 +11,7 @@ from experiments.measure.cases import winrs_sample
 from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
+from winolab.gpu.families.wgrad_direct.columns import WgradColumnsPlan
 from winolab.gpu.planner.planner import SLOWER, candidates, plan, usual_limit
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms.im2col import DIRECT
@@ -37,7 +37,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     limit = int(0.18 * request_of(layer, precision).data_size)
     request = request_of(layer, precision, workspace_limit=limit)
     chosen = plan(request)
-    assert isinstance(chosen.split, OmegaColumnsPlan)
+    assert isinstance(chosen.split, WgradColumnsPlan)
     assert chosen.workspace <= limit
     found: tuple[Any, ...] = candidates(request).plans
     chunks = [p for p in found if p.tiles[0].alpha > 1]

@@ -16,7 +16,7 @@ from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.nested import tiles as nested
 from winolab.gpu.planner.correlation import Correlation, scaling
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.ranking import AS_EXACT, CLOSE
 from winolab.gpu.planner.request import Request
@@ -80,14 +80,14 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
     )
     for direction in ("forward", "backward_data"):
         chosen = plan(Request(large, direction, H100))
-        assert isinstance(chosen, GuardedPlan)
+        assert isinstance(chosen, PlanWithFallback)
         assert chosen.precision == "fp32_split"
         assert chosen.fallback.precision == "fp32"
         ffma = plan(Request(large, direction, H100, precision="fp32_ffma"))
         assert chosen.predicted < ffma.predicted
         assert plan(Request(small, direction, H100)).precision == "fp32"
         named = plan(Request(small, direction, H100, precision="fp32_split"))
-        assert isinstance(named, GuardedPlan)
+        assert isinstance(named, PlanWithFallback)
 
 
 @pytest.mark.parametrize(

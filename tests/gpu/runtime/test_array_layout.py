@@ -7,40 +7,40 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winolab.gpu.runtime.array_layout import Overlap, Place
+from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 
 
 def test_places_know_what_kernels_can_read() -> None:
     shape = (2, 3, 4, 8)
-    fresh = Place.fresh(shape)
+    fresh = ArrayLayout.fresh(shape)
     assert fresh.strides == (96, 32, 8, 1)
     assert fresh.direct
     assert fresh.aligned(4)
     assert fresh.aligned(2)
-    assert not Place.fresh((2, 3, 4, 6)).aligned(4)
-    assert Place.fresh((1, 1, 1, 6)).aligned(4)  # one pixel: strides do not count
-    assert not Place(shape, (96, 32, -8, 1)).direct
-    assert not Place(shape, (96, 32, 8, 2)).direct
-    assert Place((2, 3, 4, 1), (96, 32, 8, 5)).direct  # one channel
-    assert not Place(shape, (1 << 40, 1 << 38, 1 << 33, 1)).direct
+    assert not ArrayLayout.fresh((2, 3, 4, 6)).aligned(4)
+    assert ArrayLayout.fresh((1, 1, 1, 6)).aligned(4)  # one pixel: strides do not count
+    assert not ArrayLayout(shape, (96, 32, -8, 1)).direct
+    assert not ArrayLayout(shape, (96, 32, 8, 2)).direct
+    assert ArrayLayout((2, 3, 4, 1), (96, 32, 8, 5)).direct  # one channel
+    assert not ArrayLayout(shape, (1 << 40, 1 << 38, 1 << 33, 1)).direct
     widest = (2**31 - 1) // 15  # α = 16: the last pixel of a tile is 15 from its first
-    assert not Place(shape, (1 << 40, 1 << 38, widest + 1, 1)).direct
+    assert not ArrayLayout(shape, (1 << 40, 1 << 38, widest + 1, 1)).direct
     assert fresh.view(64, filter=False).strides == (96, 0, 32, 8)
     assert fresh.view(64, filter=True).strides == (96, 0, 32, 8, 1)
-    line = Place.fresh((2, 9, 8))
+    line = ArrayLayout.fresh((2, 9, 8))
     assert line.view(64, filter=False).strides == (72, 0, 0, 8)
 
 
 def test_steps_between_pixels_of_neighbouring_images_fit_32_bits() -> None:
     shape = (4, 3, 5, 8)
-    assert Place.fresh(shape).steps_fit
-    assert Place.fresh((4, 1 << 20, 1 << 9, 8)).steps_fit  # an image of 2³² elements, no gaps
-    assert Place(shape, (2**31 - 121, 40, 8, 1)).steps_fit
-    assert not Place(shape, (2**31 - 120, 40, 8, 1)).steps_fit
-    assert not Place(shape, (120, 1 << 30, 8, 1)).steps_fit
+    assert ArrayLayout.fresh(shape).steps_fit
+    assert ArrayLayout.fresh((4, 1 << 20, 1 << 9, 8)).steps_fit  # an image of 2³² elements, no gaps
+    assert ArrayLayout(shape, (2**31 - 121, 40, 8, 1)).steps_fit
+    assert not ArrayLayout(shape, (2**31 - 120, 40, 8, 1)).steps_fit
+    assert not ArrayLayout(shape, (120, 1 << 30, 8, 1)).steps_fit
 
 
-def addresses(place: Place, first: int, size: int) -> list[int]:
+def addresses(place: ArrayLayout, first: int, size: int) -> list[int]:
     """Of all bytes of all elements."""
     steps = (
         range(0, n * s, s) if s else [0] * n
@@ -50,7 +50,7 @@ def addresses(place: Place, first: int, size: int) -> list[int]:
 
 
 PLACES = st.builds(
-    Place,
+    ArrayLayout,
     st.tuples(*[st.integers(1, 3)] * 3),
     st.tuples(*[st.sampled_from([0, 1, 2, 3, 4, 6, 9, 12])] * 3),
 )

@@ -13,7 +13,7 @@ from winolab import options
 from winolab.algorithm import parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.planner.fallback import GuardedGamma, GuardedPlan
+from winolab.gpu.planner.fallback import CorrelationWithFallback, PlanWithFallback
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import call, conv, loader
@@ -223,7 +223,7 @@ def host_result(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch) -> None:
     x, w, y = data()
     ffma = plan(Request(Problem.of(SHAPE, FILTER, padding=1), "forward", H100, None, "fp32_ffma"))
-    monkeypatch.setattr(call, "plan", lambda *_, **__: GuardedPlan.of(ffma, ffma))
+    monkeypatch.setattr(call, "plan", lambda *_, **__: PlanWithFallback.of(ffma, ffma))
     # numbers vanish, but no result is 0
     flags, read = [0, 0, 1, 0], []
 
@@ -234,7 +234,7 @@ def test_split_products_alone_say_where_ranges_are_too_wide(library, monkeypatch
     monkeypatch.setattr(driver, "integers", integers)
     asked = {"padding": 1, "on_range": "raise"}
     assert close(winolab.conv_forward(Array(x), Array(w), **asked), y)
-    assert [(count, stream) for _, count, stream in read] == [(GuardedGamma.flags, 7)]
+    assert [(count, stream) for _, count, stream in read] == [(CorrelationWithFallback.flags, 7)]
     flags[:] = 1, 0, 0, 0
     with pytest.raises(ValueError, match="magnitudes are too far apart"):
         winolab.conv_forward(Array(x), Array(w), **asked)

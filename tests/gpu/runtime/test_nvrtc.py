@@ -8,7 +8,7 @@ from tests.gpu.families.gamma_ffma.tiles import TILES
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma.config import CONFIGS
 from winolab.gpu.families.gamma_ffma.plan import source
-from winolab.gpu.families.wgrad_ffma import plan as omega
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime.nvrtc import CompileError, architecture, compile_cubin
 from winolab.ref.algorithms.winrs.kernels import TILES as WINRS_TILES
@@ -34,11 +34,11 @@ def test_kernels_compile_without_spills(tile, config) -> None:
 
 # Every tile in the largest block, and every block in each of its ways of loading.
 OMEGA_CASES = [
-    *((tile, omega.CONFIGS[tile.alpha][0]) for tile in WINRS_TILES["fp32"]),
+    *((tile, wgrad_ffma.CONFIGS[tile.alpha][0]) for tile in WINRS_TILES["fp32"]),
     *(
         (tile, replace(config, **changes))
         for tile in (Tile(3, 2), Tile(3, 6), Tile(9, 8))
-        for config in omega.CONFIGS[tile.alpha]
+        for config in wgrad_ffma.CONFIGS[tile.alpha]
         for changes in ({"wrap": 1}, {"vector": 0, "dwvec": 1})
     ),
 ]
@@ -46,12 +46,12 @@ OMEGA_CASES = [
 
 @pytest.mark.parametrize(("tile", "config"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
 def test_filter_gradients_compile_without_spills(tile, config) -> None:
-    compiled = compile_cubin(omega.source(tile, "best", config), architecture((9, 0)))
+    compiled = compile_cubin(wgrad_ffma.source(tile, "best", config), architecture((9, 0)))
     resources = compiled.resources["winolab_omega"]
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
     asked = 256 * config.consumer_registers + 128 * config.producer_registers
-    assert asked <= omega.THREADS * resources.registers
+    assert asked <= wgrad_ffma.THREADS * resources.registers
 
 
 def test_a_refused_source_comes_with_the_compilers_log() -> None:

@@ -12,7 +12,7 @@ from winolab.device import H100, Device
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, lpt_order
 from winolab.gpu.planner.request import Request
-from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.call import load
 
 SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
@@ -71,7 +71,7 @@ def gradient_on_gpu(
     dw = np.full(plan.problem.w_shape, np.nan, "float32") if before is None else before
     arrays = [cp.asarray(array) for array in (x, dy, dw)]
     a, b, out = (
-        Place.fresh(array.shape).view(array.data.ptr, filter=i == 2)
+        ArrayLayout.fresh(array.shape).view(array.data.ptr, filter=i == 2)
         for i, array in enumerate(arrays)
     )
     workspace = cp.full(max(4, plan.workspace), 0xFF, "uint8")

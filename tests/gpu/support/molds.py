@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winolab.algorithm import Tile
-from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma.tiles import widths_of
 from winolab.ref.algorithms.winrs.kernels import TILES
@@ -45,7 +45,7 @@ def algorithms(family: str, precision: str) -> list[str]:
         return ["direct"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
-    own = {"gamma_ffma": gamma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
+    own = {"gamma_ffma": gamma_ffma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
     widths = own.get(family) or widths_of(precision)
     return [
         *(["direct", TWO_LEVEL] if family == "gamma_ffma" else []),

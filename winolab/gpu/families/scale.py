@@ -21,7 +21,7 @@ from winolab.ref.algebra.transforms import Matrix, Transforms
 from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 
 # Doubts for which there is room behind the header; of more, everything is computed again. Of single
-# outputs 1 in 3,000 is in doubt on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
+# outputs 1 in 3,000 is a suspect on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
 # apart; of tiles of two none in 28,000 (tests/gpu/planner/test_accuracy_check.py).
 LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15
 SINGLE, PAIR = 80, 5000
@@ -89,7 +89,7 @@ def _growth(*sides: Matrix) -> int:
 
 
 def room(c: Correlation, tiles: Sequence[Tile]) -> int:
-    """For how many doubts there is room: of tiles of one and two outputs, at the ends of rows."""
+    """For how many suspects there is room: of tiles of one and two outputs, at the ends of rows."""
     counts = Counter({1: c.batch * c.out_channels * c.groups * math.prod(c.output[: -len(tiles)])})
     for tile, outputs in zip(tiles, c.output[-len(tiles) :], strict=True):
         whole, last = divmod(outputs, tile.n)
@@ -102,8 +102,8 @@ def room(c: Correlation, tiles: Sequence[Tile]) -> int:
     return min(max(LEAST_ROOM, -(-expected // 32) * 32), MOST_ROOM)  # a multiple of 256 bytes
 
 
-def watched(c: Correlation, tiles: Sequence[Tile]) -> int:
-    """Bytes that a workspace begins with where kernels watch their outputs."""
+def header_size(c: Correlation, tiles: Sequence[Tile]) -> int:
+    """Bytes that a workspace begins with where kernels check their accuracy."""
     return HEADER + SUSPECT * room(c, tiles)
 
 
@@ -138,7 +138,7 @@ def parameters(
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
     ``known``: the first of the function of that name; ``block`` as for ``padded``; ``late``:
     whether the launch behind ``scale`` may begin only when the sample is there; ``room``: for how
-    many doubts there is, behind the header.
+    many suspects there is, behind the header.
     """
     vector = 4 if wide else 1
     *sizes, run = _merged((c.batch, *c.input, c.channels * c.groups), (*x.strides, 1))

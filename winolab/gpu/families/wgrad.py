@@ -22,7 +22,7 @@ from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 LAUNCH_SECONDS = 4e-6  # of each kernel
 BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
 # As many segments as bring the predicted time within this of the least: each costs workspace.
-ENOUGH = 1.02
+NEAR_FASTEST = 1.02
 WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
 WAVES = 24  # of blocks, up to which segments are counted to fill them
 ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits
@@ -172,7 +172,7 @@ def choose(
     first: bool = True,
     count: int | None = None,
 ) -> Segments:
-    """The fewest segments within ENOUGH of the least predicted time, the reduction included.
+    """The fewest segments within NEAR_FASTEST of the least predicted time, the reduction included.
 
     ``limit`` bounds the workspace in bytes (None: WORKSPACE_OF_DATA times the data); ``first`` says
     whether dw itself is the first segment's bucket; ``count`` fixes the number of segments. Raises
@@ -197,7 +197,7 @@ def choose(
             f"a workspace of {least} B is the smallest that this gradient needs; "
             f"the limit is {limit} B: raise it{fewer}"
         )
-    enough = ENOUGH * min(s.seconds for s in fitting)
+    enough = NEAR_FASTEST * min(s.seconds for s in fitting)
     return next(s for s in fitting if s.seconds <= enough)
 
 

@@ -24,12 +24,12 @@ from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
-WATCHED = 4  # ENOUGH of accuracy_check.cuh
+CHECKED_OUTPUTS = 4  # as accuracy_check.cuh has it
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
 TAIL = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
 
 
-class WatchedCorrelation(Plan, Protocol):
+class CheckedCorrelation(Plan, Protocol):
     """Split products of a correlation, with what a fallback behind them needs to know."""
 
     @property
@@ -98,22 +98,22 @@ class Repeated(Plan, Protocol):
 
 
 @dataclass(frozen=True)
-class GuardedPlan(TakesFilters, ABC):
+class PlanWithFallback(TakesFilters, ABC):
     """Split products, and what computes everything again where their results show a flag."""
 
     split: Plan
     fallback: Plan
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
-    watched = True
+    checks_accuracy = True
     reads_filters_in_place = False
 
     @staticmethod
-    def of(split: Plan, fallback: Plan) -> GuardedPlan:
+    def of(split: Plan, fallback: Plan) -> PlanWithFallback:
         """Of two plans of a problem."""
         if split.direction == "backward_filter":
-            return GuardedGradient(split, cast(Repeated, fallback))
-        return GuardedGamma(cast(WatchedCorrelation, split), cast(Tail, fallback))
+            return GradientWithFallback(split, cast(Repeated, fallback))
+        return CorrelationWithFallback(cast(CheckedCorrelation, split), cast(Tail, fallback))
 
     @property
     @abstractmethod
@@ -220,13 +220,13 @@ class GuardedPlan(TakesFilters, ABC):
 
 
 @dataclass(frozen=True)
-class GuardedGradient(GuardedPlan):
+class GradientWithFallback(PlanWithFallback):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
 
     split: Plan
     fallback: Repeated
 
-    flags = 3  # nothing is in doubt: it is lost or not
+    flags = 3  # nothing is suspect: it is lost or not
 
     @property
     def kept(self) -> int:
@@ -252,10 +252,10 @@ class GuardedGradient(GuardedPlan):
 
 
 @dataclass(frozen=True)
-class GuardedGamma(GuardedPlan):
+class CorrelationWithFallback(PlanWithFallback):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
-    split: WatchedCorrelation
+    split: CheckedCorrelation
     fallback: Tail
 
     flags = 4
@@ -337,21 +337,21 @@ class GuardedGamma(GuardedPlan):
             kernels["winolab_fallback"]((f.grid, 1, 1), f.threads, params, early)
 
 
-def watchable(outputs: int) -> bool:
+def checkable(outputs: int) -> bool:
     """Whether so many outputs of a channel tell what it lost: fewer may be near 0 by chance."""
-    return outputs >= WATCHED
+    return outputs >= CHECKED_OUTPUTS
 
 
-def unwatched(sizes: Sequence[int]) -> ValueError:
+def unchecked(sizes: Sequence[int]) -> ValueError:
     """Of split products whose tiles have fewer outputs in maps of these sizes."""
     return ValueError(
-        f"split products watch {WATCHED} outputs of a channel or more, and tiles of maps of "
-        f"{'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"
+        f"split products check {CHECKED_OUTPUTS} outputs of a channel or more, and tiles of maps "
+        f"of {'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"
     )
 
 
 def verify(flags: Sequence[int]) -> None:
-    """Raise ValueError where the flags, the first integers of a GuardedPlan's workspace, say so."""
+    """Raise ValueError where the flags, the first integers of the workspace, say so."""
     lost, zero, tiny, *right = flags
     if lost or any(right) or (zero and tiny):
         raise ValueError(
@@ -367,22 +367,22 @@ def _renamed(text: str) -> str:
     return re.sub(r"\bwinolab_(?!fallback\b)\w+", r"\g<0>_fallback", text)
 
 
-def guarded(
+def with_fallback(
     split: list[Plan], fallbacks: list[Plan], named: bool, alone: bool = False
 ) -> Iterator[Plan]:
-    """Split products whose results are watched, each with what computes them again.
+    """Split products that check their accuracy, each with what computes again what they lost.
 
     That is the fastest plan that fits into the same workspace, or else the smallest. Kernels that
-    lose more than FFMA's are kept where split products were ``named``, and those that do not watch
-    their results only to be looked at by themselves, ``alone``.
+    lose more than FFMA's are kept where split products were ``named``, and those that check
+    nothing only to be looked at by themselves, ``alone``.
     """
     fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
     least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:
         if not (named or p.accurate):
             continue
-        if least and p.watched:
-            found = GuardedPlan.of(p, least[1])
+        if least and p.checks_accuracy:
+            found = PlanWithFallback.of(p, least[1])
             room = p.workspace - found.kept
             fit = next((f for size, f in fastest if size <= room), None)
             yield replace(found, fallback=fit) if fit else found

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Direct
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.planner.fallback import FLAGS, guarded
+from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
 
@@ -56,7 +56,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
             if limit is not None and all(FLAGS + f.workspace > limit for f in fallbacks):
                 fallbacks = fallbacks + _offered(replace(ffma, workspace_limit=0))[0]
             named = request.precision == unit
-            offered = list(guarded(offered, fallbacks, named, alone=bool(request.config)))
+            offered = list(with_fallback(offered, fallbacks, named, alone=bool(request.config)))
         found += offered
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")

@@ -122,7 +122,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def watched(self) -> bool:
+    def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
         ...
 
@@ -200,11 +200,11 @@ class TakesFilters(ShowsText):
 
 
 class BasePlan(TakesFilters):
-    """The members of a Plan that are the same for most families: nothing is guarded."""
+    """The members of a Plan that are the same for most families: there is no fallback."""
 
     scaling: str | None = None
     sums: tuple[Sum, ...] = ()
-    watched: bool = False
+    checks_accuracy: bool = False
     accurate: bool = True
     reads_filters_in_place: bool = False
 

@@ -20,7 +20,7 @@ BASE, PATIENCE = 1 << 60, 10**5  # an address that nobody reads; steps of numpy.
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayLayout:
     """A channels-last array: shape, strides in elements, whether its address is VECTOR-aligned."""
 
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class Place:
     address_aligned: bool = True
 
     @classmethod
-    def of(cls, array: Described, layout: str) -> Place:
+    def of(cls, array: Described, layout: str) -> ArrayLayout:
         """Where the array lies whose axes are those of ``layout``."""
         shape, strides = tuple(array.shape), tuple(array.strides)
         if layout == "channels_first":
@@ -36,7 +36,7 @@ class Place:
         return cls(shape, strides, array.aligned)
 
     @classmethod
-    def fresh(cls, shape: tuple[int, ...]) -> Place:
+    def fresh(cls, shape: tuple[int, ...]) -> ArrayLayout:
         """A new array of that shape."""
         return cls(shape, contiguous(shape))
 
@@ -86,7 +86,9 @@ class Place:
 class Overlap:
     """Whether a result would be written where operands are still read."""
 
-    def __init__(self, operands: Mapping[int, Place], size: int, out: Place, out_size: int) -> None:
+    def __init__(
+        self, operands: Mapping[int, ArrayLayout], size: int, out: ArrayLayout, out_size: int
+    ) -> None:
         """``operands``: those that are read where they lie, by their number; sizes in bytes."""
         self._operands = [(n, place, place.span * size) for n, place in operands.items()]
         self._out, self._span, self._sizes = out, out.span * out_size, (size, out_size)
@@ -101,13 +103,13 @@ class Overlap:
 
 
 @lru_cache(maxsize=1024)
-def _share(one: Place, other: Place, offset: int, sizes: tuple[int, int]) -> bool:
+def _share(one: ArrayLayout, other: ArrayLayout, offset: int, sizes: tuple[int, int]) -> bool:
     """Whether two arrays share a byte, ``offset`` from the first's address to the other's.
 
     NumPy solves it, of arrays that nobody reads; what takes it too long counts as sharing.
     """
 
-    def array(place: Place, address: int, size: int) -> Any:
+    def array(place: ArrayLayout, address: int, size: int) -> Any:
         strides = tuple(stride * size for stride in place.strides)
         interface = {"shape": place.shape, "strides": strides, "typestr": f"|V{size}"}
         interface |= {"data": (address, False), "version": 3}

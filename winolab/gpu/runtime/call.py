@@ -11,11 +11,11 @@ from typing import Any
 from winolab.arguments.arrays import check_float16
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
-from winolab.gpu.planner.fallback import GuardedPlan, verify
+from winolab.gpu.planner.fallback import PlanWithFallback, verify
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
 from winolab.gpu.runtime import loader
-from winolab.gpu.runtime.array_layout import Overlap, Place
+from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
 from winolab.gpu.runtime.replay import Recording, address_of
@@ -151,7 +151,7 @@ class PlannedCall:
     plan: Plan | None  # None: nothing is to be summed
     written: str  # the dtype that its kernels write
     b: Operand | None
-    out: Place  # where its kernels write
+    out: ArrayLayout  # where its kernels write
     detour: bool  # the result is copied to where, or how, it is wanted
     workspace: int
     flags: int  # as Call's
@@ -179,7 +179,7 @@ def plan_call(asked: Resolved) -> PlannedCall:
     if b and not b.copied and chosen and chosen.reads_filters_in_place:
         b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
     flags = 0
-    if options.on_range == "raise" and isinstance(chosen, GuardedPlan):
+    if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
         chosen, flags = chosen.split, chosen.flags * (not problem.empty)
     workspace = 0
     if chosen and not problem.empty:
@@ -193,7 +193,7 @@ def plan_call(asked: Resolved) -> PlannedCall:
     return PlannedCall(chosen, written, b, fresh if detour else out, detour, workspace, flags)
 
 
-def _chosen(asked: Resolved, out: Place) -> Plan | None:
+def _chosen(asked: Resolved, out: ArrayLayout) -> Plan | None:
     """The plan whose kernels write to ``out``; None where there is nothing to sum."""
     transformed, options = asked.transformed, asked.options
     if transformed:

@@ -9,7 +9,7 @@ from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime import autograd
-from winolab.gpu.runtime.array_layout import Place
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import library_of
 from winolab.gpu.runtime.call import load, planned, prepare_call
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
@@ -100,7 +100,7 @@ def transform(
         raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
     described = library.describe(w)
     index, dtype = described.index, described.dtype
-    place = Place.of(described, options.layout)
+    place = ArrayLayout.of(described, options.layout)
     if place.shape != problem.w_shape:
         raise ValueError(
             f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
@@ -110,8 +110,8 @@ def transform(
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     first, _, last = shapes(direction, problem)
-    aligned = Place.fresh(first).aligned(ITEMSIZE[dtype])
-    aligned = aligned and Place.fresh(last).aligned(ITEMSIZE[wanted])
+    aligned = ArrayLayout.fresh(first).aligned(ITEMSIZE[dtype])
+    aligned = aligned and ArrayLayout.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
         chosen = planned(
             problem, direction, index, options, precision, wanted, aligned, prepared=True
@@ -120,7 +120,7 @@ def transform(
         address = library.address(memory)
         if not place.forward:
             w = library.contiguous(w)
-            place = Place.of(library.describe(w), options.layout)
+            place = ArrayLayout.of(library.describe(w), options.layout)
         driver.make_current(index)
         view = place.view(address_of(0), filter=True)
 

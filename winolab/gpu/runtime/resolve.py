@@ -8,7 +8,7 @@ from typing import Any
 
 from winolab.arguments.arrays import check_target
 from winolab.gpu.planner.request import ITEMSIZE, Plan
-from winolab.gpu.runtime.array_layout import Place, is_contiguous
+from winolab.gpu.runtime.array_layout import ArrayLayout, is_contiguous
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.dtypes import common_dtype, precision_of, result_dtype
 from winolab.options import ConvOptions
@@ -45,13 +45,13 @@ def prepared(chosen: Plan | None) -> int:
 class Operand:
     """An operand as kernels read it: where it lies, and whether it is copied there first."""
 
-    place: Place
+    place: ArrayLayout
     copied: bool
 
     @classmethod
-    def of(cls, place: Place, fits: bool) -> Operand:
+    def of(cls, place: ArrayLayout, fits: bool) -> Operand:
         """Read in place where that fits the kernels, or from a fresh copy."""
-        return cls(place if fits else Place.fresh(place.shape), not fits)
+        return cls(place if fits else ArrayLayout.fresh(place.shape), not fits)
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Resolved:
     a: Operand
     b: Operand | None  # None: it is transformed already
     transformed: Transformed | None
-    out: Place | None  # where the caller wants the result; None: in a new array
+    out: ArrayLayout | None  # where the caller wants the result; None: in a new array
     out_first: bool  # a new result lies channels-first
 
     @property
-    def fresh(self) -> Place:
+    def fresh(self) -> ArrayLayout:
         """A new result, channels-last."""
-        return Place.fresh(shapes(self.direction, self.problem)[2])
+        return ArrayLayout.fresh(shapes(self.direction, self.problem)[2])
 
     @property
     def narrowed(self) -> bool:
@@ -144,7 +144,7 @@ def resolve(
 
 def _places(
     given: dict[str, Any], expected: dict[str, tuple[int, ...]], layout: str
-) -> dict[str, Place]:
+) -> dict[str, ArrayLayout]:
     """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
     check_layout(layout)
     first = next(iter(given))
@@ -157,7 +157,7 @@ def _places(
             )
         if isinstance(array, Transformed):
             continue
-        place = places[name] = Place.of(array, layout)
+        place = places[name] = ArrayLayout.of(array, layout)
         if place.shape != expected[name]:
             raise ValueError(
                 f"{name} has shape {place.shape} with channels last; expected {expected[name]}"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from winolab.algorithm import Algorithm, Tile
-from winolab.gpu.families.gamma_ffma.plan import GammaPlan, programs
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, programs
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.winograd import programs_of
@@ -15,7 +15,7 @@ from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import arithmetic
 
 
-def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def predicted(p: GammaFfmaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The result of the plan's direction: items that a cluster shares are summed in parts."""
 
     def of(tile: Tile) -> Programs:
@@ -31,7 +31,7 @@ def predicted(p: GammaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) 
     return np.where(items(p) < p.whole, alone, together).astype(np.float32)
 
 
-def items(p: GammaPlan) -> np.ndarray:
+def items(p: GammaFfmaPlan) -> np.ndarray:
     """The number of the item that computes an output, for every output, channels last."""
     c, v = p.correlation, p.config
     depth, height, width = c.output

@@ -13,7 +13,7 @@ from tests.gpu.families.gamma_ffma.tiles import KERNELS
 from winolab import algorithm as nouns
 from winolab.algorithm import Problem
 from winolab.device import H100
-from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Request
 
@@ -38,7 +38,7 @@ def case(kernel: tuple[int, int, int], direction: str):
 @every_kernel
 def test_kernels_on_the_cpu(kernel, direction):
     algorithm, problem, a, b = case(kernel, direction)
-    plans = gamma.plans(Request(problem, direction, H100, algorithm, "fp32"))
+    plans = gamma_ffma.plans(Request(problem, direction, H100, algorithm, "fp32"))
     # alone; in a cluster of four with shared rows; with shared rows of eight outputs
     for plan in islice(plans, 0, 13, 6):
         assert np.array_equal(hosted.execute(plan, a, b), predicted(plan, algorithm, a, b))
@@ -53,7 +53,7 @@ def test_kernels_on_the_gpu(kernel, direction):
 
     cp = driver.cupy()
     algorithm, problem, a, b = case(kernel, direction)
-    plans = gamma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
+    plans = gamma_ffma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
         call = getattr(conv, f"conv_{direction}")
         y = call(*map(cp.asarray, (a, b)), problem=problem, algorithm=algorithm, config=plan.config)

@@ -10,7 +10,7 @@ from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.cost import spent
-from winolab.gpu.families.gamma_ffma.plan import GammaPlan, plans
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, plans
 from winolab.gpu.planner.request import Request
 
 # Block shapes of a layer and kernel, and by how much the first was faster than each other one side
@@ -73,7 +73,7 @@ TWO_LEVEL = [
 ]
 
 
-def found(layer: str, name: str, device=H100) -> dict[str, GammaPlan]:
+def found(layer: str, name: str, device=H100) -> dict[str, GammaFfmaPlan]:
     problem = parse_layer(layer).problem
     asked = Request(problem, "forward", device, parse_algorithm(name), "fp32_ffma")
     return {str(plan.config): plan for plan in plans(asked)}
@@ -89,7 +89,9 @@ def test_faster_block_shapes_are_predicted_to_be(case, shape, others) -> None:
         assert predicted == pytest.approx(ratio, rel=0.08)
 
 
-def two_level(layer: str, products: int) -> tuple[dict[str, GammaPlan], dict[str, GammaPlan]]:
+def two_level(
+    layer: str, products: int
+) -> tuple[dict[str, GammaFfmaPlan], dict[str, GammaFfmaPlan]]:
     """Plans with sums of so many products, and without."""
     name = "gamma:8:6:3"
     return found(layer, f"{name};variant=two_level:{products}"), found(layer, name)

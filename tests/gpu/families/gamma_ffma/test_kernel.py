@@ -16,7 +16,7 @@ from winolab.algorithm import Problem, direct, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_ffma.config import CONFIGS
-from winolab.gpu.families.gamma_ffma.plan import GammaPlan
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -26,11 +26,11 @@ from winolab.ref.error.metrics import noise_gain
 
 def check(
     problem: Problem, direction: str, alpha: int, n: int, r: int, device=H100, text="", **options
-) -> GammaPlan:
+) -> GammaFfmaPlan:
     """The kernel's bits are the reference's in the kernel's order; and its error is FP32's."""
     algorithm = gamma(alpha, n, r, variant=text or None) if alpha > 1 else direct()
     p = plan(Request(problem, direction, device, algorithm, **options))
-    assert isinstance(p, GammaPlan)
+    assert isinstance(p, GammaFfmaPlan)
     rng = np.random.default_rng(0)
     a_shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (a_shape, problem.w_shape))

@@ -14,7 +14,7 @@ from winolab.device import H100
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, ROWS, Config, fitted
 from winolab.gpu.families.gamma_ffma.plan import (
     MEAN_LAST,
-    GammaPlan,
+    GammaFfmaPlan,
     plans,
     programs,
     source,
@@ -29,7 +29,7 @@ GAMMAS += [(16, 10, 7), (16, 9, 8), (16, 8, 9)]
 
 def best(
     problem: Problem, direction="forward", algorithm: Algorithm | None = None, aligned=True
-) -> GammaPlan:
+) -> GammaFfmaPlan:
     found = plans(Request(problem, direction, H100, algorithm, "fp32", aligned=aligned))
     return min(found, key=lambda p: p.predicted)
 

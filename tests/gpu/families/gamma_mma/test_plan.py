@@ -14,14 +14,14 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import DATASHEETS, H100, Device, datasheet
 from winolab.gpu import driver
-from winolab.gpu.families.gamma_ffma import plan as gamma
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_mma.plan import Config, GammaMmaPlan
-from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.gamma_wgmma.config import KC
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import CORRELATIONS
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader
@@ -75,7 +75,7 @@ def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
         problem = Problem.of((32, 28, 28, 128), (128, 3, width, 128), padding=1)
         for direction in CORRELATIONS:
             found = candidates(Request(problem, direction, device, None, precision)).plans
-            found = [p.split if isinstance(p, GuardedPlan) else p for p in found]
+            found = [p.split if isinstance(p, PlanWithFallback) else p for p in found]
             assert found
             for p in found:
                 assert isinstance(p, GammaMmaPlan)
@@ -88,11 +88,11 @@ def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
 def test_float32_may_be_split_products_behind_a_guard() -> None:
     problem = Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1)
     chosen = plan(Request(problem, "forward", A100))
-    assert isinstance(chosen, GuardedPlan)
+    assert isinstance(chosen, PlanWithFallback)
     assert isinstance(chosen.split, GammaMmaPlan)
-    assert isinstance(chosen.fallback, gamma.GammaPlan)
+    assert isinstance(chosen.fallback, gamma_ffma.GammaFfmaPlan)
     # On GeForce a Tensor Core makes three products in the time of FFMA's one.
-    assert isinstance(plan(Request(problem, "forward", ADA)), gamma.GammaPlan)
+    assert isinstance(plan(Request(problem, "forward", ADA)), gamma_ffma.GammaFfmaPlan)
 
 
 def test_newer_gpus_without_wgmma_have_the_same_plans() -> None:
@@ -158,7 +158,7 @@ def test_the_reference_repeats_every_bit(text, config) -> None:
     rng = np.random.default_rng(0)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-7, 7, s).astype("f") for s in (shape, problem.w_shape))
-    algorithm = parse_algorithm(f"{text};scaling={gamma_tensor.SCALING}")
+    algorithm = parse_algorithm(f"{text};scaling={gamma_wgmma.SCALING}")
     expected = getattr(winograd, direction)(
         a,
         b,
@@ -174,10 +174,10 @@ def test_hopper_s_bits() -> None:
     """Of a row a stage, where no order of products is a matter of registers."""
     problem = Problem.of((1, 6, 13, 36), (68, 3, 3, 36), padding=1)
     a, b = _arrays(problem, "forward", "fp32_split")
-    hopper, filled_up = gamma_tensor.plans(
+    hopper, filled_up = gamma_wgmma.plans(
         Request(
             problem, "forward", H100, parse_algorithm("gamma:8:6:3"), "fp32_split",
-            config=gamma_tensor.Config(4),
+            config=gamma_wgmma.Config(4),
         )
     )  # fmt: skip
     assert (hopper.tiles_width, filled_up.tiles_width) == (3, 4)
@@ -251,7 +251,7 @@ def test_no_accuracy_is_lost(name) -> None:
     """FFMA's very bits where data are too wide."""
     problem = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
     chosen = plan(Request(problem, "forward", A100, None, "fp32_split"))
-    assert isinstance(chosen, GuardedPlan)
+    assert isinstance(chosen, PlanWithFallback)
     a, b = made(name, problem.x_shape, problem.w_shape)
     got = hosted.execute(chosen, a, b)
     again = hosted.execute(chosen.fallback, a, b)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 
 BOUND = 16 * 2**-24  # relative RMS: FP32's with the noise gain of Γ8
 
 
-def has(plan: GammaTensorPlan, **policies: int) -> bool:
+def has(plan: GammaWgmmaPlan, **policies: int) -> bool:
     """Whether a plan has these policies."""
     return {**asdict(plan.config), **policies} == asdict(plan.config)

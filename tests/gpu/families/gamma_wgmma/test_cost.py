@@ -9,7 +9,7 @@ import pytest
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, Device, datasheet
 from winolab.gpu.families.gamma_wgmma.cost import seconds
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
 from winolab.gpu.planner.request import Request
 
 # Microseconds of whole calls on an H100 with a cold L2 cache, as experiments/results had them.
@@ -39,7 +39,7 @@ ON_H200 = {
 
 def best(
     layer: str, precision: str, aligned: bool = True, padded: int = 0, device: Device = H100
-) -> GammaTensorPlan:
+) -> GammaWgmmaPlan:
     problem = parse_layer(layer).problem
     found = plans(Request(problem, "forward", device, None, precision, aligned=aligned))
     mine = (plan for plan in found if plan.config.padded == padded)

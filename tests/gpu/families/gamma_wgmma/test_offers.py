@@ -33,7 +33,7 @@ def test_what_is_not_built_is_slower(
         for shape in shapes(tile, c, request):
             least = cost.least_seconds(shape, c, request)
             for config in shaped(shape, c, request):
-                made = _plan(plan.GammaTensorPlan, request, c, tile, config)
+                made = _plan(plan.GammaWgmmaPlan, request, c, tile, config)
                 if _shares(made):
                     made = made.timed(cost.seconds(made))
                     assert least <= made.predicted * (1 + 1e-9)

@@ -18,13 +18,13 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.gamma_wgmma.config import Config
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
 from winolab.gpu.families.gamma_wgmma.rows import stack
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.params import View
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution
@@ -35,7 +35,7 @@ BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_gamma_
 
 def _found(
     problem: Problem, text: str, precision: str, direction: str = "forward", **more
-) -> list[GammaTensorPlan]:
+) -> list[GammaWgmmaPlan]:
     request = Request(
         problem, direction, H100, parse_algorithm(text), precision, out_dtype="float32", **more
     )
@@ -124,7 +124,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
 
 
 def test_nan_stays_in_its_image() -> None:
-    """Also where zeros fill up a stage's filter rows: of 16 bits, which nothing watches."""
+    """Also where zeros fill up a stage's filter rows: of 16 bits, which nothing checks."""
     problem = Problem.of((4, 10, 12, 8), (8, 4, 3, 8), padding=(2, 1))
     exact, a, b = _exact_and_operands(problem, "forward", "fp16")
     a[1::2] = np.nan
@@ -149,7 +149,7 @@ def test_they_are_offered_where_they_take_fewer_blocks() -> None:
 def test_they_are_taken(layer: str) -> None:
     """They took 22 and 15 % less time than the fastest other plan."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
-    assert isinstance(found, GuardedGamma)
+    assert isinstance(found, CorrelationWithFallback)
     assert isinstance(found.config, Config)
     assert found.config.packed
     assert " abreast" in str(found)

@@ -14,10 +14,10 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.planner.accuracy import predicted_rms
-from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.ref.algorithms import convolution
 
@@ -25,13 +25,13 @@ from winolab.ref.algorithms import convolution
 BOXES = {2: (2, 2), 3: (1, 4), 5: (1, 2), 6: (2, 2), 7: (1, 8), 8: (8, 8), 11: (1, 4), 15: (1, 8)}
 
 
-def _found(problem: Problem, text: str, precision: str, **more) -> list[GammaTensorPlan]:
+def _found(problem: Problem, text: str, precision: str, **more) -> list[GammaWgmmaPlan]:
     algorithm, direction = parse_algorithm(text), more.pop("direction", "forward")
     request = Request(problem, direction, H100, algorithm, precision, out_dtype="float32", **more)
     return list(plans(request))
 
 
-def _exact_tiles(p: GammaTensorPlan) -> int:
+def _exact_tiles(p: GammaWgmmaPlan) -> int:
     return -(-p.correlation.output[2] // p.tile.n)
 
 
@@ -98,7 +98,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
 def test_ten_states_are_taken_with_a_tile_more(layer: str) -> None:
     """Boxes of single tiles leave no room for four filter rows: Γ6 took 5 to 7 % longer."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
-    assert isinstance(found, GuardedGamma)
-    assert isinstance(found.split, GammaTensorPlan)
+    assert isinstance(found, CorrelationWithFallback)
+    assert isinstance(found.split, GammaWgmmaPlan)
     assert (found.kernel, found.split.config.share) == ("Γ10(4,7)", 4)
     assert found.split.tiles_width == _exact_tiles(found.split) + 1

@@ -11,8 +11,8 @@ from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, gamma
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
-from winolab.gpu.planner.fallback import GuardedGamma
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
+from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.ranking import LOSES_LESS
 from winolab.gpu.planner.request import Request
@@ -27,7 +27,7 @@ def _request(layer: str, precision: str = "fp32", **more) -> Request:
 @pytest.mark.parametrize("precision", ["fp32", "fp32_split"])
 def test_they_are_taken_where_sums_are_long(layer: str, precision: str) -> None:
     found = of_gamma(_request(layer, precision))
-    assert isinstance(found, GuardedGamma)
+    assert isinstance(found, CorrelationWithFallback)
     (tile,) = found.tiles
     assert tile.alpha == 10
     c, taps = found.problem.in_channels, found.problem.w_shape[1]
@@ -49,8 +49,8 @@ def test_they_are_not_where_sums_are_short(layer: str) -> None:
 def test_blocks_have_48_output_channels() -> None:
     problem = Problem.of((1, 8, 8, 32), (112, 7, 7, 32), padding=3)
     found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
-    assert isinstance(found, GuardedGamma)
-    assert isinstance(found.split, GammaTensorPlan)
+    assert isinstance(found, CorrelationWithFallback)
+    assert isinstance(found.split, GammaWgmmaPlan)
     assert (found.split.blocks_m, found.split.config.narrow, found.split.outputs) == (3, 16, 112)
     assert "48 channels" in str(found)
 

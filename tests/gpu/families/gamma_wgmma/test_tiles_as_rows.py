@@ -13,7 +13,7 @@ from tests.gpu.families.gamma_wgmma.policies import BOUND, has
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan, plans
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
 from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.request import Request
@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-def _found(problem: Problem, direction: str, text: str) -> list[GammaTensorPlan]:
+def _found(problem: Problem, direction: str, text: str) -> list[GammaWgmmaPlan]:
     request = Request(problem, direction, H100, parse_algorithm(text), "fp32_split")
     return [p for p in plans(request) if p.config.run and p.config.split == 1]
 
@@ -86,7 +86,7 @@ def test_no_bank_conflicts(multicast: int) -> None:
     assert all(q.wavefronts == q.phases for q in asked)
 
 
-def test_twins_are_offered_in_pairs() -> None:
+def test_multicast_is_offered_in_pairs() -> None:
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     for plan in _found(problem, "forward", "gamma:6:4:3"):
         assert plan.items % plan.config.multicast == plan.grid % plan.config.multicast == 0

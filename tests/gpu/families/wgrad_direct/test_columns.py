@@ -11,16 +11,16 @@ from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct import columns as omega_columns
+from winolab.gpu.families.wgrad_direct import columns
 from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, SOURCE, WORK
-from winolab.gpu.families.wgrad_direct.columns import CONFIGS, Config, OmegaColumnsPlan
+from winolab.gpu.families.wgrad_direct.columns import CONFIGS, Config, WgradColumnsPlan
 from winolab.gpu.runtime import nvrtc
 
-Execute = Callable[[OmegaColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
+Execute = Callable[[WgradColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, config: Config, kind: str) -> OmegaColumnsPlan:
-    return asked(omega_columns, precision, problem, config=config, out_dtype=kind)
+def planned(problem: Problem, precision: str, config: Config, kind: str) -> WgradColumnsPlan:
+    return asked(columns, precision, problem, config=config, out_dtype=kind)
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])

@@ -10,20 +10,19 @@ from tests.gpu.support.halves import on_cpu
 from winolab.algorithm import Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS
-from winolab.gpu.families.wgrad_direct import columns as omega_columns
-from winolab.gpu.families.wgrad_direct import narrow as omega_direct
+from winolab.gpu.families.wgrad_direct import columns, narrow
 from winolab.gpu.families.wgrad_direct.chunks import PRODUCERS
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS
 from winolab.gpu.runtime import nvrtc
 
-FAMILIES = pytest.mark.parametrize("family", [omega_columns, omega_direct])
+FAMILIES = pytest.mark.parametrize("family", [columns, narrow])
 
 
 @pytest.mark.parametrize(
     ("family", "config"),
     [
-        (omega_columns, omega_columns.Config(2, 128, 128, 5)),
-        (omega_direct, omega_direct.Config(3, 64, 64, 6, 128, 256)),
+        (columns, columns.Config(2, 128, 128, 5)),
+        (narrow, narrow.Config(3, 64, 64, 6, 128, 256)),
     ],
 )
 def test_nothing_but_the_result_holds_infinity(family, config) -> None:

@@ -11,17 +11,17 @@ import pytest
 from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
-from winolab.gpu.families.wgrad_direct import narrow as omega_direct
-from winolab.gpu.families.wgrad_direct.narrow import CONFIGS, Config, OmegaDirectPlan
+from winolab.gpu.families.wgrad_direct import narrow
+from winolab.gpu.families.wgrad_direct.narrow import CONFIGS, Config, WgradNarrowPlan
 
-Execute = Callable[[OmegaDirectPlan, np.ndarray, np.ndarray], np.ndarray]
-
-
-def planned(problem: Problem, precision: str, config: Config, kind: str) -> OmegaDirectPlan:
-    return asked(omega_direct, precision, problem, config=config, out_dtype=kind)
+Execute = Callable[[WgradNarrowPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def cut(p: OmegaDirectPlan, segments: int) -> OmegaDirectPlan:
+def planned(problem: Problem, precision: str, config: Config, kind: str) -> WgradNarrowPlan:
+    return asked(narrow, precision, problem, config=config, out_dtype=kind)
+
+
+def cut(p: WgradNarrowPlan, segments: int) -> WgradNarrowPlan:
     bucket = 4 * p.gradient.weights
     return replace(p, segments=segments, workspace=bucket * segments if segments > 1 else 0)
 

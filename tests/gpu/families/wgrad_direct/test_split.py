@@ -17,7 +17,7 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct import split as omega_split
+from winolab.gpu.families.wgrad_direct import split as wgrad_split
 from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, PRODUCERS
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS
 from winolab.gpu.families.wgrad_direct.split import (
@@ -25,9 +25,9 @@ from winolab.gpu.families.wgrad_direct.split import (
     HEADERS,
     SPLIT_PARAMS,
     Config,
-    OmegaSplitPlan,
+    WgradSplitPlan,
 )
-from winolab.gpu.planner.fallback import GuardedPlan
+from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import nvrtc
@@ -49,7 +49,9 @@ CASES = [
 ]
 
 
-def on_cpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = None) -> np.ndarray:
+def on_cpu(
+    p: WgradSplitPlan | PlanWithFallback, x, dy, flags: np.ndarray | None = None
+) -> np.ndarray:
     left = np.zeros(12, "uint8")
     with np.errstate(over="ignore", invalid="ignore"):
         dw = hosted.execute(p, x, dy, left=left)
@@ -58,7 +60,9 @@ def on_cpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = No
     return dw
 
 
-def on_gpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = None) -> np.ndarray:
+def on_gpu(
+    p: WgradSplitPlan | PlanWithFallback, x, dy, flags: np.ndarray | None = None
+) -> np.ndarray:
     dw, workspace = gradient_on_gpu(p, x, dy)
     if flags is not None:
         flags[...] = workspace[:12].view("int32")
@@ -68,8 +72,8 @@ def on_gpu(p: OmegaSplitPlan | GuardedPlan, x, dy, flags: np.ndarray | None = No
 both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 
 
-def planned(problem: Problem, config: Config = THREE) -> OmegaSplitPlan:
-    return asked(omega_split, "fp32_split", problem, config=config)
+def planned(problem: Problem, config: Config = THREE) -> WgradSplitPlan:
+    return asked(wgrad_split, "fp32_split", problem, config=config)
 
 
 def drawn(problem: Problem, seed: int = 1) -> list[np.ndarray]:
@@ -166,7 +170,7 @@ def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
     problem = Problem.of((4, 10, 14, 12), (16, 3, 3, 12), padding=1)
     request = Request(problem, "backward_filter", H100, None, "fp32_split", config=THREE)
     (guarded,) = candidates(request).plans
-    assert isinstance(guarded, GuardedPlan)
+    assert isinstance(guarded, PlanWithFallback)
     x, dy = adversaries.made(name, problem.x_shape, problem.y_shape)
     flags = np.zeros(3, "int32")
     dw = execute(guarded, x, dy, flags)
@@ -202,7 +206,7 @@ def test_the_struct_is_passed_to_a_kernel() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    split = partial(asked, omega_split, "fp32_split")
+    split = partial(asked, wgrad_split, "fp32_split")
     with pytest.raises(ValueError, match=r"9\.0's"):
         split(device=datasheet("a100"))
     with pytest.raises(ValueError, match="do not compute omega:8:3:6"):
@@ -228,7 +232,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     limit = int(0.18 * 4 * (np.prod(problem.x_shape) + np.prod(problem.y_shape)))
     request = Request(problem, "backward_filter", H100, None, precision, workspace_limit=limit)
     chosen = plan(request)
-    assert isinstance(chosen, GuardedPlan)
-    assert isinstance(chosen.split, OmegaSplitPlan)
+    assert isinstance(chosen, PlanWithFallback)
+    assert isinstance(chosen.split, WgradSplitPlan)
     assert chosen.fallback.precision == "fp32"
     assert chosen.workspace <= limit

@@ -12,7 +12,7 @@ from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, plans
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.winrs.kernels import TILES
@@ -21,12 +21,12 @@ from winolab.ref.error.metrics import noise_gain
 FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several items
 
 
-def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[OmegaPlan]:
+def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[WgradFfmaPlan]:
     how = algorithm(tile, **options)
     return list(plans(Request(problem, "backward_filter", FEW, how, "fp32", aligned=aligned)))
 
 
-def check(p: OmegaPlan) -> None:
+def check(p: WgradFfmaPlan) -> None:
     """Right, nothing beside the result touched, and the same with threads in another order."""
     rng = np.random.default_rng(0)
     x, dy = (rng.uniform(-1, 1, s).astype("f") for s in (p.problem.x_shape, p.problem.y_shape))

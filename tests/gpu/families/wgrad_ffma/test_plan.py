@@ -26,7 +26,7 @@ from winolab.gpu.families.wgrad import (
 from winolab.gpu.families.wgrad_ffma.plan import (
     CONFIGS,
     Config,
-    OmegaPlan,
+    WgradFfmaPlan,
     instructions,
     plans,
     source,
@@ -47,11 +47,11 @@ GUARD = 4096
 
 def every(
     problem: Problem, algorithm: Algorithm | None = None, *, device=H100, **how
-) -> list[OmegaPlan]:
+) -> list[WgradFfmaPlan]:
     return list(plans(Request(problem, "backward_filter", device, algorithm, "fp32", **how)))
 
 
-def best(problem: Problem, algorithm: Algorithm | None = None, **how) -> OmegaPlan:
+def best(problem: Problem, algorithm: Algorithm | None = None, **how) -> WgradFfmaPlan:
     return min(every(problem, algorithm, **how), key=lambda p: p.predicted)
 
 
@@ -228,7 +228,7 @@ def view(array, kept: int) -> View:
     return View(array.data.ptr, (first, *three(tuple(spatial), 0), last)[:kept])
 
 
-def check(problem: Problem, p: OmegaPlan, seed: int = 0) -> None:
+def check(problem: Problem, p: WgradFfmaPlan, seed: int = 0) -> None:
     """Every element written and right, nothing beside it touched, twice the same bits."""
     cp = driver.cupy()
     rng = cp.random.default_rng(seed)

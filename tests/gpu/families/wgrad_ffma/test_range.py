@@ -13,37 +13,37 @@ from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.wgrad_ffma.plan import OmegaPlan, plans
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, plans
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import noise_gain
 
 KERNELS = [Tile(1, 1), Tile(3, 2), Tile(3, 6), Tile(2, 7), Tile(9, 8)]
 PROBLEM = (2, 5, 17, 8)
-Execute = Callable[[OmegaPlan, np.ndarray, np.ndarray], np.ndarray]
+Execute = Callable[[WgradFfmaPlan, np.ndarray, np.ndarray], np.ndarray]
 HUGE = 1e30
 TINY = 1e-40  # subnormal
 
 
-def on_cpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
+def on_cpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
     few = replace(H100, multiprocessors=4)
     found = plans(Request(problem, "backward_filter", few, algorithm(tile), "fp32"))
     return next(iter(found)), hosted.execute
 
 
-def on_gpu(tile: Tile, problem: Problem) -> tuple[OmegaPlan, Execute]:
+def on_gpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
     from winolab.gpu import driver
-    from winolab.gpu.runtime.array_layout import Place
+    from winolab.gpu.runtime.array_layout import ArrayLayout
     from winolab.gpu.runtime.call import load
 
     cp = driver.cupy()
     device = driver.device(0)
     found = plans(Request(problem, "backward_filter", device, algorithm(tile), "fp32"))
 
-    def execute(p: OmegaPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    def execute(p: WgradFfmaPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
         arrays = cp.asarray(x), cp.asarray(dy), cp.full(problem.w_shape, cp.nan, "float32")
         a, b, out = (
-            Place.fresh(a.shape).view(a.data.ptr, filter=i == 2) for i, a in enumerate(arrays)
+            ArrayLayout.fresh(a.shape).view(a.data.ptr, filter=i == 2) for i, a in enumerate(arrays)
         )
         buckets = cp.full(max(1, p.workspace // 4), cp.nan, "float32")
         p.launch(load(p, 0), a, b, out, buckets.data.ptr, 0)

@@ -15,7 +15,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.wgrad_winograd.config import FP16_SUMS
-from winolab.gpu.families.wgrad_winograd.launch import OmegaTensorPlan
+from winolab.gpu.families.wgrad_winograd.launch import WgradWinogradPlan
 from winolab.gpu.families.wgrad_winograd.plan import LONGEST_SUM, plans
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Request
@@ -25,14 +25,14 @@ from winolab.ref.error.metrics import error_ratio
 PROBLEM = Problem.of((4, 6, 12, 64), (64, 3, 3, 64), padding=1)
 
 
-def planned(problem: Problem, text: str | None, precision: str, **options) -> OmegaTensorPlan:
+def planned(problem: Problem, text: str | None, precision: str, **options) -> WgradWinogradPlan:
     algorithm = parse_algorithm(text) if text else None
     options = {"out_dtype": "float32", **options}
     found = plans(Request(problem, "backward_filter", H100, algorithm, precision, **options))
     return min(found, key=lambda plan: plan.predicted)
 
 
-def on_gpu(plan: OmegaTensorPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+def on_gpu(plan: WgradWinogradPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
     return gradient_on_gpu(plan, x, dy)[0]
 
 
@@ -43,7 +43,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, dy, convolution.backward_filter(x.astype(float), dy.astype(float), PROBLEM)
 
 
-def fp16_sums(text: str) -> OmegaTensorPlan:
+def fp16_sums(text: str) -> WgradWinogradPlan:
     return replace(planned(PROBLEM, text, "fp16", config=FP16_SUMS), segments=1)
 
 

@@ -6,7 +6,7 @@
 #include "scale.cuh"
 
 // Fewer outputs of a channel may all be near 0 by chance: then a window of as many tells.
-constexpr int ENOUGH = 4;
+constexpr int CHECKED_OUTPUTS = 4;
 
 // A tile's few outputs of a channel, small: decided on when the window's others are there, too.
 struct Suspect {
@@ -91,7 +91,7 @@ struct AccuracyCheck {
       if (!enough) zero |= size == 0.0f, small |= size != 0.0f ? 1u << c : 0;
     }
     if (zero) header->flags[ZERO] = 1;
-    if (count < ENOUGH) return small;
+    if (count < CHECKED_OUTPUTS) return small;
     if (small) header->flags[LOST] = 1;
     return 0;
   }
@@ -99,12 +99,12 @@ struct AccuracyCheck {
   __device__ __forceinline__ Factors factors(int c) const { return Factors(rows + c, back); }
 };
 
-// The suspect of a channel's ``count`` outputs of a tile, by the row's last ENOUGH that end with them;
+// The suspect of a channel's ``count`` outputs of a tile, by the row's last CHECKED_OUTPUTS that end with them;
 // or, where the row starts with them, its first. ``to``: where they are.
 __device__ __forceinline__ void note_in_row(Header* header, const float* to, int count, bool start,
                                             int pixel_stride, const Factors& factors) {
-  const float* from = start ? to : to + (long long)(count - ENOUGH) * pixel_stride;
-  note(header, {from, 0, factors, pixel_stride, ENOUGH, 1});
+  const float* from = start ? to : to + (long long)(count - CHECKED_OUTPUTS) * pixel_stride;
+  note(header, {from, 0, factors, pixel_stride, CHECKED_OUTPUTS, 1});
 }
 
 // Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.

@@ -1,11 +1,11 @@
 // What scale.cuh has, for tensors of 16 bits: no scale but FP16's, whose elements must not overflow
-// in the transforms, and nothing to watch. BT and AT are printed with the scale in their constants
-// (gamma_tensor.source).
+// in the transforms, and nothing to check. BT and AT are printed with the scale in their constants
+// (gamma_wgmma.source).
 #pragma once
 
 struct Header;
 struct Row {};
-constexpr int ENOUGH = 0;
+constexpr int CHECKED_OUTPUTS = 0;
 
 constexpr float FIXED_FILTER = BF16 ? 1.0f : 1.0f / (1 << SCALE_FILTER);
 

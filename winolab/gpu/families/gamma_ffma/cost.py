@@ -49,7 +49,7 @@ def clusters(device: Device, size: int) -> int:
 
 
 def spent(plan: Any) -> dict[str, float]:
-    """Seconds of a GammaPlan's call, by what its longest block spends them on; they add up to all.
+    """Seconds of a call, by what its longest block spends them on; they add up to all.
 
     "products" are FFMAs of all tiles and channels of its blocks, also of those that do not exist.
     """

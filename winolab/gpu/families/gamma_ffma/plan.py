@@ -45,7 +45,7 @@ FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; 
 
 
 @dataclass(frozen=True)
-class GammaPlan(BasePlan):
+class GammaFfmaPlan(BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     direction: str
@@ -243,7 +243,7 @@ def programs(tile: Tile, points: str) -> Programs:
 
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
-    """The translation unit of one config of Γα(n,r); ``alone``: GammaPlan.source."""
+    """The translation unit of one config of Γα(n,r); ``alone``: GammaFfmaPlan.source."""
     made = programs(tile, points)
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
@@ -257,7 +257,7 @@ def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
     )
 
 
-def plans(request: Request) -> Iterator[GammaPlan]:
+def plans(request: Request) -> Iterator[GammaFfmaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     algorithm, device = request.algorithm, request.device
     if device.compute_capability < ARCHITECTURE:
@@ -303,12 +303,12 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
 
 
 def _pitch(correlation: Correlation, config: Config) -> int:
-    """GammaPlan.pitch: tensor copies take fours."""
+    """GammaFfmaPlan.pitch: tensor copies take fours."""
     step = 4 if config.compact else config.bn
     return -(-correlation.out_channels // step) * step
 
 
-def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config) -> GammaPlan:
+def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config) -> GammaFfmaPlan:
     device = request.device
     depth, height, width = correlation.output
     tiles_width = -(-width // tile.n)
@@ -322,7 +322,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     grid = min(whole, blocks) or config.split * min(items, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
     transformed = 4 * stages * tile.alpha * config.kc * _pitch(correlation, config)
-    plan = GammaPlan(
+    plan = GammaFfmaPlan(
         request.direction,
         request.problem,
         correlation,

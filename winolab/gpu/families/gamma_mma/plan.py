@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 
 from winolab.algorithm import Tile
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families.gamma_wgmma import plan as gamma_tensor
-from winolab.gpu.families.gamma_wgmma import tiles as gamma_tensor_tiles
+from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
+from winolab.gpu.families.gamma_wgmma import tiles as gamma_wgmma_tiles
 from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads
 from winolab.gpu.families.gamma_wgmma.launch import Launcher
 from winolab.gpu.families.gamma_wgmma.offers import offered
-from winolab.gpu.families.gamma_wgmma.plan import GammaTensorPlan
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BN
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
@@ -23,7 +23,7 @@ from winolab.ref.arithmetic.split import products
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
 PARAMS = layout("Params", "gamma_mma/block")
 THREADS, STAGES = 256, 2
-WIDTHS = {a: r for a, r in gamma_tensor_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
+WIDTHS = {a: r for a, r in gamma_wgmma_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
 
@@ -108,8 +108,8 @@ class MmaLauncher(Launcher):
 
 
 @dataclass(frozen=True)
-class GammaMmaPlan(GammaTensorPlan):
-    """One call: as gamma_tensor's, whose filter, scales and workspace it has, with other blocks."""
+class GammaMmaPlan(GammaWgmmaPlan):
+    """One call: as gamma_wgmma's, whose filter, scales and workspace it has, with other blocks."""
 
     config: Config
 
@@ -168,7 +168,7 @@ def plans(request: Request) -> Iterator[GammaMmaPlan]:
     if capability < OLDEST:
         needs = "Γ by mma.sync needs {}.{} or later; precision 'fp32' has others"
         raise request.unfit(needs.format(*OLDEST))
-    if capability == gamma_tensor.ARCHITECTURE and not request.config:
+    if capability == gamma_wgmma.ARCHITECTURE and not request.config:
         return
     yield from map(_predicted, offered(GammaMmaPlan, configs, request, WIDTHS))
 

@@ -37,7 +37,7 @@ constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass 
 constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last work tile's epilogue
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
-constexpr bool STARTS = N < ENOUGH;                   // whether tiles tell that they begin a row
+constexpr bool STARTS = N < CHECKED_OUTPUTS;        // whether tiles tell that they begin a row
 static_assert(STEPS * SUMS <= 128 && COLUMNS % 8 == 0 && TILES_OUT % 8 == 0, "block shape");
 
 // Neighbouring channels of a pixel, four and two.

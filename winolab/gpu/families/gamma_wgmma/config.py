@@ -264,7 +264,7 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
     boxed = config.run and config.split == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
     if boxed and share in TURNED and config.yvec > 1 and not few:
-        # Twins gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
+        # Pairs gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
         paired = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
         rings = U_RINGS

@@ -11,7 +11,7 @@ from winolab.gpu.families.gamma_wgmma.config import shaped, shapes
 from winolab.gpu.families.gamma_wgmma.cost import least_seconds
 from winolab.gpu.families.gamma_wgmma.tiles import Widths, tiles, widths_of
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.fallback import unwatched, watchable
+from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import least_sure
 from winolab.gpu.planner.request import Request
 
@@ -66,8 +66,8 @@ def promising(
 
 def _tiles(c: Correlation, request: Request, widths: Widths | None = None) -> tuple[Tile, ...]:
     precision = request.precision
-    if precision == "fp32_split" and not (c.empty or watchable(c.output[2])):
-        raise unwatched(c.output[2:])
+    if precision == "fp32_split" and not (c.empty or checkable(c.output[2])):
+        raise unchecked(c.output[2:])
     return tiles(c, request.algorithm, precision, widths or widths_of(precision))
 
 

@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Self
 
 from winolab.gpu.families.gamma_wgmma import (
-    cost as gamma_tensor_times,
+    cost as gamma_wgmma_cost,
 )
 from winolab.gpu.families.gamma_wgmma import (
-    filter as gamma_tensor_filter,
+    filter as gamma_wgmma_filter,
 )
 from winolab.gpu.families.gamma_wgmma.config import KC, Config
 from winolab.gpu.families.gamma_wgmma.geometry import Geometry
@@ -31,13 +31,13 @@ from winolab.gpu.planner.ranking import NEAR
 from winolab.gpu.planner.request import BasePlan, Request
 from winolab.ref.arithmetic.split import Scale
 
-__all__ = ["Config", "GammaTensorPlan", "plans"]
+__all__ = ["Config", "GammaWgmmaPlan", "plans"]
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 
 
 @dataclass(frozen=True)
-class GammaTensorPlan(Geometry, BasePlan):
+class GammaWgmmaPlan(Geometry, BasePlan):
     """One call: what is computed, by which kernels, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds, all launches
@@ -83,7 +83,7 @@ class GammaTensorPlan(Geometry, BasePlan):
         return text + (f",scale={self.given}" if self.given else "")
 
     @property
-    def watched(self) -> bool:
+    def checks_accuracy(self) -> bool:
         """Whether the workspace begins with flags about the results (fallback.cuh)."""
         return self.parts == 2
 
@@ -111,7 +111,7 @@ class GammaTensorPlan(Geometry, BasePlan):
     def timed(self, seconds: float) -> Self:
         """The plan with its predicted time, of which a group's main kernel takes ``seconds``."""
         padded = self.layout.padded if self.config.padded else 0
-        predicted = gamma_tensor_times.of_call(
+        predicted = gamma_wgmma_cost.of_call(
             self.device, self.correlation.groups, seconds, self.transformed, self.parts, padded
         )
         return replace(self, predicted=predicted)
@@ -125,7 +125,7 @@ class GammaTensorPlan(Geometry, BasePlan):
         gamma = self.config.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
         copies = {"winolab_pad_channels": 0} if self.layout.padded else {}
-        filters = gamma_tensor_filter.shared(self)
+        filters = gamma_wgmma_filter.shared(self)
         return copies | scales | filters | {"winolab_gamma": gamma}
 
     def launch(
@@ -149,19 +149,19 @@ class GammaTensorPlan(Geometry, BasePlan):
         return self.launcher.scale_params(x, header, rows)
 
 
-def plans(request: Request) -> Iterator[GammaTensorPlan]:
+def plans(request: Request) -> Iterator[GammaWgmmaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     if request.device.compute_capability != ARCHITECTURE:
         raise request.unfit("Γ by wgmma needs {}.{}".format(*ARCHITECTURE))
-    yield from promising(GammaTensorPlan, _timed, request, math.inf)
+    yield from promising(GammaWgmmaPlan, _timed, request, math.inf)
 
 
-def near(request: Request) -> Iterator[GammaTensorPlan]:
+def near(request: Request) -> Iterator[GammaWgmmaPlan]:
     """Those of ``plans`` that can be picked where the request does not say how."""
     if request.device.compute_capability != ARCHITECTURE:
         yield from plans(request)  # raises
-    yield from promising(GammaTensorPlan, _timed, request, NEAR)
+    yield from promising(GammaWgmmaPlan, _timed, request, NEAR)
 
 
-def _timed(plan: GammaTensorPlan) -> GammaTensorPlan:
-    return plan.timed(gamma_tensor_times.seconds(plan))
+def _timed(plan: GammaWgmmaPlan) -> GammaWgmmaPlan:
+    return plan.timed(gamma_wgmma_cost.seconds(plan))

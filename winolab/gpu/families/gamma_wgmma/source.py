@@ -9,7 +9,7 @@ from typing import Any
 from winolab.algorithm import Tile
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.gamma_wgmma import filter as gamma_tensor_filter
+from winolab.gpu.families.gamma_wgmma import filter as gamma_wgmma_filter
 from winolab.gpu.families.gamma_wgmma.config import EXCHANGED, KC, PARTS, TILES_LEFT
 from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
 from winolab.gpu.planner.correlation import SCALING
@@ -41,11 +41,11 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Any)
     """The translation unit of one config of Γα(n,r), its main kernel in the files it names."""
     split, parts = precision == "fp32_split", PARTS[precision]
     files = config.files(parts)
-    files |= {"FILTER_FILE": gamma_tensor_filter.file(parts, config.clusters)}
+    files |= {"FILTER_FILE": gamma_wgmma_filter.file(parts, config.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BN": block_outputs(tile.alpha)}
-    constants |= gamma_tensor_filter.constants(parts)
+    constants |= gamma_wgmma_filter.constants(parts)
     constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants((tile, made)) | (scale.BLOCKS if split else {})

@@ -13,7 +13,7 @@ from winolab.gpu.families.gamma_wgmma.input import padded_size
 class Workspace:
     """Bytes of its parts, in their order; the filter's come last and can lie elsewhere."""
 
-    header: int  # a call's own: flags, doubts, the sample of its input
+    header: int  # a call's own: flags, suspects, the sample of its input
     padded: int  # a copy of x with channels padded; 0 where x serves
     rows: int  # the filter's scales and thresholds
     transformed: int  # the transformed filter of a group
@@ -24,7 +24,7 @@ class Workspace:
         """Of a call."""
         split = g.parts == 2
         return cls(
-            header=scale.watched(g.correlation, (g.tile,)) if split else 0,
+            header=scale.header_size(g.correlation, (g.tile,)) if split else 0,
             padded=padded_size(g.correlation, g.size) if g.config.padded else 0,
             rows=scale.size(g.correlation, g.block) if split else 0,
             transformed=g.transformed,

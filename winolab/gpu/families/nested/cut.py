@@ -138,7 +138,7 @@ class Cut:
         c = self.correlation
         most = max((self.box(len(part)).blocks for part in self.parts), default=0)
         sizes = {
-            "header": scale.watched(c, self.tiles),
+            "header": scale.header_size(c, self.tiles),
             "v": self.moved(self.images)[0],
             "m": self.states * most * BM * self.outputs * 4,
             "rows": scale.size(c, self.config.bn),
@@ -149,7 +149,7 @@ class Cut:
 
     @property
     def header(self) -> int:
-        """Bytes of a call's own, first in the workspace: flags, doubts, the sample of its input."""
+        """Bytes of a call's own, first in the workspace: flags, suspects, the input's sample."""
         return self.sizes["header"]
 
     @property

@@ -40,7 +40,7 @@ class NestedPlan(Cut, BasePlan):
     precision = "fp32_split"
     out_dtype = "float32"
     scaling = SCALING
-    watched = True  # the workspace begins with flags about the results (fallback.cuh)
+    checks_accuracy = True  # the workspace begins with flags about the results (fallback.cuh)
 
     @property
     def simulated(self) -> str:

@@ -92,14 +92,14 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
     }
   }
   const int count = height * width;
-  // Where they are few, a window around them that has ENOUGH, before them if it can be.
-  const int wide = min(p.width, (ENOUGH + height - 1) / height);
-  const int high = max(height, (ENOUGH + wide - 1) / wide);
+  // Where they are few, a window around them that has CHECKED_OUTPUTS, before them if it can be.
+  const int wide = min(p.width, (CHECKED_OUTPUTS + height - 1) / height);
+  const int high = max(height, (CHECKED_OUTPUTS + wide - 1) / wide);
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     if (c >= left) break;
     const float least = __fmul_rn(factors[c].least, count);
-    if (count >= ENOUGH || size[c] == 0.0f) {
+    if (count >= CHECKED_OUTPUTS || size[c] == 0.0f) {
       judge(p.header->flags, size[c], least);
     } else if (!(size[c] >= least && size[c] < __int_as_float(0x7f800000))) {
       const float* from = p.y + image * p.batch_stride + max(0, y0 + height - high) * p.row_stride +

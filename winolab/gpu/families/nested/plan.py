@@ -24,7 +24,7 @@ from winolab.gpu.families.nested.tiles import (
     serving,
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
-from winolab.gpu.planner.fallback import unwatched, watchable
+from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import loses
 from winolab.gpu.planner.request import Request
 
@@ -51,9 +51,9 @@ def plans(request: Request) -> Iterator[NestedPlan]:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
     asked = request.config_of(Config)
     shapes = [v for v in _configs(request, c) if (asked or v) == v]
-    tiles = [t for t in _tiles(c, algorithm) if watchable(_outputs(c, t))]
+    tiles = [t for t in _tiles(c, algorithm) if checkable(_outputs(c, t))]
     if not tiles:
-        raise unwatched(c.output[1:])
+        raise unchecked(c.output[1:])
     limit = request.workspace_limit
     limit = device.memory // SHARE if limit is None else limit
     every = [_plan(request, c, *of, limit) for of in product(tiles, shapes)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from winolab.device import Device
 from winolab.gpu.codegen.structs import layout, size
-from winolab.gpu.families.wgrad import ENOUGH, LAUNCH_SECONDS, Gradient, parameters
+from winolab.gpu.families.wgrad import LAUNCH_SECONDS, NEAR_FASTEST, Gradient, parameters
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS, DirectConfig, blocks_of_row
 from winolab.gpu.params import INT, Kernels, Params, View
 
@@ -245,9 +245,9 @@ def ways(
 
 
 def share(every: Sequence[Shares], limit: int | None) -> Shares:
-    """The smallest workspace within ENOUGH of the least predicted time, ``limit`` bytes at most."""
+    """The smallest workspace within NEAR_FASTEST of the least predicted time, within ``limit``."""
     fitting = [s for s in every if limit is None or s.workspace <= limit]
-    enough = ENOUGH * min(s.seconds for s in fitting)
+    enough = NEAR_FASTEST * min(s.seconds for s in fitting)
     return min((s for s in fitting if s.seconds <= enough), key=lambda s: s.workspace)
 
 

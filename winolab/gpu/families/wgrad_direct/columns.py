@@ -3,7 +3,7 @@
 Nothing is transformed: x and dy are multiplied as they lie. That is faster than Ωα(n,r) where
 memory bounds its transforms, where Φ or the channels are few, and all that a small workspace
 leaves. One launch computes what a block computes alone, and parts of what several share; a second
-one adds these up. Where 64 channels of dy meet few taps omega_direct.py is faster.
+one adds these up. Where 64 channels of dy meet few taps narrow.py is faster.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ CONFIGS = {
 
 
 @dataclass(frozen=True)
-class OmegaColumnsPlan(DirectGradient):
+class WgradColumnsPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     config: Config
@@ -145,14 +145,14 @@ def source(precision: str, out_dtype: str, config: Config) -> str:
     )
 
 
-def plans(request: Request) -> Iterator[OmegaColumnsPlan]:
+def plans(request: Request) -> Iterator[WgradColumnsPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
     for shape in shapes(request, g, Config, CONFIGS):
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Config) -> OmegaColumnsPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> WgradColumnsPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
     a_cycle = CONFIGS.get(v, min(CONFIGS.values()))
     speed, limit = rate(request.device, a_cycle), request.workspace_limit
@@ -162,7 +162,7 @@ def _plan(request: Request, g: Gradient, v: Config) -> OmegaColumnsPlan:
 
     cached = operands(request) <= CACHED * request.device.l2
     found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
-    return OmegaColumnsPlan(
+    return WgradColumnsPlan(
         request.problem,
         g,
         request.precision,

@@ -1,6 +1,6 @@
 """Filter gradients by direct products on wgmma, FP16 and BF16, of 64 output channels and few taps.
 
-What omega_columns.py is for more of both; here positions are laid end to end, so that a block reads
+What columns.py is for more of both; here positions are laid end to end, so that a block reads
 x and dy as they follow each other in memory. One launch computes every segment's share of the sum;
 where there are several, a second one adds the shares up.
 """
@@ -61,7 +61,7 @@ class Config(DirectConfig):
         return f"{block} producers={self.producers}"
 
 
-# Block shapes, and multiply-adds a cycle of an H100's multiprocessor: those that omega_columns.py
+# Block shapes, and multiply-adds a cycle of an H100's multiprocessor: those that columns.py
 # does not beat. Stages of 128 positions are up to 15 % faster than twice as many of 64; more
 # producers are 5 to 11 % faster where copies bind.
 CONFIGS = {
@@ -71,7 +71,7 @@ CONFIGS = {
 
 
 @dataclass(frozen=True)
-class OmegaDirectPlan(DirectGradient):
+class WgradNarrowPlan(DirectGradient):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     config: Config
@@ -138,14 +138,14 @@ def source(precision: str, out_dtype: str, config: Config) -> str:
     )
 
 
-def plans(request: Request) -> Iterator[OmegaDirectPlan]:
+def plans(request: Request) -> Iterator[WgradNarrowPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     g = fitting(request, "direct products", VECTOR)
     for shape in shapes(request, g, Config, CONFIGS):
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Config) -> OmegaDirectPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> WgradNarrowPlan:
     device = request.device
     blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
     speed = rate(device, CONFIGS.get(v, min(CONFIGS.values())))
@@ -154,7 +154,7 @@ def _plan(request: Request, g: Gradient, v: Config) -> OmegaDirectPlan:
     timing = Timing(blocks, device.multiprocessors, unit_seconds, item_seconds, v.kc)
     units = g.units(TILE, g.output[2] + v.n - 1)
     segments = choose(g, units, timing, request.workspace_limit, first=False)
-    return OmegaDirectPlan(
+    return WgradNarrowPlan(
         request.problem,
         g,
         request.precision,

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "split_produce.cuh"
-#include "split_watch.cuh"
+#include "split_check.cuh"
 #include "gather.cuh"
 #include "split_scan.cuh"
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
     sweep.advance();
   }
   barrier_wait(&shared.squares_full, parts & 1);
-  watch(params, shared, scheduler, acc, group_m, tap0);
+  check_accuracy(params, shared, scheduler, acc, group_m, tap0);
   barrier_arrive(&shared.squares_empty);
   ++parts;
   finish(params, scheduler, acc);

@@ -1,8 +1,8 @@
 """Filter gradients by direct products of split FP32 data on wgmma: plans, source and launch.
 
-What omega_columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
+What columns.py is for 16 bits: nothing is transformed, and the workspace holds no more than
 headers and parts of sums, where Ωα(n,r) takes 1.8 times the data. Two launches sample x and dy for
-their scales; one computes and watches what a block computes alone (fallback.cuh), and parts of
+their scales; one computes and checks what a block computes alone (fallback.cuh), and parts of
 what several share; where there are any, another one adds these up; and where results are 0, the
 last one scans x and dy for numbers that vanished.
 """
@@ -28,7 +28,7 @@ from winolab.gpu.families.wgrad_direct.chunks import (
     gather,
     packed,
 )
-from winolab.gpu.families.wgrad_direct.columns import OmegaColumnsPlan
+from winolab.gpu.families.wgrad_direct.columns import WgradColumnsPlan
 from winolab.gpu.families.wgrad_direct.common import (
     CONSUMERS,
     TILE,
@@ -52,7 +52,7 @@ VECTOR = 4  # channels of a load
 # against its channels' sums of squares.
 PRODUCTS = 650
 PART_CYCLES = 45_000
-# As of omega_columns: with three products for each of FP16's, memory is far from what holds these
+# As of columns: with three products for each of FP16's, memory is far from what holds these
 # (an H200: 12² × 512 at 3 × 3 441 µs at 1.2 times, where 564 are predicted otherwise).
 CACHED = 1.2
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
@@ -100,12 +100,12 @@ CONFIGS = {
 
 
 @dataclass(frozen=True)
-class OmegaSplitPlan(OmegaColumnsPlan):
-    """One call: as omega_columns', with headers before the parts of sums."""
+class WgradSplitPlan(WgradColumnsPlan):
+    """One call: as columns', with headers before the parts of sums."""
 
     config: Config
 
-    watched = True
+    checks_accuracy = True
 
     @property
     def simulated(self) -> str:
@@ -183,7 +183,7 @@ def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
     return multiplied / sum(found.useful), brought / sum(found.useful)
 
 
-def plans(request: Request) -> Iterator[OmegaSplitPlan]:
+def plans(request: Request) -> Iterator[WgradSplitPlan]:
     """Every block shape that can run. Raises ValueError where none can, and says why."""
     otherwise = "; with a workspace omega computes any, precision 'fp32_ffma' without one"
     g = fitting(request, "direct split products", VECTOR, otherwise)
@@ -191,7 +191,7 @@ def plans(request: Request) -> Iterator[OmegaSplitPlan]:
         yield _plan(request, g, shape)
 
 
-def _plan(request: Request, g: Gradient, v: Config) -> OmegaSplitPlan:
+def _plan(request: Request, g: Gradient, v: Config) -> WgradSplitPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
     limit = request.workspace_limit
     if limit is not None:
@@ -211,7 +211,7 @@ def _plan(request: Request, g: Gradient, v: Config) -> OmegaSplitPlan:
 
     cached = operands(request) <= CACHED * request.device.l2
     found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
-    return OmegaSplitPlan(
+    return WgradSplitPlan(
         request.problem,
         g,
         request.precision,

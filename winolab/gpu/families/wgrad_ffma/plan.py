@@ -123,7 +123,7 @@ EARLIER: dict[int, tuple[Config, ...]] = {
 
 
 @dataclass(frozen=True)
-class OmegaPlan(BasePlan):
+class WgradFfmaPlan(BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     problem: Problem
@@ -267,7 +267,7 @@ def source(tile: Tile, points: str, config: Config) -> str:
     )
 
 
-def plans(request: Request) -> Iterator[OmegaPlan]:
+def plans(request: Request) -> Iterator[WgradFfmaPlan]:
     """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
     config, aligned, device = request.config_of(Config), request.aligned, request.device
     if device.compute_capability < ARCHITECTURE:
@@ -322,7 +322,7 @@ def unit_cycles(g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int) -> d
     }
 
 
-def spent(plan: OmegaPlan) -> dict[str, float]:
+def spent(plan: WgradFfmaPlan) -> dict[str, float]:
     """Seconds of a call, by what its longest block spends them on; they add up to all.
 
     "products" are FFMAs of all units and channels of its blocks, also of those that do not exist.
@@ -350,12 +350,12 @@ def _timing(device: Device, g: Gradient, tile: Tile, v: Config, pitch: int) -> T
     )
 
 
-def _plan(request: Request, g: Gradient, tile: Tile, v: Config, pitch: int) -> OmegaPlan:
+def _plan(request: Request, g: Gradient, tile: Tile, v: Config, pitch: int) -> WgradFfmaPlan:
     device, limit = request.device, request.workspace_limit
     count = request.algorithm.segments if request.algorithm else None
     timing = _timing(device, g, tile, v, pitch)
     segments: Segments = choose(g, g.units(tile, pitch), timing, limit, count=count)
-    return OmegaPlan(
+    return WgradFfmaPlan(
         request.problem,
         g,
         tile,

@@ -27,7 +27,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Config(KernelConfig):
-    """The compile-time shape of the kernels: policies of omega_tensor.cuh, by its names."""
+    """The compile-time shape of the kernels: policies of products_*.cuh, by their names."""
 
     groups: int  # warpgroups that multiply
     groups_m: int  # of them along the output channels

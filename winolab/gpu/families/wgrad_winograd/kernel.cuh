@@ -1,5 +1,5 @@
 // Behind the products of Ωα(n, r) on Tensor Cores: what winolab_omega_finish makes dW of, and what
-// watches over split products, a budget of what their low parts may have lost, which results must
+// checks split products, a budget of what their low parts may have lost, which results must
 // stand well above (fallback.cuh).
 #pragma once
 

@@ -3,7 +3,7 @@
 x and dy are transformed once for all channel blocks and filter rows into the workspace, in chunks
 where a limit asks for them; one launch then runs the products of all states and taps as matrix
 products on wgmma or mma.sync, adding to what earlier chunks left; a last one sums the segments
-(Kahan) and applies the output transform. Split products watch their results (fallback.cuh).
+(Kahan) and applies the output transform. Split products check their accuracy (fallback.cuh).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA'
 
 
 @dataclass(frozen=True)
-class OmegaTensorPlan(BasePlan):
+class WgradWinogradPlan(BasePlan):
     """One filter gradient: what is computed, by which kernels, in which chunks, at what cost."""
 
     problem: Problem
@@ -77,7 +77,7 @@ class OmegaTensorPlan(BasePlan):
         return 2 if self.precision == "fp32_split" else 1
 
     @property
-    def watched(self) -> bool:
+    def checks_accuracy(self) -> bool:
         """Whether results are held against what low parts may have lost (fallback.cuh).
 
         Not those of direct: a single weight may be near 0 by chance.
@@ -179,13 +179,13 @@ class OmegaTensorPlan(BasePlan):
         states = 2 * self.parts * self.tile.alpha
         scale = 4 if self.parts == 2 else 0
         sizes = {
-            "flags": FLAGS if self.watched else 0,
+            "flags": FLAGS if self.checks_accuracy else 0,
             "u": states * m * most[0],
             "v": states * n * most[1] * self.pieces,
             "u_scale": scale * (m // 64) * (most[0] // self.config.ks),
             "v_scale": scale * (n // 64) * (most[1] // self.config.ks) * self.pieces,
             "m": 4 * self.segments * self.tile.alpha * self.slice * m * n,
-            "budget": 8 * self.slice * (m // 64) * (n // 64) if self.watched else 0,
+            "budget": 8 * self.slice * (m // 64) * (n // 64) if self.checks_accuracy else 0,
             "end": 0,
         }
         ends = accumulate(map(rounded, sizes.values()))
@@ -291,7 +291,7 @@ class OmegaTensorPlan(BasePlan):
             self.pitch,
             pad,
             self.pieces,
-            workspace if first and self.watched else 0,
+            workspace if first and self.checks_accuracy else 0,
         )
         block = self.config.ks if self.parts == 2 else 16
         u_positions, v_positions = self.positions(chunk)
@@ -304,7 +304,7 @@ class OmegaTensorPlan(BasePlan):
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
         early, threads = self.device.early_launches, self.config.threads
         kernels["winolab_omega_products"]((blocks, 1, 1), threads, params, early)
-        if self.watched:
+        if self.checks_accuracy:
             m, n = self.padded
             params = self._sums(workspace, chunk, taps, "budget", 1)
             grid = (m // 64 * (n // 64), len(taps), 1)
@@ -334,7 +334,7 @@ class OmegaTensorPlan(BasePlan):
             -pad_depth,
             chunk.row - pad - chunk.x_row,
             int(chunk is not self.chunks[0]),
-            workspace if self.watched else 0,
+            workspace if self.checks_accuracy else 0,
         )
 
     def _finish(self, kernels: Kernels, dw: View, workspace: int, taps: range) -> None:
@@ -352,9 +352,9 @@ class OmegaTensorPlan(BasePlan):
             self.pieces,
             taps_width,
             self.segments,
-            workspace + self.regions["budget"] if self.watched else 0,
-            workspace if self.watched else 0,
-            self.least if self.watched else 0.0,
+            workspace + self.regions["budget"] if self.checks_accuracy else 0,
+            workspace if self.checks_accuracy else 0,
+            self.least if self.checks_accuracy else 0.0,
         )
         grid = (-(-self.channels * self.out_channels // 256), len(taps), 1)
         kernels["winolab_omega_finish"](grid, 256, params, self.device.early_launches)

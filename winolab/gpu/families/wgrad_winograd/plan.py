@@ -12,7 +12,7 @@ from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config, rounded
-from winolab.gpu.families.wgrad_winograd.launch import SCALING, OmegaTensorPlan
+from winolab.gpu.families.wgrad_winograd.launch import SCALING, WgradWinogradPlan
 from winolab.gpu.planner.correlation import check, three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
@@ -39,7 +39,7 @@ LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
 SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
-ENOUGH = 4  # chunks, after which more are slower
+MOST_CHUNKS = 4  # chunks, after which more are slower
 # Steps of a segment's sum of split products, times the tile's noise gain: beyond it, FP32's
 # roundings of the sum make the error larger than FFMA's Ω8 has it (3.3e-6 on zero-mean data; on an
 # H100 split's is 1.85e-8 √(steps · gain)). Other tiles' gains count as these at most.
@@ -50,7 +50,7 @@ LONGEST_SUM, LARGEST_GAIN = 30000, 96
 NARROW_SEGMENTS = 4
 
 
-def plans(request: Request) -> Iterator[OmegaTensorPlan]:
+def plans(request: Request) -> Iterator[WgradWinogradPlan]:
     """The fastest chunks and segments of every tile and block shape.
 
     Raises ValueError where none can run, and says why.
@@ -71,12 +71,12 @@ def plans(request: Request) -> Iterator[OmegaTensorPlan]:
     found, short = False, []
     for tile in _tiles(problem, request.algorithm):
         for shape in shapes:
-            base = OmegaTensorPlan(
+            base = WgradWinogradPlan(
                 problem, tile, request.points_of(tile), precision, written,
                 replace(shape, xvec=wide if vectors else 1), device, problem.batch,
                 three(problem.output, 1)[1], 1, 1, 1,
             )  # fmt: skip
-            best = _best(base, limit, 1 if workspace_limit is None else ENOUGH, count)
+            best = _best(base, limit, 1 if workspace_limit is None else MOST_CHUNKS, count)
             if isinstance(best, int):
                 short.append(best)
             else:
@@ -156,8 +156,8 @@ def _rates(device: Device, parts: int) -> tuple[float, float, float]:
 
 
 def _best(
-    base: OmegaTensorPlan, limit: int, enough: int, count: int | None
-) -> OmegaTensorPlan | int:
+    base: WgradWinogradPlan, limit: int, enough: int, count: int | None
+) -> WgradWinogradPlan | int:
     """The fastest chunk, number of segments and slice of taps within the limit, or, where there is
     none, the bytes of the smallest.
 
@@ -168,7 +168,9 @@ def _best(
     (tiles_m, tiles_n), (m, n), taps = base.blocks, base.padded, base.taps
     parts, pieces, units = base.parts, base.pieces, base.units
     granule = v.ks if parts == 2 else 16
-    gain = min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.watched else 0
+    gain = (
+        min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.checks_accuracy else 0
+    )
     narrow = 0 if base.accurate or not narrow_rows(base.tile, p.output[-1]) else NARROW_SEGMENTS
     size = ITEMSIZE[DTYPES[base.precision]]
     raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
@@ -187,7 +189,7 @@ def _best(
         sides = [2 * parts * alpha * c for c in (m * positions, n * shared)]
         if parts == 2:
             sides += [side // (64 * alpha * v.ks) for side in sides]
-        if base.watched:
+        if base.checks_accuracy:
             sides += [FLAGS]
         stored = sum(sides[:2])
         chunks = -(-p.batch // images) * -(-out_height // rows)
@@ -203,7 +205,7 @@ def _best(
             filling = max(1, filling, min(least, steps))
             segments = count or filling
             sums = segments * sums_tap * slice_
-            budget = m * n // 512 * slice_ if base.watched else 0
+            budget = m * n // 512 * slice_ if base.checks_accuracy else 0
             workspace = sum(map(rounded, (*sides, sums, budget)))
             if workspace > limit:
                 needed.append(workspace)
