@@ -36,7 +36,7 @@ measure: $(VENV)/.has-dev $(VENV)/.has-$(GPU)
 	$(BIN)/python -m experiments.measure.errors
 	$(BIN)/python -m experiments.measure.counters
 	$(BIN)/python -m experiments.measure.host_cost
-	$(BIN)/python -m experiments.report.readme
+	$(BIN)/python -m experiments.report.documents
 
 lint: $(VENV)/.has-dev
 	$(BIN)/ruff check

@@ -1,8 +1,9 @@
-"""What the README says of the kernels: their speed, beside libraries, and the aims' means."""
+"""What README and docs/results.md say of the kernels: their speed beside libraries', aims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from experiments.gpu import devices as gpu_devices
 from experiments.gpu import losses as gpu_losses
@@ -11,10 +12,38 @@ from experiments.gpu.rows import stored as stored_gpu
 from experiments.gpu.targets.table import TARGETS
 from experiments.harness.tables import rows_of
 
+RERUN = "Run again by `python -m experiments.measure.throughput` on a GPU."
 
-def lines() -> list[str]:
-    """Markdown, line by line."""
-    return [*_kernels(), *_beside(), *_means()]
+
+def readme_rows() -> Iterator[tuple[str, str, str]]:
+    """A row of the README a precision: its name, the means by direction, how many are faster."""
+    every = gpu_losses.compared(cases(stored_gpu()))
+    for group in ("fp32", "fp16", "bf16"):
+        mine = [one for one in every if one.case.group == group]
+        if not mine:
+            continue
+        means = ", ".join(
+            f"{name} {mean([one.ratio for one in mine if one.case.direction == way]):.2f}"
+            for way, name in gpu_losses.WAYS.items()
+        )
+        ahead = sum(one.ratio >= 1 for one in mine)
+        against = " without TF32" if group == "fp32" else ""
+        yield (
+            f"{group.upper()}, {mine[0].case.rows[0]['device'].split()[1]}",
+            f"speed over cuDNN's and PyTorch's best{against}: {means}",
+            f"{ahead} of {len(mine)} layers faster; least {mine[0].ratio:.2f}",
+        )
+
+
+def sections() -> Iterator[tuple[str, list[str]]]:
+    """Titles and Markdown, line by line, of docs/results.md."""
+    for title, lines in (
+        ("FP32 kernels, forward", _kernels()),
+        ("What calls pick, beside the fastest library", _beside()),
+        ("Aims of our own", _means()),
+    ):
+        if lines:
+            yield title, lines
 
 
 def _beside() -> list[str]:
@@ -25,11 +54,10 @@ def _beside() -> list[str]:
         return []
     this, *others = gpu_devices.means(rows).items()
     lines = [
-        "",
-        "What the calls pick by themselves, in speed over the fastest of all of cuDNN's algorithms "
-        "(any workspace and layout) in the same precision, FP32 without TF32, and of PyTorch but "
-        "for some of FP32 (the report says how many). It lists every case below 1 with its reason, "
-        "and the commits of each GPU's rows:",
+        "Speed of what a call picks, over the fastest of all of cuDNN's algorithms and of PyTorch "
+        "in the same precision, with any workspace and memory order, FP32 without TF32; a cold L2 "
+        "cache, medians of interleaved rounds. PyTorch was not measured in some cases of FP32. The "
+        f"report lists every case below 1 with its reason. {RERUN}",
         "",
         f"| {this[0]}: arrays, direction, layers | cases | faster in | geometric mean | least |"
         + "".join(f" mean on {gpu} |" for gpu, _ in others),
@@ -53,11 +81,7 @@ def _means() -> list[str]:
     known = [c for c in means if not math.isnan(c.ours)]
     if not known:
         return []
-    lines = [
-        "",
-        "Ratios of speed, geometric means (the report has every aim with its command):",
-        "",
-    ]
+    lines = ["Ratios of speed, geometric means; the report has every aim with its command.", ""]
     lines += ["| ours over theirs | measured | aim |", "|---|---|---|"]
     return [*lines, *(f"| {c.where} | {c.ours:.2f} | {c.paper:.2f} |" for c in known)]
 
@@ -70,13 +94,18 @@ def _kernels() -> list[str]:
         return []
     row = chosen[0].rows[0]
     lines = [
-        f"FP32 on an {row['device']} (driver {row['driver']}, CUDA {row['cuda']}, cuDNN "
-        f"{row['cudnn']}), forward, effective TFLOPS with a cold L2 cache and the filter transform "
-        "counted, medians of interleaved rounds in one run. cuDNN without TF32: the fastest "
-        "implicit GEMM, and the fastest algorithm of any workspace; TF32: the fastest implicit "
-        f"GEMM, cuDNN's or PyTorch's. Φ·SGEMM: {chosen[0].sgemm:.1f} TFLOPS, the best SGEMM of all "
-        "runs, times the multiplications saved. Split products: the faster of Γ and nested "
-        "Winograd (`python -m experiments.measure.throughput`):",
+        f"Effective TFLOPS (direct convolution's operations over the time) on an {row['device']}, "
+        f"driver {row['driver']}, CUDA {row['cuda']}, cuDNN {row['cudnn']}: a cold L2 cache, the "
+        f"filter's transform counted, medians of interleaved rounds in one run. {RERUN}",
+        "",
+        "- FFMA: Γ on FMA units; of Φ·SGEMM: its share of "
+        f"{chosen[0].sgemm:.1f} TFLOPS, the best SGEMM of all runs, times the multiplications "
+        "saved.",
+        "- Split products: FP32 results from FP16 parts on Tensor Cores, the faster of Γ and "
+        "nested Winograd.",
+        "- cuDNN without TF32: its fastest implicit GEMM, and its fastest algorithm of any "
+        "workspace. TF32: the fastest implicit GEMM of cuDNN and PyTorch.",
+        "- Errors are relative RMS on U[−1, 1].",
         "",
         "| kernel | output : filter | FFMA | of Φ·SGEMM | split products | cuDNN GEMM | cuDNN any "
         "| TF32 | error FFMA, split, GEMM, TF32 |",

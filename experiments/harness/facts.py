@@ -37,6 +37,12 @@ def cited(paper: str) -> str:
     return f"{who} {stated['year']}"
 
 
+def named(paper: str) -> str:
+    """What readers call the paper: "WinRS 2025"."""
+    stated = facts(paper)["paper"]
+    return f"{stated['name']} {stated['year']}"
+
+
 def link(paper: str) -> str:
     """The address of the paper: arXiv's, or its DOI's."""
     stated = facts(paper)["paper"]

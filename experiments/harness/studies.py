@@ -7,7 +7,9 @@ come from. Modules beside it are optional:
 - ``texts`` has TEXTS, the report's words by a table's key;
 - ``figures`` has FIGURES, (function of rows, caption) pairs by a table's key;
 - ``rates`` has ``rates(measure, rounds)``, rows of how fast the reference computes;
-- ``summary`` has ``lines()``, Markdown for the README.
+- ``summary`` of a paper has ``headline()``, a phrase for its row in the README; it may have
+  ``readme_rows()``, more rows, ``sections()``, titles and lines of Markdown for docs/results.md,
+  MARKED, functions of text by the README's marks, and PICTURES, functions of SVG by names in docs/.
 
 Nothing else names a study. Papers come first, by year.
 """

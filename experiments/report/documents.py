@@ -1,0 +1,93 @@
+"""What documents say of rows: ``python -m experiments.report.documents`` writes it anew.
+
+README.md has it between marks, ``<!-- NAME -->`` and ``<!-- /NAME -->``; docs/results.md and the
+pictures in docs/ are wholly generated. What the modules ``summary`` of the studies say is put
+together here. A test fails where a document says anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from experiments.harness import facts, studies
+from experiments.harness.facts import ROOT
+from experiments.harness.tables import Cell, Table
+from experiments.report.headline import counts
+from experiments.report.page import cited
+
+README = ROOT / "README.md"
+RESULTS = ROOT / "docs" / "results.md"
+MARKED = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+NOTHING = "its facts are kept; its kernels are not built"
+
+
+@cache
+def judged() -> list[tuple[Table, list[Cell]]]:
+    """Every table that has rows, with its cells."""
+    return [(table, table.cells(rows)) for table, rows in studies.results()]
+
+
+def written(text: str) -> str:
+    """The README's text with what the rows give between its marks. Raises KeyError at others."""
+    parts = {"results": results_table} | studies.merged("summary", "MARKED")
+    return MARKED.sub(lambda found: found[1] + parts[found[2]]() + found[3], text)
+
+
+def results_table() -> str:
+    """A row a paper, and those of other studies."""
+    lines = ["| | what came out | agreement |", "|---|---|---|"]
+    summaries = {study.folder.name: study.module("summary") for study in studies.studies()}
+    for paper in facts.papers():
+        summary = summaries.get(paper)
+        found = counts(cell for table, cells in judged() if table.paper == paper for cell in cells)
+        told = summary.headline() if summary else NOTHING
+        lines.append(f"| [{facts.named(paper)}]({facts.link(paper)}) | {told} | {found.text} |")
+    for summary in studies.modules("summary"):
+        lines += (f"| {' | '.join(row)} |" for row in getattr(summary, "readme_rows", tuple)())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def results() -> str:
+    """docs/results.md."""
+    lines = [
+        "# Results",
+        "",
+        "Generated from the rows in `experiments/results/` by "
+        "`python -m experiments.report.documents`; change nothing here by hand. Each row names "
+        "its device, versions and commit, and holds what it takes to run it again. "
+        "`winolab reproduce --list` names the tables, `winolab reproduce TABLE` computes one anew, "
+        "and `results/report.html` shows every number.",
+        "",
+        "## The papers' tables",
+        "",
+        "A number is judged where it could have disagreed: what was fitted on, another device's "
+        "and what is not computed are counted apart.",
+        "",
+        "| table | ours beside the paper's | agreement means |",
+        "|---|---|---|",
+    ]
+    for table, cells in judged():
+        found = counts(cells)
+        if found.text != counts([]).text:
+            name = f"{cited(table)}: {table.title}"
+            lines.append(f"| {name} | {found.text} | {table.tolerance} |")
+    for summary in studies.modules("summary"):
+        for title, told in getattr(summary, "sections", tuple)():
+            lines += ["", f"## {title}", "", *told]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def documents() -> Iterator[tuple[Path, str]]:
+    """Each document's path and what it has to be."""
+    yield README, written(README.read_text())
+    yield RESULTS, results()
+    for name, drawn in studies.merged("summary", "PICTURES").items():
+        yield ROOT / "docs" / name, drawn()
+
+
+if __name__ == "__main__":
+    for path, text in documents():
+        path.write_text(text)

@@ -1,0 +1,30 @@
+"""What the README says of WinRS: the error of Ω16 on a GPU."""
+
+from __future__ import annotations
+
+from experiments.gpu.paper_tables import gradients
+from experiments.gpu.rows import paper_alpha
+from experiments.gpu.rows import stored as stored_gpu
+from experiments.harness.facts import table
+from papers.winrs_2025.errors import PAPER
+
+
+def headline() -> str:
+    """A phrase, from kept rows."""
+    mine = [
+        row
+        for case in gradients(stored_gpu(), "fp32")
+        for row in case.rows
+        if row["method"] == "winolab"
+        and row["products"] == "fp32"
+        and paper_alpha(row["kernel"]) == 16
+    ]
+    positive, zero_mean = (
+        max(row[metric] for row in mine if isinstance(row.get(metric), float))
+        for metric in ("mare_u01", "relative_rms_u11")
+    )
+    (printed,) = (r["fp32"] for r in table(PAPER, 4)["rows"] if r["algorithm"] == "omega alpha 16")
+    return (
+        f"Ω16 on GPUs: mean relative error ≤ {positive:.0e} on U[0, 1] ({max(printed):.0e} "
+        f"printed), relative RMS ≤ {zero_mean:.0e} on U[−1, 1]"
+    )

@@ -1,0 +1,111 @@
+"""What README promises exists: its commands run, its links hold, its words and numbers are few."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import winolab
+from experiments.harness import facts
+from winolab.cli.command import app
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+SHELL = [line for kind, block in BLOCKS if not kind for line in block.splitlines()]
+LINKS = re.findall(r"\]\(([^)\s]+)", TEXT)
+
+
+def test_it_is_one_screen_and_a_table() -> None:
+    assert len(TEXT.split()) <= 700
+    rows = [line for line in TEXT.splitlines() if line.startswith("|")]
+    assert 0 < len(rows) - 2 <= 8  # a head and a rule
+
+
+def test_it_names_the_five_papers() -> None:
+    assert len(facts.papers()) == 5
+    for paper in facts.papers():
+        assert f"[{facts.named(paper)}]({facts.link(paper)})" in TEXT
+
+
+@pytest.mark.parametrize("word", ["**α**", "**Γα(n, r)**", "**Ωα(n, r)**", "**Split\nproducts**"])
+def test_it_says_what_its_words_mean(word: str) -> None:
+    assert word in TEXT or word.replace("\n", " ") in TEXT
+
+
+def test_its_links_hold() -> None:
+    """Relative ones name what is there; once pyproject names a repository, no link is relative."""
+    relative = [link for link in LINKS if "://" not in link]
+    assert relative
+    for link in relative:
+        assert (ROOT / link.split("#")[0]).exists(), link
+    assert "urls" not in PROJECT, "make README's links absolute, so that they hold on an index"
+    assert "In the checkout: " in TEXT
+    addresses = {facts.link(paper) for paper in facts.papers()}
+    assert {link for link in LINKS if "://" in link} == addresses
+
+
+@pytest.mark.parametrize("line", [line for line in SHELL if line.startswith("winolab ")])
+def test_its_commands_run(line: str) -> None:
+    done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+    assert done.exit_code == 0, done.output
+
+
+def test_it_installs_by_what_exists() -> None:
+    made = [line.split()[1] for line in SHELL if line.startswith("make ")]
+    makefile = (ROOT / "Makefile").read_text()
+    assert "wheel" in made
+    for target in made:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    extras = set(re.findall(r"\.\[(\w+)\]", TEXT))
+    assert extras
+    assert extras <= PROJECT["optional-dependencies"].keys()
+    low, high = re.search(r"Python (3\.\d+) to (3\.\d+)", TEXT).groups()  # pyright: ignore
+    above = f"3.{int(high.split('.')[1]) + 1}"
+    assert PROJECT["requires-python"] == f">={low},<{above}"
+    assert "pip install winolab" not in TEXT
+
+
+def test_its_calls_take_what_they_are_given() -> None:
+    """Of the example that needs a GPU; tests/gpu runs it where there is one."""
+    (example,) = (block for kind, block in BLOCKS if "cuda" in block and kind == "python")
+    calls = [
+        node
+        for node in ast.walk(ast.parse(example))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("winolab.")
+    ]
+    assert calls
+    for call in calls:
+        of = inspect.signature(getattr(winolab, ast.unparse(call.func).split(".")[1]))
+        of.bind(*call.args, **{str(k.arg): k.value for k in call.keywords})
+
+
+def test_gpus_refuse_what_it_says_they_do() -> None:
+    assert "unit stride, no dilation" in TEXT
+    for stride, dilation in ((2, 1), (1, 2)):
+        with pytest.raises(ValueError, match="need stride 1 and dilation 1"):
+            winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), stride=stride, dilation=dilation)
+
+
+def test_there_is_no_module_yet() -> None:
+    assert "There is no\n  module yet" in TEXT
+    assert not (ROOT / "winolab" / "torch").exists()
+
+
+def test_the_package_has_a_version_types_and_a_module_to_run() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", winolab.__version__)
+    assert (Path(winolab.__file__).parent / "py.typed").is_file()
+    done = subprocess.run(
+        [sys.executable, "-m", "winolab", "--version"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout) == (0, f"winolab {winolab.__version__}\n"), done.stderr
