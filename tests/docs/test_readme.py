@@ -109,3 +109,13 @@ def test_the_package_has_a_version_types_and_a_module_to_run() -> None:
         [sys.executable, "-m", "winolab", "--version"], capture_output=True, text=True, cwd=ROOT
     )
     assert (done.returncode, done.stdout) == (0, f"winolab {winolab.__version__}\n"), done.stderr
+
+
+def test_the_citation_names_the_papers_as_their_facts_do() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    for paper in facts.papers():
+        stated = facts.facts(paper)["paper"]
+        assert stated["title"] in text
+        assert stated.get("doi", f"arXiv:{stated.get('arxiv')}") in text
+    assert f"license: {PROJECT['license']}\n" in text
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
