@@ -245,7 +245,7 @@ MUTANTS = [
     *_of(
         "winolab/ref/arithmetic/order.py",
         "",
-        ("steps * rank // self.split", "steps // self.split * rank"),
+        ("steps * rank // self.split_k", "steps // self.split_k * rank"),
     ),
     *_of(
         "winolab/gpu/planner/planner.py",

@@ -230,7 +230,7 @@ def loaded(plan: Any, seed: int = 0) -> dict[str, Any]:
     if not isinstance(plan, GradientWithFallback):
         return dict(load(plan.source(), plan.shared(), seed))
     fallback = load(plan.fallback.source(), plan.fallback.shared(), seed)
-    return loaded(plan.split, seed) | {f"{name}_fallback": k for name, k in fallback.items()}
+    return loaded(plan.primary, seed) | {f"{name}_fallback": k for name, k in fallback.items()}
 
 
 def execute(

@@ -144,7 +144,7 @@ class Unit:
                 p.source(),
                 (*p.shared().items(),),
             )
-            for p in ((picked.split, picked.fallback) if repeated else (picked,))
+            for p in ((picked.primary, picked.fallback) if repeated else (picked,))
         ]
         if isinstance(picked, CorrelationWithFallback):
             tail = ("winolab_fallback", picked.shared()["winolab_fallback"])

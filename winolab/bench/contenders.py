@@ -150,7 +150,7 @@ def candidates(
     for unit, plans in offered(request, algorithm):
         families: dict[Any, Plan] = {}
         for p in plans:
-            kind = type(p.split)
+            kind = type(p.primary)
             families.setdefault(kind if (direction, unit) in APART else None, p)
             if direction not in CORRELATIONS:
                 continue

@@ -29,7 +29,7 @@ def test_split_products_are_run_with_what_computes_them_again(monkeypatch, mold,
     assert (whole is None) == (kernel is None)
     if whole:
         assert kernel in whole.shared()
-        assert whole.split == plan
+        assert whole.primary == plan
     assert len(sanitize.sources(mold)) == 1 + (whole is not None)
 
 

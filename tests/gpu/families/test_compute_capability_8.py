@@ -48,7 +48,7 @@ def predicted(p: Plan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np
     """What the reference says that the plan's kernel computes."""
     v = p.config
     assert isinstance(v, Config)
-    order = Order(v.kc, v.share, v.split)
+    order = Order(v.kc, v.share, v.split_k)
     compute = getattr(winograd, p.direction)
     return compute(a, b, p.problem, algorithm, arithmetic("fp32"), order=order)
 
@@ -64,7 +64,7 @@ def test_every_plan_fits_the_gpu(device: Device, text) -> None:
         for p in plans:
             assert isinstance(p, gamma_ffma.GammaFfmaPlan)
             v = p.config
-            assert (v.bulk, v.split, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
+            assert (v.bulk, v.split_k, v.consumer_registers, v.producer_registers) == (0, 1, 0, 0)
             assert max(p.shared().values()) <= device.shared_memory
             assert v.threads * 168 <= REGISTERS
             assert 0 < p.predicted < 1
@@ -102,7 +102,7 @@ def test_half_the_lanes_take_longer() -> None:
 
 def test_what_needs_9_0_is_refused() -> None:
     algorithm, problem = layer("gamma:8:6:3")
-    for config in (CONFIGS[8][0], replace(EARLIER[8][0], split=2)):
+    for config in (CONFIGS[8][0], replace(EARLIER[8][0], split_k=2)):
         with pytest.raises(ValueError, match="RTX 4090 has neither"):
             plan(Request(problem, "forward", ADA, algorithm, config=config))
     with pytest.raises(ValueError, match=r"capability 7\.5; the kernels need 8\.0"):
@@ -156,7 +156,7 @@ def test_tensor_core_gradients_are_not_predicted_above_the_peak(device: Device) 
     problem = Problem.of((32, 56, 56, 128), (128, 3, 3, 128), padding=1)
     for precision, products in (("fp16", 1), ("fp32_split", 3)):
         for p in candidates(Request(problem, "backward_filter", device, None, precision)).plans:
-            p = p.split if isinstance(p, PlanWithFallback) else p
+            p = p.primary if isinstance(p, PlanWithFallback) else p
             assert isinstance(p, WgradWinogradPlan)
             done = problem.macs * p.tile.alpha / (p.tile.n * p.tile.r) * products
             assert done / p.predicted <= device.matrix * device.multiprocessors * device.clock

@@ -63,7 +63,7 @@ def _bits(text: str, direction: str, x_shape, w_shape, config: Config):
     asked = [p for p in found if (p.config.fold, p.config.u_ring) == (config.fold, config.u_ring)]
     chosen = replace(min(asked, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
-    order = Order(KC, chosen.config.share, chosen.config.split, filled=True)
+    order = Order(KC, chosen.config.share, chosen.config.split_k, padded=True)
     rows = f"{text};scaling={gamma_wgmma.SCALING}"
     expected = getattr(winograd, direction)(
         a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order

@@ -60,10 +60,10 @@ def test_precision_fp32_takes_split_products_with_a_fallback():
     problem = Problem.of((32, 56, 56, 256), (256, 3, 3, 256), padding=1)
     chosen = plan(Request(problem, "backward_filter", H100))
     assert isinstance(chosen, PlanWithFallback)
-    assert chosen.split.checks_accuracy
+    assert chosen.primary.checks_accuracy
     assert chosen.fallback.precision == "fp32"
     named = candidates(Request(problem, "backward_filter", H100, direct(), "fp32")).plans
-    assert {type(p.split) for p in named if isinstance(p, PlanWithFallback)} == {WgradSplitPlan}
+    assert {type(p.primary) for p in named if isinstance(p, PlanWithFallback)} == {WgradSplitPlan}
 
 
 @pytest.mark.parametrize("gpu", ["h100", "a100"])

@@ -132,7 +132,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
     assert not flags[: CorrelationWithFallback.flags].any()
     one = found.problem.output[1] % parse_algorithm(text).tiles[-1].n < 3 - taps // 3
     assert (flags[SUSPECTS] > 0) == one
-    assert np.array_equal(got, hosted.execute(found.split, a, b))
+    assert np.array_equal(got, hosted.execute(found.primary, a, b))
 
 
 @pytest.mark.parametrize("kind", ["normal", "after a ReLU", "wide exponents"])

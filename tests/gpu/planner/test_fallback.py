@@ -185,17 +185,17 @@ def test_both_units_compile_as_one() -> None:
 
 def test_the_fallback_spares_the_flags_alone() -> None:
     plan = _guarded(PROBLEM, "forward")
-    assert plan.workspace == max(plan.split.workspace, plan.kept + plan.fallback.workspace)
-    assert plan.predicted == plan.split.predicted  # one launch in the place of another
+    assert plan.workspace == max(plan.primary.workspace, plan.kept + plan.fallback.workspace)
+    assert plan.predicted == plan.primary.predicted  # one launch in the place of another
     assert "fallback" in str(plan)
 
 
-@pytest.mark.parametrize(("groups", "split"), [(3, 1), (1, 2), (2, 2)])
-def test_one_launch_serves_groups_and_clusters(groups: int, split: int) -> None:
+@pytest.mark.parametrize(("groups", "split_k"), [(3, 1), (1, 2), (2, 2)])
+def test_one_launch_serves_groups_and_clusters(groups: int, split_k: int) -> None:
     problem = Problem.of((2, 5, 9, 16 * groups), (68 * groups, 3, 3, 16), padding=1, groups=groups)
     fast = _guarded(problem, "forward")
     shared = gamma_ffma.plans(Request(problem, "forward", H100, None, "fp32"))
-    plan = replace(fast, fallback=next(p for p in shared if p.config.split == split))
+    plan = replace(fast, fallback=next(p for p in shared if p.config.split_k == split_k))
     kernels, fallback = hosted.loaded(plan), hosted.loaded(plan.fallback)
     for name in ("normal", "NaN", "an image 1e-30 as large"):
         a, b = made(name, problem.x_shape, problem.w_shape)

@@ -37,7 +37,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     limit = int(0.18 * request_of(layer, precision).data_size)
     request = request_of(layer, precision, workspace_limit=limit)
     chosen = plan(request)
-    assert isinstance(chosen.split, WgradColumnsPlan)
+    assert isinstance(chosen.primary, WgradColumnsPlan)
     assert chosen.workspace <= limit
     found: tuple[Any, ...] = candidates(request).plans
     chunks = [p for p in found if p.tiles[0].alpha > 1]
@@ -59,7 +59,7 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
 )
 def test_where_transforms_take_longer_than_they_save(layer, precision, family) -> None:
     fastest = candidates(request_of(layer, precision)).plans[0]
-    assert type(fastest.split).__module__ == f"winolab.gpu.families.{family}"
+    assert type(fastest.primary).__module__ == f"winolab.gpu.families.{family}"
 
 
 @BOTH
@@ -102,7 +102,7 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
         request = request_of(layer, precision, workspace_limit=limit)
         direct = parse_algorithm("direct")
         assert plan(request).workspace <= limit
-        assert plan(replace(request, algorithm=direct)).split.precision == "fp32_split"
+        assert plan(replace(request, algorithm=direct)).primary.precision == "fp32_split"
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
@@ -110,7 +110,7 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
 def test_winrs_is_admissible_at_any_points(points, precision) -> None:
     """Of points that err too much, other tiles are left, which take their own best."""
     request = request_of("32x56x56x64:64x3x3", precision)
-    chosen = plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))).split
+    chosen = plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))).primary
     (tile,) = chosen.tiles
     assert tile == DIRECT or error_ratio(tile, points) <= ADMISSIBLE
     chosen.source()

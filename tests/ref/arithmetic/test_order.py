@@ -21,12 +21,14 @@ def looped(order, pieces, channels):
         for fw in range(width)
         for chunk in range(-(-channels // order.chunk))
     ]
-    sums = -(-len(steps) // (order.partial * order.split)) if order.partial else 1
+    sums = -(-len(steps) // (order.partial * order.split_k)) if order.partial else 1
     found = []
     for i in range(sums):
         found.append([])
-        for rank in range(order.split):
-            mine = steps[len(steps) * rank // order.split : len(steps) * (rank + 1) // order.split]
+        for rank in range(order.split_k):
+            mine = steps[
+                len(steps) * rank // order.split_k : len(steps) * (rank + 1) // order.split_k
+            ]
             mine = mine[len(mine) * i // sums : len(mine) * (i + 1) // sums]
             folds = {}
             rows = [(*step, f) for step in mine for f in range(order.share)]
@@ -62,7 +64,7 @@ def test_share_must_divide_the_height():
 
 def test_the_tensor_core_multiplies_zeros_of_what_a_stage_lacks():
     """Of 3 filter rows of 3 channels two stages of 2 and 4: a group of zeros, one half of zeros."""
-    order = Order(4, share=2, filled=True)
+    order = Order(4, share=2, padded=True)
     (((fold,),),) = order.parts((3, 1), 3)
     assert [list(row) for row in fold.reshape(-1, 4)] == [
         [0, 1, 2, -1], [3, 4, 5, -1], [6, 7, 8, -1], [-1] * 4,
@@ -92,7 +94,7 @@ def test_matmul_rounds_where_the_kernel_does():
 @pytest.mark.parametrize("algorithm", [direct(), gamma(8, 6, 3)])
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
 @pytest.mark.parametrize(
-    ("height", "order"), [(3, Order(2, 3, 2)), (4, Order(2, 3, 2, filled=True))]
+    ("height", "order"), [(3, Order(2, 3, 2)), (4, Order(2, 3, 2, padded=True))]
 )
 def test_every_output_once(algorithm, direction, height, order):
     """Integers are exact in any order; a filter 6 wide runs in pieces of 3."""

@@ -24,7 +24,7 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
 
     ``data``: moments of both operands, of mean 0. What a kernel falls back to does not count.
     """
-    plan, written = plan.split, plan.out_dtype
+    plan, written = plan.primary, plan.out_dtype
     if plan.direction == "backward_filter":
         return _with_rounding(_gradient(plan, data), written)
     return correlation_rms(

@@ -101,7 +101,7 @@ class Repeated(Plan, Protocol):
 class PlanWithFallback(TakesFilters, ABC):
     """Split products, and what computes everything again where their results show a flag."""
 
-    split: Plan
+    primary: Plan
     fallback: Plan
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
@@ -109,11 +109,11 @@ class PlanWithFallback(TakesFilters, ABC):
     reads_filters_in_place = False
 
     @staticmethod
-    def of(split: Plan, fallback: Plan) -> PlanWithFallback:
+    def of(primary: Plan, fallback: Plan) -> PlanWithFallback:
         """Of two plans of a problem."""
-        if split.direction == "backward_filter":
-            return GradientWithFallback(split, cast(Repeated, fallback))
-        return CorrelationWithFallback(cast(CheckedCorrelation, split), cast(Tail, fallback))
+        if primary.direction == "backward_filter":
+            return GradientWithFallback(primary, cast(Repeated, fallback))
+        return CorrelationWithFallback(cast(CheckedCorrelation, primary), cast(Tail, fallback))
 
     @property
     @abstractmethod
@@ -141,79 +141,79 @@ class PlanWithFallback(TakesFilters, ABC):
 
     @property
     def direction(self) -> str:
-        return self.split.direction
+        return self.primary.direction
 
     @property
     def problem(self) -> Problem:
-        return self.split.problem
+        return self.primary.problem
 
     @property
     def device(self) -> Device:
-        return self.split.device
+        return self.primary.device
 
     @property
     def precision(self) -> str:
         """Of the products."""
-        return self.split.precision
+        return self.primary.precision
 
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic of the split products."""
-        return self.split.simulated
+        return self.primary.simulated
 
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
-        return self.split.kernel
+        return self.primary.kernel
 
     @property
     def points(self) -> str:
-        return self.split.points
+        return self.primary.points
 
     @property
     def scaling(self) -> str | None:
-        return self.split.scaling
+        return self.primary.scaling
 
     @property
     def out_dtype(self) -> str:
-        return self.split.out_dtype
+        return self.primary.out_dtype
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
-        return self.split.tiles
+        return self.primary.tiles
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        return self.split.sums
+        return self.primary.sums
 
     @property
     def accurate(self) -> bool:
-        return self.split.accurate
+        return self.primary.accurate
 
     @property
     def config(self) -> KernelConfig:
-        return self.split.config
+        return self.primary.config
 
     @property
     def workspace(self) -> int:
         """Bytes: the fallback's launches come when only what is kept is needed any more."""
-        return max(self.split.workspace, self.kept + self.fallback.workspace)
+        return max(self.primary.workspace, self.kept + self.fallback.workspace)
 
     def scaled(self, scale: Scale | None) -> Self:
         """The plan with the caller's scale of the split products."""
-        return replace(self, split=self.split.scaled(scale)) if scale else self
+        return replace(self, primary=self.primary.scaled(scale)) if scale else self
 
     def __str__(self) -> str:
         f = self.fallback
         return (
-            f"{self.split}\n"
+            f"{self.primary}\n"
             f"fallback   {f.kernel} {f.precision}, {f.config}: idle unless ranges are too wide\n"
             f"together   {self.workspace} B workspace, predicted {self.predicted * 1e6:.1f} µs"
         )
 
     def _source(self, fallback: str) -> str:
         """Both units in one, in namespaces of their own."""
-        parts = {"split": self.split.source(), "fallback": fallback}
+        parts = {"split": self.primary.source(), "fallback": fallback}
         return "\n".join(
             f"namespace {name} {{\n{text}\n}}  // namespace {name}" for name, text in parts.items()
         )
@@ -223,7 +223,7 @@ class PlanWithFallback(TakesFilters, ABC):
 class GradientWithFallback(PlanWithFallback):
     """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
 
-    split: Plan
+    primary: Plan
     fallback: Repeated
 
     flags = 3  # nothing is suspect: it is lost or not
@@ -234,19 +234,19 @@ class GradientWithFallback(PlanWithFallback):
 
     @property
     def predicted(self) -> float:
-        return self.split.predicted + len(self.fallback.shared()) * IDLE_SECONDS
+        return self.primary.predicted + len(self.fallback.shared()) * IDLE_SECONDS
 
     def source(self) -> str:
         return self._source(_renamed(self.fallback.source()))
 
     def shared(self) -> dict[str, int]:
         fallback = {_renamed(name): size for name, size in self.fallback.shared().items()}
-        return self.split.shared() | fallback
+        return self.primary.shared() | fallback
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
-        self.split.launch(kernels, a, b, out, workspace, index)
+        self.primary.launch(kernels, a, b, out, workspace, index)
         again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
         self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
 
@@ -255,7 +255,7 @@ class GradientWithFallback(PlanWithFallback):
 class CorrelationWithFallback(PlanWithFallback):
     """With Γ behind: all that follows the split products is one launch, in the scan's place."""
 
-    split: CheckedCorrelation
+    primary: CheckedCorrelation
     fallback: Tail
 
     flags = 4
@@ -263,54 +263,56 @@ class CorrelationWithFallback(PlanWithFallback):
     @property
     def algorithm(self) -> Algorithm:
         """What the reference calls the algorithm of the split products."""
-        return self.split.algorithm
+        return self.primary.algorithm
 
     @property
     def kept(self) -> int:
-        return self.split.header
+        return self.primary.header
 
     @property
     def predicted(self) -> float:
-        return self.split.predicted
+        return self.primary.predicted
 
     @property
     def prepared(self) -> int:
         """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
-        split, fallback = self.split.prepared, self.fallback.prepared
+        split, fallback = self.primary.prepared, self.fallback.prepared
         return split + fallback if split and fallback else 0
 
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filters."""
-        return max(self.kept, self.split.workspace - self.split.prepared)
+        return max(self.kept, self.primary.workspace - self.primary.prepared)
 
     def source(self) -> str:
         return self._source(_renamed(self.fallback.source(alone=False)))
 
     def shared(self) -> dict[str, int]:
-        split = {name: size for name, size in self.split.shared().items() if name != "winolab_scan"}
+        split = {
+            name: size for name, size in self.primary.shared().items() if name != "winolab_scan"
+        }
         tail = self.fallback.shared()["winolab_gamma"]
         return split | {_renamed("winolab_filter"): 0, "winolab_fallback": tail}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
-        self.split.launch(kernels, a, b, out, workspace, index)
-        rows = workspace + self.split.workspace - self.split.prepared
+        self.primary.launch(kernels, a, b, out, workspace, index)
+        rows = workspace + self.primary.workspace - self.primary.prepared
         self._tail(kernels, a, b, out, workspace, rows, workspace + self.kept)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
-        self.split.prepare(kernels, b, prepared, index)
+        self.primary.prepare(kernels, b, prepared, index)
         again = {"winolab_filter": kernels[_renamed("winolab_filter")]}
-        self.fallback.prepare(again, b, prepared + self.split.prepared, index)
+        self.fallback.prepare(again, b, prepared + self.primary.prepared, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with the transformed filters; ``workspace`` begins with the flags."""
-        self.split.run(kernels, a, prepared, out, workspace, index)
-        other = prepared + self.split.prepared
+        self.primary.run(kernels, a, prepared, out, workspace, index)
+        other = prepared + self.primary.prepared
         self._tail(kernels, a, None, out, workspace, prepared, other)
 
     def _tail(
@@ -328,7 +330,7 @@ class CorrelationWithFallback(PlanWithFallback):
         blocks = f.filter_grid if w else (0, 0, 0)
         for group in range(f.correlation.groups):
             params = Params.of(
-                self.split.scale_params(x, flags, rows),
+                self.primary.scale_params(x, flags, rows),
                 f.filter_params(group, w, prepared),
                 f.params(group, x, prepared, y),
                 TAIL.pack(*blocks, group),

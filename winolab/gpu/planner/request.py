@@ -137,7 +137,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def split(self) -> Plan:
+    def primary(self) -> Plan:
         """What is tried first, of a plan that falls back; else the plan itself."""
         ...
 
@@ -209,7 +209,7 @@ class BasePlan(TakesFilters):
     reads_filters_in_place: bool = False
 
     @property
-    def split(self: Plan) -> Plan:
+    def primary(self: Plan) -> Plan:
         return self
 
     @property

@@ -180,7 +180,7 @@ def plan_call(asked: Resolved) -> PlannedCall:
         b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
     flags = 0
     if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
-        chosen, flags = chosen.split, chosen.flags * (not problem.empty)
+        chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
     workspace = 0
     if chosen and not problem.empty:
         workspace = chosen.beside if transformed else chosen.workspace

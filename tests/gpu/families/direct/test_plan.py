@@ -69,17 +69,17 @@ def too_far(p: DirectPlan, a: np.ndarray, b: np.ndarray, y: np.ndarray) -> float
 def test_results_are_those_of_fp64(x, w, options, direction, along) -> None:
     problem = Problem.of(x, w, **options)
     for i, precision in enumerate(DTYPES):
-        shape = Config(128 << i, 64, 3, 4, along, split=2 if i else 1)
+        shape = Config(128 << i, 64, 3, 4, along, split_k=2 if i else 1)
         a, b = operands(problem, direction, precision)
         p = planned(problem, direction, shape, precision)
         y = hosted.execute(p, a, b, dtype=DTYPES[precision].name, seed=i)
         assert too_far(p, a, b, y) <= 1
 
 
-@pytest.mark.parametrize("split", [1, 4])
-def test_results_in_fp32_are_not_rounded(split) -> None:
+@pytest.mark.parametrize("split_k", [1, 4])
+def test_results_in_fp32_are_not_rounded(split_k) -> None:
     problem = Problem.of((2, 9, 10, 72), (72, 3, 3, 72), padding=1)
-    shape = Config(128, 64, 3, 6, 1, split)
+    shape = Config(128, 64, 3, 6, 1, split_k)
     for precision in DTYPES:
         a, b = operands(problem, BACK, precision)
         p = planned(problem, BACK, shape, precision, "float32")
@@ -88,15 +88,15 @@ def test_results_in_fp32_are_not_rounded(split) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "split"),
-    [(shape, split) for shape in BLOCKS for split in (1, *shape.splits)],
+    ("shape", "split_k"),
+    [(shape, split_k) for shape in BLOCKS for split_k in (1, *shape.splits)],
     ids=str,
 )
-def test_every_block_of_every_cluster(shape, split) -> None:
+def test_every_block_of_every_cluster(shape, split_k) -> None:
     """Of as many outputs as it has, but for the last blocks; stages are used more than once."""
     problem = Problem.of((2, 10, 11, 200), (shape.bn + 40, 3, 3, 200), padding=1)
     a, b = operands(problem, FORTH, "fp16")
-    p = planned(problem, FORTH, replace(shape, split=split), "fp16")
+    p = planned(problem, FORTH, replace(shape, split_k=split_k), "fp16")
     assert too_far(p, a, b, hosted.execute(p, a, b, dtype="float16")) <= 1
 
 
@@ -105,7 +105,7 @@ def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
     """Its blocks run on from image to image; of arrays with gaps they do not. The same bits."""
     problem = Problem.of((5, 7, 7, 144), (80, 1, 1, 72), groups=2)
     a, b = operands(problem, direction, "fp16")
-    p = planned(problem, direction, Config(128, 64, 3, 4, split=2), "fp16")
+    p = planned(problem, direction, Config(128, 64, 3, 4, split_k=2), "fp16")
     assert p.flat
     assert "dense arrays as one row" in str(p)
     assert (p.box.width, p.box.blocks) == (123, 2)  # 245 positions

@@ -21,13 +21,13 @@ def predicted(p: GammaFfmaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarr
     def of(tile: Tile) -> Programs:
         return programs(tile, p.points) if tile == p.tile else programs_of(algorithm)(tile)
 
-    def result(split: int) -> np.ndarray:
-        order = Order(p.config.kc, p.config.share, split, p.config.fold, p.config.partial)
+    def result(split_k: int) -> np.ndarray:
+        order = Order(p.config.kc, p.config.share, split_k, p.config.fold, p.config.partial)
         compute = getattr(winograd, p.direction)
         return compute(a, b, p.problem, algorithm, arithmetic("fp32"), of, order)
 
     alone = result(1) if p.whole else np.zeros(())
-    together = result(p.config.split) if p.whole < p.items else np.zeros(())
+    together = result(p.config.split_k) if p.whole < p.items else np.zeros(())
     return np.where(items(p) < p.whole, alone, together).astype(np.float32)
 
 

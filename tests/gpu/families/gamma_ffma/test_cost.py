@@ -24,7 +24,7 @@ FASTER = [
     (
         ("128x37x37x192:192x2x2", "gamma:8:7:2"),
         "96x32x8 stages=4+2 passes=2 rows=2 share=2",
-        {"96x32x8 stages=4+2 passes=2 split=2": 1.30},
+        {"96x32x8 stages=4+2 passes=2 split_k=2": 1.30},
     ),
     (
         ("64x12x12x512:512x6x6", "gamma:8:3:6"),
@@ -33,8 +33,8 @@ FASTER = [
     ),
     (
         ("32x20x20x256:256x7x7", "gamma:16:10:7"),
-        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24",
-        {"64x32x8 stages=2+2 passes=2 rows=4 share=7 split=8 xvec=2 partial=24": 1.06},
+        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split_k=2 xvec=2 partial=24",
+        {"64x32x8 stages=2+2 passes=2 rows=4 share=7 split_k=8 xvec=2 partial=24": 1.06},
     ),
     (
         ("32x43x43x192:192x9x9", "gamma:16:8:9"),
@@ -47,18 +47,21 @@ FASTER = [
         {
             "64x32x8 stages=2+2 passes=2 rows=8 share=9 xvec=2": 1.065,
             "32x64x8 stages=2+2 passes=2 rows=16 share=9 xvec=2 load_warp=1": 1.04,
-            "64x32x8 stages=2+2 passes=2 rows=8 share=9 split=2 xvec=2 partial=18 "
+            "64x32x8 stages=2+2 passes=2 rows=8 share=9 split_k=2 xvec=2 partial=18 "
             "load_warp=1": 1.11,
         },
     ),
     (
         ("32x40x40x128:128x7x7", "gamma:16:10:7"),
-        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2",
-        {"64x32x8 stages=2+2 passes=2 rows=8 share=7 split=2 xvec=2 partial=24 load_warp=1": 1.03},
+        "64x32x8 stages=2+2 passes=2 rows=8 share=7 split_k=2 xvec=2",
+        {
+            "64x32x8 stages=2+2 passes=2 rows=8 share=7 split_k=2 xvec=2 partial=24 "
+            "load_warp=1": 1.03
+        },
     ),
     (
         ("32x96x96x96:96x8x8", "gamma:16:9:8"),
-        "32x64x8 stages=2+2 passes=2 rows=16 share=8 split=2 xvec=2 load_warp=1",
+        "32x64x8 stages=2+2 passes=2 rows=16 share=8 split_k=2 xvec=2 load_warp=1",
         {"32x64x8 stages=2+2 passes=2 rows=16 share=8 xvec=2": 1.10},
     ),
 ]
@@ -68,8 +71,8 @@ TWO_LEVEL = [
     ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4 finishers=128", 1.028),
     ("128x24x24x256:256x3x3", 32, "rows=8 share=3 fold=4", 1.072),
     ("128x24x24x256:256x3x3", 64, "rows=8 share=3 fold=8", 1.053),
-    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4 finishers=128", 1.046),
-    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split=2 fold=4", 1.093),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split_k=2 fold=4 finishers=128", 1.046),
+    ("32x14x14x256:256x3x3", 32, "rows=2 share=3 split_k=2 fold=4", 1.093),
 ]
 
 

@@ -60,18 +60,18 @@ def test_every_kernel(alpha, n, r, direction) -> None:
 @pytest.mark.parametrize(
     ("change", "channels", "out_channels"),
     [
-        ({"split": 2}, 76, 70),
-        ({"split": 8}, 19, 33),
+        ({"split_k": 2}, 76, 70),
+        ({"split_k": 8}, 19, 33),
         ({"rows": 2, "share": 3, "u_stages": 2}, 24, 40),
-        ({"rows": 8, "share": 1, "u_stages": 2, "split": 2}, 9, 130),
+        ({"rows": 8, "share": 1, "u_stages": 2, "split_k": 2}, 9, 130),
         ({"rows": 4, "share": 3}, 12, 5),
         ({"finishers": 128, "producer_registers": 72}, 12, 70),
-        ({"finishers": 128, "producer_registers": 72, "split": 4}, 70, 70),
+        ({"finishers": 128, "producer_registers": 72, "split_k": 4}, 70, 70),
         ({"producers": 256, "rows": 2, "share": 3}, 20, 70),
         ({"rows": 4, "share": 3, "partial": 2}, 40, 5),
-        ({"split": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
+        ({"split_k": 2, "partial": 1, "finishers": 128, "producer_registers": 72}, 52, 37),
         ({"load_warp": True, "rows": 4, "share": 3}, 24, 40),
-        ({"load_warp": True, "rows": 2, "share": 3, "split": 2, "partial": 1}, 36, 70),
+        ({"load_warp": True, "rows": 2, "share": 3, "split_k": 2, "partial": 1}, 36, 70),
         ({"load_warp": True, "finishers": 128, "producer_registers": 72}, 12, 70),
     ],
 )
@@ -101,17 +101,17 @@ def test_lanes_along_tiles(bn) -> None:
 @pytest.mark.parametrize("finishers", [0, 128])
 @pytest.mark.parametrize("direction", CORRELATIONS)
 def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
-    config = replace(CONFIGS[8][-1], split=2, finishers=finishers, producer_registers=72)
+    config = replace(CONFIGS[8][-1], split_k=2, finishers=finishers, producer_registers=72)
     problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
     few = replace(H100, multiprocessors=5)
     p = check(problem, direction, 8, 6, 3, few, config=config)
     assert (p.items, p.whole, p.grid) == (9, 8, 4)
 
 
-@pytest.mark.parametrize("split", [1, 3])
-def test_two_level_sums(split) -> None:
+@pytest.mark.parametrize("split_k", [1, 3])
+def test_two_level_sums(split_k) -> None:
     """Sums of 24 products are no multiple of a shared stage of two rows, 16."""
-    config = replace(CONFIGS[8][-1], split=split, rows=2, share=2)
+    config = replace(CONFIGS[8][-1], split_k=split_k, rows=2, share=2)
     problem = Problem.of((2, 5, 14, 40), (20, 2, 3, 40), padding=1)
     p = check(problem, "forward", 8, 6, 3, text="two_level:24", config=config)
     assert p.config.fold == 3

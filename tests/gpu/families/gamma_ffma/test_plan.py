@@ -79,7 +79,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         )
         assert p.chunks * p.config.kc >= c.channels
         assert p.outer[1] % p.config.share == 0
-        assert p.grid % p.config.split == 0
+        assert p.grid % p.config.split_k == 0
         assert p.grid <= H100.multiprocessors
         assert p.config.xvec == (1 if c.channels % 2 else 2 if alpha == 16 else 4)
         assert str(p).startswith(direction)
@@ -89,7 +89,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
 def test_a_small_output_splits_its_summation() -> None:
     problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
     p = best(problem)
-    assert p.config.split > 1
+    assert p.config.split_k > 1
     assert p.grid > p.items
 
 

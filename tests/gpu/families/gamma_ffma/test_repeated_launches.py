@@ -25,7 +25,7 @@ SHAPES = {
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("rows", "shared"), [(1, False), (8, True)])
-@pytest.mark.parametrize("split", [1, 2, 4])
+@pytest.mark.parametrize("split_k", [1, 2, 4])
 @pytest.mark.parametrize(
     ("text", "change"),
     [
@@ -34,8 +34,8 @@ SHAPES = {
         ("gamma:16:8:9", {"load_warp": True, "partial": 18}),
     ],
 )
-def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
-    direction = "forward" if split == 2 or shared else "backward_data"
+def test_the_same_bits_every_time(text, change, split_k, rows, shared) -> None:
+    direction = "forward" if split_k == 2 or shared else "backward_data"
     from winolab.bench import oracle
     from winolab.gpu import driver
     from winolab.gpu.runtime import conv
@@ -44,9 +44,9 @@ def test_the_same_bits_every_time(text, change, split, rows, shared) -> None:
     x, w, padding = SHAPES[text]
     problem, algorithm = Problem.of(x, w, padding=padding), parse_algorithm(text)
     shape = CONFIGS[algorithm.tiles[0].alpha if algorithm.kind == "gamma" else 1][0]
-    config = replace(shape, rows=rows, share=w[1] if shared else 1, split=split, **change)
+    config = replace(shape, rows=rows, share=w[1] if shared else 1, split_k=split_k, **change)
     first, last = (x, problem.y_shape) if direction == "forward" else (problem.y_shape, x)
-    rng = cp.random.default_rng(split)
+    rng = cp.random.default_rng(split_k)
     a, b = (rng.random(s, dtype="float32") * 2 - 1 for s in (first, w))
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
     call = getattr(conv, f"conv_{direction}")

@@ -75,7 +75,7 @@ def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
         problem = Problem.of((32, 28, 28, 128), (128, 3, width, 128), padding=1)
         for direction in CORRELATIONS:
             found = candidates(Request(problem, direction, device, None, precision)).plans
-            found = [p.split if isinstance(p, PlanWithFallback) else p for p in found]
+            found = [p.primary if isinstance(p, PlanWithFallback) else p for p in found]
             assert found
             for p in found:
                 assert isinstance(p, GammaMmaPlan)
@@ -89,7 +89,7 @@ def test_float32_may_be_split_products_behind_a_guard() -> None:
     problem = Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1)
     chosen = plan(Request(problem, "forward", A100))
     assert isinstance(chosen, PlanWithFallback)
-    assert isinstance(chosen.split, GammaMmaPlan)
+    assert isinstance(chosen.primary, GammaMmaPlan)
     assert isinstance(chosen.fallback, gamma_ffma.GammaFfmaPlan)
     # On GeForce a Tensor Core makes three products in the time of FFMA's one.
     assert isinstance(plan(Request(problem, "forward", ADA)), gamma_ffma.GammaFfmaPlan)
@@ -165,7 +165,7 @@ def test_the_reference_repeats_every_bit(text, config) -> None:
         problem,
         algorithm,
         arithmetic(p.simulated),
-        order=Order(KC, config.share, filled=True),
+        order=Order(KC, config.share, padded=True),
     )
     np.testing.assert_array_equal(hosted.execute(p, a, b, seed=3), expected)
 

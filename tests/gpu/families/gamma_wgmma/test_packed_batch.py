@@ -111,7 +111,9 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     for p in (p for p in found if p.config.packed):
         v = p.config
         same = first.get((p.tiles_width, replace(v, **alone)))
-        key = (v.share, v.rest > 0) if v.split == 1 else v.split  # each by itself, not all pairs
+        key = (
+            (v.share, v.rest > 0) if v.split_k == 1 else v.split_k
+        )  # each by itself, not all pairs
         if not same or key in seen:
             continue
         assert p.items <= same.items or v.multicast > 1
@@ -129,7 +131,7 @@ def test_nan_stays_in_its_image() -> None:
     exact, a, b = _exact_and_operands(problem, "forward", "fp16")
     a[1::2] = np.nan
     for p in _found(problem, "gamma:8:6:3", "fp16"):
-        if not p.config.packed or p.config.split > 1:
+        if not p.config.packed or p.config.split_k > 1:
             continue
         result = hosted.execute(p, a, b)
         assert np.isnan(result[1::2]).all()
@@ -174,7 +176,7 @@ def test_on_the_device(x_shape, w_shape, padding, text, precision) -> None:
     found = {}  # one of each way to share sums and to bring filters
     for p in (p for p in _found(problem, text, precision) if p.config.packed):
         v = p.config
-        found.setdefault((min(v.split, 2), v.u_ring > 0, v.u_ahead > 0, v.multicast), p)
+        found.setdefault((min(v.split_k, 2), v.u_ring > 0, v.u_ahead > 0, v.multicast), p)
     assert found
     for p in found.values():
         out = cp.full(problem.y_shape, np.nan, "float32")

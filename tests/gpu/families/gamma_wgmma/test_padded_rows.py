@@ -81,8 +81,8 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
         first.setdefault(replace(p.config, **of_boxes), p)
     for p in (p for p in found if p.tiles_width > _exact_tiles(p)):
         same = first.get(replace(p.config, **of_boxes))
-        split, share = p.config.split, p.config.share
-        key = (1, share) if split == 1 else (split, 0)  # each by itself, not all pairs
+        split_k, share = p.config.split_k, p.config.share
+        key = (1, share) if split_k == 1 else (split_k, 0)  # each by itself, not all pairs
         if not same or key in seen:
             continue
         seen.add(key)
@@ -91,7 +91,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
         most = 1.2 * predicted_rms(p) if p.tile.alpha == TEN else BOUNDS[precision]
         assert relative_rms(result, exact) <= most
     shared = {1} if "gamma:10" in text else {1, 2}  # ten states share no sums
-    assert {split for split, _ in seen} >= shared
+    assert {split_k for split_k, _ in seen} >= shared
 
 
 @pytest.mark.parametrize("layer", ["32x51x51x160:160x7x7", "32x43x43x192:192x7x7"])
@@ -99,6 +99,6 @@ def test_ten_states_are_taken_with_a_tile_more(layer: str) -> None:
     """Boxes of single tiles leave no room for four filter rows: Γ6 took 5 to 7 % longer."""
     found = of_gamma(Request(parse_layer(layer).problem, "forward", H100, precision="fp32"))
     assert isinstance(found, CorrelationWithFallback)
-    assert isinstance(found.split, GammaWgmmaPlan)
-    assert (found.kernel, found.split.config.share) == ("Γ10(4,7)", 4)
-    assert found.split.tiles_width == _exact_tiles(found.split) + 1
+    assert isinstance(found.primary, GammaWgmmaPlan)
+    assert (found.kernel, found.primary.config.share) == ("Γ10(4,7)", 4)
+    assert found.primary.tiles_width == _exact_tiles(found.primary) + 1

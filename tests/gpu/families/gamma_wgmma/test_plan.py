@@ -151,8 +151,8 @@ def _run(
         # seven rows as 4 + 3 and 5 + 2, eight as 5 + 3, three as 2 + 1; clusters begin in between
         ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 4}),
         ((1, 9, 11, 36), (68, 7, 7, 36), 3, "gamma:8:2:7", {"share": 4, "rest": 3, "u_ahead": 0}),
-        ((1, 9, 11, 36), (36, 7, 7, 36), 3, "gamma:8:2:7", {"share": 5, "rest": 2, "split": 4}),
-        ((1, 9, 11, 68), (68, 3, 4, 68), 1, "gamma:8:5:4", {"share": 2, "rest": 1, "split": 8}),
+        ((1, 9, 11, 36), (36, 7, 7, 36), 3, "gamma:8:2:7", {"share": 5, "rest": 2, "split_k": 4}),
+        ((1, 9, 11, 68), (68, 3, 4, 68), 1, "gamma:8:5:4", {"share": 2, "rest": 1, "split_k": 8}),
         # two filter depths, two pieces of a row
         (
             (1, 3, 9, 11, 20), (8, 2, 8, 8, 20), (0, 3, 3), "gamma:8:5:4",
@@ -288,7 +288,7 @@ def test_refusals_say_what_to_do() -> None:
 
 def test_compiles_without_spills() -> None:
     plan = _plan(Problem.of((128, 24, 24, 256), (256, 3, 3, 256), padding=1), "forward")
-    assert (plan.config.run, plan.config.split) == (4, 1)
+    assert (plan.config.run, plan.config.split_k) == (4, 1)
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
     names = ("scale", "filter", "filter_cluster", "gamma", "scan")
     assert set(resources) == {f"winolab_{name}" for name in names}

@@ -50,8 +50,12 @@ def test_blocks_have_48_output_channels() -> None:
     problem = Problem.of((1, 8, 8, 32), (112, 7, 7, 32), padding=3)
     found = plan(Request(problem, "forward", H100, gamma(10, 4, 7), "fp32_split"))
     assert isinstance(found, CorrelationWithFallback)
-    assert isinstance(found.split, GammaWgmmaPlan)
-    assert (found.split.blocks_m, found.split.config.narrow, found.split.outputs) == (3, 16, 112)
+    assert isinstance(found.primary, GammaWgmmaPlan)
+    assert (found.primary.blocks_m, found.primary.config.narrow, found.primary.outputs) == (
+        3,
+        16,
+        112,
+    )
     assert "48 channels" in str(found)
 
 

@@ -34,7 +34,7 @@ CASES = [
 
 def _found(problem: Problem, direction: str, text: str) -> list[GammaWgmmaPlan]:
     request = Request(problem, direction, H100, parse_algorithm(text), "fp32_split")
-    return [p for p in plans(request) if p.config.run and p.config.split == 1]
+    return [p for p in plans(request) if p.config.run and p.config.split_k == 1]
 
 
 @pytest.mark.parametrize(("direction", "x_shape", "w_shape", "padding", "text"), CASES)

@@ -100,7 +100,7 @@ def test_every_bit_is_the_references(direction, x_shape, w_shape, options, text,
     plan = _plan(problem, direction, text).scaled(Scale.of_caller("10:11"))
     a, b = _operands(problem, direction)
     compute = getattr(winograd, direction)
-    order = Order(KC, filled=True)
+    order = Order(KC, padded=True)
     chosen = parse_algorithm(f"{text};scaling={SCALING}")
     run = arithmetic(plan.simulated)
     expected = compute(a, b, problem, chosen, run, programs_of(chosen), order)

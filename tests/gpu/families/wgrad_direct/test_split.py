@@ -233,6 +233,6 @@ def test_what_a_small_workspace_leaves(layer, precision) -> None:
     request = Request(problem, "backward_filter", H100, None, precision, workspace_limit=limit)
     chosen = plan(request)
     assert isinstance(chosen, PlanWithFallback)
-    assert isinstance(chosen.split, WgradSplitPlan)
+    assert isinstance(chosen.primary, WgradSplitPlan)
     assert chosen.fallback.precision == "fp32"
     assert chosen.workspace <= limit

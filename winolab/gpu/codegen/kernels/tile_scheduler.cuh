@@ -40,10 +40,10 @@ struct TileScheduler {
 
  private:
   __device__ __forceinline__ void share(const Params& p) {
-    if constexpr (SPLIT > 1) {
+    if constexpr (SPLIT_K > 1) {
       if (parts > 1 || index < p.whole) return;
-      index = p.whole + blockIdx.x / SPLIT;
-      parts = SPLIT;
+      index = p.whole + blockIdx.x / SPLIT_K;
+      parts = SPLIT_K;
     }
   }
 };
@@ -53,7 +53,7 @@ struct Steps {
   int all, begin, end;
   __device__ __forceinline__ Steps(const Params& p, int parts) {
     all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
-    const int rank = SPLIT > 1 && parts > 1 ? cluster_rank() : 0;
+    const int rank = SPLIT_K > 1 && parts > 1 ? cluster_rank() : 0;
     begin = (int)((long long)all * rank / parts);
     end = (int)((long long)all * (rank + 1) / parts);
   }

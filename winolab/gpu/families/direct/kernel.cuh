@@ -1,7 +1,7 @@
 // Direct forward and backward data of 16 bits on wgmma: x and w as they lie in memory, nothing is
 // transformed. A block has a box of output positions, at most BM, × BN output channels; a step is
 // 64 channels of a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one
-// of w. Two warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT of
+// of w. Two warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT_K of
 // a cluster share a box's steps, and each adds up a part of all sums, by way of the stages' memory.
 //
 // REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as
@@ -42,7 +42,7 @@ constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
 constexpr int HELD = BM / 128;            // of a warpgroup's 64 positions
 constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
 constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
-static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT == 0, "output channels of a block");
+static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT_K == 0, "output channels of a block");
 
 struct Shared {
   unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
@@ -50,7 +50,7 @@ struct Shared {
   unsigned long long x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
 };
 static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
-static_assert(SPLIT == 1 || sizeof(Shared) >= BM * BN * 4, "room for a block's sums");
+static_assert(SPLIT_K == 1 || sizeof(Shared) >= BM * BN * 4, "room for a block's sums");
 
 // What a block computes: its first output channel and position, and which copies of x it sums.
 struct DirectWorkTile {
@@ -62,8 +62,8 @@ struct DirectWorkTile {
     depth = index % p.out_depth;
     image = index / p.out_depth * p.box_images;
     const int steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
-    const int rank = SPLIT > 1 ? (int)blockIdx.x % SPLIT : 0;
-    begin = steps * rank / SPLIT, end = steps * (rank + 1) / SPLIT;
+    const int rank = SPLIT_K > 1 ? (int)blockIdx.x % SPLIT_K : 0;
+    begin = steps * rank / SPLIT_K, end = steps * (rank + 1) / SPLIT_K;
   }
 };
 
@@ -84,7 +84,7 @@ __device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
   Pipe<W_STAGES> w_pipe;
   const int taps = ALONG ? p.taps_width : 1;  // that a copy of x serves
 #pragma unroll 1
-  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+  for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
     const DirectWorkTile work(p, index);
     int chunk = work.begin % p.chunks, tap = work.begin / p.chunks * taps;
     int w = tap % p.taps_width, h = tap / p.taps_width % p.taps_height,
@@ -171,13 +171,13 @@ __device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTil
 template <int RANK>
 __device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTile& work, float4* sums,
                                        float (&acc)[HELD][BN / 2], int first, int lane) {
-  constexpr int COUNT = BN / 8 / SPLIT;
+  constexpr int COUNT = BN / 8 / SPLIT_K;
   const auto at = [](int rank, int i, int j) {
     return ((rank * HELD + i) * COUNT + j) * CONSUMERS + (int)threadIdx.x;
   };
   consumers_sync<CONSUMERS>();  // nobody multiplies any more
 #pragma unroll
-  for (int rank = 0; rank < SPLIT; ++rank)
+  for (int rank = 0; rank < SPLIT_K; ++rank)
 #pragma unroll
     for (int i = 0; i < HELD; ++i)
 #pragma unroll
@@ -187,7 +187,7 @@ __device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTi
       }
   cluster_sync();
 #pragma unroll
-  for (int other = 0; other < SPLIT; ++other) {
+  for (int other = 0; other < SPLIT_K; ++other) {
     if (other == RANK) continue;
     const float4* theirs = cluster_pointer(sums, other);
 #pragma unroll
@@ -211,7 +211,7 @@ __device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const
                                           int lane) {
   if (rank == RANK)
     finish<RANK>(p, work, sums, acc, first, lane);
-  else if constexpr (RANK + 1 < SPLIT)
+  else if constexpr (RANK + 1 < SPLIT_K)
     finish_as<RANK + 1>(rank, p, work, sums, acc, first, lane);
 }
 
@@ -240,7 +240,7 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
-  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+  for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
     const DirectWorkTile work(p, index);
     float acc[HELD][BN / 2];
 #pragma unroll
@@ -284,14 +284,14 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
 #pragma unroll
     for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
     release();
-    if constexpr (SPLIT == 1)
+    if constexpr (SPLIT_K == 1)
       store<0, BN / 8>(p, work, acc, first, lane);
     else
       finish_as(cluster_rank(), p, work, reinterpret_cast<float4*>(&shared), acc, first, lane);
   }
 }
 
-extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_direct(const __grid_constant__ DirectParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -313,7 +313,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
     if (threadIdx.x == CONSUMERS) produce(p, shared);
-    if constexpr (SPLIT > 1) {
+    if constexpr (SPLIT_K > 1) {
       cluster_sync();
       cluster_sync();
     }

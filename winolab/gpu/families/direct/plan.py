@@ -53,7 +53,7 @@ class Config(KernelConfig):
     x_stages: int
     w_stages: int
     along: int = 0  # whether a copy of x serves all taps of a filter row
-    split: int = 1  # blocks of a cluster that share a sum
+    split_k: int = 1  # blocks of a cluster that share a sum
 
     @property
     def shared_memory(self) -> int:
@@ -65,10 +65,10 @@ class Config(KernelConfig):
     @property
     def splits(self) -> tuple[int, ...]:
         """How many blocks may share a sum: each finishes as many eights of channels."""
-        return tuple(split for split in SPLITS if self.bn // 8 % split == 0)
+        return tuple(n for n in SPLITS if self.bn // 8 % n == 0)
 
     def __str__(self) -> str:
-        names = ("along", "split")
+        names = ("along", "split_k")
         changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Config, n)]
         stages = f"{self.x_stages}+{self.w_stages}"
         return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
@@ -179,7 +179,11 @@ class DirectPlan(BasePlan):
     def grid(self) -> int:
         """Blocks: persistent ones, or a cluster an item."""
         v = self.config
-        return self.items * v.split if v.split > 1 else min(self.items, self.device.multiprocessors)
+        return (
+            self.items * v.split_k
+            if v.split_k > 1
+            else min(self.items, self.device.multiprocessors)
+        )
 
     def __str__(self) -> str:
         p, v, b = self.problem, self.config, self.box
@@ -306,15 +310,15 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
         copies = math.prod(c.filter) // (width if shape.along else 1) * -(-c.channels // KC)
         blocks = _box(c, shape).blocks * c.output[0] * -(-c.out_channels // shape.bn)
         yield shape
-        for split in shape.splits:
-            if split <= copies and blocks * split <= 2 * device.multiprocessors:
-                yield replace(shape, split=split)
+        for split_k in shape.splits:
+            if split_k <= copies and blocks * split_k <= 2 * device.multiprocessors:
+                yield replace(shape, split_k=split_k)
 
 
 def _serves(v: Config, c: Correlation) -> bool:
     """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
     taps = not v.along or c.filter[2] <= MOST_TAPS
-    return taps and not (c.rotated and v.bn % 64) and v.split in (1, *v.splits)
+    return taps and not (c.rotated and v.bn % 64) and v.split_k in (1, *v.splits)
 
 
 def _more(c: Correlation, config: Config) -> int:
@@ -357,8 +361,8 @@ def seconds(plan: DirectPlan) -> float:
     c, v, device = plan.correlation, plan.config, plan.device
     cycles = device.clock / H100.clock
     memory = device.memory_rate
-    slots = clusters(device, v.split)
-    rounds, blocks = -(-plan.items // slots), v.split * min(plan.items, slots)
+    slots = clusters(device, v.split_k)
+    rounds, blocks = -(-plan.items // slots), v.split_k * min(plan.items, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bm / (c.filter[2] if v.along else 1)
     shared = min(1.0, SHARED * plan.blocks_n**0.25)
@@ -367,8 +371,8 @@ def seconds(plan: DirectPlan) -> float:
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
     products = PRODUCTS * v.bm * v.bn * KC * depth / (H100.matrix * H100.clock)
     step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
-    item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split > 1)
-    summed = rounds * (-(-plan.steps // v.split) * step + item)
+    item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split_k > 1)
+    summed = rounds * (-(-plan.steps // v.split_k) * step + item)
     y = c.batch * math.prod(c.output) * c.out_channels
     read = c.channels * (c.batch * math.prod(c.input) + c.out_channels * math.prod(c.filter))
     size = SIZE * read + ITEMSIZE[plan.out_dtype] * y

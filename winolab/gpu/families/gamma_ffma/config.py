@@ -25,7 +25,7 @@ class Config(KernelConfig):
     rows: int = 1  # output rows of a block
     share: int = 1  # filter rows that a transformed stage of input serves
     kc: int = 8  # channels of a stage
-    split: int = 1  # blocks of a cluster that share a summation
+    split_k: int = 1  # blocks of a cluster that share a summation
     xvec: int = 4  # floats of a load of x: cpt, or 1 where channels or addresses are not aligned
     lanes_m: int = 8  # lanes of a consumer warp along output channels; the others along tiles
     bulk: int = 1  # whether U comes by bulk copies, which begin with compute capability 9.0
@@ -86,7 +86,9 @@ class Config(KernelConfig):
             return False
         if not self.finishers:
             return True
-        return self.xvec > 1 and self.share >= 3 and (self.split == 1 or self.bn * self.bt <= 2048)
+        return (
+            self.xvec > 1 and self.share >= 3 and (self.split_k == 1 or self.bn * self.bt <= 2048)
+        )
 
     def load_warps(self, alpha: int) -> bool:
         """Whether a load warp may pay: where a stage of V takes its producers long, of rows enough
@@ -111,7 +113,7 @@ class Config(KernelConfig):
         names = (
             "rows",
             "share",
-            "split",
+            "split_k",
             "passes",
             "producers",
             "finishers",
@@ -223,7 +225,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
     height, config, device = correlation.filter[1], request.config_of(Config), request.device
     fold = request.algorithm.fold if request.algorithm else 0
     large = device.large_blocks
-    if config and not large and (config.bulk or config.split > 1):
+    if config and not large and (config.bulk or config.split_k > 1):
         raise ValueError(f"{config} needs bulk copies or clusters; {device.name} has neither")
     splits = SPLITS if large else (1,)
     offers = (CONFIGS if large else FOLDED if fold else EARLIER).get(tile.alpha, ())
@@ -254,7 +256,7 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
                     continue
                 if not fold:
                     s = summed(s, tile, correlation)
-                offered = (replace(s, split=n) for n in splits)
+                offered = (replace(s, split_k=n) for n in splits)
                 for v in (v for v in offered if v.served(tile.alpha)):
                     yield v
                     if not fold and v.load_warps(tile.alpha):

@@ -62,9 +62,9 @@ def spent(plan: Any) -> dict[str, float]:
     slower = 1 if v.bulk else EARLIER_STEPS[alpha == 16]
 
     rounds = -(-plan.whole // plan.grid)
-    shared = -(-(plan.items - plan.whole) // clusters(device, v.split))  # rounds by clusters
+    shared = -(-(plan.items - plan.whole) // clusters(device, v.split_k))  # rounds by clusters
     of_item = math.prod(plan.outer) * plan.chunks
-    steps = slower * (rounds * of_item + shared * -(-of_item // v.split))
+    steps = slower * (rounds * of_item + shared * -(-of_item // v.split_k))
     sums = 1
     if v.partial:
         sums = -(-stages(v, plan.tile, plan.correlation) // v.partial)
@@ -82,7 +82,7 @@ def spent(plan: Any) -> dict[str, float]:
     stage["waits"] = _waits(plan, made) / v.share
     cycles = {
         **{name: steps * each for name, each in stage.items()},
-        "outputs": rounds * sums * around + shared * -(-sums // v.split) * in_cluster,
+        "outputs": rounds * sums * around + shared * -(-sums // v.split_k) * in_cluster,
         "launch": LAUNCH_CYCLES * v.accumulators(alpha) / 128,
     }
     groups = plan.correlation.groups
@@ -101,11 +101,11 @@ def _waits(plan: Any, stage: float) -> float:
     if alpha == 16:
         tiles = v.producer_tiles if v.xvec > 1 else 2  # of scalars more are loaded at once
         share = SIXTEEN + BY_ONES * (tiles - 1) * (lane > 4 and lane % 4 > 0)
-        share += ONE_TILE if tiles == 1 else IN_CLUSTERS * (v.split > 1)
-        return stage * (share + OF_EIGHT * (v.split == 8))
+        share += ONE_TILE if tiles == 1 else IN_CLUSTERS * (v.split_k > 1)
+        return stage * (share + OF_EIGHT * (v.split_k == 8))
     waits = stage * RING_SHARE * (RING - v.u_stages)
     if v.xvec > 1:
-        waits = max(waits, (CLUSTER_LOAD_CYCLES if v.split > 1 else LOAD_CYCLES) - stage)
+        waits = max(waits, (CLUSTER_LOAD_CYCLES if v.split_k > 1 else LOAD_CYCLES) - stage)
     if v.finishers and v.producer_tiles > 1:
         waits += FINISHED_WAITS[min(v.producer_tiles, 3) - 2]
     return waits
@@ -114,7 +114,7 @@ def _waits(plan: Any, stage: float) -> float:
 def _load_warp_share(v: Config, lane: int, whole: int) -> float:
     """What share of a stage of V consumers, of ``lane`` outputs, wait where a load warp copies U;
     ``whole``: items that no cluster shares."""
-    split = v.split > 1
+    split = v.split_k > 1
     share = COURIER_FOUR if lane == 4 else 0.0
     if lane % 4:
         share += COURIER_ONES * (v.producer_tiles - 1)

@@ -76,7 +76,7 @@ __device__ __forceinline__ bool confirmed(split::Header& header, Room& room) {
 
 extern "C" __global__ void
 #if __CUDA_ARCH__ >= 900
-    __cluster_dims__(SPLIT, 1, 1)
+    __cluster_dims__(SPLIT_K, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
     winolab_fallback(const __grid_constant__ FallbackParams p) {

@@ -103,10 +103,10 @@ __device__ __forceinline__ void store_part(const Params& p, const Shared& shared
 // anyone reads, and after all have read: consumers and producers too, in meet().
 __device__ __forceinline__ void store(const Params& p, Shared& shared, const WorkTile& work, int pass,
                                       bool added, int parts, int thread) {
-  if constexpr (SPLIT > 1) {
+  if constexpr (SPLIT_K > 1) {
     if (parts > 1) {
       cluster_sync();
-      store_part<SPLIT>(p, shared, work, pass, added, thread);
+      store_part<SPLIT_K>(p, shared, work, pass, added, thread);
       cluster_sync();
       return;
     }

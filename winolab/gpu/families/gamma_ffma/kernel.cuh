@@ -4,8 +4,8 @@
 #include "mainloop.cuh"
 
 extern "C" __global__ void
-#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and SPLIT is 1
-    __cluster_dims__(SPLIT, 1, 1)
+#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and SPLIT_K is 1
+    __cluster_dims__(SPLIT_K, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {

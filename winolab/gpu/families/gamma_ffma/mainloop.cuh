@@ -140,7 +140,7 @@ __device__ __forceinline__ void gamma(const Params& p) {
     barrier_init(&shared.out_empty, STORERS);
     if constexpr (BULK) barriers_ready();
   }
-  if constexpr (SPLIT > 1)
+  if constexpr (SPLIT_K > 1)
     cluster_sync();
   else
     __syncthreads();

@@ -316,10 +316,10 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     blocks_row = -(-height // config.rows)
     columns = config.bt // config.rows
     items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
-    slots = clusters(device, config.split)
-    blocks = slots * config.split
-    whole = items if config.split == 1 else items // blocks * blocks
-    grid = min(whole, blocks) or config.split * min(items, slots)
+    slots = clusters(device, config.split_k)
+    blocks = slots * config.split_k
+    whole = items if config.split_k == 1 else items // blocks * blocks
+    grid = min(whole, blocks) or config.split_k * min(items, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
     transformed = 4 * stages * tile.alpha * config.kc * _pitch(correlation, config)
     plan = GammaFfmaPlan(

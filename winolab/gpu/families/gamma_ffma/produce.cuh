@@ -20,7 +20,7 @@ struct PartialSums {
 
 // What who does not store() does meanwhile, once a pass.
 __device__ __forceinline__ void meet(int parts) {
-  if constexpr (SPLIT > 1) {
+  if constexpr (SPLIT_K > 1) {
     if (parts > 1) {
       cluster_sync();
       cluster_sync();
@@ -81,7 +81,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
     unsigned inside[GROUPS];
     bool new_tap = true;
     for (int step = steps.begin;; ++step) {
-      if constexpr (SPLIT > 1) {
+      if constexpr (SPLIT_K > 1) {
         for (; sum < sums.count && sums.at(sum + 1) == step; ++sum)
           for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.parts);
       }

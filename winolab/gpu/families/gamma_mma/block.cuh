@@ -15,7 +15,7 @@ struct Params {
 };
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;
-constexpr int SPLIT = 1;                               // blocks share no summation
+constexpr int SPLIT_K = 1;                               // blocks share no summation
 constexpr int BT = TILE_STATES / ALPHA;                // tiles
 constexpr int SHARERS = WARPS / ALPHA;                 // warps of a state
 constexpr int TILES = BT / SHARERS;                    // of a warp

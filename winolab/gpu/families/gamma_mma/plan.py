@@ -50,7 +50,7 @@ class Config(KernelConfig):
     skew: int = 0  # filter rows by which products with a low part precede the others in a stage
     rest: int = 0  # rows of a filter's last stage; 0: all, padded with zeros
 
-    split = multicast = 1  # blocks of a cluster that share a summation, or filters
+    split_k = multicast = 1  # blocks of a cluster that share a summation, or filters
     narrow = 0  # output channels of the last block's filters, where they are fewer
     run = padded = 0  # of tiles that a bulk copy of x brings; whether its channels are padded
     packed = 0  # rows of such a copy, where rows run on from image to image

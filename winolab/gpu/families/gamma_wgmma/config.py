@@ -52,7 +52,7 @@ class Config(KernelConfig):
     rows: int = 4  # output rows of a block
     share: int = 1  # filter rows that a transformed stage of input serves
     rest: int = 0  # such rows of a filter's last stage; 0: all, padded with zeros
-    split: int = 1  # blocks of a cluster that share a summation
+    split_k: int = 1  # blocks of a cluster that share a summation
     v_stages: int = 2
     ring: int = 4  # filters of a consumer in registers
     u_ahead: int = 0  # and on their way through shared memory
@@ -121,7 +121,7 @@ class Config(KernelConfig):
 
     def finish(self, parts: int) -> str:
         """The file of the epilogue."""
-        return EXCHANGED if self.split == 1 and (parts == 1 or self.run) else PRODUCED
+        return EXCHANGED if self.split_k == 1 and (parts == 1 or self.run) else PRODUCED
 
     def boxes(self, tile: Tile, size: int) -> Boxes:
         """Bulk tensor copies of x."""
@@ -167,7 +167,7 @@ class Config(KernelConfig):
         return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
 
     def __str__(self) -> str:
-        names = ("rest", "split", "u_ahead", "u_ring", "multicast", "narrow", "fold", "exchanges")
+        names = ("rest", "split_k", "u_ahead", "u_ring", "multicast", "narrow", "fold", "exchanges")
         names += ("run", "images", "packed", "padded", "yvec", "whole")
         usual = Config(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
@@ -187,7 +187,7 @@ class Shape:
     tile: Tile
     fixed: dict[str, int]  # a config's rows, share, v_stages, exchanges, passes
     fetched: dict[str, int]  # its run, images, packed, padded
-    split: int
+    split_k: int
 
 
 def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Shape]:
@@ -209,8 +209,8 @@ def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[S
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
         for how in fetched:
-            for split in (shape.split,) if config else SPLITS:
-                yield Shape(tile, fixed, how, split)
+            for split_k in (shape.split_k,) if config else SPLITS:
+                yield Shape(tile, fixed, how, split_k)
 
 
 def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
@@ -224,8 +224,8 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
     tile, height, parts = shape.tile, correlation.filter[1], PARTS[request.precision]
     size, room = ITEMSIZE[request.dtype], request.device.shared_memory
     yvec = loads(correlation, request.aligned)["yvec"]
-    registers = _registers(tile, shape.fetched["run"], shape.split, parts)
-    made = Config(**shape.fixed, **shape.fetched, split=shape.split, yvec=yvec, **registers)
+    registers = _registers(tile, shape.fetched["run"], shape.split_k, parts)
+    made = Config(**shape.fixed, **shape.fetched, split_k=shape.split_k, yvec=yvec, **registers)
     for rings in _rings(tile, made, parts):
         tries = [replace(made, **ring) for ring in rings]
         tries = [
@@ -261,7 +261,7 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
         ring = next(n for n in range(DEEPEST, 0, -1) if filters % n == 0)
         yield [{"ring": ring}]
         return
-    boxed = config.run and config.split == 1
+    boxed = config.run and config.split_k == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
     if boxed and share in TURNED and config.yvec > 1 and not few:
         # Pairs gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
@@ -299,7 +299,7 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
 
 def _third(tile: Tile, config: Config, parts: int) -> dict[str, int]:
     """Policies with a third stage of V, where that serves."""
-    if config.split > 1 or (parts == 2 and not config.run):
+    if config.split_k > 1 or (parts == 2 and not config.run):
         return {}
     # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
     # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
@@ -339,13 +339,13 @@ def _narrow(tile: Tile, config: Config, c: Correlation) -> int:
     return left if config.u_ring else 0
 
 
-def _registers(tile: Tile, run: int, split: int, parts: int) -> dict[str, int]:
+def _registers(tile: Tile, run: int, split_k: int, parts: int) -> dict[str, int]:
     """Of every role. Producers need fewer where loaders fetch and consumers finish; loaders more
     where they also meet with a cluster.
     """
     if not run:
         consumers, producers, loaders = (208, 88, 24) if parts == 2 else (200, 104, 24)
-    elif split > 1:  # with six states producers would spill, and consumers hold less
+    elif split_k > 1:  # with six states producers would spill, and consumers hold less
         consumers, producers, loaders = (184, 104, 32) if tile.alpha == 6 else (200, 80, 32)
     else:
         consumers, producers, loaders = (208, 72, 24) if parts == 2 else (200, 88, 24)

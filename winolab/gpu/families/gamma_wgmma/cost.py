@@ -175,7 +175,7 @@ def seconds(plan: Any) -> float:
     """Of a group's main kernel: rounds of items on as many multiprocessors as run at once."""
     v = plan.config
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
-    cycles = -(-plan.steps // v.split) * stage + item
+    cycles = -(-plan.steps // v.split_k) * stage + item
     computed = -(-plan.items // plan.slots) * cycles * _narrow(plan) / plan.device.clock
     return _longest(CALL_NORM, computed, _moved(plan))
 
@@ -261,30 +261,30 @@ def _boxed(plan: Any) -> tuple[float, float]:
     if v.multicast > 1:
         item += t.pair
         stage *= MULTICAST[tile.alpha] - FETCHED * min(share_of_l2, MOST_FETCHED)
-    if v.split > 1:
+    if v.split_k > 1:
         longer = c.shared if v.share <= STAGE_ROWS else c.shared_long
-        return stage * longer, item + c.cluster * v.split * outputs
+        return stage * longer, item + c.cluster * v.split_k * outputs
     return stage, item
 
 
 def _by_elements(plan: Any) -> tuple[float, float]:
     """Cycles of a stage and of an item."""
     v = plan.config
-    return _copied(plan.parts, v.share, v.stage_tiles(plan.tile), v.split)
+    return _copied(plan.parts, v.share, v.stage_tiles(plan.tile), v.split_k)
 
 
-def _copied(parts: int, share: int, tiles: int, split: int) -> tuple[float, float]:
+def _copied(parts: int, share: int, tiles: int, split_k: int) -> tuple[float, float]:
     """The same, of stages of so many filter rows and tiles."""
     longest = max(share / STAGE_ROWS, tiles / STAGE_TILES)
     stage, item = longest * STAGE[parts], ITEM[parts]
-    if split > 1:
-        return stage * SHARED_STAGE, item * (1 + BLOCK_SHARE * split)
+    if split_k > 1:
+        return stage * SHARED_STAGE, item * (1 + BLOCK_SHARE * split_k)
     return stage, item
 
 
 def least_seconds(shape: Shape, c: Correlation, request: Request) -> float:
     """Seconds that every config of the shape takes at least; the same model, of its best case."""
-    tile, device, rows, split = shape.tile, request.device, shape.fixed["rows"], shape.split
+    tile, device, rows, split_k = shape.tile, request.device, shape.fixed["rows"], shape.split_k
     parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
     share, run, block = shape.fixed["share"], shape.fetched["run"], block_outputs(tile.alpha)
     columns = block_tiles(tile.alpha) // rows
@@ -296,18 +296,18 @@ def least_seconds(shape: Shape, c: Correlation, request: Request) -> float:
         blocks = -(-across * c.output[1] // (columns * rows))
     else:
         blocks = -(-across // columns) * -(-c.output[1] // rows)
-    items, slots = blocks_m * blocks, cluster_slots(device, split)
+    items, slots = blocks_m * blocks, cluster_slots(device, split_k)
     outputs = block * rows * columns * tile.n / OUTPUTS
     slow = -(-(rows + share - 1) * columns // SLOT)
     if run:
         stage, item = _least_boxed(shape, c, parts, columns, slow, outputs)
     else:
-        stage, item = _copied(parts, share, (rows + share - 1) * columns, split)
+        stage, item = _copied(parts, share, (rows + share - 1) * columns, split_k)
     least = 1.0
     if parts == 2 and items > slots and (left := -(-c.out_channels // UNIT) * UNIT % block):
         narrow = TEN_STATES.narrow if tile.alpha == TEN else NARROW
         least = (blocks_m - 1 + narrow + (1 - narrow) * left / block) / blocks_m
-    cycles = -(-steps // split) * stage + item
+    cycles = -(-steps // split_k) * stage + item
     computed = -(-items // slots) * cycles * least / device.clock
     x = c.batch * math.prod(c.input) * c.channels * size * (rows + share - 1) / rows
     y = c.batch * math.prod(c.output) * c.out_channels * ITEMSIZE[request.stored]
@@ -334,12 +334,12 @@ def _least_boxed(
     shape: Shape, c: Correlation, parts: int, columns: int, slots: int, outputs: float
 ) -> tuple[float, float]:
     """Cycles of a stage and of an item, of whichever filters wait where."""
-    tile, share, split, by = shape.tile, shape.fixed["share"], shape.split, BOXED[parts]
+    tile, share, split_k, by = shape.tile, shape.fixed["share"], shape.split_k, BOXED[parts]
     ten = TEN_STATES if tile.alpha == TEN else None
     ways = [(by.fixed, by.products, by.four)]
     if parts == 2:
         ways += [(by.few_fixed, by.few, by.four)] * (share > STAGE_ROWS)
-        if split == 1:
+        if split_k == 1:
             ways.append((TILES_LEFT.fixed, TILES_LEFT.products, TILES_LEFT.four))
     rows = c.filter[1] / -(-c.filter[1] // share)  # of a stage, on average
     work = tile.alpha * block_tiles(tile.alpha) / TILE_STATES * block_outputs(tile.alpha) / BN
@@ -353,9 +353,9 @@ def _least_boxed(
     if parts == 2:
         stage *= LONG_BOXES if tile.alpha == 6 and share == 2 else 1
         stage *= FIVE_BARE if share > 4 else 1
-    if split > 1:
+    if split_k > 1:
         stage *= by.shared if share <= STAGE_ROWS else by.shared_long
-        return stage, (by.outputs + by.cluster * split) * outputs
+        return stage, (by.outputs + by.cluster * split_k) * outputs
     if parts == 2:
         stage *= THIRD.get(tile.alpha, 1.0)
         if tile.alpha in MULTICAST:

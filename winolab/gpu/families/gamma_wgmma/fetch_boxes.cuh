@@ -58,7 +58,7 @@ struct Loader {
   int c, w, h, d, n;        // where a lane's box begins
 
   __device__ __forceinline__ Loader(const Params& p, const Steps& steps)
-      : steps(steps), index(blockIdx.x / SPLIT) {
+      : steps(steps), index(blockIdx.x / SPLIT_K) {
     begin(p);
   }
 
@@ -85,7 +85,7 @@ struct Loader {
     const int stages = serves(p, c / KC, more);
     c += stages * KC;
     if ((more -= stages) == 0) {
-      index += gridDim.x / SPLIT;
+      index += gridDim.x / SPLIT_K;
       begin(p);
     } else if (c == p.chunks * KC) {
       c = 0;
@@ -129,7 +129,7 @@ struct Loader {
 // H100).
 __device__ __forceinline__ void spread(const Params& p, int steps) {
   constexpr int CYCLES = PARTS == 2 ? 4096 : 2048, PHASES = 64;  // less than a stage's; of blocks
-  const int block = blockIdx.x / SPLIT, longer = p.work_tiles % (int)(gridDim.x / SPLIT);
+  const int block = blockIdx.x / SPLIT_K, longer = p.work_tiles % (int)(gridDim.x / SPLIT_K);
   if (longer == 0 || block < longer) return;
   const int wait = block * 37 % PHASES * (min(steps, 8) * CYCLES / PHASES);
   const long long begin = clock64();
@@ -138,7 +138,7 @@ __device__ __forceinline__ void spread(const Params& p, int steps) {
 }
 
 __device__ __forceinline__ void load(const Params& p, Raw& raw) {
-  const Steps steps(p, SPLIT);
+  const Steps steps(p, SPLIT_K);
   spread(p, steps.end - steps.begin);
   unsigned phase = 1;
   for (Loader loader(p, steps); loader.index < p.work_tiles; loader.next(p)) {
@@ -149,11 +149,11 @@ __device__ __forceinline__ void load(const Params& p, Raw& raw) {
     }
     phase ^= 1;
     // Producers, too, finish a work tile once they have made a stage of the next.
-    static_assert(SPLIT == 1 || AHEAD == 1, "boxes of that stage have been ordered then");
-    if (SPLIT > 1 && loader.more == steps.end - steps.begin && loader.index >= gridDim.x / SPLIT)
+    static_assert(SPLIT_K == 1 || AHEAD == 1, "boxes of that stage have been ordered then");
+    if (SPLIT_K > 1 && loader.more == steps.end - steps.begin && loader.index >= gridDim.x / SPLIT_K)
       meet();
   }
-  if (SPLIT > 1 && blockIdx.x / SPLIT < p.work_tiles) meet();  // about the last work tile
+  if (SPLIT_K > 1 && blockIdx.x / SPLIT_K < p.work_tiles) meet();  // about the last work tile
 }
 
 // Of a producer thread: its four channels of a tile's pixels, stage by stage. Of small elements it

@@ -27,7 +27,7 @@ struct Fetch {
   TileSource coming;      // read early: it is there when the copies need it
 
   __device__ __forceinline__ Fetch(const Params& p, Raw& raw, const Steps& steps)
-      : steps(steps), index(blockIdx.x / SPLIT), source(raw.source),
+      : steps(steps), index(blockIdx.x / SPLIT_K), source(raw.source),
         raw(&raw.pixels[0][0][threadIdx.x - CONSUMERS]) {
     begin(p);
 #pragma unroll
@@ -77,7 +77,7 @@ struct Fetch {
 
   __device__ __forceinline__ void next(const Params& p) {
     if (++step == steps.end) {
-      index += gridDim.x / SPLIT;
+      index += gridDim.x / SPLIT_K;
       begin(p);
     } else if (++chunk == p.chunks) {
       chunk = 0;

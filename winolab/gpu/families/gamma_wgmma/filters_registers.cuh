@@ -34,7 +34,7 @@ struct Filters {
 
   __device__ __forceinline__ Filters(const Params& p, const Steps& steps, FilterRing& ring)
       : p(p), steps(steps), places(&ring.u[0][0][U_AHEAD > 0 ? threadIdx.x : 0]),
-        index(blockIdx.x / SPLIT), left(steps.end - steps.begin) {
+        index(blockIdx.x / SPLIT_K), left(steps.end - steps.begin) {
     stage_at(steps.begin);
     u = next;
   }
@@ -49,7 +49,7 @@ struct Filters {
   __device__ __forceinline__ void walk() {
     if (--left == 0) {
       left = steps.end - steps.begin;
-      index += gridDim.x / SPLIT;
+      index += gridDim.x / SPLIT_K;
       stage_at(steps.begin);
     } else if constexpr (REST > 0) {
       stage_at(steps.end - left);

@@ -31,7 +31,7 @@ __device__ __forceinline__ int outputs_of(const Params& p, int block_m) {
 
 // By a lane: a group's filters, over stages and work tiles.
 __device__ __forceinline__ void bring(const Params& p, FilterRing& ring, int group) {
-  static_assert(SPLIT == 1, "all stages of an item");
+  static_assert(SPLIT_K == 1, "all stages of an item");
   const bool mine = MULTICAST == 1 || cluster_rank() == group;
   Pipe<U_RING> pipe;
 #pragma unroll 1

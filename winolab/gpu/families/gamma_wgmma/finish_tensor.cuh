@@ -27,14 +27,14 @@ using Delivered = Pipe<BUFFERS>;
 
 // What threads of a cluster that neither stage nor read do about a work tile's sums.
 __device__ __forceinline__ void meet() {
-  if constexpr (SPLIT > 1)
+  if constexpr (SPLIT_K > 1)
     for (int pass = 0; pass < PASSES; ++pass) cluster_sync();
 }
 
 // By loaders' other warps.
 __device__ __forceinline__ void attend(const Params& p, Staging&) {
-  if constexpr (SPLIT > 1)
-    for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) meet();
+  if constexpr (SPLIT_K > 1)
+    for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) meet();
 }
 
 // By consumers, with a work tile's accumulators.
@@ -45,7 +45,7 @@ __device__ __forceinline__ void deliver(const Params&, Staging& staging,
   const int g = thread % 32 / 4, q = thread % 4;
 #pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
-    if constexpr (SPLIT == 1) barrier_wait(&staging.empty[pipe.stage], pipe.phase ^ 1);
+    if constexpr (SPLIT_K == 1) barrier_wait(&staging.empty[pipe.stage], pipe.phase ^ 1);
 #pragma unroll
     for (int s = 0; s < HELD; ++s)
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ __forceinline__ void deliver(const Params&, Staging& staging,
         for (int e = 0; e < 4; ++e)
           to[e % 2 * ROW_OUT + e / 2 * 8] = acc[s * HALVES + column / 8][column % 8 * 4 + e];
       }
-    if constexpr (SPLIT == 1)
+    if constexpr (SPLIT_K == 1)
       barrier_arrive(&staging.full[pipe.stage]);
     else
       cluster_sync();
@@ -67,8 +67,8 @@ __device__ __forceinline__ void deliver(const Params&, Staging& staging,
 // Every state of four channels of a tile, of all blocks' sums.
 __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) {
 #pragma unroll
-  for (int rank = 0; rank < SPLIT; ++rank) {
-    const float* from = SPLIT > 1 ? cluster_pointer(staged, rank) : staged;
+  for (int rank = 0; rank < SPLIT_K; ++rank) {
+    const float* from = SPLIT_K > 1 ? cluster_pointer(staged, rank) : staged;
 #pragma unroll
     for (int s = 0; s < ALPHA; ++s) {
       const float4 v = *reinterpret_cast<const float4*>(from + s * (TILES_OUT * ROW_OUT));
@@ -82,18 +82,18 @@ __device__ __forceinline__ void gather(float (&state)[4][ALPHA], float* staged) 
 
 __device__ __forceinline__ void finish(const Params& p, Staging& staging, int index,
                                        Delivered& pipe, float scale) {
-  const int rank = SPLIT > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
+  const int rank = SPLIT_K > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const WorkTile work(p, index);
   const int m = thread % (BN / 4) * 4, channel = work.block_m * BN + m;  // of the thread's outputs
   AccuracyCheck<> check(p.header, p.rows + channel, scale);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
-    if constexpr (SPLIT == 1)
+    if constexpr (SPLIT_K == 1)
       barrier_wait(&staging.full[pipe.stage], pipe.phase);
     else
       cluster_sync();
 #pragma unroll 1
-    for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT * PRODUCERS) {
+    for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT_K * PRODUCERS) {
       const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
       float state[4][ALPHA], y[4][N];
       gather(state, &staging.out[pipe.stage][0][local][m]);
@@ -116,7 +116,7 @@ __device__ __forceinline__ void finish(const Params& p, Staging& staging, int in
         if (o < columns) store(to + (long long)o * p.y_pixel, v, p.out_channels - channel);
       }
     }
-    if constexpr (SPLIT == 1) barrier_arrive(&staging.empty[pipe.stage]);
+    if constexpr (SPLIT_K == 1) barrier_arrive(&staging.empty[pipe.stage]);
     pipe.advance();
   }
 }

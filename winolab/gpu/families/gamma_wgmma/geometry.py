@@ -136,12 +136,12 @@ class Geometry:
     def slots(self) -> int:
         """Items that run at once, on a cluster each or, by multicast pairs, on a block."""
         v = self.config
-        return cluster_slots(self.device, v.split * v.multicast) * v.multicast
+        return cluster_slots(self.device, v.split_k * v.multicast) * v.multicast
 
     @property
     def grid(self) -> int:
         """Blocks."""
-        return self.config.split * min(max(self.items, self.config.multicast), self.slots)
+        return self.config.split_k * min(max(self.items, self.config.multicast), self.slots)
 
     @property
     def outputs(self) -> int:

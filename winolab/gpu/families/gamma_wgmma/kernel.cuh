@@ -2,7 +2,7 @@
 // filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
 // inverse transform.
 //
-// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT
+// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT_K
 // blocks of a cluster share a summation. One warpgroup of producers fetches input tiles
 // (fetch_*.cuh), applies BT, splits into PARTS of 16 bits and writes V to shared memory; two
 // warpgroups of consumers hold half of the states each and multiply: U is wgmma's A and V its B
@@ -48,7 +48,7 @@ __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPH
 __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
   const float scale = input_scale(p.header);
-  const Steps steps(p, SPLIT);
+  const Steps steps(p, SPLIT_K);
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Fetch fetch(p, shared.raw, steps);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   const unsigned places =
       place_of(unit_tile(warp, lane)) |
       place_of(unit_tile(warp % 2, lane)) + half_pair(warp, lane) * 4 << 16;
-  const int first = blockIdx.x / SPLIT, stride = gridDim.x / SPLIT;
+  const int first = blockIdx.x / SPLIT_K, stride = gridDim.x / SPLIT_K;
   for (int index = first; index < p.work_tiles + stride; index += stride) {
     const int count = index < p.work_tiles ? steps.end - steps.begin : 0;
     const int ahead = min(AHEAD, count);
@@ -115,11 +115,11 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
 __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   // The same in all lanes, as the compiler sees: descriptors are made in uniform registers.
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
-  const Steps steps(p, SPLIT);
+  const Steps steps(p, SPLIT_K);
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Products products(p, steps, shared.filters, group);
-  for (int index = blockIdx.x / SPLIT; index < p.work_tiles; index += gridDim.x / SPLIT) {
+  for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
     products.start(p, index);
     float acc[STEPS][SUMS];
 #pragma unroll
@@ -141,7 +141,7 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-extern "C" __global__ void __cluster_dims__(SPLIT * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(SPLIT_K * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_gamma(const __grid_constant__ Params p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -157,7 +157,7 @@ extern "C" __global__ void __cluster_dims__(SPLIT * MULTICAST, 1, 1) __launch_bo
     barriers_ready();
   }
   __syncthreads();
-  if constexpr (SPLIT * MULTICAST > 1) cluster_sync();
+  if constexpr (SPLIT_K * MULTICAST > 1) cluster_sync();
   // The loader of x itself, which no launch writes, does not wait for the launch before.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
   const bool loads = warp == (CONSUMERS + PRODUCERS) / 32;
@@ -178,5 +178,5 @@ extern "C" __global__ void __cluster_dims__(SPLIT * MULTICAST, 1, 1) __launch_bo
     else if (threadIdx.x % 32 == 0)
       bring(p, shared.filters, other);
   }
-  if constexpr (SPLIT * MULTICAST > 1) cluster_sync();  // other blocks may still read this one's sums
+  if constexpr (SPLIT_K * MULTICAST > 1) cluster_sync();  // other blocks may still read this one's sums
 }

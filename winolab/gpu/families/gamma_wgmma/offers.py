@@ -78,7 +78,7 @@ def _plan(plan: Callable[..., P], request: Request, c: Correlation, tile: Tile, 
 
 def _shares(plan: Any) -> bool:
     """Whether every block of a cluster has a part of the sum."""
-    return plan.config.split <= max(1, plan.steps)
+    return plan.config.split_k <= max(1, plan.steps)
 
 
 def _some(plans: Iterable[P], c: Correlation, request: Request) -> list[P]:
