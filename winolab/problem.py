@@ -317,6 +317,11 @@ class Problem:
         """Whether stride and dilation are 1 everywhere, as tiled algorithms need."""
         return set(self.stride) | set(self.dilation) == {1}
 
+    @property
+    def depthwise(self) -> bool:
+        """Whether every input channel is a group of its own."""
+        return self.groups == self.in_channels
+
 
 def shapes(direction: str, problem: Problem) -> tuple[tuple[int, ...], ...]:
     """Channels-last shapes of both operands and the result."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
@@ -79,6 +80,13 @@ FAMILIES = (
         CORRELATIONS,
         ("fp32_split",),
         fastest_first=True,
+    ),
+    Family(
+        "depthwise",
+        depthwise.plans,
+        depthwise.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", *SIXTEEN_BITS),
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),

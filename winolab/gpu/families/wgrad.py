@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Launcher, Params, View
-from winolab.gpu.planner.correlation import check, three
+from winolab.gpu.planner.correlation import check_unit, three
 from winolab.points import check_served
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
@@ -50,7 +50,7 @@ class Gradient:
     @classmethod
     def of(cls, problem: Problem) -> Gradient:
         """The filter gradient of ``problem``. Raises ValueError for strides and dilation."""
-        check(problem)
+        check_unit(problem)
         return cls(
             problem.batch,
             problem.groups,

@@ -44,7 +44,7 @@ class Correlation:
         """
         if direction not in CORRELATIONS:
             raise ValueError(f"direction {direction!r}; expected one of {', '.join(CORRELATIONS)}")
-        check(problem)
+        check_unit(problem)
         pad = tuple(lo for lo, _ in problem.padding)
         channels, out_channels = problem.in_channels, problem.out_channels
         input_, output = problem.input, problem.output
@@ -83,14 +83,28 @@ class Correlation:
         )
 
 
+def check_unit(problem: Problem) -> None:
+    """Raise ValueError for strides and dilation, which depthwise kernels alone have, and as
+    ``check``."""
+    check(problem)
+    if not problem.unit:
+        raise strided(problem)
+
+
+def strided(problem: Problem) -> ValueError:
+    """What to raise for strides and dilation that no kernel serves."""
+    return ValueError(
+        f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
+        f"dilation {problem.dilation}, unless every channel is a group; NumPy arrays run on the "
+        "reference, which has both"
+    )
+
+
 def check(problem: Problem) -> None:
     """Raise ValueError for strides, dilation and dimensions that only the reference serves, and for
     sizes that kernels do not count."""
-    if not problem.unit:
-        raise ValueError(
-            f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-            f"dilation {problem.dilation}; NumPy arrays run on the reference, which has both"
-        )
+    if not problem.unit and not problem.depthwise:
+        raise strided(problem)
     if problem.ndim > 3:
         raise ValueError(
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "

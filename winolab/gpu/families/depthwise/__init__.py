@@ -1,0 +1,1 @@
+"""Depthwise convolution: as many groups as channels, any filter, stride and dilation."""

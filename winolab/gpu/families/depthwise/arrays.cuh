@@ -1,0 +1,133 @@
+// What all kernels of depthwise convolution are told, and how they read and write V channels at once.
+#pragma once
+
+#include "elements.cuh"
+
+// Of a correlation's terms: backward data has dy in x's place and dx in y's. Strides in elements.
+struct DepthwiseParams {
+  const Element* x;
+  const Element* other;  // w, or dy of filter gradients
+  Out* result;           // y, or dw
+  float* buckets;        // [part][output channel][tap], of filter gradients in several parts
+  long long x_batch, x_depth, x_row;
+  long long y_batch, y_depth, y_row;
+  long long w_out, w_depth, w_row, w_tap;
+  int x_pixel, y_pixel;
+  int depth, height, width;              // of x
+  int out_depth, out_height, out_width;  // of y
+  int pad_depth, pad_height, pad_width;  // from x's first element back to what y's first tap meets
+  int stride_depth, stride_height, stride_width;
+  int dilation_depth, dilation_height, dilation_width;
+  int taps_depth, taps_height, taps_width;
+  int channels, multiplier;  // of y; y's of one of x, or, of backward data, x's of one of y
+  int phases_height, phases_width;  // every so many-th output is of one phase, taps alike
+  int first_height, first_width;    // of strided backward data: the first row and column of dy
+  int tiles_height;                 // and how many rows of dy have a window in dx
+  int strips, segments, rows;       // of a phase: strips of a row, and segments of so many rows
+  int dense;                        // whether w has no gaps
+  int chunks, items, parts;         // blocks of channels, threads' worths of outputs, shares of a sum
+};
+
+constexpr int CHANNELS = LANES * V, SLOTS = THREADS / LANES;  // of a block
+
+template <int BYTES>
+struct Words;
+template <>
+struct Words<2> {
+  using type = unsigned short;
+};
+template <>
+struct Words<4> {
+  using type = unsigned;
+};
+template <>
+struct Words<8> {
+  using type = uint2;
+};
+template <>
+struct Words<16> {
+  using type = uint4;
+};
+using Raw = Words<V * (INPUT ? 2 : 4)>::type;  // V channels as they lie
+
+__device__ __forceinline__ unsigned word(unsigned short raw, int) { return raw; }
+__device__ __forceinline__ unsigned word(unsigned raw, int) { return raw; }
+__device__ __forceinline__ unsigned word(uint2 raw, int i) { return i ? raw.y : raw.x; }
+__device__ __forceinline__ unsigned word(uint4 raw, int i) {
+  return i & 2 ? (i & 1 ? raw.w : raw.z) : (i & 1 ? raw.y : raw.x);
+}
+__device__ __forceinline__ void clear(unsigned short& raw) { raw = 0; }
+__device__ __forceinline__ void clear(unsigned& raw) { raw = 0; }
+__device__ __forceinline__ void clear(uint2& raw) { raw = make_uint2(0, 0); }
+__device__ __forceinline__ void clear(uint4& raw) { raw = make_uint4(0, 0, 0, 0); }
+
+__device__ __forceinline__ Raw load(const Element* from) {
+  return __ldg(reinterpret_cast<const Raw*>(from));
+}
+
+__device__ __forceinline__ void widen(const Raw& raw, float (&to)[V]) {
+  if constexpr (INPUT == 0) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) to[v] = __uint_as_float(word(raw, v));
+  } else if constexpr (V == 1) {
+    float none;
+    unpack<INPUT == 2>(word(raw, 0), to[0], none);
+  } else {
+#pragma unroll
+    for (int v = 0; v + 1 < V; v += 2) unpack<INPUT == 2>(word(raw, v / 2), to[v], to[v + 1]);
+  }
+}
+
+__device__ __forceinline__ void store(Out* to, const float (&sum)[V]) {
+  if constexpr (V == 1) {
+    store_sum(to, sum[0]);
+  } else {
+    unsigned words[V];
+    constexpr int COUNT = OUTPUT ? V / 2 : V;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      words[i] = OUTPUT ? pack<OUTPUT == 2>(sum[i * V / COUNT], sum[(i + 1) * V / COUNT - 1])
+                        : __float_as_uint(sum[i]);
+    if constexpr (COUNT == 1)
+      *reinterpret_cast<unsigned*>(to) = words[0];
+    else if constexpr (COUNT == 2)
+      *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+    else
+#pragma unroll
+      for (int i = 0; i + 3 < COUNT; i += 4)
+        reinterpret_cast<uint4*>(to)[i / 4] =
+            make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+  }
+}
+
+__device__ __forceinline__ float value(const Element* from) {
+  if constexpr (INPUT == 0) {
+    return *from;
+  } else {
+    float first, none;
+    unpack<INPUT == 2>(*from, first, none);
+    return first;
+  }
+}
+
+// Where a thread's outputs are.
+struct Item {
+  int image, depth, phase_height, segment, phase_width, strip;
+
+  __device__ __forceinline__ Item(const DepthwiseParams& p, unsigned item) {
+    strip = taken(item, p.strips);
+    phase_width = taken(item, p.phases_width);
+    segment = taken(item, p.segments);
+    phase_height = taken(item, p.phases_height);
+    depth = taken(item, p.out_depth);
+    image = item;
+  }
+
+  // item mod count, item becomes the quotient; no division where all threads know that count is 1.
+  static __device__ __forceinline__ int taken(unsigned& item, unsigned count) {
+    if (count == 1) return 0;
+    const unsigned quotient = item / count, rest = item - quotient * count;
+    item = quotient;
+    return rest;
+  }
+};

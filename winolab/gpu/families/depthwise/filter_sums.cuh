@@ -1,0 +1,59 @@
+// What threads of a block summed of a filter gradient, added up and written; and the sum of blocks' parts.
+#pragma once
+
+#include "arrays.cuh"
+#include "pipeline.cuh"
+
+// Adds ``acc`` of all SLOTS; ``write(tap, channel of the block, sum)``.
+template <int COUNT, class Write>
+__device__ __forceinline__ void add_slots(const float (&acc)[COUNT][V], Write write) {
+  __shared__ float sums[COUNT][SLOTS][CHANNELS];
+  const int lane = threadIdx.x % LANES, slot = threadIdx.x / LANES;
+#pragma unroll
+  for (int tap = 0; tap < COUNT; ++tap)
+#pragma unroll
+    for (int v = 0; v < V; ++v) sums[tap][slot][lane * V + v] = acc[tap][v];
+  __syncthreads();
+  for (int e = threadIdx.x; e < COUNT * CHANNELS; e += THREADS) {
+    const int tap = e / CHANNELS, channel = e % CHANNELS;
+    float sum = 0.0f;
+    for (int s = 0; s < SLOTS; ++s) sum = __fadd_rn(sum, sums[tap][s][channel]);
+    write(tap, channel, sum);
+  }
+}
+
+// One element of dw, or of a part of it.
+__device__ __forceinline__ void write_sum(const DepthwiseParams& p, int part, int channel, int kd,
+                                          int kh, int kw, float sum) {
+  if (channel >= p.channels) return;
+  if (p.parts == 1)
+    store_sum(p.result + channel * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap, sum);
+  else
+    p.buckets[((((long long)part * p.channels + channel) * p.taps_depth + kd) * p.taps_height + kh) *
+                  p.taps_width + kw] = sum;
+}
+
+constexpr int SUMMED = 32, SLICES = 8;  // elements of a block, and threads of each
+
+extern "C" __global__ void __launch_bounds__(SUMMED * SLICES)
+    winolab_depthwise_sum(const __grid_constant__ DepthwiseParams p) {
+  __shared__ float slices[SLICES][SUMMED];
+  launch_before_done();
+  const int taps = p.taps_depth * p.taps_height * p.taps_width;
+  const long long size = (long long)p.channels * taps;
+  const int mine = threadIdx.x % SUMMED, slice = threadIdx.x / SUMMED;
+  const long long element = (long long)blockIdx.x * SUMMED + mine;
+  float sum = 0.0f;
+  if (element < size)
+#pragma unroll 8
+    for (int part = slice; part < p.parts; part += SLICES)
+      sum = __fadd_rn(sum, __ldcg(p.buckets + part * size + element));
+  slices[slice][mine] = sum;
+  __syncthreads();
+  if (slice || element >= size) return;
+  sum = 0.0f;
+  for (int s = 0; s < SLICES; ++s) sum = __fadd_rn(sum, slices[s][mine]);
+  const int tap = (int)(element % taps), kw = tap % p.taps_width;
+  const int kh = tap / p.taps_width % p.taps_height, kd = tap / p.taps_width / p.taps_height;
+  store_sum(p.result + element / taps * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap, sum);
+}

@@ -1,0 +1,272 @@
+"""Depthwise convolution in all directions: plans, source and launches.
+
+Every sum is of one channel's taps, or of one channel's positions: no matrix product. What it costs
+is its data, read and written once, and FFMAs, so that both have to go on at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.device import Device
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families.depthwise import cost
+from winolab.gpu.families.depthwise.config import THREADS, Config, slides, configs
+from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
+
+ARCHITECTURE = (8, 0)
+PARAMS = layout("DepthwiseParams", "depthwise/arrays")
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
+TOGETHER = 8  # taps of a block of filter_any.cuh
+SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts up
+
+
+@dataclass(frozen=True)
+class DepthwisePlan(BasePlan):
+    """One call: what is computed, by which kernel, on what grid, at what cost."""
+
+    direction: str
+    problem: Problem
+    shape: Depthwise
+    precision: str
+    dtype: str  # of the operands
+    out_dtype: str
+    config: Config
+    device: Device
+    rows: int  # of outputs, of a thread's walk
+    parts: int = 1  # of a filter gradient's sum
+    predicted: float = 0.0  # seconds
+
+    kernel = "depthwise"
+    points = "best"  # as of all plans; there is nothing to interpolate
+
+    @property
+    def gradient(self) -> bool:
+        """Whether the result is dw."""
+        return self.direction == "backward_filter"
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """None of correlations; F(1, 1) of gradients."""
+        return (Tile(1, 1),) if self.gradient else ()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic: sums in order, in FP32."""
+        return "fp32" if self.precision == "fp32" else f"{self.precision},accumulation=sequential"
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed: by every thread of every part, whose sums are then added up."""
+        if not self.gradient:
+            return ()
+        threads = min(self.items, self.parts * self.config.slots)
+        return (Sum(1.0, self.shape.positions / threads, threads),)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the parts of dw."""
+        return 4 * self.shape.channels * self.shape.taps * self.parts if self.parts > 1 else 0
+
+    @property
+    def chunks(self) -> int:
+        """Blocks of channels."""
+        return -(-self.shape.channels // self.config.channels)
+
+    @property
+    def strips(self) -> int:
+        """Of a row of a phase."""
+        d, v = self.shape, self.config
+        if v.kind == "scatter":
+            return -(-d.windows(2)[1] // (v.columns // d.stride[2]))
+        return -(-(-(-d.output[2] // self.phases[1])) // v.columns)
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """Of rows and of columns."""
+        d = self.shape
+        if self.config.kind == "any":
+            return 1, d.phases(2) if slides(d) else 1
+        return d.phases(1), d.phases(2)
+
+    @property
+    def walked(self) -> int:
+        """Rows of a phase that threads walk down."""
+        d = self.shape
+        if self.config.kind == "scatter":
+            return d.windows(1)[1]
+        return -(-d.output[1] // self.phases[0])
+
+    @property
+    def segments(self) -> int:
+        """Into which a phase's rows are cut."""
+        return -(-self.walked // self.rows)
+
+    @property
+    def items(self) -> int:
+        """Threads' worths of outputs of a channel."""
+        d = self.shape
+        return d.batch * d.output[0] * math.prod(self.phases) * self.segments * self.strips
+
+    @property
+    def blocks(self) -> int:
+        """Of the launch."""
+        d, v = self.shape, self.config
+        if not self.gradient:
+            return self.chunks * -(-self.items // v.slots)
+        taps = d.filter[0] * d.filter[1] * -(-d.filter[2] // TOGETHER) if v.kind == "any" else 1
+        return self.chunks * taps * self.parts
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.config
+        parts = f", {self.parts} parts of the sum" if self.gradient else ""
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
+                f"dilation {p.dilation}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.channels} channels × {v.slots} strips of {v.columns} columns × "
+                f"{self.rows} rows",
+                f"policies   {v}",
+                f"grid       {self.blocks} blocks of {THREADS} threads{parts}",
+                f"memory     {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of its kernels."""
+        known = self.config.kind != "any"
+        d = self.shape
+        shape = (*d.filter, *d.stride[1:]) if known else None
+        how = d.rotated, d.gathered, slides(d)
+        types = TYPES[self.dtype], TYPES[self.out_dtype]
+        return source(self.config, self.gradient, shape, how, types)
+
+    def shared(self) -> dict[str, int]:
+        """Its kernels; none has dynamic shared memory."""
+        if self.gradient:
+            return {"winolab_depthwise_filter": 0, "winolab_depthwise_sum": 0}
+        return {"winolab_depthwise": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all channels on the current stream."""
+        params = self.params(a, b, out, workspace)
+        if not self.gradient:
+            kernels["winolab_depthwise"]((self.blocks, 1, 1), THREADS, params)
+            return
+        kernels["winolab_depthwise_filter"]((self.blocks, 1, 1), THREADS, params)
+        if self.parts > 1:
+            blocks = -(-self.shape.channels * self.shape.taps // SUMMED)
+            early = self.device.early_launches
+            kernels["winolab_depthwise_sum"]((blocks, 1, 1), SUM_THREADS, params, early)
+
+    def params(self, a: View, b: View, out: View, workspace: int) -> Params:
+        """Of all its kernels."""
+        d = self.shape
+        x, y, w = (a, b, out) if self.gradient else (a, out, b)
+        steps = [math.prod(d.filter[i:]) for i in range(4)]
+        dense = all(
+            n == 1 or have == step
+            for n, have, step in zip((2, *d.filter), w.strides, steps, strict=False)
+        )
+        firsts = [d.windows(i) if self.config.kind == "scatter" else (0, 0) for i in (1, 2)]
+        return PARAMS.pack(
+            x.address,
+            b.address,
+            out.address,
+            workspace,
+            *x.strides[:3],
+            *y.strides[:3],
+            *w.strides[:4],
+            x.strides[3],
+            y.strides[3],
+            *d.input,
+            *d.output,
+            *d.padding,
+            *d.stride,
+            *d.dilation,
+            *d.filter,
+            d.channels,
+            d.multiplier,
+            *self.phases,
+            firsts[0][0],
+            firsts[1][0],
+            firsts[0][1],
+            self.strips,
+            self.segments,
+            self.rows,
+            int(dense),
+            self.chunks,
+            self.items,
+            self.parts,
+        )
+
+
+@lru_cache(maxsize=256)
+def source(
+    v: Config,
+    gradient: bool,
+    shape: tuple[int, ...] | None,
+    how: tuple[bool, bool, bool],
+    types: tuple[int, int],
+) -> str:
+    """The translation unit of a variant. ``shape``: taps and strides, where it has those as
+    constants; ``how``: whether taps go backwards, dy is gathered, columns slide; ``types``: of the
+    operands and of the result."""
+    constants = {"LANES": v.lanes, "V": v.vector, "TW": v.columns, "THREADS": THREADS}
+    constants |= {"INPUT": types[0], "OUTPUT": types[1]}
+    if shape:
+        constants |= dict(zip(("KD", "KH", "KW", "SH", "SW"), shape, strict=True))
+        constants["ROTATED"] = int(how[0])
+    else:
+        constants |= dict(zip(("ROTATED", "GATHER", "SLIDE"), map(int, how), strict=True))
+    file = f"filter_{v.kind}" if gradient else v.kind
+    return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))
+
+
+def plans(request: Request) -> Iterator[DepthwisePlan]:
+    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    device, algorithm = request.device, request.algorithm
+    if device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "direct":
+        raise ValueError(f"depthwise kernels do not compute {algorithm}")
+    d = Depthwise.of(request.problem, request.direction)
+    if 0 in (d.batch, d.channels, d.multiplier, *d.input, *d.output):
+        raise ValueError("depthwise kernels need something to sum")
+    gradient = request.direction == "backward_filter"
+    offered = configs(d, gradient, ITEMSIZE[request.dtype], request.aligned)
+    if request.config:
+        offered = [v for v in offered if v == request.config]
+    for v in offered:
+        found = DepthwisePlan(
+            request.direction, request.problem, d, request.precision, request.dtype,
+            request.stored, v, device, 1,
+        )  # fmt: skip
+        yield from _sized(found, request.workspace_limit)
+
+
+def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
+    """The fastest predicted of a variant's walks and parts."""
+    rows = (1,) if plan.config.kind == "any" else cost.walks(plan.walked)
+    made = (replace(plan, rows=r) for r in rows)
+    if plan.gradient:
+        made = (replace(p, parts=n) for p in made for n in cost.parts(p))
+    timed = [replace(p, predicted=cost.seconds(p)) for p in made]
+    fitting = [p for p in timed if limit is None or p.workspace <= limit]
+    yield min(fitting or timed, key=lambda p: p.predicted)
