@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.gpu.support.molds import depthwise_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -86,8 +87,13 @@ class Mold:
 
     @property
     def gradient(self) -> bool:
-        """Whether the family computes filter gradients."""
-        return self.family.startswith("wgrad")
+        """Whether its kernel computes filter gradients: each third of depthwise's does."""
+        return self.family.startswith("wgrad") or (self.depthwise and self.number % 3 == 2)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether channels are groups, with any stride and dilation."""
+        return self.family == "depthwise"
 
     @property
     def device(self) -> Device:
@@ -161,6 +167,7 @@ class Mold:
         elif tiles:
             algorithm += rng.choice(["", "", ";segments=1", ";segments=3"])
         taps = self._taps(rng, height)
+        stride, dilation = steps_of(self.family, self.seed, len(taps))
         groups = rng.choice([1, 1, 1, 2, 3])
         channels, out_channels = (
             _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
@@ -169,17 +176,22 @@ class Mold:
             out_channels = rng.choice([64, 64, 128])
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
-        padding = [(rng.randint(0, r), rng.randint(0, r)) for r in taps]
+        if self.depthwise:
+            groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
+        reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]
+        padding = [(rng.randint(0, r), rng.randint(0, r)) for r in reach]
         most = [5, 12, 40][-len(taps) :]
         sizes = [
             max(1, r - lo - hi) + rng.randint(0, size)
-            for r, (lo, hi), size in zip(taps, padding, most, strict=True)
+            for r, (lo, hi), size in zip(reach, padding, most, strict=True)
         ]
         problem = Problem.of(
             (rng.choice(batches), *sizes, channels * groups),
             (out_channels * groups, *taps, channels),
             padding=padding,
             groups=groups,
+            stride=stride,
+            dilation=dilation,
         )
         if large:
             images = LARGE * problem.batch / max(map(math.prod, (problem.x_shape, problem.y_shape)))
@@ -188,6 +200,8 @@ class Mold:
 
     def _taps(self, rng: Random, height: int) -> list[int]:
         """Of the filter, along each dimension."""
+        if self.depthwise:
+            return depthwise_taps(self.seed)
         tiles = parse_algorithm(self.algorithm).tiles
         if self.family == "nested":
             return [t.r + (t.r % t.n == 0) * rng.randint(0, t.r) for t in tiles]
@@ -344,6 +358,8 @@ def limits(plan: Any) -> tuple[float, float, float]:
     if plan.direction == "backward_filter":
         tiles = plan.tiles
         depth = p.batch * math.prod(p.output[:-1]) * (-(-p.output[-1] // plan.tile.r) + 1)
+    elif plan.kernel == "depthwise":
+        tiles, depth = (Tile(1, 1),), plan.shape.taps * plan.shape.multiplier
     else:
         tiles, c = plan.tiles or (Tile(1, 1),), Correlation.of(p, plan.direction)
         ends = [1] * (3 - len(tiles)) + [t.r for t in tiles]

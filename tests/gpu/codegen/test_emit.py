@@ -16,6 +16,7 @@ WGMMA = {
     "FETCH_FILE": "fetch_boxes.cuh",
 }
 ROOTS = {
+    **{f"depthwise/{name}": {} for name in ("rows", "scatter", "any", "filter_rows", "filter_any")},
     "direct/kernel": {},
     "gamma_ffma/kernel": {},
     "gamma_ffma/fallback_kernel": {},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
@@ -15,6 +17,7 @@ MOLDS = {
     "gamma_mma": 2,
     "nested": 3,
     "direct": 6,
+    "depthwise": 12,
     "wgrad_ffma": 2,
     "wgrad_winograd": 2,
     "wgrad_direct.columns": 4,
@@ -41,7 +44,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    if family == "direct":
+    if family in ("direct", "depthwise"):
         return ["direct"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
@@ -51,3 +54,18 @@ def algorithms(family: str, precision: str) -> list[str]:
         *(["direct", TWO_LEVEL] if family == "gamma_ffma" else []),
         *(f"gamma:{alpha}:{alpha - r + 1}:{r}" for alpha, some in widths.items() for r in some),
     ]
+
+
+DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35)
+
+
+def depthwise_taps(seed: str) -> list[int]:
+    """A filter that depthwise kernels of a seed have, in which it is constant."""
+    return list(Random(seed).choice(DEPTHWISE_TAPS))
+
+
+def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
+    """Their strides and dilations; other families have none."""
+    rng = Random(f"{seed} steps")
+    steps = [rng.choice([1, 1, 2, 3]) if family == "depthwise" else 1 for _ in range(2 * ndim)]
+    return steps[:ndim], steps[ndim:]

@@ -34,7 +34,8 @@ class Family:
     plans that can run a request, and raises ValueError where it has none, and says why;
     ``config`` is the type of its kernels' configurations; ``fastest_first``: whether it offers
     plans in the order of their predicted times, so that later ones need not be asked for;
-    ``near`` enumerates those alone that can be picked of a request that does not say how.
+    ``near`` enumerates those alone that can be picked of a request that does not say how;
+    ``alone`` says whether nobody is faster than what it offers for a request.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Family:
     precisions: tuple[str, ...]
     fastest_first: bool = False
     near: Callable[[Request], Iterable[Plan]] | None = None
+    alone: Callable[[Request], bool] = lambda request: False
 
     def plans(self, request: Request, near: bool = False) -> Iterable[Plan]:
         """Plans of the family, products being in the request's precision itself; ValueError where
@@ -57,6 +59,14 @@ class Family:
 
 
 FAMILIES = (
+    Family(
+        "depthwise",
+        depthwise.plans,
+        depthwise.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", *SIXTEEN_BITS),
+        alone=depthwise.alone,
+    ),
     Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Config, CORRELATIONS, ("fp32",)),
     Family(
         "gamma_wgmma",
@@ -80,13 +90,6 @@ FAMILIES = (
         CORRELATIONS,
         ("fp32_split",),
         fastest_first=True,
-    ),
-    Family(
-        "depthwise",
-        depthwise.plans,
-        depthwise.Config,
-        (*CORRELATIONS, *GRADIENT),
-        ("fp32", *SIXTEEN_BITS),
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),

@@ -58,6 +58,8 @@ def candidates(request: Request, near: bool = False) -> Choice:
             named = request.precision == unit
             offered = list(with_fallback(offered, fallbacks, named, alone=bool(request.config)))
         found += offered
+        if near and found and any(family.alone(request) for family in FAMILIES):
+            break
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
     plans, why = ordered([p for p in found if p.config == request.config] or found, request, near)
@@ -78,6 +80,8 @@ def _offered(request: Request, near: bool = False) -> tuple[list[Plan], list[str
                         break
             except ValueError as error:
                 reasons.append(str(error))
+            if near and found and family.alone(request):
+                break
     return found, reasons
 
 

@@ -225,7 +225,7 @@ def _check_empty(asked: Resolved) -> None:
         planned(problem, *kind, options, asked.precision, asked.computed, aligned=False)
     else:
         device = driver.device(asked.index)
-        Request(problem, asked.direction, device, precision=asked.precision).check()
+        Request(asked.problem, asked.direction, device, precision=asked.precision).check()
 
 
 def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overlap | None]:

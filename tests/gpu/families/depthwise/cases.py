@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.halves import UNIT
+from tests.gpu.support.halves import DTYPES as HALVES
+from tests.gpu.support.halves import UNIT
 from winolab.algorithm import Problem
 from winolab.device import H100
 from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.planner.request import DTYPES, Request
-from winolab.ref.algorithms import convolution
 from winolab.problem import shapes
+from winolab.ref.algorithms import convolution
 from winolab.ref.error.bounds import bound
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
@@ -69,11 +70,7 @@ def operands(problem: Problem, direction: str, precision: str, seed: int = 0) ->
 
 
 def dtype_of(name: str) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
+    return {"float16": HALVES["fp16"], "bfloat16": HALVES["bf16"]}.get(name, np.dtype("float32"))
 
 
 def too_far(p: DepthwisePlan, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
@@ -101,8 +98,8 @@ def on_gpu(p: DepthwisePlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     memory, space = (cp.full(n + 2 * zone, 0xFF, "uint8") for n in (size, p.workspace))
     given = [cp.asarray(v.view(np.uint8)) for v in (a, b)]
     kernels = loader.load(p.source(), str(p), p.shared(), 0)
-    addresses = [v.data.ptr for v in given], memory.data.ptr + zone, space.data.ptr + zone
-    launched(p, kernels, 0, *addresses[0], *addresses[1:])
+    a_at, b_at = (v.data.ptr for v in given)
+    launched(p, kernels, 0, a_at, b_at, memory.data.ptr + zone, space.data.ptr + zone)
     assert all((v[:zone] == 0xFF).all() and (v[-zone:] == 0xFF).all() for v in (memory, space))
     found = cp.asnumpy(memory[zone : zone + size])
     return found.view(dtype_of(p.out_dtype)).reshape(shape)

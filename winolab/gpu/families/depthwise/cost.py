@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from winolab.device import REGISTERS
 from winolab.gpu.families.depthwise.config import THREADS, registers
 from winolab.gpu.planner.request import ITEMSIZE
-
-if TYPE_CHECKING:
-    from winolab.gpu.families.depthwise.plan import DepthwisePlan
 
 # Seconds of a launch; bytes a second of a copy on an H100, read and written; instructions of a
 # thread beside its FFMAs: at its beginning, of a column read, of one written; bytes a cycle that a
@@ -27,7 +24,7 @@ def walks(rows: int) -> list[int]:
     return sorted(r for r in found if r >= min(rows, 4))
 
 
-def parts(plan: DepthwisePlan) -> list[int]:
+def parts(plan: Any) -> list[int]:
     """Shares of a gradient's sum: one, and those that fill the multiprocessors."""
     most = -(-plan.items // plan.config.slots)
     filled = (int(n * resident(plan) * plan.device.multiprocessors) for n in (0.25, 0.5, 1, 2))
@@ -35,13 +32,13 @@ def parts(plan: DepthwisePlan) -> list[int]:
     return sorted({min(most, max(1, n // each)) for n in filled} | {1})
 
 
-def resident(plan: DepthwisePlan) -> int:
+def resident(plan: Any) -> int:
     """Blocks that a multiprocessor holds at once."""
     used = registers(plan.shape, plan.config, plan.gradient)
     return max(1, min(16, REGISTERS // (THREADS * min(255, used))))
 
 
-def work(plan: DepthwisePlan) -> tuple[float, float]:
+def work(plan: Any) -> tuple[float, float]:
     """A thread's instructions, and the bytes that it reads and writes through the first cache."""
     d, v, rows = plan.shape, plan.config, plan.rows
     size, written = ITEMSIZE[plan.dtype], ITEMSIZE[plan.out_dtype]
@@ -84,7 +81,7 @@ def work(plan: DepthwisePlan) -> tuple[float, float]:
     )
 
 
-def seconds(plan: DepthwisePlan) -> float:
+def seconds(plan: Any) -> float:
     """Predicted time: data, instructions and cache traffic overlap, but for the last wave."""
     d, device = plan.shape, plan.device
     size = ITEMSIZE[plan.dtype]

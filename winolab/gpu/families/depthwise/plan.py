@@ -16,7 +16,7 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise import cost
-from winolab.gpu.families.depthwise.config import THREADS, Config, slides, configs
+from winolab.gpu.families.depthwise.config import THREADS, Config, configs, slides
 from winolab.gpu.families.depthwise.geometry import Depthwise
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
@@ -45,6 +45,7 @@ class DepthwisePlan(BasePlan):
     predicted: float = 0.0  # seconds
 
     kernel = "depthwise"
+    tile = Tile(1, 1)
     points = "best"  # as of all plans; there is nothing to interpolate
 
     @property
@@ -60,7 +61,7 @@ class DepthwisePlan(BasePlan):
     @property
     def tiles(self) -> tuple[Tile, ...]:
         """None of correlations; F(1, 1) of gradients."""
-        return (Tile(1, 1),) if self.gradient else ()
+        return (self.tile,) if self.gradient else ()
 
     @property
     def simulated(self) -> str:
@@ -91,7 +92,8 @@ class DepthwisePlan(BasePlan):
         d, v = self.shape, self.config
         if v.kind == "scatter":
             return -(-d.windows(2)[1] // (v.columns // d.stride[2]))
-        return -(-(-(-d.output[2] // self.phases[1])) // v.columns)
+        of_phase = -(-d.output[2] // self.phases[1])
+        return -(-of_phase // v.columns)
 
     @property
     def phases(self) -> tuple[int, int]:
@@ -259,6 +261,11 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
             request.stored, v, device, 1,
         )  # fmt: skip
         yield from _sized(found, request.workspace_limit)
+
+
+def alone(request: Request) -> bool:
+    """Whether other families' kernels would be launched a channel each."""
+    return request.problem.depthwise and request.problem.groups > 1
 
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:

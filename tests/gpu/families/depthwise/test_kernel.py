@@ -1,0 +1,115 @@
+"""Depthwise kernels' own source on the CPU, and on a GPU, against FP64 within the proven bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import (
+    DIRECTIONS,
+    PRECISIONS,
+    PROBLEMS,
+    layer,
+    offered,
+    on_gpu,
+    operands,
+    too_far,
+)
+from winolab.gpu.families.depthwise.plan import PARAMS, DepthwisePlan
+from winolab.gpu.runtime import nvrtc
+from winolab.ref.algorithms import convolution
+
+Execute = Callable[[DepthwisePlan, np.ndarray, np.ndarray], np.ndarray]
+NAMES = list(PROBLEMS)
+
+
+def on_cpu(p: DepthwisePlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return hosted.execute(p, a, b, dtype=p.out_dtype)
+
+
+def kinds(name: str, direction: str, precision: str) -> list[DepthwisePlan]:
+    """A plan of every kernel and vector."""
+    found = offered(PROBLEMS[name], direction, precision)
+    return list({(p.config.kind, p.config.vector): p for p in reversed(found)}.values())
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_those_of_fp64(name: str, direction: str) -> None:
+    """Each in a precision of its own, without vectors and with the widest."""
+    precision = PRECISIONS[(NAMES.index(name) + DIRECTIONS.index(direction)) % 3]
+    plans = kinds(name, direction, precision)
+    for p in {plans[0].config: plans[0], plans[-1].config: plans[-1]}.values():
+        a, b = operands(p.problem, direction, precision)
+        assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
+    for precision in PRECISIONS:
+        for p in kinds(name, direction, precision):
+            a, b = operands(p.problem, direction, precision)
+            assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize(
+    ("direction", "stride", "precision"),
+    [("forward", 1, "fp32"), ("backward_data", 2, "bf16"), ("backward_filter", 1, "fp16")],
+)
+def test_every_number_of_columns(direction: str, stride: int, precision: str) -> None:
+    """Strips that rows fill and others, walks down all rows and few; results in FP32."""
+    problem = layer((1, 7, 15, 8), (3, 3), stride=stride, padding=1)
+    found = offered(problem, direction, precision, out_dtype="float32")
+    for p in {p.config.columns: p for p in found}.values():
+        a, b = operands(problem, direction, precision)
+        assert too_far(p, a, b, hosted.execute(p, a, b)) == 0, p
+
+
+def test_integers_are_exact_and_adjoint() -> None:
+    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩, of numbers whose sums FP32 holds."""
+    for name in ("5x5 stride 2", "dilation", "multiplier and stride", "stride 2 in all"):
+        problem = PROBLEMS[name]
+        rng = np.random.default_rng(0)
+        shapes = problem.x_shape, problem.w_shape, problem.y_shape
+        x, w, dy = (rng.integers(-4, 5, shape).astype("f") for shape in shapes)
+        found = []
+        for direction, (a, b) in zip(DIRECTIONS, ((x, w), (dy, w), (x, dy)), strict=True):
+            p = offered(problem, direction, "fp32")[0]
+            found.append(on_cpu(p, a, b).astype(float))
+            exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
+            assert (found[-1] == exact).all()
+        y, dx, dw = found
+        assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0
+
+
+def test_infinities_and_nan_stay_with_their_channel_and_windows() -> None:
+    problem = layer((1, 6, 20, 8), (3, 3), padding=1)
+    for precision in ("fp32", "fp16"):
+        a, b = operands(problem, "forward", precision)
+        a[0, 2, 4, 3], a[0, 4, 19, 0] = np.inf, np.nan
+        expected = np.zeros(problem.y_shape, bool)
+        expected[0, 1:4, 3:6, 3], expected[0, 3:6, 18:20, 0] = True, True
+        y = on_cpu(offered(problem, "forward", precision)[-1], a, b)
+        assert (~np.isfinite(y) == expected).all()
+
+
+def test_threads_in_another_order_compute_the_same_bits() -> None:
+    problem = layer((3, 9, 13, 40), (3, 3), padding=1)
+    for direction in DIRECTIONS:
+        p = offered(problem, direction, "fp32")[-1]
+        a, b = operands(problem, direction, "fp32")
+        assert (on_cpu(p, a, b) == hosted.execute(p, a, b, seed=3)).all()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_parameters_are_as_large_as_the_kernel_declares_them(direction: str) -> None:
+    p = offered(layer((1, 9, 9, 8), (3, 3)), direction, "fp32")[0]
+    check = f"\nstatic_assert(sizeof(DepthwiseParams) == {PARAMS.size});"
+    found = nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
+    assert set(found) == set(p.shared())
+    assert not any(kernel.spills for kernel in found.values())

@@ -1,0 +1,123 @@
+"""Where depthwise kernels are planned, what their plans say, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu.families.depthwise.cases import DIRECTIONS, PROBLEMS, layer, offered
+from tests.gpu.support.pretended import Array
+from winolab.algorithm import Problem, gamma
+from winolab.device import H100, datasheet
+from winolab.gpu.families.depthwise import plan as depthwise
+from winolab.gpu.families.depthwise.config import Config, kind
+from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp32_ffma", "fp16", "bf16"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_planner_takes_them_for_every_depthwise_layer(direction: str, precision: str) -> None:
+    for problem in PROBLEMS.values():
+        if problem.groups > 1:
+            p = plan(Request(problem, direction, H100, None, precision))
+            assert p.kernel == "depthwise"
+            assert 0 < p.predicted < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("3x3", ("rows", "rows", "rows")),
+        ("stride 2", ("rows", "scatter", "rows")),
+        ("dilation", ("rows", "rows", "rows")),
+        ("dilation and stride", ("any", "any", "any")),
+        ("large", ("any", "any", "any")),
+        ("causal", ("rows", "rows", "rows")),
+        ("multiplier", ("rows", "any", "rows")),
+    ],
+)
+def test_each_kernel_has_its_problems(name: str, kinds: tuple[str, ...]) -> None:
+    for direction, expected in zip(DIRECTIONS, kinds, strict=True):
+        d = Depthwise.of(PROBLEMS[name], direction)
+        assert kind(d, direction == "backward_filter") == expected
+
+
+def test_vectors_need_alignment_and_channels_that_they_divide() -> None:
+    def widest(problem: Problem, precision: str, **how) -> int:
+        return max(p.config.vector for p in offered(problem, "forward", precision, **how))
+
+    assert widest(layer((1, 9, 9, 16), (3, 3)), "fp32") == 4
+    assert widest(layer((1, 9, 9, 16), (3, 3)), "fp16") >= 4
+    assert widest(layer((1, 9, 9, 6), (3, 3)), "fp32") == 2
+    assert widest(layer((1, 9, 9, 7), (3, 3)), "fp32") == 1
+    assert widest(layer((1, 9, 9, 16), (3, 3)), "fp32", aligned=False) == 1
+    assert widest(layer((1, 9, 9, 16), (3, 3), 2), "fp32") == 1
+
+
+def test_a_gradient_s_parts_stay_within_the_workspace() -> None:
+    problem = layer((32, 56, 56, 96), (7, 7), padding=3)
+    free = plan(Request(problem, "backward_filter", H100))
+    assert free.workspace > 0
+    for limit in (0, free.workspace // 2):
+        p = plan(Request(problem, "backward_filter", H100, workspace_limit=limit))
+        assert p.kernel == "depthwise"
+        assert p.workspace <= limit
+    assert free.sums[0].parts > 1
+    assert free.sums[0].products * free.sums[0].parts == pytest.approx(32 * 56 * 56)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"device": datasheet("v100")}, r"compute capability 7\.0; the kernels need 8\.0"),
+        ({"algorithm": gamma(8, 6, 3)}, "do not compute gamma:8:6:3"),
+        ({"problem": Problem.of((1, 5, 5, 8), (8, 3, 3, 4), groups=2)}, "not 2 of 8"),
+        ({"problem": layer((0, 5, 5, 8), (3, 3))}, "need something to sum"),
+        ({"problem": layer((1, 5, 5, 8), (3, 3), padding=1, stride=1 << 40)}, "the stride is 109"),
+    ],
+)
+def test_what_cannot_run_is_refused(change, message) -> None:
+    asked = {"problem": layer((1, 5, 5, 8), (3, 3)), "direction": "forward", "device": H100}
+    with pytest.raises(ValueError, match=message):
+        list(depthwise.plans(Request(**{**asked, **change})))
+
+
+def test_strides_of_other_groups_are_still_refused() -> None:
+    problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 4), groups=2, stride=2)
+    with pytest.raises(ValueError, match=r"stride 1 and dilation 1, .* unless every channel is a"):
+        plan(Request(problem, "forward", H100))
+    alone = Problem.of((1, 9, 9, 8), (8, 3, 3, 1), groups=8, stride=2)
+    reasons = candidates(Request(alone, "forward", H100)).reasons
+    assert any("stride 1 and dilation 1" in reason for reason in reasons)
+
+
+def test_a_plan_says_what_it_does() -> None:
+    problem = layer((2, 9, 9, 32), (3, 3), stride=2, padding=1)
+    (p,) = offered(problem, "forward", "fp32", config=Config("rows", 8, 4, 4))
+    text = str(p)
+    assert "depthwise fp32, nothing transformed" in text
+    assert "stride (2, 2) padding ((1, 1), (1, 1))" in text
+    assert "policies   rows 8x4 columns=4" in text
+    assert (p.chunks, p.strips, p.workspace, p.prepared) == (1, 2, 0, 0)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "channels_first"])
+def test_public_calls_run_them(library, layout: str) -> None:
+    """In either layout, with a stride, and a multiplier; the same numbers as NumPy's."""
+    rng = np.random.default_rng(0)
+    first = layout == "channels_first"
+    x, w = rng.integers(-4, 5, (1, 9, 8, 4)), rng.integers(-4, 5, (8, 3, 3, 1))
+    x, w = (np.moveaxis(v, -1, 1).copy() if first else v for v in (x.astype("f"), w.astype("f")))
+    how = {"stride": 2, "padding": 1, "groups": 4, "layout": layout}
+    y = winolab.conv_forward(x, w, **how)
+    dx = winolab.conv_backward_data(y, w, x.shape, **how)
+    dw = winolab.conv_backward_filter(x, y, w.shape, **how)
+    given = [Array(v) for v in (x, w, y)]
+    assert (winolab.conv_forward(given[0], given[1], **how).values == y).all()
+    got = winolab.conv_backward_data(given[2], given[1], x.shape, **how)
+    assert (got.values == dx).all()
+    got = winolab.conv_backward_filter(given[0], given[2], w.shape, **how)
+    assert (got.values == dw).all()
