@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.support.molds import depthwise_taps, steps_of
+from tests.gpu.support.molds import channels_of, depthwise_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -88,12 +88,8 @@ class Mold:
     @property
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients: each third of depthwise's does."""
-        return self.family.startswith("wgrad") or (self.depthwise and self.number % 3 == 2)
-
-    @property
-    def depthwise(self) -> bool:
-        """Whether channels are groups, with any stride and dilation."""
-        return self.family == "depthwise"
+        third = self.family == "depthwise" and self.number % 3 == 2
+        return third or self.family.startswith("wgrad")
 
     @property
     def device(self) -> Device:
@@ -170,13 +166,13 @@ class Mold:
         stride, dilation = steps_of(self.family, self.seed, len(taps))
         groups = rng.choice([1, 1, 1, 2, 3])
         channels, out_channels = (
-            _channels(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
+            channels_of(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
         if self.family == "gamma_ffma" and rng.random() < 0.4:  # whole blocks
             out_channels = rng.choice([64, 64, 128])
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
-        if self.depthwise:
+        if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]
         padding = [(rng.randint(0, r), rng.randint(0, r)) for r in reach]
@@ -200,7 +196,7 @@ class Mold:
 
     def _taps(self, rng: Random, height: int) -> list[int]:
         """Of the filter, along each dimension."""
-        if self.depthwise:
+        if self.family == "depthwise":
             return depthwise_taps(self.seed)
         tiles = parse_algorithm(self.algorithm).tiles
         if self.family == "nested":
@@ -223,12 +219,6 @@ class Mold:
             return replace(plan, images=images)
         rows = rng.randint(1, plan.rows)
         return replace(plan, images=images, rows=rows, segments=rng.randint(1, 3))
-
-
-def _channels(rng: Random, most: int, step: int) -> int:
-    """Channels divided by ``step`` and, below 4, by no more."""
-    count = rng.randint(1, max(1, most // step))
-    return step * (count if step == 4 else count | 1)
 
 
 class Zone:

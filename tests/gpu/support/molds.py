@@ -69,3 +69,9 @@ def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     rng = Random(f"{seed} steps")
     steps = [rng.choice([1, 1, 2, 3]) if family == "depthwise" else 1 for _ in range(2 * ndim)]
     return steps[:ndim], steps[ndim:]
+
+
+def channels_of(rng: Random, most: int, step: int) -> int:
+    """Channels divided by ``step`` and, below 4, by no more."""
+    count = rng.randint(1, max(1, most // step))
+    return step * (count if step == 4 else count | 1)
