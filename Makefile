@@ -3,6 +3,7 @@
 #   make reproduce ALL=1    the tables that take minutes too; FULL=1: every output, none sampled
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
 #   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
+#   make notebooks          executes the papers' notebooks and compares; UPDATE=1 writes what comes out
 #   make sanitize           compute-sanitizer over every kernel, its rows kept
 #   make measure            the kernels' figures, on the GPU at hand: half an hour on an H100
 PYTHON ?= python3
@@ -46,7 +47,7 @@ types: $(VENV)/.has-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 notebooks: $(VENV)/.has-dev
-	$(BIN)/python -m experiments.report.notebooks
+	$(BIN)/python -m experiments.report.notebooks $(if $(UPDATE),--update)
 
 bench: $(VENV)/.has-dev
 	$(BIN)/python -m experiments.harness.bench

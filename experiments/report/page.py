@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -116,12 +117,18 @@ def _summary(results, cells: dict[str, list[Cell]]) -> str:
 
 def cited(table: Table) -> str:
     """The table as a reader would cite it: "Lavin & Gray 2016, Table 4"."""
-    name = table.name.replace("_", " ")
-    for word in ("table", "figure", "equation"):
-        name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
+    name = named(table.name)
     if table.paper not in papers():
         return f"{table.paper}, {name}"
     return f"{facts.cited(table.paper)}, {name}"
+
+
+def named(name: str) -> str:
+    """A table's name for a reader: "table3_kernels" is Table 3 kernels."""
+    name = name.replace("_", " ")
+    for word in ("table", "figure", "equation"):
+        name = re.sub(f"^{word}(?=[0-9])", f"{word.capitalize()} ", name)
+    return name
 
 
 def _anchor(table: Table) -> str:
@@ -228,4 +235,4 @@ def _svg(figure) -> str:
 
 def number(value: float | None) -> str:
     """Three digits, or nothing."""
-    return "" if value is None else f"{value:.3g}"
+    return "" if value is None or math.isnan(value) else f"{value:.3g}"

@@ -56,7 +56,35 @@ def table4(rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panels[2])
 
 
+def complexity(rows: Sequence[Row]) -> Figure:
+    """Table 1: what an output takes by the size of tiles, the paper's numbers as crosses."""
+    figure, panels = panels_of(1, 2, (9.2, 3.6), sharey=False)
+    parts = {"α′": "products an output, α′", "β′": "instructions of the data's transform, β′"}
+    for panel, (column, label) in zip(panels, parts.items(), strict=True):
+        for name, colour in (("Winograd", COLOURS["best"]), ("FFT", COLOURS["typed"])):
+            mine = [
+                (int(row["where"].rsplit(" ", 1)[1]), row["ours"], row["printed"])
+                for row in rows
+                if row["column"] == column and row["where"].startswith(f"{name}, tile ")
+                and row["where"][-1].isdigit()
+            ]  # fmt: skip
+            tiles, ours, paper = zip(*sorted(mine), strict=True)
+            panel.plot(tiles, ours, color=colour, marker=".", label=name)
+            panel.plot(tiles, paper, label="paper" if name == "FFT" else "_paper", **PAPER_STYLE)
+        panel.set_xscale("log", base=2)
+        panel.set(xlabel="tile", ylabel=label, ylim=(0, None))
+        panel.set_xticks([4, 8, 16, 32, 64, 128, 256], ["4", "8", "16", "32", "64", "128", "256"])
+    return with_legend(figure, panels[0])
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "lavin_gray_2016 table1": (
+        (
+            complexity,
+            "Left: multiplications. Right: instructions of the data's transform, over "
+            "multiplications. Crosses: the paper.",
+        ),
+    ),
     "lavin_gray_2016 table4": (
         (table4, "Largest errors of a layer. Crosses: the paper. Points: our maxima."),
     ),

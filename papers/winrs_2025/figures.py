@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from experiments.harness.facts import table
 from experiments.harness.jobs import Row
 from experiments.harness.tables import select
-from papers.winrs_2025.grid import series
+from experiments.report.figures import PAPER_STYLE, Drawn, panels_of, with_legend
+from papers.winrs_2025.grid import PAPER, series
+
+PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
+         "winograd": ("Winograd", "#dd8452")}  # fmt: skip
 
 
 def frontier(rows: Sequence[Row]) -> Figure:
@@ -65,7 +70,44 @@ def switches(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-FIGURES: dict[str, tuple[tuple[Callable[[Sequence[Row]], Figure], str], ...]] = {
+def speedups(rows: Sequence[Row]) -> Figure:
+    """Table 3: average speedups over cuDNN's algorithms, modelled, the paper's as crosses."""
+    printed = table(PAPER, 3)["rows"]
+    kinds = list(dict.fromkeys((line["device"], line["precision"]) for line in printed))
+    across = -(-len(kinds) // 2)
+    figure, panels = panels_of(2, across, (3.6 * across, 6.4), sharey=True)
+    for panel, (device, precision) in zip(panels, kinds, strict=False):
+        lines = select(printed, device=device, precision=precision)
+        for algorithm, (name, colour) in PEERS.items():
+            taps = [line["filter"] for line in lines if algorithm in line]
+            ours = [
+                select(rows, planned_for=device, precision=precision, taps=t, algorithm=algorithm)[
+                    0
+                ]["speedup"][0]
+                for t in taps
+            ]
+            if not taps:
+                continue
+            panel.plot(taps, ours, color=colour, marker=".", label=f"over {name}, model")
+            paper = [line[algorithm][0] for line in lines if algorithm in line]
+            panel.plot(taps, paper, **(PAPER_STYLE | {"color": colour}), label="paper")
+        panel.set_title(f"{device}, {precision.upper()}")
+        panel.set_xlabel("taps a dimension")
+    for panel in panels[len(kinds) :]:
+        panel.set_axis_off()
+    for panel in panels[::across]:
+        panel.set_ylabel("average speedup")
+    return with_legend(figure, panels[0])
+
+
+FIGURES: dict[str, tuple[Drawn, ...]] = {
+    "winrs_2025 table3": (
+        (
+            speedups,
+            "Average speedup of WinRS over cuDNN's algorithms: lines are the timing model, "
+            "with two constants an algorithm fitted; crosses are the paper.",
+        ),
+    ),
     "winrs_2025 figure9": (
         (workspace, "Workspace, gradient and segments of 3×3 layers of equal work."),
     ),

@@ -1,6 +1,7 @@
 # ---
 # jupyter:
 #   jupytext:
+#     formats: ipynb,py:percent
 #     text_representation:
 #       extension: .py
 #       format_name: percent
@@ -16,38 +17,48 @@
 # A filter gradient convolves x with dy as a large filter and has few outputs. WinRS cuts dy into
 # segments, each of which fills a bucket of dw's size on its own blocks, and cuts a segment's rows
 # into units of r elements, from which Ωα(n, r) computes n taps.
+#
+# The code below uses `winolab` for whatever a reader would reuse. What comes from `experiments`
+# and `papers` belongs to this checkout: the paper's printed numbers, the rows that are kept of
+# long runs, and the figures. Tables have the paper's column beside ours and a verdict: a cell
+# that a constant was fitted on is called fitted and is not counted.
 
 # %%
 # %matplotlib inline
 import numpy as np
 
 import winolab
-from winolab import Problem
+from experiments.gpu import losses as gpu_losses
+from experiments.gpu.rows import stored
+from experiments.report.beside import Paper
+from papers.winrs_2025 import errors as study
+from papers.winrs_2025.accuracy import Gradient
+from papers.winrs_2025.grid import Layer
+from papers.winrs_2025.partition_picture import picture
+from winolab import Problem, Tile
 from winolab.ref.algorithms.winrs.plan import plan
 
-vgg16_2 = Problem.of((32, 224, 224, 64), (64, 3, 3, 64), padding=1)
-print(plan(vgg16_2, "rtx4090"))
+paper = Paper("winrs_2025")
+paper
 
 # %% [markdown]
-# The plan as the paper draws it: segments, coloured by kernel, and their units.
+# Ours over the paper's, cell by cell:
 
 # %%
-from papers.winrs_2025.partition_picture import picture
+paper.agreement()
 
+# %% [markdown]
+# The paper's planner for a layer of VGG-16:
+
+# %%
+plan(Problem.of((32, 224, 224, 64), (64, 3, 3, 64), padding=1), "rtx4090")
+
+# %% [markdown]
+# A plan as the paper draws it: segments, coloured by kernel, and their units.
+
+# %%
 small = plan(Problem.of((32, 28, 28, 256), (256, 3, 3, 256), padding=1), "rtx4090")
 picture([small.as_dict() | small.partition()])
-
-# %% [markdown]
-# Segments and workspace fall as channels grow (the paper's Figure 9).
-
-# %%
-for channels in (64, 128, 256, 512, 1024):
-    size = 6144 // channels
-    layer = Problem.of((256, size, size, channels), (channels, 3, 3, channels), padding=1)
-    made = plan(layer, "rtx4090")
-    print(
-        f"{channels:5} channels {len(made.segments):4} segments {made.workspace / 2**20:6.1f} MiB"
-    )
 
 # %% [markdown]
 # ## It is the gradient
@@ -63,8 +74,7 @@ for options in (
     {"padding": 3, "groups": 2, "stride": (2, 3)},
     {"padding": 5, "groups": 2, "dilation": 2},
 ):
-    problem = Problem.of(x.shape, w_shape, **options)
-    dy = rng.integers(-9, 10, problem.y_shape)
+    dy = rng.integers(-9, 10, Problem.of(x.shape, w_shape, **options).y_shape)
     direct = winolab.conv_backward_filter(x, dy, w_shape, precision="exact", **options)
     for text in ("winrs", "winrs;segments=6"):
         ours = winolab.conv_backward_filter(
@@ -74,102 +84,126 @@ for options in (
     print(options, "equal")
 
 # %% [markdown]
-# ## Its error in FP16
-#
-# Ω16(9,8) on U[0,1]: what the paper's FP16 sums lose, what FP32 sums lose, and what better points
-# are worth. Then the same on zero-mean data, which no one should train with at α = 16.
+# ## The kernels and their blocks: Figures 2, 5, 6 and 7
 
 # %%
-from papers.winrs_2025 import errors as winrs
-from papers.winrs_2025.accuracy import Gradient
-from papers.winrs_2025.grid import Layer
-from winolab.algorithm import Tile
+paper.table("figure6")
 
+# %%
+paper.table("figure5")
+
+# %%
+paper.table("figure2")
+
+# %%
+paper.table("figure7")
+
+# %% [markdown]
+# ## Table 2 and Figure 9: the workspace
+#
+# Segments and workspace fall as channels grow.
+
+# %%
+paper.table("table2")
+
+# %%
+paper.figure("figure9")
+
+# %%
+paper.table("figure9")
+
+# %% [markdown]
+# ## Table 3: when it wins
+#
+# A timing model beside the paper's speedups over cuDNN. Two constants of each of cuDNN's algorithms
+# are fitted.
+
+# %%
+paper.figure("table3")
+
+# %%
+paper.table("table3")
+
+# %% [markdown]
+# Beyond the paper: predicted time against workspace. Stars are the planner's choice.
+
+# %%
+paper.figure("frontier")
+
+# %%
+paper.table("frontier")
+
+# %% [markdown]
+# ## Table 4 and Figure 12: its error
+#
+# Ω16(9,8) on U[0,1] in FP16: what the paper's FP16 sums lose, what FP32 sums lose, and what better
+# points are worth. Then the same on zero-mean data, which no one should train with at α = 16.
+
+# %%
 layer = Layer(32, 32, 256, 9)
-variants = (winrs.PAPER16, winrs.OURS16, winrs.BEST16)
+variants = (study.PAPER16, study.OURS16, study.BEST16)
 for data in ("u01", "normal"):
     for row in Gradient((), layer, Tile(9, 8), variants, data).run():
         metric = "mare" if data == "u01" else "relative_rms"
         print(f"{data:7} {row['variant']:24} {metric} {row[metric]:.1e}")
 
-# %% [markdown]
-# ## When it wins
-#
-# The timing model beside Table 3's averages over cuDNN's GEMM.
+# %%
+paper.table("table4")
 
 # %%
-from experiments.harness.facts import table
-from papers.winrs_2025.timing import CUDNN, predicted
+paper.figure("figure12")
 
-for row in table("winrs_2025", 3)["rows"]:
-    times = predicted(row["device"], row["precision"], row["filter"])
-    ours = times.speedup("gemm", *CUDNN[row["precision"], "gemm"]).mean()
-    taps, published = row["filter"], row["gemm"][0]
-    print(f"{row['device']:10} {row['precision']} {taps}×{taps}: {ours:.2f}, published {published}")
+# %%
+paper.table("figure12")
+
+# %%
+paper.table("zero_mean")
 
 # %% [markdown]
 # ## On a GPU
 #
 # Measured, from kept rows, so that it renders without one: a seeded sample of the grid, three
 # layers a filter size (`python -m experiments.measure.throughput --lists winrs`). The paper's
-# Figures 10
-# and 11:
+# Figures 10 and 11:
 
 # %%
-import pandas as pd
-
-from experiments.gpu import figures as gpu_figures
-from experiments.gpu import losses as gpu_losses
-from experiments.gpu import paper_tables as gpu_tables
-from experiments.gpu.rows import stored
-
-measured = stored()
-gpu_figures.gradient_speeds(measured)
+paper.figure("table3_kernels")
 
 # %% [markdown]
-# Table 3: speedups over cuDNN's kinds of algorithms by filter size, beside the paper's on an
-# RTX 4090 (geometric mean and extremes here, averages and extremes there).
+# Table 3: speedups over cuDNN's kinds of algorithms by filter size, beside the paper's.
 
 # %%
-pd.options.display.float_format = "{:.3g}".format
-pd.options.display.max_rows = 400
-
-
-def frame(cells) -> pd.DataFrame:
-    """Cells as a table."""
-    lines = [(c.where, c.column, c.paper, c.ours, c.note) for c in cells]
-    found = pd.DataFrame(lines, columns=["", "quantity", "paper", "ours", "note"])
-    return found.astype(object).where(found.notna(), "")
-
-
-speedups = gpu_tables.cells_winrs3(measured)
-frame(c for c in speedups if "average" in c.column)
+paper.table("table3_kernels")
 
 # %% [markdown]
 # What `conv_backward_filter` picks by itself beside the fastest of all of cuDNN's algorithms and
-# PyTorch in the same precision, and where it is behind them:
+# PyTorch in the same precision:
 
 # %%
-gradients = [row for row in measured if row["direction"] == "backward_filter"]
-gpu_losses.ratios(gradients)
-
-# %%
-print("\n".join(gpu_losses.told(gradients, stored("counters"))))
+gpu_losses.ratios([row for row in stored() if row["direction"] == "backward_filter"])
 
 # %% [markdown]
 # Table 2 and Figure 9: workspace, in MiB and as a multiple of the data, beside cuDNN's.
 
 # %%
-frame(gpu_tables.cells_winrs2(measured))
+paper.figure("table2_kernels")
 
 # %%
-gpu_figures.gradient_workspace(measured)
+paper.table("table2_kernels")
 
 # %% [markdown]
 # Table 4 and Figure 12: mean relative errors on U[0,1].
 
 # %%
-frame(gpu_tables.cells_winrs4(measured))
+paper.figure("table4_kernels")
 
 # %%
-gpu_figures.gradient_errors(measured)
+paper.table("table4_kernels")
+
+# %% [markdown]
+# ## What is not above
+#
+# Every other table and figure of the paper, as far as its numbers are known.
+
+# %%
+paper.rest()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.harness import facts, reproduce, studies, tables
-from experiments.report import notebooks, page
+from experiments.report import page
 
 ROOMS = ("harness", "report")
 FACTS = """
@@ -140,11 +140,6 @@ def test_papers_come_by_year_and_every_table_has_its_words() -> None:
     assert len(set(keys)) == len(keys)
     assert set(studies.merged("texts", "TEXTS")) == set(keys)
     assert set(studies.merged("figures", "FIGURES")) <= set(keys)
-
-
-def test_notebooks_are_told_from_modules() -> None:
-    found = {path.name for path in notebooks.notebooks()}
-    assert found == {"reproduce.py", "complexity.py"}
 
 
 def imported(path: Path) -> set[str]:
