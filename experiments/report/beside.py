@@ -14,8 +14,7 @@ from html import escape
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.harness import studies
-from experiments.harness.facts import facts
+from experiments.harness import facts, studies
 from experiments.harness.tables import Cell, Table, rows_of
 from experiments.harness.verdicts import Verdict
 from experiments.report.figures import INK, panels_of, with_legend
@@ -100,7 +99,7 @@ class Paper:
     """One of the papers, by the name of its folder. Raises ValueError for others."""
 
     def __init__(self, key: str) -> None:
-        self.facts = facts(key)["paper"]
+        self.key, self.facts = key, facts.facts(key)["paper"]
         self.tables = {table.name: table for table in studies.tables() if table.paper == key}
         self._shown: set[str] = set()
 
@@ -155,7 +154,7 @@ class Paper:
     @property
     def link(self) -> str:
         """Where the paper is."""
-        return link(self.facts)
+        return facts.link(self.key)
 
     @property
     def headline(self) -> str:
@@ -172,10 +171,3 @@ class Paper:
             f'<p>{escape(f["authors"])}: <a href="{self.link}">{escape(f["title"])}</a>. '
             f"{escape(f['venue'])}.<br>Over all tables below: {escape(self.headline)}.</p>"
         )
-
-
-def link(paper: dict) -> str:
-    """The address of a paper, from its facts."""
-    if "doi" in paper:
-        return f"https://doi.org/{paper['doi']}"
-    return f"https://arxiv.org/abs/{paper['arxiv']}"
