@@ -1,6 +1,7 @@
 # Every target does its own set-up: Python 3.11 to 3.13 with venv, and make, are all that a machine needs.
 #   make reproduce          the papers' tables beside our numbers, and results/report.html
 #   make reproduce ALL=1    the tables that take minutes too; FULL=1: every output, none sampled
+#   make docs               the documentation site, in build/site
 #   make test               the tests          make PYTHON=python3.13 VENV=.venv313 test
 #   make test-gpu           those that need a GPU; with CUDA 12: make GPU=gpu test-gpu
 #   make notebooks          executes the papers' notebooks and compares; UPDATE=1 writes what comes out
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 # The tests and the sweeps use the cores by processes; threads under them only wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: reproduce test test-gpu sanitize measure lint types notebooks bench wheel clean
+.PHONY: reproduce test test-gpu sanitize measure lint types notebooks docs bench wheel clean
 
 reproduce: $(VENV)/.has-experiments
 	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
@@ -48,6 +49,10 @@ types: $(VENV)/.has-dev
 
 notebooks: $(VENV)/.has-dev
 	$(BIN)/python -m experiments.report.notebooks $(if $(UPDATE),--update)
+
+docs: $(VENV)/.has-docs
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/doctrees -b html docs build/site
+	@echo "the site is in build/site/index.html"
 
 bench: $(VENV)/.has-dev
 	$(BIN)/python -m experiments.harness.bench

@@ -1,0 +1,45 @@
+"""The tutorials: their Python is doctested by pytest's testpaths; commands print what is shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import winolab
+from winolab.cli.command import app
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+SHOWN = re.compile(r"```console\n\$ (winolab .*?)\n(.*?)```", re.DOTALL)
+COMMANDS = [found for path in TUTORIALS for found in SHOWN.findall(path.read_text())]
+
+
+def test_there_are_four() -> None:
+    assert len(TUTORIALS) == 4
+    index = (DOCS / "index.md").read_text()
+    for path in TUTORIALS:
+        assert f"(tutorials/{path.name})" in index
+        assert f"\ntutorials/{path.stem}\n" in index
+        assert ">>>" in path.read_text()
+
+
+@pytest.mark.parametrize(("command", "shown"), COMMANDS, ids=lambda text: str(text)[:40])
+def test_commands_print_what_is_shown(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    assert printed == shown.splitlines()
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (DOCS / "api.md").read_text()
+    listed = re.findall(r"^\.\. auto(?:function|class):: (\w+)", text, re.MULTILINE)
+    assert sorted(listed) == sorted(set(winolab.__all__) - {"__version__"})
+    assert "`winolab.__version__`" in text
