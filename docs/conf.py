@@ -20,7 +20,7 @@ project, author = "winolab", "The winolab authors"
 project_copyright = author
 version = release = winolab.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build"]
+exclude_patterns = []
 html_theme = "furo"
 html_title = f"winolab {version}"
 html_static_path = ["_static"]

@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(
-    page
-    for pattern in (
-        "*.md",
-        "docs/*.md",
-        "docs/notes/*.md",
-        "docs/tutorials/*.md",
-        "winolab/**/*.md",
-    )
-    for page in ROOT.glob(pattern)
-)
+PLACES = ("*.md", "docs/*.md", "docs/notes/*.md", "docs/tutorials/*.md", "winolab/**/*.md")
+PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
