@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
-from experiments.report.headline import counts
+from experiments.report.headline import Counts, counts
 from experiments.report.page import cited
 
 README = ROOT / "README.md"
@@ -38,16 +38,22 @@ def written(text: str) -> str:
 
 def results_table() -> str:
     """A row a paper, and those of other studies."""
-    lines = ["| | what came out | agreement |", "|---|---|---|"]
+    lines = ["| | what came out | agree |", "|---|---|---|"]
     summaries = {study.folder.name: study.module("summary") for study in studies.studies()}
     for paper in facts.papers():
         summary = summaries.get(paper)
         found = counts(cell for table, cells in judged() if table.paper == paper for cell in cells)
         told = summary.headline() if summary else NOTHING
-        lines.append(f"| [{facts.named(paper)}]({facts.link(paper)}) | {told} | {found.text} |")
+        lines.append(f"| [{facts.named(paper)}]({facts.link(paper)}) | {told} | {short(found)} |")
     for summary in studies.modules("summary"):
         lines += (f"| {' | '.join(row)} |" for row in getattr(summary, "readme_rows", tuple)())
     return "".join(f"{line}\n" for line in lines)
+
+
+def short(found: Counts) -> str:
+    """The counts in few words: "31/35 numbers, 4/5 claims; 3 fitted"."""
+    text = re.sub(r"(\d+) of (\d+)", r"\1/\2", found.text)
+    return text.replace(" numbers agree", " numbers").replace(" claims hold", " claims")
 
 
 def results() -> str:
