@@ -17,18 +17,18 @@ from experiments.harness.jobs import Row
 from experiments.harness.tables import select
 from papers.im2col_winograd_2024.accuracy import PAPER
 
-WIDTH, HEIGHT = 560, 372
-LEFT, RIGHT, TOP, BOTTOM = 58, 322, 62, 322  # of the plot
-DECADES = (-7, -4.7)
-APART = 19  # pixels between two labels
+WIDTH, HEIGHT = 560, 380
+LEFT, RIGHT, TOP, BOTTOM = 60, 300, 66, 326  # of the plot
+DECADES = (-7, -4.75)
+APART = 21  # pixels between two labels
 EXPONENTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 STYLE = """
 svg{--ground:#ffffff;--ink:#1f2328;--faint:#d1d9e0;--a:#cf222e;--b:#9a6700;--c:#8250df;--d:#0969da;\
 --e:#1a7f37;--f:#59636e}
 @media(prefers-color-scheme:dark){svg{--ground:#0d1117;--ink:#f0f6fc;--faint:#3d444d;--a:#ff7b72;\
 --b:#d29922;--c:#d2a8ff;--d:#79c0ff;--e:#56d364;--f:#9198a1}}
-text{font:15px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;fill:var(--ink)}
-.head{font-weight:600;font-size:17px}.line{fill:none;stroke-width:2.5}
+text{font:17px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif;fill:var(--ink)}
+.head{font-weight:600;font-size:20px}.line{fill:none;stroke-width:2.5}
 .grid{stroke:var(--faint);stroke-width:1}.cross{stroke:var(--ink);stroke-width:2}
 """
 
@@ -97,7 +97,7 @@ def _grid() -> list[str]:
         found.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{RIGHT}"/>')
         found.append(_text(LEFT - 8, y + 5, f"10⁻{EXPONENTS[-power]}", ' text-anchor="end"'))
     below = [(_x(n), BOTTOM + 22, str(n)) for n in (64, 128, 256, 512)]
-    below.append(((LEFT + RIGHT) / 2, BOTTOM + 43, "channels"))
+    below.append(((LEFT + RIGHT) / 2, BOTTOM + 44, "channels"))
     return [*found, *(_text(*one, ' text-anchor="middle"') for one in below)]
 
 
@@ -134,8 +134,8 @@ def svg(rows: Sequence[Row]) -> str:
             f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{head}">',
             f"<style>{STYLE}</style>",
             f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" style="fill:var(--ground)"/>',
-            _text(16, 28, head, ' class="head"'),
-            _text(16, 49, below),
+            _text(16, 30, head, ' class="head"'),
+            _text(16, 53, below),
             *parts,
             "</svg>\n",
         ]

@@ -64,7 +64,7 @@ def test_its_commands_run(line: str) -> None:
 def test_it_installs_by_what_exists() -> None:
     made = [line.split()[1] for line in SHELL if line.startswith("make ")]
     makefile = (ROOT / "Makefile").read_text()
-    assert "wheel" in made
+    assert any(line.startswith("pip wheel --no-deps -w dist .") for line in SHELL)
     for target in made:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     extras = set(re.findall(r"\.\[(\w+)\]", TEXT))
