@@ -81,8 +81,10 @@ def translate(source: str) -> str:
         source,
     )
     # of several namespaces', none
-    fields = [] if re.search(SPACES, source) else shared_members(source)
-    members = ", ".join(f'{{"{n}", offsetof(Shared, {n}), sizeof(Shared::{n})}}' for n in fields)
+    struct, fields = ("", []) if re.search(SPACES, source) else shared_members(source)
+    members = ", ".join(
+        f'{{"{n}", offsetof({struct}, {n}), sizeof({struct}::{n})}}' for n in fields
+    )
     entries, table = [], []
     for name, cluster, threads, space in _kernels(source):
         described = f'"{name}", enter_{name}, {{{cluster}}}, {threads}, host_members, {len(fields)}'
@@ -107,15 +109,15 @@ def translate(source: str) -> str:
     )
 
 
-def shared_members(source: str) -> list[str]:
-    """Names of the fields of ``struct Shared``, in order; none where there is no such struct."""
-    found = re.search(r"struct Shared \{(.*?)\n\s*\};", source, re.DOTALL)
-    text = re.sub(r"//.*", "", found.group(1)) if found else ""
+def shared_members(source: str) -> tuple[str, list[str]]:
+    """The struct of a kernel's shared memory, where there is one, and the names of its fields."""
+    found = re.search(r"struct (\w*Shared) \{(.*?)\n\s*\};", source, re.DOTALL)
+    text = re.sub(r"//.*", "", found.group(2)) if found else ""
     names = []
     for statement in text.split(";"):
         declared = re.sub(r"\[[^\]]*\]", "", re.sub(r"alignas\([^)]*\)", "", statement))
         names += [part.split()[-1] for part in declared.split(",") if part.split()]
-    return names
+    return found.group(1) if found else "", names
 
 
 def _kernels(source: str) -> list[tuple[str, str, str, str]]:
@@ -184,7 +186,7 @@ def load(
 
 @dataclass(frozen=True)
 class Requests:
-    """What a kernel's warp asks of one array of its struct Shared: see host/count.hpp."""
+    """What a kernel's warp asks of one array of its shared memory: see host/count.hpp."""
 
     member: str  # "static" for what is in no struct
     warp: int
@@ -204,7 +206,7 @@ def requests(plan: Any, a: np.ndarray, b: np.ndarray) -> dict[str, list[Requests
 
 def counting(plan: Any) -> tuple[dict[str, Any], dict[str, list[Requests]]]:
     """A plan's kernels, and what they ask of shared memory once they have run, by kernel."""
-    names = [*shared_members(plan.source()), "static"]
+    names = [*shared_members(plan.source())[1], "static"]
     found: dict[str, list[Requests]] = {}
 
     def counted(kernel: Kernel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from struct import calcsize
 
 import pytest
@@ -29,25 +30,25 @@ STRUCTS = {
     "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
     "direct": ("DirectParams", "direct/kernel", [DIRECT], []),
-    "ffma filter": ("FilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
+    "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
-    "mma": ("Params", "gamma_mma/block", [GAMMA_MMA], []),
-    "wgmma": ("Params", "gamma_wgmma/block", [launch.PARAMS], []),
-    "wgmma filter": ("FilterParams", "gamma_wgmma/filter_tensor", [filter.PARAMS], []),
+    "mma": ("GammaParams", "gamma_mma/block", [GAMMA_MMA], []),
+    "wgmma": ("GammaParams", "gamma_wgmma/block", [launch.PARAMS], []),
+    "wgmma filter": ("GammaWgmmaFilterParams", "gamma_wgmma/filter_tensor", [filter.PARAMS], []),
     "scaled": (
         "ScaledParams",
         "gamma_wgmma/filter_scaled",
         [filter.PARAMS, filter.SCALED],
-        [("FilterParams", "gamma_wgmma/filter_tensor")],
+        [("GammaWgmmaFilterParams", "gamma_wgmma/filter_tensor")],
     ),
     "pad": ("PadParams", "gamma_wgmma/pad_channels", [input.PAD_PARAMS], []),
-    "nested filter": ("FilterParams", "nested/filter", [nested.FILTER_PARAMS], []),
+    "nested filter": ("NestedFilterParams", "nested/filter", [nested.FILTER_PARAMS], []),
     "nested input": (
         "InputParams",
         "nested/input",
         [nested.INPUT_PARAMS, nested.FILTER_PARAMS, nested.DESCRIBERS],
-        [("FilterParams", "nested/filter")],
+        [("NestedFilterParams", "nested/filter")],
     ),
     "nested products": ("ProductsParams", "nested/products", [nested.PRODUCTS_PARAMS], []),
     "nested output": ("OutputParams", "nested/output", [nested.OUTPUT_PARAMS], []),
@@ -81,7 +82,7 @@ STRUCTS = {
         [scale.PARAMS, FFMA.FILTER_PARAMS, FFMA.PARAMS, TAIL],
         [
             ("ScaleParams", "scale"),
-            ("FilterParams", "gamma_ffma/filter"),
+            ("GammaFfmaFilterParams", "gamma_ffma/filter"),
             ("PlainParams", "gamma_ffma/block"),
         ],
     ),
@@ -98,7 +99,7 @@ def declaration(struct: str, file: str) -> str:
     """The struct's text."""
     found = re.search(rf"^struct {struct}\b.*?^\}};", emit.kernel(file), re.M | re.S)
     assert found
-    return found[0].replace("split::", "").replace("  Params gamma", "  PlainParams gamma")
+    return found[0].replace("split::", "").replace("  GammaParams gamma", "  PlainParams gamma")
 
 
 def packed(*parts: Layout) -> Params:
@@ -160,3 +161,23 @@ def test_every_struct_of_parameters_is_checked() -> None:
     for file in emit.ROOT.rglob("*.cuh"):
         declared |= set(re.findall(r"^struct (\w*Params)\b", file.read_text(), re.M))
     assert declared == {struct for struct, *_ in STRUCTS.values()} | {"ScanParams"}  # of two scans
+
+
+# Structs of alternatives, one of which a source includes; GammaParams are tile_scheduler.cuh's.
+INTERFACES = {
+    "GammaParams",
+    "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
+    "Row", "Factors", "AccuracyCheck",
+}  # fmt: skip
+
+
+def test_a_struct_s_name_belongs_to_one_file() -> None:
+    """Of several files only where these are alternatives with one interface, of one folder."""
+    files: dict[str, set[Path]] = {}
+    for file in emit.ROOT.rglob("*.cuh"):
+        for name in re.findall(r"^struct (?:\w+\(\d+\) )?(\w+)[^;]*\{", file.read_text(), re.M):
+            files.setdefault(name, set()).add(file)
+    several = {name for name, found in files.items() if len(found) > 1}
+    assert several == INTERFACES
+    for name in several - {"GammaParams"}:
+        assert len({file.parent for file in files[name]}) == 1, name

@@ -128,7 +128,7 @@ struct Copy {
   char value[8];  // of a store
 };
 
-struct Member;  // of a kernel's struct Shared
+struct Member;  // of the struct of a kernel's shared memory
 struct Kernel {
   const char* name;
   void (*entry)(void** arguments);

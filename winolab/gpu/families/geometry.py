@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from winolab.gpu.params import View
     from winolab.gpu.planner.correlation import Correlation
 
-# The fields of struct Params behind its pointers, as kernels/block*.cuh get them. Strides are in
+# The fields of Γ's parameters behind their pointers, as block.cuh gets them. Strides are in
 # elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n
 # outputs in a row, ``columns`` those of all depths and images. An item, a block's worth of work, is
 # one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output rows × a

@@ -44,8 +44,7 @@ def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
     """The engine gives a kernel as many bytes as its plan says, and no more."""
     p = planned(SMALL, "fp16", Config(3, 64, 128, 8), "float32")
     text = p.source()
-    sizes = (
-        "sizeof(ColumnScheduler) == {} && sizeof(RowSource<Element>) == {} && sizeof(Shared) == {}"
-    )
+    structs = "ColumnScheduler", "RowSource<Element>", "ColumnsShared"
+    sizes = " && ".join(f"sizeof({struct}) == {{}}" for struct in structs)
     check = f"\nstatic_assert({sizes.format(WORK, SOURCE, p.config.shared_memory)});"
     assert nvrtc.compile_cubin(text + check, "sm_90a").resources

@@ -1,5 +1,5 @@
 // What the blocks of a Γ kernel work on: a correlation, cut into work tiles of BN output channels ×
-// (ROWS × COLUMNS) tiles. Params stand before it: block.cuh.
+// (ROWS × COLUMNS) tiles. GammaParams stand before it: block.cuh.
 #pragma once
 
 #include "pipe.cuh"
@@ -8,7 +8,7 @@
 // What a block works on: output channels, output rows and tile columns from these on.
 struct WorkTile {
   int block_m, row, column;
-  __device__ __forceinline__ WorkTile(const Params& p, int index) {
+  __device__ __forceinline__ WorkTile(const GammaParams& p, int index) {
     block_m = index % p.blocks_m;
     index /= p.blocks_m;
     row = index % p.blocks_row * ROWS;
@@ -19,7 +19,7 @@ struct WorkTile {
 // A tile column: one tile's width of one image and depth.
 struct Column {
   int batch, depth, first;  // first: output index along the width
-  __device__ __forceinline__ Column(const Params& p, int index) {
+  __device__ __forceinline__ Column(const GammaParams& p, int index) {
     first = index % p.tiles_width * N;
     index /= p.tiles_width;
     depth = index % p.out_depth;
@@ -31,15 +31,15 @@ struct Column {
 // cluster, whose blocks share their summation.
 struct TileScheduler {
   int index, parts = 1;
-  __device__ __forceinline__ explicit TileScheduler(const Params& p) : index(blockIdx.x) { share(p); }
-  __device__ __forceinline__ bool left(const Params& p) const { return index < p.work_tiles; }
-  __device__ __forceinline__ void next(const Params& p) {
+  __device__ __forceinline__ explicit TileScheduler(const GammaParams& p) : index(blockIdx.x) { share(p); }
+  __device__ __forceinline__ bool left(const GammaParams& p) const { return index < p.work_tiles; }
+  __device__ __forceinline__ void next(const GammaParams& p) {
     index += gridDim.x / parts;
     share(p);
   }
 
  private:
-  __device__ __forceinline__ void share(const Params& p) {
+  __device__ __forceinline__ void share(const GammaParams& p) {
     if constexpr (SPLIT_K > 1) {
       if (parts > 1 || index < p.whole) return;
       index = p.whole + blockIdx.x / SPLIT_K;
@@ -51,7 +51,7 @@ struct TileScheduler {
 // A block's share of a work tile's summation, in V stages: (outer tap, chunk), chunk fastest.
 struct Steps {
   int all, begin, end;
-  __device__ __forceinline__ Steps(const Params& p, int parts) {
+  __device__ __forceinline__ Steps(const GammaParams& p, int parts) {
     all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
     const int rank = SPLIT_K > 1 && parts > 1 ? cluster_rank() : 0;
     begin = (int)((long long)all * rank / parts);

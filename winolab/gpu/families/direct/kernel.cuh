@@ -44,13 +44,13 @@ constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
 constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
 static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT_K == 0, "output channels of a block");
 
-struct Shared {
+struct DirectShared {
   unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
   unsigned char w[W_STAGES][BN * ROW_BYTES];
   unsigned long long x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
 };
-static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
-static_assert(SPLIT_K == 1 || sizeof(Shared) >= BM * BN * 4, "room for a block's sums");
+static_assert(sizeof(DirectShared) <= SHARED, "as the plan has it");
+static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BM * BN * 4, "room for a block's sums");
 
 // What a block computes: its first output channel and position, and which copies of x it sums.
 struct DirectWorkTile {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filt
   }
 }
 
-__device__ __forceinline__ void produce(const DirectParams& p, Shared& shared) {
+__device__ __forceinline__ void produce(const DirectParams& p, DirectShared& shared) {
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
   const int taps = ALONG ? p.taps_width : 1;  // that a copy of x serves
@@ -232,7 +232,7 @@ __device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned lo
   wgmma_commit();
 }
 
-__device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
+__device__ __forceinline__ void consume(const DirectParams& p, DirectShared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int first = group * (BM / 2) + warp * 16;
@@ -294,7 +294,7 @@ __device__ __forceinline__ void consume(const DirectParams& p, Shared& shared) {
 extern "C" __global__ void __cluster_dims__(SPLIT_K, 1, 1) __launch_bounds__(THREADS, 1)
     winolab_direct(const __grid_constant__ DirectParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  DirectShared& shared = *reinterpret_cast<DirectShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < X_STAGES; ++s) {
       barrier_init(&shared.x_full[s], 1);

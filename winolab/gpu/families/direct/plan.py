@@ -57,7 +57,7 @@ class Config(KernelConfig):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         pixels = self.bm + MOST_TAPS - 1 if self.along else self.bm
         size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
         return size + (self.x_stages + self.w_stages) * BARRIERS

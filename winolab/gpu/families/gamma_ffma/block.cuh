@@ -17,7 +17,7 @@ struct CompactParams {
   float* y;
   #include "geometry_fields.cuh"
 };
-using Params = Either<COMPACT, CompactParams, PlainParams>::type;
+using GammaParams = Either<COMPACT, CompactParams, PlainParams>::type;
 
 constexpr int THREADS = CONSUMERS + PRODUCERS + FINISHERS;
 constexpr int STORERS = FINISHERS ? FINISHERS : CONSUMERS;         // who finishes outputs
@@ -59,7 +59,7 @@ static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in
 static_assert(BN % LANES_M == 0 && TT % 4 == 0 && BT <= CONSUMERS, "tile shape");
 static_assert(TT % PASSES == 0 && (SIDE == 4 ? HELD % 4 == 0 : PASSES * SIDE == 4), "passes");
 
-struct Shared {
+struct GammaFfmaShared {
   float u[U_STAGES][U_SIZE];  // [state][channel][output]
   float v[V_STAGES][V_SIZE];  // [state][channel][row][column]
   float out[ALPHA * STAGED * ROW];  // [state][tile][output, permuted]

@@ -102,7 +102,7 @@ class Config(KernelConfig):
         return bool(self.bulk) and self.xvec > 1 and outputs % self.bn > 0
 
     def shared_memory(self, alpha: int) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
         lanes_t = 32 // self.lanes_m
         row = 32 * -(-self.bn // (self.lanes_m * lanes_t))

@@ -8,8 +8,8 @@
 
 struct FallbackParams {
   split::ScaleParams scan;
-  FilterParams filter;
-  Params gamma;
+  GammaFfmaFilterParams filter;
+  GammaParams gamma;
   int filters_m, filters_c, taps;  // blocks of the filter's transform; 0: it is done
   int before;                      // such launches of the call, of groups
 };
@@ -22,7 +22,7 @@ __device__ __forceinline__ void stored_for_copies() {
 #endif
 }
 
-struct Room {  // in what becomes struct Shared: some have no byte of shared memory besides
+struct Room {  // in what becomes a GammaFfmaShared: some have no byte of shared memory besides
   StagedTaps taps;
   int ticket;
 };
@@ -88,7 +88,7 @@ extern "C" __global__ void
   const int suspects = header.suspects;
   if (!lost && !zero && !suspects) return;
   extern __shared__ __align__(128) unsigned char memory[];
-  static_assert(THREADS >= 32 * FILTER_ROWS && sizeof(Shared) >= sizeof(Room), "room");
+  static_assert(THREADS >= 32 * FILTER_ROWS && sizeof(GammaFfmaShared) >= sizeof(Room), "room");
   Room& room = *reinterpret_cast<Room*>(memory);
   if (!lost && suspects) {
     lost = confirmed(header, room);

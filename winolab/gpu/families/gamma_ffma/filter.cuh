@@ -7,7 +7,7 @@
 
 #include "pipeline.cuh"
 
-struct FilterParams {
+struct GammaFfmaFilterParams {
   const float* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   float* u;
   long long m_stride, c_stride, depth_stride, row_stride, width_stride;
@@ -19,7 +19,7 @@ constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c)
 using StagedTaps = float[R][FILTER_C][FILTER_M + 1];
 
 // A block's work, by its first FILTER_ROWS warps.
-__device__ __forceinline__ void transform_taps(const FilterParams& p, StagedTaps& staged, int m0,
+__device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, StagedTaps& staged, int m0,
                                                int c0, int tap) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void transform_taps(const FilterParams& p, StagedTaps
 }
 
 extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
-    winolab_filter(const __grid_constant__ FilterParams p) {
+    winolab_filter(const __grid_constant__ GammaFfmaFilterParams p) {
   next_launch_may_begin();
   __shared__ StagedTaps staged;
   transform_taps(p, staged, blockIdx.x * FILTER_M, blockIdx.y * FILTER_C, blockIdx.z);

@@ -6,7 +6,7 @@
 
 static_assert(BULK || !LOAD_WARP, "a load warp's copies are bulk copies");
 
-__device__ __forceinline__ void load_filters(const Params& p, Shared& shared) {
+__device__ __forceinline__ void load_filters(const GammaParams& p, GammaFfmaShared& shared) {
   const bool issues = threadIdx.x % 32 == 0;
   Pipe<U_STAGES> u_pipe;
   launch_before_done();  // it makes U

@@ -44,7 +44,7 @@ __device__ __forceinline__ void fold(float (&total)[STATES][TT][TM], float (&acc
       }
 }
 
-__device__ __forceinline__ void consume(const Params& p, Shared& shared) {
+__device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int ln = lane % LANES_M, lt = lane / LANES_M;
   const int state0 = warp / SHARERS * STATES, sharer = warp % SHARERS;
@@ -124,9 +124,9 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
   }
 }
 
-__device__ __forceinline__ void gamma(const Params& p) {
+__device__ __forceinline__ void gamma(const GammaParams& p) {
   extern __shared__ __align__(128) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  GammaFfmaShared& shared = *reinterpret_cast<GammaFfmaShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < U_STAGES; ++s) {
       barrier_init(&shared.u_full[s], BULK ? 1 : PRODUCERS);  // the threads that start copies

@@ -38,7 +38,7 @@ WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 MEAN_LAST = (Tile(7, 2), Tile(5, 4))
 
 # The kernels' parameter structs, field for field.
-FILTER_PARAMS = layout("FilterParams", "gamma_ffma/filter")
+FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
 PARAMS = layout("PlainParams", "gamma_ffma/block")
 COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads

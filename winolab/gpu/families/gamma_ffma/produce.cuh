@@ -60,7 +60,7 @@ __device__ __forceinline__ void load_channels(float (&d)[CPT], const float* x, b
   }
 }
 
-__device__ __forceinline__ void produce(const Params& p, Shared& shared) {
+__device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int group = thread % LPT, slot = thread / LPT;
   Pipe<V_STAGES> pipe;

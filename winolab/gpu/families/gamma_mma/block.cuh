@@ -5,7 +5,7 @@
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
-struct Params {
+struct GammaParams {
   const Element* x;
   const uint4* u;
   Output* y;

@@ -15,27 +15,27 @@
 #include "tile_scheduler.cuh"
 #include "../gamma_wgmma/source.cuh"
 
-struct Shared {
+struct GammaMmaShared {
   // Two stages: [state][part][channel / 8][row][column][channel % 8]; or the epilogue's accumulators
   // in their place: [state][tile][output]
   unsigned char v[2 * V_SIZE > OUT_SIZE ? 2 * V_SIZE : OUT_SIZE];
   Vector raw[UNITS][ALPHA][32];  // a lane's own pixels
   TileSource source[V_TILES];
 };
-static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+static_assert(sizeof(GammaMmaShared) <= SHARED, "as the plan has it");
 
 // What is copied next: it walks over work tiles, outer taps and chunks ahead of the transforms.
-struct Fetch {
+struct MmaFetch {
   const Steps& steps;
   int index, step, chunk;
 
-  __device__ __forceinline__ Fetch(const Params& p, Shared& shared, const Steps& steps)
+  __device__ __forceinline__ MmaFetch(const GammaParams& p, GammaMmaShared& shared, const Steps& steps)
       : steps(steps), index(blockIdx.x), step(0), chunk(0) {
     tap(p, shared);
   }
 
   // Where this warp's tiles are under the step's tap.
-  __device__ __forceinline__ void tap(const Params& p, Shared& shared) const {
+  __device__ __forceinline__ void tap(const GammaParams& p, GammaMmaShared& shared) const {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int group = step / p.chunks, line = group / p.taps_width, fw = group % p.taps_width;
     const int fh = line % (p.taps_height / SHARE) * SHARE, fd = line / (p.taps_height / SHARE);
@@ -50,7 +50,7 @@ struct Fetch {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void next(const Params& p, Shared& shared) {
+  __device__ __forceinline__ void next(const GammaParams& p, GammaMmaShared& shared) {
     ++step;
     if (++chunk < p.chunks) return;
     chunk = 0;
@@ -62,7 +62,7 @@ struct Fetch {
   }
 
   // This lane's pixels of a unit: four channels of a tile.
-  __device__ __forceinline__ void copy(const Params& p, Shared& shared, int unit) const {
+  __device__ __forceinline__ void copy(const GammaParams& p, GammaMmaShared& shared, int unit) const {
     const int lane = threadIdx.x % 32;
     const int channel = chunk * KC + lane / 16 * 8 + lane % 2 * 4;
     const int left = p.channels - channel;
@@ -99,7 +99,7 @@ struct Fetch {
 };
 
 // Makes the stage of V whose pixels have been copied, and starts the copies of the next one.
-__device__ __forceinline__ void produce(const Params& p, Shared& shared, Fetch& fetch,
+__device__ __forceinline__ void produce(const GammaParams& p, GammaMmaShared& shared, MmaFetch& fetch,
                                         unsigned char* v, float scale) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   copy_async_wait<0>();
@@ -237,7 +237,7 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
 
 // The epilogue: accumulators are staged by tile, in passes; every thread fetches all states of four
 // output channels of a tile, applies AT and stores.
-__device__ __forceinline__ void finish(const Params& p, Shared& shared, int index, const Sums& acc) {
+__device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& shared, int index, const Sums& acc) {
   constexpr int PART = TILES / PASSES;  // tiles of a warp in a pass
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   const WorkTile work(p, index);
@@ -292,14 +292,14 @@ __device__ __forceinline__ void finish(const Params& p, Shared& shared, int inde
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_gamma(const __grid_constant__ Params p) {
+    winolab_gamma(const __grid_constant__ GammaParams p) {
   next_launch_may_begin();
   launch_before_done();
   extern __shared__ __align__(128) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  GammaMmaShared& shared = *reinterpret_cast<GammaMmaShared*>(memory);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Steps steps(p, 1);
-  Fetch fetch(p, shared, steps);
+  MmaFetch fetch(p, shared, steps);
   for (int unit = warp; unit < UNITS; unit += WARPS) fetch.copy(p, shared, unit);
   copy_async_commit();
   fetch.next(p, shared);

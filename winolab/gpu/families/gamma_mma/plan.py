@@ -21,7 +21,7 @@ from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-PARAMS = layout("Params", "gamma_mma/block")
+PARAMS = layout("GammaParams", "gamma_mma/block")
 THREADS, STAGES = 256, 2
 WIDTHS = {a: r for a, r in gamma_wgmma_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
@@ -86,7 +86,7 @@ class Config(KernelConfig):
         return STAGES * tile.alpha * parts * self.stage_tiles(tile) * KC * 2
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
-        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        """Bytes of the kernel's shared memory, for elements of ``size`` bytes."""
         tiles = self.stage_tiles(tile)
         stages = max(self.stages(tile, parts), self.staged())
         return stages + tiles * (tile.alpha * KC * size + 16)

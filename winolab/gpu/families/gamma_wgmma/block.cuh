@@ -6,7 +6,7 @@
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
-struct Params {
+struct GammaParams {
   TensorMap x_map;  // where RUN > 0
   const Element* x;
   const uint4* u;

@@ -151,7 +151,7 @@ class Config(KernelConfig):
         return self.slots(tile) * (self.boxes(tile, size).slot + 16)
 
     def shared_memory(self, tile: Tile, parts: int, size: int) -> int:
-        """Bytes of the kernel's struct Shared, for elements of ``size`` bytes."""
+        """Bytes of the kernel's shared memory, for elements of ``size`` bytes."""
         tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
         outputs = block_outputs(alpha)
         v = -self.raw(tile, size) % LINE + self.v_stages * alpha * parts * tiles * KC * 2

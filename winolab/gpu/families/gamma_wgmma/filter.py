@@ -25,7 +25,7 @@ STATIC = 2048  # bytes of a block's shared memory that are not rows of the filte
 SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
 
 # The kernels' parameter struct, field for field.
-PARAMS = layout("FilterParams", "gamma_wgmma/filter_tensor")
+PARAMS = layout("GammaWgmmaFilterParams", "gamma_wgmma/filter_tensor")
 # Of split products, behind these.
 SCALED = layout("ScaledParams", "gamma_wgmma/filter_scaled")
 

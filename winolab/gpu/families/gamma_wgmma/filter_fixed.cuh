@@ -6,7 +6,7 @@
 #include "filter_tensor.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
-    winolab_filter(const __grid_constant__ FilterParams p) {
+    winolab_filter(const __grid_constant__ GammaWgmmaFilterParams p) {
   next_launch_may_begin();
   const FilterPair pair(p, threadIdx.x, blockIdx.x);
   const FilterUnit first(p, blockIdx.z, blockIdx.y * FILTER_CHUNKS);

@@ -10,7 +10,7 @@
 #include "filter_tensor.cuh"
 
 struct ScaledParams {
-  FilterParams filter;
+  GammaWgmmaFilterParams filter;
   long long lowest;    // of a row's elements in memory, from the one that w is
   int row_size, step;  // elements of a row of w; from one to the next in memory, or 0 where it differs
   float known;         // the scale of all rows, where the caller knows it, or 0
@@ -96,7 +96,7 @@ __device__ __forceinline__ int imaged(int i) { return i + (i / 64 << 2); }
 template <class F>
 __device__ __forceinline__ void over_row(const ScaledParams& params, const float* row, int size,
                                          int first, int threads, float* image, F f) {
-  const FilterParams& p = params.filter;
+  const GammaWgmmaFilterParams& p = params.filter;
   const float* lowest = row + params.lowest;
   if (params.step == 1 && size % 4 == 0 && (unsigned long long)lowest % 16 == 0)
     batches<4>(
@@ -142,7 +142,7 @@ __device__ __forceinline__ void filter_rows(const ScaledParams& params) {
   __shared__ unsigned own_largest[FILTER_M];
   __shared__ Loss losses[FILTER_WARPS][FILTER_ROWS];
   __shared__ Loss own_losses[FILTER_M];
-  const FilterParams& p = params.filter;
+  const GammaWgmmaFilterParams& p = params.filter;
   const int blocks = params.sharers + (!CLUSTERED && params.sharers > 1), rank = blockIdx.x % blocks;
   // A team, half a warp to two, has eight lanes of each of the block's rows, and a unit at a time.
   static_assert(FILTER_ROWS == 4 && FILTER_M == 16 && FILTER_CLUSTER == 2, "rows of a warp");

@@ -25,11 +25,11 @@ __device__ __forceinline__ void staging_init(Staging& staging) {
   barrier_init(&staging.read, CONSUMERS / 32);
 }
 __device__ __forceinline__ void meet() {}
-__device__ __forceinline__ void finish(const Params&, Staging&, int, Delivered&, float) {}
+__device__ __forceinline__ void finish(const GammaParams&, Staging&, int, Delivered&, float) {}
 
 // Describe a work tile, by COUNT threads.
 template <int COUNT>
-__device__ __forceinline__ void places(const Params& p, Staging& staging, int index, int thread) {
+__device__ __forceinline__ void places(const GammaParams& p, Staging& staging, int index, int thread) {
 #pragma unroll 1
   for (int first = 0; first < BT; first += COUNT) {
     unsigned tile = first + thread;
@@ -46,7 +46,7 @@ __device__ __forceinline__ void places(const Params& p, Staging& staging, int in
   }
 }
 template <int COUNT>
-__device__ __forceinline__ void factors(const Params& p, Staging& staging, int index, int thread) {
+__device__ __forceinline__ void factors(const GammaParams& p, Staging& staging, int index, int thread) {
   const float back = inverse_of(input_scale(p.header));  // anew: registers are few
   const int channel = work_at(p, index).block_m * BN;
   if (thread == 0) staging.channel = channel;
@@ -56,7 +56,7 @@ __device__ __forceinline__ void factors(const Params& p, Staging& staging, int i
 }
 
 // By the last DESCRIBERS: their last warp about channels, the others, or it too, about tiles.
-__device__ __forceinline__ void attend(const Params& p, Staging& staging) {
+__device__ __forceinline__ void attend(const GammaParams& p, Staging& staging) {
   constexpr int OTHERS = DESCRIBERS > 32 ? DESCRIBERS - 32 : 32;
   const int thread = threadIdx.x - (THREADS - DESCRIBERS);
   const bool last = thread >= DESCRIBERS - 32;
@@ -80,7 +80,7 @@ __device__ __forceinline__ void give(Staging& staging, const float (&acc)[STEPS]
 
 // A warpgroup's half of a work tile.
 template <int GROUP>
-__device__ __forceinline__ void deliver(const Params& p, Staging& staging,
+__device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], const Delivered& pipe) {
   give<GROUP>(staging, acc, 0);
   if constexpr (LOADERS > 0) barrier_wait(&staging.described, pipe.phase);
@@ -111,7 +111,7 @@ __device__ __forceinline__ void deliver(const Params& p, Staging& staging,
 }
 
 // By consumers, with a work tile's accumulators.
-__device__ __forceinline__ void deliver(const Params& p, Staging& staging,
+__device__ __forceinline__ void deliver(const GammaParams& p, Staging& staging,
                                         const float (&acc)[STEPS][SUMS], int group, int index,
                                         Delivered& pipe) {
   if constexpr (LOADERS == 0) {

@@ -20,7 +20,7 @@
 #include FINISH_FILE
 #include FETCH_FILE
 
-struct Shared {
+struct GammaWgmmaShared {
   Raw raw;  // fetch_*.cuh; first, for its alignment
   // [state][part][channel / 8][row][column][channel % 8]
   alignas(128) unsigned char v[V_STAGES][V_SIZE];
@@ -28,7 +28,7 @@ struct Shared {
   Staging staging;     // finish_*.cuh
   unsigned long long v_full[V_STAGES], v_empty[V_STAGES];
 };
-static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+static_assert(sizeof(GammaWgmmaShared) <= SHARED, "as the plan has it");
 
 // Transforms two channels of a tile.
 __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPHA],
@@ -45,7 +45,7 @@ __device__ __forceinline__ void transform(float scale, const Pair (&pixels)[ALPH
   for (int s = 0; s < ALPHA; ++s) split(state[0][s], state[1][s], parts[s]);
 }
 
-__device__ __forceinline__ void produce(const Params& p, Shared& shared) {
+__device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS, warp = thread / 32, lane = thread % 32;
   const float scale = input_scale(p.header);
   const Steps steps(p, SPLIT_K);
@@ -112,7 +112,7 @@ __device__ __forceinline__ void produce(const Params& p, Shared& shared) {
   }
 }
 
-__device__ __forceinline__ void consume(const Params& p, Shared& shared) {
+__device__ __forceinline__ void consume(const GammaParams& p, GammaWgmmaShared& shared) {
   // The same in all lanes, as the compiler sees: descriptors are made in uniform registers.
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const Steps steps(p, SPLIT_K);
@@ -142,10 +142,10 @@ __device__ __forceinline__ void consume(const Params& p, Shared& shared) {
 }
 
 extern "C" __global__ void __cluster_dims__(SPLIT_K * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
-    winolab_gamma(const __grid_constant__ Params p) {
+    winolab_gamma(const __grid_constant__ GammaParams p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  GammaWgmmaShared& shared = *reinterpret_cast<GammaWgmmaShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < V_STAGES; ++s) {
       barrier_init(&shared.v_full[s], PRODUCERS);

@@ -23,7 +23,7 @@ from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic.split import Scale
 
 # The main kernel's parameter struct, field for field.
-PARAMS = layout("Params", "gamma_wgmma/block")
+PARAMS = layout("GammaParams", "gamma_wgmma/block")
 
 
 @dataclass(frozen=True)

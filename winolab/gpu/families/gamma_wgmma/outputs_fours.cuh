@@ -40,12 +40,12 @@ struct Outputs {
     return sixteen_in(GROUP, 0) * 16 + threadIdx.x % 4 * 4;
   }
 
-  __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
+  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
         left(WHOLE ? 4 : p.out_channels - this->channel), check(p.header, this->factors) {}
 
-  __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
+  __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       channel += 16;
       if (!WHOLE) left -= 16;
@@ -67,7 +67,7 @@ struct Outputs {
     }
   }
 
-  __device__ __forceinline__ void end(const Params& p) {
+  __device__ __forceinline__ void end(const GammaParams& p) {
     constexpr int LAST = (CHUNKS - 1) / THREAD_TILES * 16;  // channels that chunks went on by
 #pragma unroll 1
     for (int bit = 0; few; ++bit, few >>= 1) {

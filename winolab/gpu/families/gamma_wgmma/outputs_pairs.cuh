@@ -47,12 +47,12 @@ struct Outputs {
     return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 * 2;
   }
 
-  __device__ __forceinline__ Outputs(const Params& p, const long long* first, const int* columns,
+  __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
         left(WHOLE ? 2 : p.out_channels - this->channel), check(p.header, this->factors) {}
 
-  __device__ __forceinline__ void chunk(const Params& p, int i, const float (&state)[4][ALPHA]) {
+  __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
       const int tile = (GROUP * CHUNKS + i) * 8 + threadIdx.x % 4 * 2 + c;
@@ -69,7 +69,7 @@ struct Outputs {
     }
   }
 
-  __device__ __forceinline__ void end(const Params& p) {
+  __device__ __forceinline__ void end(const GammaParams& p) {
 #pragma unroll 1
     for (int bit = 0; few; ++bit, few >>= 1) {
       const int c = bit % 2;

@@ -13,7 +13,7 @@
 #include "parts.cuh"
 #include "accuracy_check.cuh"
 
-struct FilterParams {
+struct NestedFilterParams {
   const float* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it
   unsigned* u;
   Row* rows;
@@ -33,14 +33,14 @@ constexpr int FILTER_ROWS = FILTER_THREADS / 16;  // output channels of a block 
 constexpr int ASIDE = 32;                         // of one that looks at neighbouring rows
 constexpr int ROW_WORDS = 32;                     // of a row of V and U: 64 halves
 
-__device__ __forceinline__ int row_size(const FilterParams& p, int m) {
+__device__ __forceinline__ int row_size(const NestedFilterParams& p, int m) {
   return m < p.out_channels ? p.channels * p.height * p.width : 0;
 }
-__device__ __forceinline__ float scale_of_row(const FilterParams& p, unsigned most) {
+__device__ __forceinline__ float scale_of_row(const NestedFilterParams& p, unsigned most) {
   return p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
 }
 // Where a row's element of that number lies; with no step, its place among channels and taps.
-__device__ __forceinline__ long long place_of(const FilterParams& p, int i) {
+__device__ __forceinline__ long long place_of(const NestedFilterParams& p, int i) {
   if (p.step) return p.lowest + (long long)i * p.step;
   const int c = i % p.channels, tap = i / p.channels;
   return c * p.c_stride + tap / p.width * p.row_stride + tap % p.width * p.width_stride;
@@ -94,7 +94,7 @@ __device__ __forceinline__ T of_block(T (&values)[FILTER_WARPS], T value) {
 
 // f of all elements of a row that are this thread's, in vectors of four, the last of which may be zeros.
 template <class F>
-__device__ __forceinline__ void over_row(const FilterParams& p, const float* w, int size, F f) {
+__device__ __forceinline__ void over_row(const NestedFilterParams& p, const float* w, int size, F f) {
   const float4* vectors = reinterpret_cast<const float4*>(w + p.lowest);
   if (p.step == 1 && size % 4 == 0 && (unsigned long long)vectors % 16 == 0)
     batches(
@@ -106,7 +106,7 @@ __device__ __forceinline__ void over_row(const FilterParams& p, const float* w, 
 }
 
 // A row's scale and thresholds, by one block.
-__device__ __forceinline__ void describe_row(const FilterParams& p, int m) {
+__device__ __forceinline__ void describe_row(const NestedFilterParams& p, int m) {
   __shared__ unsigned largest[FILTER_WARPS];
   __shared__ Loss losses[FILTER_WARPS];
   const int size = row_size(p, m);
@@ -127,7 +127,7 @@ __device__ __forceinline__ void describe_row(const FilterParams& p, int m) {
 }
 
 // The largest elements of a slice of ASIDE rows from m on, by one block: a thread has four of the rows.
-__device__ __forceinline__ void find_largest(const FilterParams& p, int m, int slice) {
+__device__ __forceinline__ void find_largest(const NestedFilterParams& p, int m, int slice) {
   constexpr int PLACES = ASIDE / 4, DOWN = FILTER_THREADS / PLACES;
   __shared__ unsigned largest[FILTER_WARPS][ASIDE];
   const int place = threadIdx.x % PLACES, mine = m + place * 4, count = p.out_channels - mine;
@@ -168,7 +168,7 @@ __device__ __forceinline__ void find_largest(const FilterParams& p, int m, int s
 }
 
 // What there is to find out about rows before they are transformed, by the block of that index.
-__device__ __forceinline__ void describe(const FilterParams& p, int index) {
+__device__ __forceinline__ void describe(const NestedFilterParams& p, int index) {
   if (p.slices)
     find_largest(p, index / p.slices * ASIDE, index % p.slices);
   else
@@ -176,13 +176,13 @@ __device__ __forceinline__ void describe(const FilterParams& p, int index) {
 }
 
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_rows(const __grid_constant__ FilterParams p) {
+    winolab_nested_rows(const __grid_constant__ NestedFilterParams p) {
   describe(p, blockIdx.x);
 }
 
 // Aside, the largest element of a row, as its bits, by SHARERS neighbouring lanes.
 template <int SHARERS>
-__device__ __forceinline__ unsigned largest_of(const FilterParams& p, int m) {
+__device__ __forceinline__ unsigned largest_of(const NestedFilterParams& p, int m) {
   unsigned most = 0;
   for (int slice = threadIdx.x % SHARERS; slice < p.slices; slice += SHARERS)
     most = max(most, p.maxima[(long long)slice * p.outputs + m]);
@@ -191,7 +191,7 @@ __device__ __forceinline__ unsigned largest_of(const FilterParams& p, int m) {
 
 // Aside, rows' scales and thresholds, a warp each, once they are transformed.
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_losses(const __grid_constant__ FilterParams p) {
+    winolab_nested_losses(const __grid_constant__ NestedFilterParams p) {
   next_launch_may_begin();
   launch_before_done();
   const int m = blockIdx.x * FILTER_WARPS + threadIdx.x / 32;
@@ -205,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
 }
 
 // A piece's taps of a lane's two neighbouring channels of a row.
-__device__ __forceinline__ void read_taps(const FilterParams& p, const float* w, int unit,
+__device__ __forceinline__ void read_taps(const NestedFilterParams& p, const float* w, int unit,
                                           bool inside, float (&taps)[2][RW][RH]) {
   const int piece = unit / p.chunks, channel = unit % p.chunks * 32 + threadIdx.x % 16 * 2;
   const int first_row = piece / p.pieces_width * RH, first_tap = piece % p.pieces_width * RW;
@@ -280,7 +280,7 @@ __device__ __forceinline__ Loss loss_of(const float (&taps)[2][RW][RH], float sc
 
 // Half a warp has a row; a block's have the same piece and chunk.
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_filter(const __grid_constant__ FilterParams p) {
+    winolab_nested_filter(const __grid_constant__ NestedFilterParams p) {
   next_launch_may_begin();
   const int m = blockIdx.x * FILTER_ROWS + threadIdx.x / 16, unit = blockIdx.y, units = gridDim.y;
   const bool inside = m < p.out_channels;

@@ -12,7 +12,7 @@ struct InputParams {
   long long batch_stride, row_stride;
   int pixel_stride, height, width, channels, pad_height, pad_width;
   int tiles_height, tiles_width, chunks, units;  // units: tiles × chunks
-  FilterParams filter;
+  NestedFilterParams filter;
   int describers;  // blocks, the first ones, that describe the filter's rows
 };
 

@@ -22,7 +22,7 @@ from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.request import BasePlan
 from winolab.ref.arithmetic.split import Scale
 
-FILTER_PARAMS = layout("FilterParams", "nested/filter")
+FILTER_PARAMS = layout("NestedFilterParams", "nested/filter")
 INPUT_PARAMS, DESCRIBERS = layouts("InputParams", "nested/input")  # before and behind the filter's
 PRODUCTS_PARAMS = layout("ProductsParams", "nested/products")
 OUTPUT_PARAMS = layout("OutputParams", "nested/output")

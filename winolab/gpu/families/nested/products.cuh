@@ -24,12 +24,12 @@ constexpr int BM = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
 constexpr int ROW_BYTES = 128;
 constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
 
-struct Shared {
+struct NestedShared {
   unsigned char v[STAGES][BM * ROW_BYTES];
   unsigned char u[STAGES][BN * ROW_BYTES];
   unsigned long long full[STAGES], empty[STAGES];
 };
-static_assert(sizeof(Shared) <= SHARED, "as the plan has it");
+static_assert(sizeof(NestedShared) <= SHARED, "as the plan has it");
 
 struct ProductsWorkTile {
   int block_n, block_m, state;
@@ -48,7 +48,7 @@ struct Pieces {
         width(p.pieces_width - (p.short_width && state % AW == INFINITE_W)) {}
 };
 
-__device__ __forceinline__ void produce(const ProductsParams& p, Shared& shared) {
+__device__ __forceinline__ void produce(const ProductsParams& p, NestedShared& shared) {
   Pipe<STAGES> pipe;
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const ProductsWorkTile work(p, index);
@@ -105,7 +105,7 @@ __device__ __forceinline__ void multiply(float (&acc)[BN / 2], const unsigned ch
   }
 }
 
-__device__ __forceinline__ void consume(const ProductsParams& p, Shared& shared) {
+__device__ __forceinline__ void consume(const ProductsParams& p, NestedShared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int pitch = p.blocks_n * BN;
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_nested_products(const __grid_constant__ ProductsParams p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  NestedShared& shared = *reinterpret_cast<NestedShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], 1);

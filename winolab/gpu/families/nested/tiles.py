@@ -40,7 +40,7 @@ class Config(KernelConfig):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of nested_products.cuh's struct Shared."""
+        """Bytes of the products' shared memory."""
         return self.stages * ((BM + self.bn) * ROW_BYTES + BARRIERS)
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ struct Finished {  // sums are results
   __device__ __forceinline__ float operator()(float sum) const { return sum; }
 };
 
-struct Shared {
+struct ColumnsShared {
   unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[SLOTS][PLANES][KS * 64];
   unsigned long long full[STAGES], empty[STAGES];

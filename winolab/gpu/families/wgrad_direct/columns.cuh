@@ -11,7 +11,7 @@
 #include "column_sums.cuh"
 #include "gather.cuh"
 
-__device__ __forceinline__ void produce(const ColumnParams& params, Shared& shared, ColumnPipe& pipe) {
+__device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShared& shared, ColumnPipe& pipe) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.produced;
   const RowSource<Element>& source = shared.source;
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], unsigned long 
   }
 }
 
-__device__ __forceinline__ void consume(const ColumnParams& params, Shared& shared, ColumnPipe& pipe) {
+__device__ __forceinline__ void consume(const ColumnParams& params, ColumnsShared& shared, ColumnPipe& pipe) {
   const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
   const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, Shared& shar
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_wgrad_columns(const __grid_constant__ ColumnParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  ColumnsShared& shared = *reinterpret_cast<ColumnsShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], PRODUCERS);

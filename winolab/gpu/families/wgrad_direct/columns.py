@@ -65,7 +65,7 @@ class Config(DirectConfig):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         slots = self.stages + 2 * (self.n - 1)  # column_sweep.cuh
         size = 2 * KC * (self.stages * self.bo + slots * self.bi)
         return size + 16 * self.stages + 2 * WORK + SOURCE

@@ -45,7 +45,7 @@ struct __align__(16) PositionSource {
   const Element* dy;
 };
 
-struct Shared {
+struct NarrowShared {
   unsigned short dy[STAGES][GROUPS_M][KS * 64];  // [plane][position][64 channels]
   unsigned short x[STAGES][PLANES][ROWS * 64];
   PositionSource places[TABLES * PRODUCERS];  // a ring
@@ -99,7 +99,7 @@ struct Walk {
   }
 };
 
-__device__ __forceinline__ void produce(const GradientParams& p, Shared& shared,
+__device__ __forceinline__ void produce(const GradientParams& p, NarrowShared& shared,
                                         const GradientWorkTile& work) {
   const int thread = threadIdx.x - 128 * GROUPS, unit = thread % 8, first = thread / 8;
   const int ins = (p.channels - work.in + 7) / 8 - unit;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void store_pair(T* to, long long by_in, int ins, floa
 
 // The sums of both warpgroups, in the first one's registers; whether this is the first one. The
 // stages are free: nobody reads or fills them any more.
-__device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[INSTRUCTIONS][WN / 2], int group_k) {
+__device__ __forceinline__ bool sum_up(NarrowShared& shared, float (&acc)[INSTRUCTIONS][WN / 2], int group_k) {
   static_assert(GROUPS_K <= 2 && sizeof shared.dy + sizeof shared.x >= sizeof(acc) * 128, "room");
   float* const box = reinterpret_cast<float*>(&shared) + threadIdx.x % 128;
   consumers_sync<128 * GROUPS>();
@@ -196,7 +196,7 @@ __device__ __forceinline__ bool sum_up(Shared& shared, float (&acc)[INSTRUCTIONS
   return true;
 }
 
-__device__ __forceinline__ void consume(const GradientParams& p, Shared& shared,
+__device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& shared,
                                         const GradientWorkTile& work) {
   const int group_m = threadIdx.x / 128 % GROUPS_M, other = threadIdx.x / 128 / GROUPS_M;
   const int group_k = GROUPS_K > 1 ? other : 0, tap0 = GROUPS_K > 1 ? 0 : other * GROUP_TAPS;
@@ -272,7 +272,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, Shared& shared,
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_wgrad_narrow(const __grid_constant__ GradientParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  NarrowShared& shared = *reinterpret_cast<NarrowShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], PRODUCERS);

@@ -46,7 +46,7 @@ class Config(DirectConfig):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         rows = self.kc + (8 if self.n > 1 else 0)
         stage = 128 * (self.bo // 64 * self.kc + self.bi // 64 * rows)
         return self.stages * (stage + 16) + 3 * 16 * self.producers

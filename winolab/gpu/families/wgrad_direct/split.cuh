@@ -43,7 +43,7 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], int piece,
   }
 }
 
-__device__ __forceinline__ void consume(const SplitParams& params, Shared& shared, ColumnPipe& pipe,
+__device__ __forceinline__ void consume(const SplitParams& params, SplitShared& shared, ColumnPipe& pipe,
                                         int& parts) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.consumed;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, Shared& share
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_wgrad_split(const __grid_constant__ SplitParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  SplitShared& shared = *reinterpret_cast<SplitShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], PRODUCERS);

@@ -72,7 +72,7 @@ class Config(DirectConfig):
 
     @property
     def shared_memory(self) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         slots = self.stages + self.n - 1  # column_sweep.cuh
         size = 2 * 2 * KC * (self.stages * self.bo + slots * self.bi)
         size += 4 * (KC + 1) * (self.bo + self.bi)  # a stage on its way, and sums of squares

@@ -26,7 +26,7 @@ __device__ __forceinline__ float positions_of(const SplitParams& params, const G
 
 // Results of a warp's 16 output channels, before they are scaled back, held against what their low
 // parts may have lost.
-__device__ __forceinline__ void check_accuracy(const SplitParams& params, const Shared& shared,
+__device__ __forceinline__ void check_accuracy(const SplitParams& params, const SplitShared& shared,
                                       const ColumnScheduler& scheduler,
                                           const float (&acc)[WIDTH / 2], int group_m,
                                       int tap0) {

@@ -31,7 +31,7 @@ struct SplitParams : ColumnParams {
 };
 using SumParams = SplitParams;
 
-struct Shared {
+struct SplitShared {
   unsigned short dy[STAGES][PARTS][GROUPS_M][KS * 64];  // [plane][position][channels]
   unsigned short x[RING][PARTS][PLANES][KS * PLANE];
   // A thread's vectors of the next stage, on their way; in the end, producers' sums of squares.

@@ -33,7 +33,7 @@ static_assert(KC * LANES_I % PRODUCERS == 0 && KC * LANES_O % PRODUCERS == 0, "p
 static_assert(PRODUCERS % LANES_I == 0 && PRODUCERS % LANES_O == 0, "producer shape");
 static_assert(TI % (4 * PASSES) == 0 && TO % 4 == 0, "tile shape");
 
-struct Shared {
+struct WgradFfmaShared {
   float u[STAGES][HELD * KC * BI];  // [state][unit][input channel]
   float v[STAGES][HELD * KC * BO];  // [state][unit][output channel]
   float out[HELD * BO * ROW];       // [state][output channel][input channel, permuted]
@@ -128,7 +128,7 @@ __device__ __forceinline__ void store_tile(float* to, const float (&d)[COLUMNS][
 
 // Loads of the next step are in flight while this one's columns are transformed.
 template <int PART>
-__device__ __forceinline__ void produce(const GradientParams& p, Shared& shared) {
+__device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int in = thread % LANES_I * CI, out = thread % LANES_O * CO;
   const int unit_i = thread / LANES_I, unit_o = thread / LANES_O;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, Shared& shared)
 }
 
 // All consumers of a cluster.
-__device__ __forceinline__ void meet(Shared& shared, unsigned& phase) {
+__device__ __forceinline__ void meet(WgradFfmaShared& shared, unsigned& phase) {
   if constexpr (PARTS == 1) {
     consumers_sync<CONSUMERS>();
   } else {
@@ -197,7 +197,7 @@ __device__ __forceinline__ void meet(Shared& shared, unsigned& phase) {
 
 // The output transform: staged by output channel, so that a warp stores rows of input channels.
 // Accumulators are staged one float at a time and rotated, for the reasons in mainloop.cuh.
-__device__ __forceinline__ void finish(const GradientParams& p, Shared& shared,
+__device__ __forceinline__ void finish(const GradientParams& p, WgradFfmaShared& shared,
                                        const float (&acc)[STATES][TO][TI], const GradientWorkTile& work,
                                        int state0, int out0, bool add, unsigned& phase) {
   const int rank = PARTS > 1 ? cluster_rank() : 0;
@@ -281,7 +281,7 @@ __device__ __forceinline__ void load_fragments(float (&a)[TI], float (&b)[TO], c
     *reinterpret_cast<float4*>(&b[j]) = *reinterpret_cast<const float4*>(v + j * 4);
 }
 
-__device__ __forceinline__ void consume(const GradientParams& p, Shared& shared) {
+__device__ __forceinline__ void consume(const GradientParams& p, WgradFfmaShared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, li = lane % 8, lo = lane / 8;
   const int state0 = warp / SHARERS * STATES, out0 = warp % SHARERS * (BO / SHARERS);
   Pipe<STAGES> pipe;
@@ -329,7 +329,7 @@ extern "C" __global__ void
     winolab_omega(const __grid_constant__ GradientParams p) {
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  WgradFfmaShared& shared = *reinterpret_cast<WgradFfmaShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], PRODUCERS);

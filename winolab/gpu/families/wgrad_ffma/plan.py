@@ -76,7 +76,7 @@ class Config(KernelConfig):
         return self.bi // 8, self.bo * min(alpha // self.parts, 8) // 32
 
     def shared_memory(self, alpha: int) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         stage = self.kc * (self.bi + self.bo)
         staged = self.stages * stage + self.bo * self.bi // self.passes
         return 4 * (alpha // self.parts) * staged + UNITS + 16 * (self.stages + 1)

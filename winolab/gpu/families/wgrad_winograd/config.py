@@ -45,7 +45,7 @@ class Config(KernelConfig):
         return 64 * self.groups_m
 
     def shared_memory(self, parts: int) -> int:
-        """Bytes of the kernel's struct Shared."""
+        """Bytes of the kernel's shared memory."""
         barriers = 16 if self.wgmma else 0
         return self.stages * (parts * 2 * self.ks * (self.bm + self.bn) + barriers)
 

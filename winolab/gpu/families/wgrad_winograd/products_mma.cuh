@@ -50,13 +50,13 @@ __device__ __forceinline__ void set_pair(unsigned (&sum)[2], int row, float2 pai
   sum[row] = pack<false>(pair.x, pair.y);
 }
 
-struct Shared {
+struct GemmShared {
   unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
   unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
 };
 
 // Starts the copies of the next step; past the last one, none.
-__device__ __forceinline__ void bring(const GemmParams& p, Shared& shared, const GemmWorkTile& work,
+__device__ __forceinline__ void bring(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work,
                                       Cursor& at, int step, int stage) {
   if (step < work.end) {
     const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
@@ -97,7 +97,7 @@ __device__ __forceinline__ const unsigned short* matrices(const unsigned short* 
 
 // sum += A B over 16 positions of a stage; with two parts, the small products first.
 template <class T>
-__device__ __forceinline__ void multiply(const Shared& shared, int stage, int k, int row, int column,
+__device__ __forceinline__ void multiply(const GemmShared& shared, int stage, int k, int row, int column,
                                          T (&sum)[2][TILES]) {
   unsigned a[PARTS][2][4];
 #pragma unroll
@@ -127,7 +127,7 @@ __device__ __forceinline__ void multiply(const Shared& shared, int stage, int k,
   }
 }
 
-__device__ __forceinline__ void compute(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int row = group % GROUPS_M * 64 + warp % 2 * 32;  // in the block
   const int column = group / GROUPS_M * WN + warp / 2 * COLUMNS;
@@ -196,5 +196,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_omega_products(const __grid_constant__ GemmParams p) {
   launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
-  compute(p, *reinterpret_cast<Shared*>(memory), GemmWorkTile(p, blockIdx.x));
+  compute(p, *reinterpret_cast<GemmShared*>(memory), GemmWorkTile(p, blockIdx.x));
 }

@@ -18,7 +18,7 @@ constexpr int PRODUCER_REGISTERS = 24, LAUNCHED = 512 / RESIDENT / (GROUPS + 1) 
 constexpr int SPARED = (LAUNCHED * (GROUPS + 1) - PRODUCER_REGISTERS) / GROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = SPARED < 240 ? SPARED : 240;
 
-struct Shared {
+struct GemmShared {
   unsigned short u[STAGES][PARTS][BM / 64][BLOCK];
   unsigned short v[STAGES][PARTS][BN / 64][BLOCK];
   unsigned long long full[STAGES], empty[STAGES];
@@ -31,7 +31,7 @@ __device__ __forceinline__ void bring(unsigned short* shared, const unsigned sho
 }
 
 // One thread starts the bulk copies.
-__device__ __forceinline__ void produce(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void produce(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
   const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
   const unsigned short* u =
       p.u + ((long long)work.state * p.u_blocks + work.tile_m * (BM / 64)) * u_stride;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void release(unsigned long long* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-__device__ __forceinline__ void consume(const GemmParams& p, Shared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int group_m = group % GROUPS_M, group_n = group / GROUPS_M;
   const int row = work.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     winolab_omega_products(const __grid_constant__ GemmParams p) {
   launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
-  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  GemmShared& shared = *reinterpret_cast<GemmShared*>(memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       barrier_init(&shared.full[s], 1);
