@@ -12,19 +12,23 @@ from matplotlib.figure import Figure
 
 from experiments.gpu import bounds, counters, devices, frontier, losses, variants
 from experiments.gpu import gradients as gradient_table
-from experiments.gpu.paper_tables import (
+from experiments.gpu.rows import (
     GRADIENT_KINDS,
     IM2COL,
+    Measured,
+    Row,
+    cases,
     gradients,
     name_of,
     of_kernel,
+    paper_alpha,
     uniform,
 )
-from experiments.gpu.rows import Measured, Row, cases, paper_alpha
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness.facts import table
 from experiments.harness.outputs import BINS
 from experiments.harness.tables import select, stored
+from experiments.harness.verdicts import Verdict
 from experiments.report.figures import INK, PAPER_STYLE, Drawn, panels_of, with_legend
 
 Pick = Callable[[Measured], Row | None]
@@ -234,17 +238,13 @@ def _gradient_point(row: Row) -> dict[str, Any]:
 
 def reached(rows: Sequence[Row]) -> Figure:
     """Every aim: how far it is exceeded (right of 1) or missed."""
-    judged = [
-        c
-        for c in gpu_targets.cells(rows)
-        if c.agrees is not None and c.paper and 0 < c.ours < math.inf
-    ]
+    judged = [c for c in gpu_targets.cells(rows) if c.aim and 0 < c.ours < math.inf]
     figure, (panel,) = panels_of(1, 1, (8.5, 1 + 0.16 * len(judged)))
     for i, c in enumerate(judged):
-        share = c.ours / (c.paper or 1)
-        share = share if (share >= 1) == c.agrees else 1 / share  # of aims that are upper limits
-        panel.plot([1, share], [i, i], color=COLOURS[bool(c.agrees)], linewidth=1)
-        panel.plot(share, i, "o", color=COLOURS[bool(c.agrees)], markersize=4)
+        share, met = c.ours / (c.aim or 1), c.verdict is Verdict.REACHED
+        share = share if (share >= 1) == met else 1 / share  # of aims that are upper limits
+        panel.plot([1, share], [i, i], color=COLOURS[met], linewidth=1)
+        panel.plot(share, i, "o", color=COLOURS[met], markersize=4)
     panel.axvline(1, color=INK, linewidth=0.8)
     panel.set_yticks(range(len(judged)), [f"{c.where}, {c.column}" for c in judged], fontsize=6)
     ticks = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)

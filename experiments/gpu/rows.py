@@ -15,9 +15,10 @@ from typing import Any
 
 from experiments.harness import tables
 from experiments.measure import cases as throughput_cases
-from winolab.algorithm import Tile
+from winolab.algorithm import Tile, parse_algorithm
 from winolab.bench.layers import Layer, parse_layer
 from winolab.device import Device, datasheet
+from winolab.ref.algorithms.winrs.plan import data_size
 
 Row = dict[str, Any]
 # A result whose relative RMS on U[-1, 1) is above this is wrong, whoever's it is: no algorithm here
@@ -245,3 +246,38 @@ def known(values: Iterable[float]) -> list[float]:
 def mean(values: Sequence[float]) -> float:
     """Geometric mean; NaN of none."""
     return geometric_mean(values) if values else math.nan
+
+
+IM2COL = "im2col_winograd_2024"  # whose shapes and kernels the lists of forward layers are
+# cuDNN's algorithms of filter gradients by kind, as WinRS's paper groups them.
+GRADIENT_KINDS = {
+    "gemm": ("ALGO_0", "ALGO_1", "ALGO_3"),
+    "fft": ("FFT", "FFT_TILING"),
+    "winograd": ("WINOGRAD_NONFUSED",),
+}
+
+
+def name_of(text: str) -> str:
+    """ "gamma:8:6:3" as Γ8(6,3)."""
+    (tile,) = parse_algorithm(text).tiles
+    return f"Γ{tile.alpha}({tile.n},{tile.r})"
+
+
+def of_kernel(found: Iterable[Measured], name: str) -> list[Measured]:
+    """Forward FP32 cases of a kernel's list."""
+    return [c for c in found if (c.kernel_of, c.direction, c.group) == (name, "forward", "fp32")]
+
+
+def gradients(rows: Iterable[Row], group: str) -> list[Measured]:
+    """The sampled cases of WinRS's grid."""
+    return [c for c in cases(rows) if (c.list, c.group) == ("winrs", group)]
+
+
+def uniform(rows: Iterable[Row]) -> list[Row]:
+    """Rows of experiments.measure.errors on U[1, 2]."""
+    return [row for row in rows if row.get("data", "u12") == "u12"]
+
+
+def data_bytes(c: Measured) -> int:
+    """Bytes of x, w and y in the arrays' type."""
+    return data_size(c.layer.problem) // (1 if c.group == "fp32" else 2)

@@ -9,7 +9,6 @@ from experiments.gpu import (
     frontier,
     gradients,
     losses,
-    paper_tables,
     variants,
 )
 from experiments.gpu.targets.table import TARGETS
@@ -23,12 +22,6 @@ TABLES = (
     frontier.FRONTIER,
     counters.COUNTERS,
     variants.VARIANTS,
-    paper_tables.TABLE2,
-    paper_tables.TABLE3,
-    paper_tables.FIGURE10,
-    paper_tables.WINRS2,
-    paper_tables.WINRS3,
-    paper_tables.WINRS4,
     gradients.GRADIENTS,
 )
 

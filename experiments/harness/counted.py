@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from experiments.harness.jobs import Row
-from experiments.harness.tables import Cell
+from experiments.harness.tables import Cell, one
+from experiments.harness.verdicts import Range, Verdict, rounds_to
 
 
 @dataclass(frozen=True)
@@ -32,20 +34,27 @@ def row(where: str, column: str, ours: float, paper: float | None = None, **more
     return {"where": where, "column": column, "ours": float(ours), "printed": paper, **more}
 
 
-def claim(text: str, paper: float, ours: float, holds: bool, note: str = "") -> Row:
-    """A claim of a paper's prose, what comes out here, and whether it holds."""
-    return row("claim", text, ours, paper, holds=bool(holds), note=note)
+def claim(text: str, paper: float, ours: float, accepted: Range, note: str = "") -> Row:
+    """A claim of a paper's prose, its number, what comes out here, and where that would hold."""
+    ends = [None if math.isinf(end) else end for end in accepted]
+    return row("claim", text, ours, paper, accepted=ends, claim=True, note=note)
 
 
-def cells(rows: Sequence[Row], tolerance: float) -> list[Cell]:
-    """A cell a row; a printed number agrees within ``tolerance``, a claim if it holds."""
+def cells(rows: Sequence[Row], unit: float) -> list[Cell]:
+    """A cell a row: a printed number, whose last digit counts ``unit``, agrees if ours rounds to
+    it; a row's own ``accepted`` replaces that, its ``standing`` the verdict.
+    """
     found = []
     for r in rows:
-        ours, printed = r["ours"], r["printed"]
-        agrees = r.get("holds")
-        if agrees is None and printed is not None:
-            agrees = abs(ours - printed) <= r.get("tolerance", tolerance)
+        printed, accepted = r["printed"], None
+        if r.get("accepted"):
+            low, high = r["accepted"]
+            accepted = -math.inf if low is None else low, math.inf if high is None else high
+        elif printed is not None:
+            accepted = rounds_to(printed, unit)
+        standing = Verdict(r["standing"]) if r.get("standing") else None
         found.append(
-            Cell(r["where"], r["column"], printed, ours, ours, ours, agrees, note=r.get("note", ""))
-        )
+            one(r["where"], r["column"], printed, r["ours"], accepted=accepted, standing=standing,
+                claim=r.get("claim", False), note=r.get("note", ""))
+        )  # fmt: skip
     return found

@@ -39,7 +39,8 @@ class Job:
 
     ``labels`` are the fields that name the table's cell. ``tail`` "abs" or "relative" asks for the
     maximum of that error over the whole layer: computed where all outputs are, else extrapolated;
-    its interval is that of another layer drawn alike in both cases.
+    its interval is that of another layer drawn alike in both cases. ``batches`` asks for the upper
+    end of that interval for so many such layers, too.
     ``histogram`` keeps the distribution of the relative error.
     """
 
@@ -50,6 +51,7 @@ class Job:
     channels: int = 16
     tail: str = ""
     histogram: bool = False
+    batches: int = 1
 
     @property
     def cost(self) -> float:
@@ -117,7 +119,12 @@ class Job:
             "layer_max_low": found.low,
             "layer_max_high": found.high,
             "tail": found.shape,
+            **({"batches_max_high": self._high(errors)} if self.batches > 1 else {}),
         }
+
+    def _high(self, errors: np.ndarray) -> float:
+        population = self.batches * math.prod(self.case.problem.y_shape)
+        return maximum(errors, population, seed=self.case.seed).high
 
 
 def run(

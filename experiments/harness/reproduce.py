@@ -12,11 +12,14 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from experiments.harness import jobs, studies
+from experiments.harness import facts, jobs, studies
 from experiments.harness.jobs import Row
 from experiments.harness.studies import measured_by
 from experiments.harness.tables import Cell, Table, rows_of, store
+from experiments.harness.verdicts import AIMS, JUDGED, Verdict
 from experiments.report import page
+from experiments.report.counts import counts
+from experiments.report.headline import headlines
 from experiments.report.page import number
 from winolab.cli import fitted, process
 from winolab.cli.environment import cores
@@ -61,20 +64,19 @@ def measure(tables: Sequence[Table], full: bool, workers: int, console: Console)
 
 
 def shown(table: Table, cells: Sequence[Cell]) -> Group:
-    """The judged numbers of a table for the screen; those of all variants are in the report."""
-    judged = [c for c in cells if c.agrees is not None]
-    agreed = sum(bool(c.agrees) for c in judged)
+    """What is judged of a table for the screen; numbers of all variants are in the report."""
     columns: list[tuple[str, Callable[[Cell], str]]] = [
         ("", lambda c: f"{c.where}: {c.column}"),
         ("paper", lambda c: number(c.paper)),
+        ("aim", lambda c: number(c.aim)),
         ("ours", lambda c: number(c.ours)),
         ("interval", lambda c: "" if c.low == c.high else f"{number(c.low)} … {number(c.high)}"),
-        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
+        ("ratio", lambda c: "" if c.ratio is None else number(c.ratio)),
         ("prediction", lambda c: number(c.prediction)),
         ("bound", lambda c: number(c.bound)),
-        ("agrees", lambda c: VERDICT[c.agrees]),
+        ("verdict", lambda c: "" if c.verdict is Verdict.SHOWN else c.verdict.value),
     ]
-    lines = judged or cells
+    lines = [c for c in cells if c.verdict in (*JUDGED, *AIMS)] or cells
     grid = fitted.Fitted(
         [
             fitted.Column(name, texts, folds=not name, rank=RANKS.get(name, 0))
@@ -83,10 +85,8 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
         ]
     )
     title = Text(f"{table.paper} {table.name}: {table.title}", style="italic")
-    caption = (
-        f"{agreed} of {len(judged)} agree: {table.tolerance}. The report has all {len(cells)} "
-        "numbers."
-    )
+    found = counts(cells).text
+    caption = f"{found}. Rule: {table.tolerance}. The report has all {len(cells)} numbers."
     return Group(title, grid, Text(caption, style="dim italic"))
 
 
@@ -99,13 +99,12 @@ def kept(table: Table, whole: bool) -> tuple[list[Cell], Group | str]:
     if not cells:
         return cells, f"{table.key}: no rows are kept; on a GPU they are measured by {how}"
     where = f"From kept rows, measured on a GPU by {how}."
-    if not whole and all(c.agrees is None for c in cells):
+    if not whole and not any(c.verdict in (*JUDGED, *AIMS) for c in cells):
         name = f"winolab reproduce {table.paper} {quote(table.name)}"
         return cells, f"{table.key}: {len(cells)} numbers, none judged: {name} shows them. {where}"
     return cells, Group(shown(table, cells), Text(where, style="dim italic"))
 
 
-VERDICT = {None: "", True: "yes", False: "no"}
 RANKS = {"interval": 4, "prediction": 2, "bound": 3, "ratio": 1}  # the last is left out first
 
 
@@ -155,8 +154,11 @@ def main(
         print(document([{**name, **_fields(c)} for name, cells in named for c in cells]))
     for _, _, grid in () if as_json else tried:
         console.print(grid, "")
-    path = page.write(studies.results({table.key: rows for table, rows in results}), page.REPORT)
+    every_table = studies.results({table.key: rows for table, rows in results})
+    path = page.write(every_table, page.REPORT)
     seconds = time.perf_counter() - started
+    for name, counted in headlines(every_table).items():
+        console.print(f"{facts.cited(name)}: {counted.text}", highlight=False)
     if paper is None and not every:
         names = ", ".join(t.key for t in studies.computed() if t.long)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")
@@ -177,7 +179,7 @@ def _line(table: Table) -> str:
 
 
 def _fields(cell: Cell) -> dict:
-    return {**vars(cell), "ratio": cell.ratio}
+    return {**vars(cell), "ratio": cell.ratio, "agrees": cell.agrees, "verdict": cell.verdict.value}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ come from. Modules beside it are optional:
 - ``texts`` has TEXTS, the report's words by a table's key;
 - ``figures`` has FIGURES, (function of rows, caption) pairs by a table's key;
 - ``rates`` has ``rates(measure, rounds)``, rows of how fast the reference computes;
+- ``fits`` has FITS, the constants that were fitted on the paper's numbers;
 - ``summary`` of a paper has ``headline()``, a phrase for its row in the README; it may have
   ``readme_rows()``, more rows, ``sections()``, titles and lines of Markdown for docs/results.md,
   MARKED, functions of text by the README's marks, and PICTURES, functions of SVG by names in docs/.
@@ -24,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from experiments.harness import facts
+from experiments.harness.fits import Fit
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Table, rows_of
 
@@ -34,6 +36,7 @@ PARTS: dict[str, Callable[[str], ModuleType]] = {
     "texts": lambda package: import_module(f"{package}.texts"),
     "figures": lambda package: import_module(f"{package}.figures"),
     "rates": lambda package: import_module(f"{package}.rates"),
+    "fits": lambda package: import_module(f"{package}.fits"),
     "summary": lambda package: import_module(f"{package}.summary"),
 }
 
@@ -94,6 +97,11 @@ def merged(module: str, name: str) -> dict[str, Any]:
     return found
 
 
+def fits() -> list[Fit]:
+    """Every fit of every study."""
+    return [fit for module in modules("fits") for fit in module.FITS]
+
+
 def measured_by(table: Table) -> list[str]:
     """The commands that measure a table's rows on a GPU; none of a table that no GPU measures."""
     commands = merged("tables", "COMMANDS") if table.sources else {}
@@ -108,7 +116,7 @@ def results(computed_now: Mapping[str, Sequence[Row]] = {}) -> list[tuple[Table,
     found = [
         (table, list(rows))
         for table in computed()
-        if (rows := computed_now.get(table.key) or rows_of(table))
+        if (rows := computed_now.get(table.key) or rows_of(table)) or table.missing
     ]
     measured = [(table, rows_of(table)) for table in kept()]
     return found + [(table, rows) for table, rows in measured if rows and table.cells(rows)]

@@ -15,7 +15,7 @@ from scipy import stats
 
 from experiments.harness.facts import ROOT
 from experiments.harness.jobs import Row, Work
-from experiments.harness.verdicts import Verdict
+from experiments.harness.verdicts import Range, Verdict
 
 RESULTS = ROOT / "experiments" / "results"  # kept rows
 COMPUTED = ROOT / "results" / "rows"  # what a run computed, which git ignores
@@ -25,8 +25,10 @@ COMPUTED = ROOT / "results" / "rows"  # what a run computed, which git ignores
 class Cell:
     """One number of a paper beside ours.
 
-    ``low`` and ``high`` enclose ours (what they are, the table says); ``agrees`` is None where
-    there is nothing to agree with.
+    ``low`` and ``high`` enclose ours (what they are, the table says). ``accepted`` is the range in
+    which ours agrees, made of the paper's number and of the table's rule; a cell without one is not
+    judged. ``standing`` is what it counts as instead: fitted, not comparable, not reproduced (ours
+    is NaN then). ``aim`` is a number that was to be reached, our own; it is no paper's.
     """
 
     where: str
@@ -35,31 +37,51 @@ class Cell:
     ours: float
     low: float
     high: float
-    agrees: bool | None = None
+    accepted: Range | None = None
+    standing: Verdict | None = None
+    aim: float | None = None
+    claim: bool = False  # of prose: counted apart from numbers
     prediction: float | None = None
     bound: float | None = None
     note: str = ""
-    claim: bool = False
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the cell counts as."""
-        if self.agrees is None:
-            return Verdict.SHOWN
-        return Verdict.AGREES if self.agrees else Verdict.DISAGREES
 
     @property
     def ratio(self) -> float | None:
         """Ours over the paper's."""
         return self.ours / self.paper if self.paper else None
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the cell counts as."""
+        if self.standing is not None:
+            return self.standing
+        if self.accepted is None:
+            return Verdict.SHOWN
+        least, most = self.accepted
+        met = least <= self.ours <= most  # NaN meets nothing
+        if self.aim is not None:
+            return Verdict.REACHED if met else Verdict.MISSED
+        return Verdict.AGREES if met else Verdict.DISAGREES
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether a judged cell agrees; None of all others."""
+        return {Verdict.AGREES: True, Verdict.DISAGREES: False}.get(self.verdict)
+
+
+def one(where: str, column: str, paper: float | None, ours: float, **more: Any) -> Cell:
+    """A cell of one number, which encloses itself."""
+    return Cell(where, column, paper, ours, ours, ours, **more)
+
 
 @dataclass(frozen=True)
 class Table:
     """A table or a figure of a paper that can be regenerated.
 
-    One that is ``long`` takes minutes. ``sources`` are the files of experiments/results that a GPU
-    wrote and that ``cells`` reads: such a table has no jobs.
+    ``tolerance`` says when a cell agrees, one rule for the table. A table that is ``long`` takes
+    minutes. ``sources`` are the files of experiments/results that a GPU wrote and that ``cells``
+    reads: such a table has no jobs. ``values`` are the fields of rows that were measured, where
+    tests plant wrong numbers. One that is ``missing`` is of the paper's numbers alone.
     """
 
     paper: str
@@ -70,10 +92,17 @@ class Table:
     tolerance: str
     long: bool = False
     sources: tuple[str, ...] = ()
+    values: tuple[str, ...] = ("ours",)
+    missing: bool = False
 
     @property
     def key(self) -> str:
         return f"{self.paper} {self.name}"
+
+
+def none(full: bool) -> list[Work]:
+    """No job: the jobs of a table whose rows come from elsewhere."""
+    return []
 
 
 def interval(values: Sequence[float], confidence: float = 0.9) -> tuple[float, float, float]:
@@ -85,11 +114,6 @@ def interval(values: Sequence[float], confidence: float = 0.9) -> tuple[float, f
         np.std(values, ddof=1) / math.sqrt(len(values))
     )
     return mean, mean - half, mean + half
-
-
-def within(ratio: float | None, tolerance: float) -> bool | None:
-    """Whether a ratio is within 1 ± tolerance."""
-    return None if ratio is None else abs(ratio - 1) <= tolerance
 
 
 def select(rows: Iterable[Row], **values: Any) -> list[Row]:

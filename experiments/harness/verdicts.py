@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
+
+Range = tuple[float, float]
 
 
 class Verdict(StrEnum):
@@ -20,3 +23,48 @@ class Verdict(StrEnum):
 
 JUDGED = (Verdict.AGREES, Verdict.DISAGREES)
 AIMS = (Verdict.REACHED, Verdict.MISSED)
+
+
+def near(value: float, tolerance: float) -> Range:
+    """Within a share of a value."""
+    half = tolerance * abs(value)
+    return value - half, value + half
+
+
+def within_factor(value: float, factor: float) -> Range:
+    """At most so many times larger or smaller than a positive value."""
+    return value / factor, value * factor
+
+
+def rounds_to(value: float, unit: float) -> Range:
+    """What is printed as this value, whose last digit counts ``unit``."""
+    half = unit / 2 * (1 + SLACK)
+    return value - half, value + half
+
+
+def equal(value: float) -> Range:
+    """The value itself, but for the rounding of floating point."""
+    return rounds_to(value, 2 * SLACK * max(1.0, abs(value)))
+
+
+def at_least(value: float) -> Range:
+    """The value or more."""
+    return value, math.inf
+
+
+def at_most(value: float) -> Range:
+    """The value or less."""
+    return -math.inf, value
+
+
+def above(value: float) -> Range:
+    """More than the value."""
+    return math.nextafter(value, math.inf), math.inf
+
+
+def below(value: float) -> Range:
+    """Less than the value."""
+    return -math.inf, math.nextafter(value, -math.inf)
+
+
+SLACK = 1e-9  # of floating point, in sums of a few thousand terms

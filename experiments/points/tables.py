@@ -10,6 +10,7 @@ import numpy as np
 from experiments.harness.jobs import Job, Row
 from experiments.harness.outputs import Variant
 from experiments.harness.tables import Cell, Table, interval, select
+from experiments.harness.verdicts import at_least
 from papers.im2col_winograd_2024.accuracy import DIGITS
 from winolab.measure import FULL, Case
 
@@ -80,9 +81,9 @@ def _gains(text: str, data: str, rows: Sequence[Row]) -> list[Cell]:
         found.append(
             Cell(
                 f"Γ{alpha}({n},{r}), {data}", f"{variant}, over best points", None, *gain,
-                None if least is None else gain[0] >= least,
+                None if least is None else at_least(least), aim=least,
                 prediction=float(expected[variant] / expected[BEST]),
-                note=f"{metric} {values.mean():.3g}" + (f"; at least {least}" if least else ""),
+                note=f"{metric} {values.mean():.3g}",
             )
         )  # fmt: skip
     return found
@@ -94,8 +95,8 @@ ROWS = Table(
     "Interpolation points on rows over 64 channels",
     jobs_rows,
     cells_rows,
-    "α = 16: best points lose 4.5 times less on U[-1,1] and 10 times less on U[1,2] than the "
-    "papers' points in the published order, constants exact",
+    "an aim of ours, not a paper's: at α = 16 the best points lose 4.5 times less on U[-1,1] and "
+    "10 times less on U[1,2] than the papers' points in the published order, constants exact",
 )
 
 
@@ -125,7 +126,8 @@ def cells_layers(rows: Sequence[Row]) -> list[Cell]:
             mine = select(rows, kind=data, width=str(channels))
             where = f", 9×9, {channels} channels"
             found += [
-                replace(c, where=c.where + where, agrees=None) for c in _gains(LAYER, data, mine)
+                replace(c, where=c.where + where, accepted=None, aim=None)
+                for c in _gains(LAYER, data, mine)
             ]
     return found
 

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from experiments.harness import facts, studies
 from experiments.harness.tables import Cell, Table, rows_of
 from experiments.harness.verdicts import Verdict
+from experiments.report.counts import counts
 from experiments.report.figures import INK, panels_of, with_legend
-from experiments.report.headline import counts
 from experiments.report.page import cited, named, number
 
 # Lines of a table that stand without a bar to scroll them.

@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
-from experiments.report.headline import Counts, counts
+from experiments.report.counts import Counts, counts
 from experiments.report.page import cited
 
 README = ROOT / "README.md"

@@ -1,77 +1,28 @@
 """Each paper in one line: how many of its cells are judged, agree, and are not judged, and why.
 
-Everything that counts cells uses this: ``winolab reproduce``, the report, the README.
-
-    >>> counts([]).text
-    'nothing judged'
+Everything that counts cells uses this: ``winolab reproduce``, the report, the documents, the
+notebooks.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from experiments.harness import facts, studies
-from experiments.harness.tables import Cell
-from experiments.harness.verdicts import Verdict
+from experiments.harness.jobs import Row
+from experiments.harness.tables import Cell, Table, rows_of
+from experiments.report.counts import Counts, counts
 
 
-@dataclass(frozen=True)
-class Counts:
-    """How many cells are what. Numbers and claims of prose are counted apart."""
-
-    judged: int = 0  # numbers
-    agreeing: int = 0
-    claims: int = 0  # claims that are judged
-    holding: int = 0
-    fitted: int = 0
-    not_comparable: int = 0
-    not_reproduced: int = 0
-
-    @property
-    def text(self) -> str:
-        """ "31 of 35 numbers agree, 4 of 5 claims hold; 3 fitted, 1 not comparable"."""
-        said = [
-            f"{yes} of {of} {what}"
-            for yes, of, what in (
-                (self.agreeing, self.judged, "numbers agree"),
-                (self.holding, self.claims, "claims hold"),
-            )
-            if of
-        ]
-        rest = [
-            f"{count} {what}"
-            for count, what in (
-                (self.fitted, "fitted"),
-                (self.not_comparable, "not comparable"),
-                (self.not_reproduced, "not reproduced"),
-            )
-            if count
-        ]
-        return "; ".join(filter(None, (", ".join(said) or "nothing judged", ", ".join(rest))))
-
-
-def counts(cells: Iterable[Cell]) -> Counts:
-    """The counts of some cells."""
-    found = Counter((cell.verdict, cell.claim) for cell in cells)
-    agree, differ = Verdict.AGREES, Verdict.DISAGREES
-    return Counts(
-        judged=found[agree, False] + found[differ, False],
-        agreeing=found[agree, False],
-        claims=found[agree, True] + found[differ, True],
-        holding=found[agree, True],
-        **{
-            verdict.replace(" ", "_"): found[verdict, False] + found[verdict, True]
-            for verdict in (Verdict.FITTED, Verdict.NOT_COMPARABLE, Verdict.NOT_REPRODUCED)
-        },
-    )
-
-
-def headlines() -> dict[str, Counts]:
-    """By paper's key, by year: the counts of all its tables, from kept rows."""
+def headlines(
+    results: Iterable[tuple[Table, Sequence[Row]]] | None = None,
+) -> dict[str, Counts]:
+    """By paper's key, by year: the counts of all its tables, from kept rows or from ``results``,
+    tables with their rows."""
     found: dict[str, list[Cell]] = {paper: [] for paper in facts.papers()}
-    for table, rows in studies.results():
-        if table.paper in found:
+    if results is None:
+        results = [(t, rows_of(t)) for t in studies.tables() if t.paper in found]
+    for table, rows in results:
+        if table.paper in found and (rows or table.missing):
             found[table.paper] += table.cells(rows)
     return {paper: counts(cells) for paper, cells in found.items()}

@@ -14,8 +14,10 @@ from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT, papers
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table
+from experiments.harness.verdicts import Verdict
 from experiments.report import figures
-from experiments.report.texts import Text
+from experiments.report.counts import counts
+from experiments.report.texts import Text, absent
 
 REPORT = ROOT / "results" / "report.html"
 
@@ -47,10 +49,16 @@ def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
         _introduction(),
         _summary(results, cells),
         *(
-            _section(table, rows, cells[table.key], texts[table.key], drawn.get(table.key, ()))
+            _section(
+                table,
+                rows,
+                cells[table.key],
+                texts.get(table.key) or absent(table),
+                drawn.get(table.key, ()),
+            )
             for table, rows in results
         ),
-    ]
+    ]  # fmt: skip
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -104,15 +112,24 @@ split in two of 16 bits; both as exact as FP32. TF32 is not.</dd></dl>"""
 def _summary(results, cells: dict[str, list[Cell]]) -> str:
     rows = []
     for table, _ in results:
-        judged = [c for c in cells[table.key] if c.agrees is not None]
-        agreed = f"{sum(bool(c.agrees) for c in judged)} of {len(judged)}" if judged else "–"
+        found = counts(cells[table.key])
         rows.append(
             f'<tr><td><a href="#{_anchor(table)}">{escape(cited(table))}</a></td>'
-            f'<td class="what">{escape(table.title)}</td><td>{agreed}</td>'
+            f'<td class="what">{escape(table.title)}</td><td class="what">{found.text}</td>'
             f'<td class="note">{escape(table.tolerance)}</td></tr>'
         )
     head = '<tr><th>table</th><th>what</th><th>agree</th><th class="note">if</th></tr>'
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+    listing = f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+    return f"{_headlines(cells)}<details><summary>Every table</summary>{listing}</details>"
+
+
+def _headlines(cells: dict[str, list[Cell]]) -> str:
+    """A line a paper."""
+    lines = []
+    for paper in papers():
+        mine = [c for key, found in cells.items() if key.split()[0] == paper for c in found]
+        lines.append(f"<li><b>{escape(facts.cited(paper))}</b>: {counts(mine).text}</li>")
+    return f"<ul>{''.join(lines)}</ul>"
 
 
 def cited(table: Table) -> str:
@@ -165,6 +182,7 @@ def _cells(cells: Sequence[Cell]) -> str:
         ("", lambda c: escape(c.where)),
         ("", lambda c: escape(c.column)),
         ("paper", lambda c: number(c.paper)),
+        ("aim", lambda c: number(c.aim)),
         ("ours", lambda c: number(c.ours)),
         ("low", lambda c: number(c.low)),
         ("high", lambda c: number(c.high)),
@@ -176,18 +194,21 @@ def _cells(cells: Sequence[Cell]) -> str:
     shown = [(name, of) for name, of in columns
              if any(of(c) for c in cells) and (spread or name not in ("low", "high"))]  # fmt: skip
     head = "".join(f"<th>{name}</th>" for name, _ in shown)
-    judged = any(c.agrees is not None for c in cells)
-    head += ("<th>agrees</th>" if judged else "") + '<th class="note"></th>'
+    head += '<th class="note"></th><th class="note"></th>'
     lines = []
     for cell in cells:
         values = "".join(f"<td>{of(cell)}</td>" for _, of in shown)
-        verdict = {True: '<td class="yes">yes</td>', False: '<td class="no">no</td>'}
-        agrees = "<td></td>" if cell.agrees is None else verdict[bool(cell.agrees)]
-        agrees = agrees if judged else ""
-        lines.append(f'<tr>{values}{agrees}<td class="note">{escape(cell.note)}</td></tr>')
+        said = "" if cell.verdict is Verdict.SHOWN else cell.verdict.value
+        lines.append(
+            f'<tr>{values}<td class="note {STYLES.get(cell.verdict, "")}">{said}</td>'
+            f'<td class="note">{escape(cell.note)}</td></tr>'
+        )
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
+STYLES = {
+    Verdict.AGREES: "yes", Verdict.REACHED: "yes", Verdict.DISAGREES: "no", Verdict.MISSED: "no",
+}  # fmt: skip
 METRICS = (
     "mare", "relative_rms", "predicted_relative_rms", "relative_bias", "max_abs", "bound_ratio",
 )  # fmt: skip
@@ -196,7 +217,7 @@ METRICS = (
 def _measured(rows: Sequence[Row]) -> str:
     """Every variant's metrics over the table's rows, bias apart from RMS."""
     if (
-        "mare" not in rows[0] or "variant" not in rows[0]
+        not rows or "mare" not in rows[0] or "variant" not in rows[0]
     ):  # counted, or measured in another metric: its cells say all
         return ""
     names = list(dict.fromkeys((row["variant"], row["data"]) for row in rows))
@@ -234,5 +255,5 @@ def _svg(figure) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three digits, or nothing."""
+    """Three digits, or nothing: what is not known is NaN."""
     return "" if value is None or math.isnan(value) else f"{value:.3g}"

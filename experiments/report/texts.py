@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from experiments.harness.tables import Cell
+from experiments.harness.tables import Cell, Table
+from experiments.report.counts import counts
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,16 @@ class Text:
     do: str
     read: str
     found: Callable[[Sequence[Cell]], list[str]]
+
+
+def absent(table: Table) -> Text:
+    """Of a table that is not reproduced."""
+    return Text(
+        f"{table.title}; the numbers that survived in the text stand below.",
+        f"Nothing: {table.tolerance}.",
+        "paper: the printed number.",
+        lambda cells: [counts(cells).text + "."],
+    )
 
 
 def ratios(cells: Sequence[Cell]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.dwm_2021 import accuracy, costs, frontier
+from papers.dwm_2021 import accuracy, costs, frontier, missing
 
 TABLES = (
     accuracy.TABLE1,
@@ -14,4 +14,5 @@ TABLES = (
     costs.TABLE14,
     costs.EQUATION18,
     frontier.FRONTIER,
+    *missing.TABLES,
 )

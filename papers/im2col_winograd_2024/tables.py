@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from papers.im2col_winograd_2024 import accuracy
+from papers.im2col_winograd_2024 import accuracy, kernels, missing
 
-TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100)
+TABLES = (accuracy.TABLE3, accuracy.FIGURE10, accuracy.H100, *kernels.TABLES, *missing.TABLES)

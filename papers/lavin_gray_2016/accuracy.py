@@ -31,7 +31,8 @@ FP16_STORAGE = replace(FP32, storage=FORMATS["fp16"])
 # The sum over channels in partial sums of 256; up to 256 channels it is the same as one sum.
 BLOCK = 256
 IN_BLOCKS = replace(FP32, accumulation=Accumulation("two_level", BLOCK))
-TOLERANCE = 0.25
+# The paper does not say how many images it took; it runs 1 to 64 elsewhere (Tables 5 and 6).
+BATCHES = 64
 
 
 def layers() -> list[Row]:
@@ -66,7 +67,9 @@ def _job(layer: Row, column: str, full: bool) -> Job:
     if column != "direct" and layer["C"] > BLOCK:
         variants.append(Variant("blocks", order, precision=IN_BLOCKS))
     labels = {"paper": PAPER, "table": "table4", "layer": layer["layer"], "column": column}
-    return Job(tuple(labels.items()), case, tuple(variants), tiles, channels, "abs")
+    return Job(
+        tuple(labels.items()), case, tuple(variants), tiles, channels, "abs", batches=BATCHES
+    )
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
@@ -83,18 +86,20 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 def _cell(layer: Row, column: str, variant: str, rows: Sequence[Row]) -> Cell:
     (row,) = rows
     paper = layer["fp16"] if variant == "fp16" else layer[column]
-    low, high = row["layer_max_low"], row["layer_max_high"]
-    agrees = low * (1 - TOLERANCE) <= paper <= high * (1 + TOLERANCE)
+    low, high = row["layer_max_low"], row["batches_max_high"]
     name = {
         "fp32": f"{column}, fp32",
         "blocks": f"{column}, fp32, sums of {BLOCK} channels",
         "fp16": f"{column}, fp16 data",
     }[variant]
+    ours = row["layer_max"]
+    # The paper's maximum lies in our interval, said of ours. Sums of blocks are not the paper's.
+    accepted = None if variant == "blocks" else (paper * ours / high, paper * ours / low)
     rms = math.sqrt(row["mse"])
     expected = rms * row["predicted_relative_rms"] / row["relative_rms"]
     full = "all outputs" if row["sample"] == FULL else f"{row['samples']:,} outputs"
     return Cell(
-        f"conv {layer['layer']}", name, paper, row["layer_max"], low, high, agrees,
+        f"conv {layer['layer']}", name, paper, ours, low, high, accepted,
         bound=row["bound_max_abs"],
         note=f"{full}; RMS {rms:.2g}, predicted {expected:.2g}",
     )  # fmt: skip
@@ -106,5 +111,6 @@ TABLE4 = Table(
     "Largest element error of VGG layers",
     jobs,
     cells,
-    f"the paper's maximum lies in our 90 % interval widened by {TOLERANCE:.0%}",
+    f"the paper's maximum lies in the 90 % interval of ours, for 1 to {BATCHES} images",
+    values=("layer_max", "layer_max_low", "batches_max_high"),
 )

@@ -127,9 +127,9 @@ for text in ("direct", "winograd:2x2:3x3", "winograd:4x4:3x3", "fft:16:4", "fft:
 # ## Table 4: the largest errors
 #
 # Data and filters are uniform on [-1, 1]. The paper gives the largest error over a whole layer, so
-# ours is that of a whole layer too, with the interval in which another draw would lie. With 512
-# channels the paper's Winograd columns lie below a single accumulator's and agree with partial sums
-# of 256 channels.
+# ours is that of a whole layer too, with the interval in which another draw of 1 to 64 images would
+# lie. With 512 channels the paper's Winograd columns lie below a single accumulator's; partial sums
+# of 256 channels, which the paper does not mention, are shown.
 
 # %%
 paper.table("table4")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from papers.lavin_gray_2016 import accuracy, costs
+from papers.lavin_gray_2016 import accuracy, costs, missing
 
-TABLES = (costs.TABLE1, costs.TABLE2, costs.TABLE3, accuracy.TABLE4)
+TABLES = (costs.TABLE1, costs.TABLE2, costs.TABLE3, accuracy.TABLE4, *missing.TABLES)

@@ -116,7 +116,8 @@ paper.table("figure9")
 # ## Table 3: when it wins
 #
 # A timing model beside the paper's speedups over cuDNN. Two constants of each of cuDNN's algorithms
-# are fitted.
+# and one of WinRS's are fitted to the averages (`python -m papers.winrs_2025.fits`), so that minima
+# and maxima are judged.
 
 # %%
 paper.figure("table3")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.gpu.paper_tables import gradients
-from experiments.gpu.rows import paper_alpha
+from experiments.gpu.rows import gradients, paper_alpha
 from experiments.gpu.rows import stored as stored_gpu
 from experiments.harness.facts import table
 from papers.winrs_2025.errors import PAPER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.winrs_2025 import counts, errors, grid, timing
+from papers.winrs_2025 import counts, errors, grid, kernels, missing, timing
 
 TABLES = (
     grid.TABLE2,
@@ -16,4 +16,6 @@ TABLES = (
     errors.FIGURE12,
     errors.ZERO_MEAN,
     timing.FRONTIER_TABLE,
+    *kernels.TABLES,
+    *missing.TABLES,
 )

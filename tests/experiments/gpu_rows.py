@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from experiments.gpu.paper_tables import IM2COL, name_of
+from experiments.gpu.rows import IM2COL, name_of
 from experiments.harness.facts import table
 from experiments.harness.outputs import BINS
 from experiments.measure.cases import LISTS, PLAN, cases

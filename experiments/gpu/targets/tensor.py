@@ -8,13 +8,13 @@ from contextlib import suppress
 from functools import cache
 
 from experiments.gpu.bounds import GRADIENT_AIM
-from experiments.gpu.paper_tables import OMEGA_AIMS, data_bytes
-from experiments.gpu.rows import Measured, Row, paper_alpha, tiles
+from experiments.gpu.rows import Measured, Row, data_bytes, paper_alpha, tiles
 from experiments.gpu.targets.aims import (
     DATA,
     FILTER,
     FORWARD,
     GRID,
+    OMEGA_AIMS,
     Part,
     anyone,
     errors,

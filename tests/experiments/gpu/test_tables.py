@@ -11,12 +11,14 @@ from experiments.gpu import counters as counters_tables
 from experiments.gpu import devices as gpu_devices
 from experiments.gpu import frontier as gpu_frontier
 from experiments.gpu import losses as gpu_losses
-from experiments.gpu import paper_tables as gpu_tables
 from experiments.gpu import variants as variants_tables
-from experiments.gpu.rows import cases, kernel, ratio, tiles
+from experiments.gpu.rows import cases, data_bytes, kernel, ratio, tiles
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import studies
+from experiments.harness.verdicts import Verdict
 from experiments.measure.cases import DRAWN, FILTERS, GFLOP, LISTS
+from papers.im2col_winograd_2024 import kernels as im2col_kernels
+from papers.winrs_2025 import kernels as winrs_kernels
 from papers.winrs_2025.grid import grid
 from tests.experiments import gpu_rows
 from tests.experiments.gpu_rows import MACHINE
@@ -112,44 +114,53 @@ def test_texts_say_how_many_layers_the_sample_leaves_out() -> None:
 
 
 def test_a_lower_speed_misses_its_aim() -> None:
-    missed = {c.where for c in gpu_targets.cells(THROUGHPUT) if c.agrees is False}
+    found = gpu_targets.cells(THROUGHPUT)
+    missed = {c.where for c in found if c.verdict is Verdict.MISSED}
     assert "Split: 128x12x12x512:512x3x3, TFLOPS" in missed
-    assert gpu_tables.cells_winrs2(THROUGHPUT)
+    assert all(c.paper is None for c in found)  # aims are ours
 
 
-@pytest.mark.parametrize(("group", "where"), [("fp32", "WinRS, picked"),
-                                              ("fp16", "WinRS, picked in FP16")])  # fmt: skip
-def test_only_the_workspace_that_is_picked_is_judged(group, where) -> None:
-    """On average over the sample at most the paper's share of the data, whose MB are FP32's."""
-    for share, agrees in ((0.1, True), (0.2, False)):
+def test_what_ran_omega_is_judged_as_omega() -> None:
+    """Direct products that are picked are shown, however little workspace they need."""
+    for share, agrees in ((0.18, True), (0.15, False)):
         rows = [dict(row) for row in THROUGHPUT if row["list"] == "winrs"]
+        spread = 0.01  # of workspaces, so that their average has an interval
         for row in rows:
-            if row["method"] == "winolab" and row["chosen"] and row["precision"] == group:
+            if row["method"] == "winolab" and row["precision"] == "fp32":
                 (case,) = cases([row])
-                row["workspace"] = share * gpu_tables.data_bytes(case)
-        found = {(c.where, c.column): c for c in gpu_tables.cells_winrs2(rows)}
-        judged = found[where, "multiple of the data, average"]
+                omega = row["products"] == "fp32"
+                row["kernel"] = "Ω8(3,6)" if omega else "direct"
+                spread = -spread if omega else spread
+                row["workspace"] = (share + spread if omega else 0.01) * data_bytes(case)
+        found = {(c.where, c.column): c for c in winrs_kernels.cells_table2(rows)}
+        column = "multiple of the data, average"
+        judged, picked = found["WinRS, Ω", column], found["WinRS, picked", column]
         assert (judged.ours, judged.agrees) == (pytest.approx(share), agrees)
-        mb = found[where, "MB, average"]
-        assert (mb.paper is None, mb.agrees is None) == ((group == "fp16"),) * 2
-        others = [c for (name, _), c in found.items() if "picked" not in name]
-        assert others
-        assert all(c.agrees is None for c in others)
+        assert (picked.ours, picked.verdict) == (pytest.approx(0.01), Verdict.SHOWN)
+        assert f"{DRAWN * len(FILTERS)} of them direct products" in picked.note
+
+
+def test_ratios_of_another_gpu_are_not_judged() -> None:
+    for cells in (im2col_kernels.cells_table2(THROUGHPUT), winrs_kernels.cells_table3(THROUGHPUT)):
+        printed = [c for c in cells if c.paper is not None]
+        assert printed
+        assert {c.verdict for c in printed} == {Verdict.NOT_COMPARABLE}
+        assert all(c.note.endswith("another device") for c in printed)
 
 
 def test_what_was_not_measured_has_failed() -> None:
     mine = [row for row in THROUGHPUT if row["list"] == "odd"]
     absent = [c for c in gpu_targets.cells(mine) if math.isnan(c.ours)]
     assert len(absent) > 30
-    assert all(c.agrees is (None if c.paper is None else False) for c in absent)
+    assert all((c.verdict is Verdict.MISSED) == (c.aim is not None) for c in absent)
     assert all(c.note.startswith("not measured; ") for c in absent)
 
 
 def test_a_tool_that_did_not_run_or_reported_a_kernel_misses() -> None:
     found = gpu_targets.cells([*THROUGHPUT, *gpu_rows.sanitizer()])
-    verdicts = {c.where.split(": ")[1]: c.agrees for c in found if "sanitizer" in c.where}
-    assert verdicts == {"memcheck": True, "initcheck": False, "synccheck": False,
-                        "racecheck": False}  # fmt: skip
+    reached = {c.where.split(": ")[1] for c in found
+               if "sanitizer" in c.where and c.verdict is Verdict.REACHED}  # fmt: skip
+    assert reached == {"memcheck"}
 
 
 def test_a_wrong_result_is_never_the_fastest() -> None:
@@ -161,7 +172,7 @@ def test_a_wrong_result_is_never_the_fastest() -> None:
     (case,) = cases(rows)
     assert case.split is None
     (right, *_) = gpu_targets.cells(rows)
-    assert (right.ours, right.agrees) == (1, False)
+    assert (right.ours, right.verdict) == (1, Verdict.MISSED)
     assert case.name in right.note
 
 

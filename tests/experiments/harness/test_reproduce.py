@@ -7,10 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from experiments.gpu import paper_tables as gpu_tables
 from experiments.gpu import variants as variants_tables
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import reproduce, studies, tables
+from papers.im2col_winograd_2024 import kernels as im2col_kernels
 from tests.experiments import gpu_rows
 
 ROWS = {"throughput": gpu_rows.throughput(), "gpu_errors": gpu_rows.errors(),
@@ -51,7 +51,7 @@ def test_every_file_of_rows_has_a_command() -> None:
 
 def test_tables_of_a_gpu_are_chosen_by_name() -> None:
     assert reproduce.chosen("gpu", "targets") == [gpu_targets.TARGETS]
-    assert gpu_tables.TABLE2 in reproduce.chosen("im2col_winograd_2024", None)
+    assert im2col_kernels.TABLE2 in reproduce.chosen("im2col_winograd_2024", None)
     with pytest.raises(ValueError, match="gpu has no 'aims' here; expected one of targets"):
         reproduce.chosen("gpu", "aims")
 
@@ -70,7 +70,7 @@ def test_kept_rows_are_shown_with_what_measures_them(rows) -> None:
 
 def test_without_rows_it_says_what_measures_them(monkeypatch) -> None:
     monkeypatch.setattr(tables, "stored", lambda name: [])
-    cells, line = reproduce.kept(gpu_tables.TABLE3, whole=True)
+    cells, line = reproduce.kept(im2col_kernels.TABLE3, whole=True)
     assert cells == []
     assert line == (
         "im2col_winograd_2024 table3_kernels: no rows are kept; on a GPU they are measured by "

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.gpu.targets import table as gpu_targets
 from experiments.gpu.targets.tensor import UNIFORM
+from experiments.harness.verdicts import Verdict
 from tests.experiments.gpu_rows import MACHINE
 from winolab.bench.contenders import candidates
 from winolab.bench.layers import parse_layer
@@ -39,20 +40,20 @@ def test_every_family_is_held_against_its_prediction() -> None:
     cells = [c for c in gpu_targets.cells(mine) if c.where.startswith("Gradient: relative RMS o")]
     found = {c.where.partition(", ")[2]: c for c in cells}
     judged = found.pop("")
-    assert (judged.where, judged.agrees) == (JUDGED, True)
+    assert (judged.where, judged.verdict) == (JUDGED, Verdict.REACHED)
     assert judged.ours == pytest.approx(0.1)
     assert f"0 of {len(mine)} beyond" in judged.note
     assert set(found) == {
         *("FFMA, Ω", "split, Ω", "split, direct"),
         *(f"{half}, {kind}" for half in ("FP16", "BF16") for kind in ("Ω", "direct")),
     }
-    assert all(c.ours == pytest.approx(1.1) and c.agrees is None for c in found.values())
+    assert all(c.ours == pytest.approx(1.1) and c.verdict is Verdict.SHOWN for c in found.values())
 
 
 def test_an_error_that_is_not_as_predicted_misses() -> None:
     mine = rows(lambda p: 0.7 if p.precision == "fp32" else 1.0)
     (judged,) = (c for c in gpu_targets.cells(mine) if c.where == JUDGED)
-    assert judged.agrees is False
+    assert judged.verdict is Verdict.MISSED
     assert judged.ours == pytest.approx(0.3)
     assert LAYER in judged.note
     assert "Ω8(2,7) fp32 " in judged.note

@@ -1,7 +1,7 @@
 """WinRS's planner: kernel pair, segment count (Algorithm 1), segments (Algorithm 2), their cost.
 
-Pure Python and fast, so that it can be asked for GPUs that are not there; the GPU kernels run what
-it says.
+Pure Python and fast, so that it can be asked for GPUs that are not there. The reference runs what
+it says; the GPU kernels do not: they have a planner of their own (winolab.gpu.families.wgrad).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from winolab.ref.algorithms.winrs.model import seconds
 from winolab.ref.algorithms.winrs.segments import Segment, Shape, cut, shape
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 
-# The thresholds that Algorithm 1 leaves open: fitted, not published. BLOCKS_AN_INTENSITY makes the
-# average workspace over the reconstructed grid (papers/winrs_2025/grid.py) the 37.9 MiB of Table 2;
-# SEGMENT_FLOP changes it by less than 5 % from 0.5 to 4 GFLOP; WORKSPACE_OF_DATA is the table's
-# maximum.
+# The thresholds that Algorithm 1 leaves open: fitted, not published. BLOCKS_AN_INTENSITY brings the
+# average workspace over the reconstructed grid (papers/winrs_2025/grid.py) next to the 37.9 MiB of
+# Table 2, WORKSPACE_OF_DATA is that table's maximum; papers/winrs_2025/fits.py fits both.
+# SEGMENT_FLOP changes the average by less than 5 % from 0.5 to 4 GFLOP.
 FULL_BLOCKS = 1.0  # b̂2: blocks a multiprocessor with which one segment is enough
 BLOCKS_AN_INTENSITY = 0.115  # k: blocks a multiprocessor, for each FLOP an element of intensity
 SEGMENT_FLOP = 1e9  # Z2: least work of a segment
@@ -178,8 +178,10 @@ def _all(precision: str) -> tuple[Kernel, ...]:
     return kernels(0, precision, "best", False)
 
 
-def baseline(problem: Problem, kernel: Kernel, device: Device) -> int:
-    """Ẑ, the segment count that Algorithm 1 wants.
+def baseline(
+    problem: Problem, kernel: Kernel, device: Device, intensity: float = BLOCKS_AN_INTENSITY
+) -> int:
+    """Ẑ, the segment count that Algorithm 1 wants. ``intensity`` replaces BLOCKS_AN_INTENSITY.
 
     The paper's threshold on Ẑ, k·N₂/N_SM, must be k·N_SM/b₂: so many blocks a multiprocessor.
     """
@@ -193,7 +195,7 @@ def baseline(problem: Problem, kernel: Kernel, device: Device) -> int:
     z = (b0 + b1) / (1.45 * b2)
     if z < 2 and b2 >= FULL_BLOCKS * device.multiprocessors:
         return 1
-    z1 = BLOCKS_AN_INTENSITY * kernel.intensity * device.multiprocessors / b2
+    z1 = intensity * kernel.intensity * device.multiprocessors / b2
     z2 = 2 * problem.macs / SEGMENT_FLOP
     z = min(z, z1, z2, problem.batch * math.prod(problem.output) / ACCUMULATION)
     if z <= 1:

@@ -1,0 +1,78 @@
+"""openCNN 2021: equation 3 counted; Tables 1, 3 and 4 and Figures 17 and 19 not reproduced."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from experiments.harness.counted import Count, cells, row
+from experiments.harness.facts import facts, matrices, table
+from experiments.harness.jobs import Row
+from experiments.harness.missing import Lines, missing
+from experiments.harness.tables import Table
+from winolab.algorithm import Tile
+from winolab.ref.algebra.program import program
+from winolab.ref.algebra.transforms import Transforms, transforms
+
+PAPER = "opencnn_2021"
+GPU = "not reproduced: the fused kernel is missing, and an RTX 2080 Ti and an RTX 3090"
+
+
+def equation3() -> list[Row]:
+    """Operations of F(2, 3), and its matrices beside those of the points."""
+    printed, counted = matrices(PAPER, "eq3"), facts(PAPER)["counts"]
+    n, r = printed["tile"]
+    ours = transforms(n, r, ",".join(printed["points"]))
+    theirs = Transforms(printed["AT"], printed["G"], printed["BT"])
+    found = [program(m).counts for m in (ours.BT, ours.G, ours.AT)]
+    data, filters, inverse = (c.additions + c.fmas for c in found)
+    where = f"F({n},{r})"
+    return [
+        row(where, "multiplications", Tile(n, r).alpha, counted["multiplications"]),
+        row(where, "direct's multiplications", n * r, counted["direct_multiplications"]),
+        row(where, "direct's additions", n * (r - 1), counted["direct_additions"]),
+        row(where, "additions", data + filters + inverse, counted["additions"],
+            note="equation 3 has four of the data, four of the outputs, and those of the filter"),
+        row(where, "additions with a transformed filter", data + inverse,
+            counted["additions_with_transformed_filter"]),
+        row(where, "matrices equivalent to those of the points", ours.equivalent(theirs), 1),
+    ]  # fmt: skip
+
+
+def _cycles(name: str) -> Lines:
+    columns = {"w32": "32 bits", "w64": "64 bits", "w128": "128 bits"}
+    return [
+        (line["type"], {column: line[key] for key, column in columns.items()})
+        for line in table(PAPER, name)["rows"]
+    ]
+
+
+def _speedups(number: int) -> Lines:
+    found = table(PAPER, number)
+    return [
+        (f"over {line['baseline']}, N = {line['N']}", dict(zip(found["layers"], line["speedup"],
+                                                             strict=True)))
+        for line in found["rows"]
+    ]  # fmt: skip
+
+
+def _averages() -> Lines:
+    found = facts(PAPER)["averages"]
+    return [(device, found[device]) for device in ("rtx2080ti", "rtx3090")]
+
+
+EQUATION3 = Table(
+    PAPER,
+    "equation3",
+    "Operations and matrices of F(2, 3)",
+    lambda full: [Count(PAPER, "equation3", equation3)],
+    partial(cells, unit=1),
+    "equal",
+)
+TABLES = (
+    EQUATION3,
+    missing(PAPER, "table1a", "Cycles of shared memory accesses", partial(_cycles, "1a"), GPU),
+    missing(PAPER, "table1b", "Throughput of shared memory", partial(_cycles, "1b"), GPU),
+    missing(PAPER, "table3", "Speedup on an RTX 2080 Ti", partial(_speedups, 3), GPU),
+    missing(PAPER, "table4", "Speedup on an RTX 3090", partial(_speedups, 4), GPU),
+    missing(PAPER, "figures17and19", "Average speedups over cuDNN", _averages, GPU),
+)

@@ -1,0 +1,223 @@
+"""WinRS's Tables 2, 3 and 4 from the CUDA kernels, by rows that a GPU left.
+
+Nothing here measures: experiments.measure.throughput does. What computes products directly is not
+WinRS: beside the paper's numbers stands Ω, by kernels of the paper's list; what
+conv_backward_filter picks by itself is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from experiments.gpu.ceilings import product_bound, transform_bound
+from experiments.gpu.rows import (
+    GRADIENT_KINDS,
+    Measured,
+    Row,
+    data_bytes,
+    gradients,
+    kernel,
+    known,
+    mean,
+    paper_alpha,
+    ratio,
+    tiles,
+)
+from experiments.harness.facts import table
+from experiments.harness.tables import Cell, Table, interval, none, one, select
+from experiments.harness.verdicts import Range, Verdict
+from papers.winrs_2025.grid import MIB, PAPER, WORDS
+from winolab.ref.algorithms.winrs.kernels import TILES
+
+Pick = Callable[[Measured], Row | None]
+
+
+def omega(c: Measured) -> Row | None:
+    """The fastest of the paper's kernels: its tiles, FFMA in FP32, Tensor Cores in 16 bits."""
+    listed = TILES["fp32" if c.group == "fp32" else "fp16"][1:]
+    return c.fastest(
+        lambda r: (
+            (r["method"], r["products"]) == ("winolab", c.group)
+            and not r.get("prepared")
+            and any(tile in listed for tile in tiles(r["kernel"]))
+        )
+    )
+
+
+OMEGA, PICKED = "Ω", "picked"
+
+
+def cells_table2(rows: Sequence[Row]) -> list[Cell]:
+    """Workspace in MiB and as a multiple of the data, over the sample; the paper's are FP32's."""
+    found = []
+    for printed in table(PAPER, 2)["rows"]:
+        for name, (of, group) in WORKSPACES[printed["algorithm"]].items():
+            mine = [(c, row) for c in gradients(rows, group) if (row := of(c))]
+            for unit, values, paper in (
+                ("MB", [row["workspace"] / MIB for _, row in mine], printed["mb"]),
+                (
+                    "multiple of the data",
+                    [row["workspace"] / data_bytes(c) for c, row in mine],
+                    printed["times"],
+                ),
+            ):
+                if values:
+                    note = f"{len(mine)} layers{_direct(mine) if name.endswith(PICKED) else ''}"
+                    found += _workspaces(f"{printed['algorithm']}{name}", unit, values, paper, note)
+    return found
+
+
+def _direct(mine: Sequence[tuple[Measured, Row]]) -> str:
+    count = sum(not tiles(row["kernel"]) for _, row in mine)
+    return f", {count} of them direct products"
+
+
+def _workspaces(where: str, unit: str, values: list[float], paper, note: str) -> Iterator[Cell]:
+    average, low, high = interval(values)
+    judged, shown = where == f"WinRS, {OMEGA}", where.startswith("WinRS")
+    # The paper's average lies in the interval of ours, said of ours; its maximum bounds ours.
+    accepted: dict[str, Range] = {
+        "average": (paper[0] - (high - average), paper[0] + (average - low)),
+        "maximum": (paper[1], paper[2]),
+    }
+    ends = {"average": (low, high)}
+    standing = None if shown else Verdict.NOT_COMPARABLE
+    for word, value, old in zip(WORDS, (average, min(values), max(values)), paper, strict=True):
+        reason, why = standing, note if shown else f"{note}; another device and cuDNN"
+        if judged and word not in accepted:
+            reason, why = Verdict.NOT_COMPARABLE, f"{note}; one segment needs none"
+        yield Cell(
+            where, f"{unit}, {word}", old, value, *ends.get(word, (value, value)),
+            accepted=accepted.get(word) if judged else None, standing=reason, note=why,
+        )  # fmt: skip
+
+
+def _cudnn(*kernels: str) -> dict[str, tuple[Pick, str]]:
+    return {"": (lambda c: c.cudnn(*kernels), "fp32")}
+
+
+WORKSPACES: dict[str, dict[str, tuple[Pick, str]]] = {
+    "WinRS": {
+        f", {OMEGA}": (omega, "fp32"),
+        ", split products": (lambda c: c.split, "fp32"),
+        f", {PICKED}": (lambda c: c.ours, "fp32"),
+        f" in FP16, {PICKED}": (lambda c: c.ours, "fp16"),
+    },
+    "Cu-Algo1": _cudnn("ALGO_1"),
+    "Cu-Algo3": _cudnn("ALGO_3"),
+    "Cu-FFT": _cudnn("FFT", "FFT_TILING"),
+    "Cu-WinNF": _cudnn("WINOGRAD_NONFUSED"),
+}
+
+
+def cells_table3(rows: Sequence[Row]) -> list[Cell]:
+    """Speedups over cuDNN's kinds of algorithms by filter size; published: RTX 4090."""
+    found = []
+    for group in ("fp32", "fp16", "bf16"):
+        sample = gradients(rows, group)
+        for taps in range(2, 10):
+            mine = [c for c in sample if c.layer.taps == taps]
+            printed = select(table(PAPER, 3)["rows"], precision=group, device="RTX 4090",
+                             filter=taps)  # fmt: skip
+            for who, of in OURS.items():
+                for kind, kernels in GRADIENT_KINDS.items():
+                    ratios = known(ratio(of(c), c.cudnn(*kernels)) for c in mine)
+                    paper = printed[0].get(kind) if printed and who == OMEGA else None
+                    found += _speedups(f"{group} {taps}×{taps}, {who}", kind, ratios, paper)
+                if who != OMEGA or group != "fp32":
+                    found += _ceilings(f"{group} {taps}×{taps}, {who}", mine, of)
+    return found
+
+
+OURS: dict[str, Pick] = {
+    OMEGA: omega,
+    "split products": lambda c: c.split,
+    PICKED: lambda c: c.ours,
+    "fastest of any error": lambda c: c.ours_any if c.group != "fp32" else None,
+}
+
+
+def _ceilings(where: str, mine: Sequence[Measured], of: Pick) -> Iterator[Cell]:
+    """Shares of what transforms and products allow, for plans that transform apart."""
+    pairs = [(c, row) for c in mine if (row := of(c)) and kernel(row["kernel"])[0] > 1]
+    for name, bound in (
+        ("transforms", transform_bound),
+        ("products", lambda c, r: product_bound(r)),
+    ):
+        shares = [row["tflops"] / bound(c, row) for c, row in pairs]
+        if shares:
+            yield one(where, f"share of what {name} allow", None, mean(shares),
+                      note=f"{min(shares):.2f} to {max(shares):.2f}")  # fmt: skip
+
+
+def _speedups(where: str, kind: str, ratios: list[float], paper) -> Iterator[Cell]:
+    if not ratios:
+        return
+    values = (mean(ratios), min(ratios), max(ratios))
+    for i, (word, value) in enumerate(zip(WORDS, values, strict=True)):
+        note = f"{len(ratios)} layers"
+        if paper:
+            yield one(where, f"over {kind}, {word}", paper[i], value,
+                      standing=Verdict.NOT_COMPARABLE, note=f"{note}; another device")  # fmt: skip
+        else:
+            yield one(where, f"over {kind}, {word}", None, value, note=note)
+
+
+def cells_table4(rows: Sequence[Row]) -> list[Cell]:
+    """MARE on U[0,1], minimum and maximum over the sample."""
+    found = []
+    for printed in table(PAPER, 4)["rows"]:
+        name = printed["algorithm"]
+        for group in ("fp32", "fp16", "bf16"):
+            values: dict[str, list[float]] = {}
+            for case in gradients(rows, group):
+                for row in case.rows:
+                    if isinstance(row.get("mare_u01"), float) and _is(row, name, group):
+                        values.setdefault(row["products"], []).append(row["mare_u01"])
+            for products, mine in values.items():
+                old = printed.get(group) if products == group else None
+                for i, value in enumerate((min(mine), max(mine))):
+                    why = "best points, exact constants" if "omega" in name else "another cuDNN"
+                    note = f"{len(mine)} results" + (f"; {why}" if old else "")
+                    found.append(
+                        one(name, f"{products}, {('minimum', 'maximum')[i]}", old and old[i], value,
+                            standing=Verdict.NOT_COMPARABLE if old else None, note=note)
+                    )  # fmt: skip
+    return found
+
+
+CUDNN = {
+    "Cu-FFT": GRADIENT_KINDS["fft"],
+    "Cu-Algo0/3": ("ALGO_0", "ALGO_3"),
+    "Cu-WinNF": GRADIENT_KINDS["winograd"],
+    "Cu-Algo1": ("ALGO_1",),
+}
+
+
+def _is(row: Row, name: str, group: str) -> bool:
+    """Whether a row is one of the paper's line; Cu-Algo1 stands there in TF32 too."""
+    if name.startswith("omega"):
+        alpha = int(name.split()[-1])
+        return row["method"] == "winolab" and paper_alpha(row["kernel"]) == alpha
+    if row["method"] != "cudnn" or row["kernel"] not in CUDNN[name]:
+        return False
+    return name == "Cu-Algo1" or row["products"] == group
+
+
+TABLE2 = Table(
+    PAPER, "table2_kernels", "Workspace on a GPU", none, cells_table2,
+    "Ω: the paper's average lies in the 90 % interval of the sample's, and its maximum is not "
+    "exceeded",
+    sources=("throughput",), values=("workspace",),
+)  # fmt: skip
+TABLE3 = Table(
+    PAPER, "table3_kernels", "Speedup over cuDNN on a GPU", none, cells_table3,
+    "nothing is judged: another device",
+    sources=("throughput",), values=("tflops",),
+)  # fmt: skip
+TABLE4 = Table(
+    PAPER, "table4_kernels", "Mean relative error on a GPU", none, cells_table4,
+    "nothing is judged: the kernels have other points and exact constants",
+    sources=("throughput",), values=("mare_u01",),
+)  # fmt: skip
+TABLES = (TABLE2, TABLE3, TABLE4)
