@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import winolab
 from experiments.harness import facts
 from winolab.cli.command import app
+from winolab.device import datasheet
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
@@ -96,6 +98,16 @@ def test_gpus_refuse_what_it_says_they_do() -> None:
         winolab.plan((2, 8, 8, 16), (16, 3, 3, 1), groups=16, stride=stride, dilation=dilation)
         with pytest.raises(ValueError, match="stride 1 and dilation 1"):
             winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), stride=stride, dilation=dilation)
+
+
+def test_gpus_from_the_compute_capability_that_it_names_are_served() -> None:
+    assert "compute capability 8.0 and later" in TEXT
+    device = datasheet("a100")
+    assert device.compute_capability == (8, 0)
+    winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), device=device)
+    older = replace(device, compute_capability=(7, 5))
+    with pytest.raises(ValueError, match=r"compute capability 7\.5"):
+        winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), device=older)
 
 
 def test_there_is_no_module_yet() -> None:
