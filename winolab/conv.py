@@ -92,6 +92,10 @@ def conv_forward(
     for a result that its integer type does not hold; TypeError for arrays of a type that has no
     precision of its own, for elements that are no real numbers, for other values of
     ``deterministic``.
+
+    >>> x, w = np.arange(16.0).reshape(1, 4, 4, 1), np.ones((1, 3, 3, 1))
+    >>> conv_forward(x, w, algorithm="winograd:2x2:3x3")[0, ..., 0].tolist()
+    [[45.0, 54.0], [81.0, 90.0]]
     """
     asked = convolution(
         "forward", None,
@@ -128,6 +132,10 @@ def conv_backward_data(
     an int or one per spatial dimension, below the larger of stride and dilation. A complex w is
     conjugated, which PyTorch's transposed convolution leaves to the caller. Other arguments and
     errors are those of :func:`conv_forward`.
+
+    >>> dy, w = np.ones((1, 2, 2, 1)), np.ones((1, 2, 2, 1))
+    >>> conv_backward_data(dy, w, (1, 3, 3, 1))[0, ..., 0].tolist()
+    [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
     """
     asked = convolution(
         "backward_data", None if input_shape is None else _sizes("input_shape", input_shape),
@@ -165,6 +173,10 @@ def conv_backward_filter(
     first, on NumPy arrays too, and raises ValueError that says which types hold them. On a GPU,
     sums of wider types are refused in float16. Other arguments and errors are those of
     :func:`conv_forward`.
+
+    >>> x, dy = np.arange(16.0).reshape(1, 4, 4, 1), np.ones((1, 3, 3, 1))
+    >>> conv_backward_filter(x, dy, (1, 2, 2, 1))[0, ..., 0].tolist()
+    [[45.0, 54.0], [81.0, 90.0]]
     """
     asked = convolution(
         "backward_filter", _sizes("filter_shape", filter_shape),
@@ -224,6 +236,11 @@ def prepare_filter(
     the errors are those of :func:`conv_forward`; a call with other shapes, padding, algorithm or
     precision than were prepared raises ValueError, as does on a GPU one whose result is wider than
     ``out_dtype``.
+
+    >>> x, w = np.ones((1, 4, 4, 1)), np.ones((1, 3, 3, 1))
+    >>> prepared = prepare_filter(w, x.shape)
+    >>> conv_forward(x, prepared)[0, ..., 0].tolist()
+    [[9.0, 9.0], [9.0, 9.0]]
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")

@@ -231,6 +231,9 @@ def parse_algorithm(text: str | Algorithm) -> Algorithm:
 
     After "@" stand the points (a name or a list), after ";" options as key=value.
     Raises ValueError that lists the accepted forms and the nearest one.
+
+    >>> parse_algorithm("gamma:8:6:3@paper").points
+    'paper'
     """
     if isinstance(text, Algorithm):
         return text

@@ -184,6 +184,9 @@ def transforms(
 
     Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
     for points that are not exact, n and r that are no integers.
+
+    >>> print(*transforms(2, 3, "0,1,-1,inf").G[1])
+    1/2 1/2 1/2
     """
     tile = Tile(whole(n, "n"), whole(r, "r"))
     return _build(tile, as_points(points, tile.alpha), None if scaling == "none" else scaling)

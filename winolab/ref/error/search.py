@@ -65,6 +65,9 @@ def best_points(
     the same sets, as far as the time allows.
 
     Raises ValueError for alpha or r out of range, TypeError where they are no integers.
+
+    >>> best_points(6, 3, budget=0.1)[0].tile
+    Tile(n=4, r=3)
     """
     alpha = whole(alpha, "alpha")
     r = None if r is None else whole(r, "r")

@@ -37,6 +37,12 @@ def decomposition(
     Where it states an error instead of pieces, they are chosen for that precision and direction.
     Raises TypeError where the problem is none, ValueError where it is no dwm, where its pieces and
     tiles are for another number of dimensions, or where no cut has so small an error.
+
+    >>> print(decomposition(Problem.of((1, 9, 1), (1, 5, 1)), "dwm:3:2"))
+    A A A B B
+    <BLANKLINE>
+    A  taps 0..2  F(2,3)
+    B  taps 3..4  F(2,2)
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem is of type {type(problem).__name__}; expected a Problem")
