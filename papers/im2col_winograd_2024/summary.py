@@ -28,8 +28,8 @@ def headline() -> str:
         if row.get("relative_rms_u11") and kernel(row["kernel"])[0] == 16
     ]
     return (
-        f"Γ16 on GPUs: mean relative error ≤ {max(errors):.0e} on U[1, 2] ({max(printed):.0e} "
-        f"printed), relative RMS ≤ {max(zero_mean):.0e} on U[−1, 1]"
+        f"Γ16 on GPUs: mean relative error ≤ {max(errors):.0e} on U[1,2] ({max(printed):.0e} "
+        f"printed), relative RMS ≤ {max(zero_mean):.0e} on U[−1,1]"
     )
 
 

@@ -24,6 +24,6 @@ def headline() -> str:
     )
     (printed,) = (r["fp32"] for r in table(PAPER, 4)["rows"] if r["algorithm"] == "omega alpha 16")
     return (
-        f"Ω16 on GPUs: mean relative error ≤ {positive:.0e} on U[0, 1] ({max(printed):.0e} "
-        f"printed), relative RMS ≤ {zero_mean:.0e} on U[−1, 1]"
+        f"Ω16 on GPUs: mean relative error ≤ {positive:.0e} on U[0,1] ({max(printed):.0e} "
+        f"printed), relative RMS ≤ {zero_mean:.0e} on U[−1,1]"
     )
