@@ -16,7 +16,7 @@ from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
 from experiments.report.counts import Counts, counts
-from experiments.report.page import cited
+from experiments.report.page import named
 
 README = ROOT / "README.md"
 RESULTS = ROOT / "docs" / "results.md"
@@ -42,7 +42,7 @@ def results_table() -> str:
     summaries = {study.folder.name: study.module("summary") for study in studies.studies()}
     for paper in facts.papers():
         summary = summaries.get(paper)
-        found = counts(cell for table, cells in judged() if table.paper == paper for cell in cells)
+        found = of(paper)
         told = summary.headline() if summary else NOTHING
         lines.append(f"| [{facts.named(paper)}]({facts.link(paper)}) | {told} | {short(found)} |")
     for summary in studies.modules("summary"):
@@ -71,19 +71,37 @@ def results() -> str:
         "",
         "A number is judged where it could have disagreed: what was fitted on, another device's "
         "and what is not computed are counted apart.",
-        "",
-        "| table | ours beside the paper's | agreement means |",
-        "|---|---|---|",
     ]
-    for table, cells in judged():
-        found = counts(cells)
-        if found.text != counts([]).text:
-            name = f"{cited(table)}: {table.title}"
-            lines.append(f"| {name} | {found.text} | {table.tolerance} |")
+    for paper in facts.papers():
+        lines += ["", f"### {facts.named(paper)}", ""]
+        lines += [
+            f"[{facts.facts(paper)['paper']['title']}]({facts.link(paper)}): {of(paper).text}."
+        ]
+        lines += _tables(paper)
+    rest = sorted({table.paper for table, _ in judged()} - {*facts.papers()})
+    for study in rest:
+        if tables := _tables(study):
+            lines += ["", f"### {study}, beyond the papers", *tables]
     for summary in studies.modules("summary"):
         for title, told in getattr(summary, "sections", tuple)():
             lines += ["", f"## {title}", "", *told]
     return "".join(f"{line}\n" for line in lines)
+
+
+def of(paper: str) -> Counts:
+    """The counts of all of a paper's tables."""
+    return counts(cell for table, cells in judged() if table.paper == paper for cell in cells)
+
+
+def _tables(study: str) -> list[str]:
+    """The tables of a study in which anything is judged, or why nothing is, as Markdown."""
+    lines = ["", "| table | ours beside the paper's | agreement means |", "|---|---|---|"]
+    for table, cells in judged():
+        found = counts(cells)
+        if table.paper == study and found.text != counts([]).text:
+            name = f"{named(table.name)}: {table.title}"
+            lines.append(f"| {name} | {found.text} | {table.tolerance} |")
+    return lines if len(lines) > 3 else []
 
 
 def documents() -> Iterator[tuple[Path, str]]:
