@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _of(file: str, others: str, *pairs: tuple[str, str]) -> list[Mutant]:
-    """Of one file, whose tests are those that mirror it, where there are any, and ``others``."""
+    """Mutants of one file, whose tests are those that mirror it, if any, and ``others``."""
     path = Path(file)
     mirror = Path("tests", *path.parts[1:-1], f"test_{path.name}")
     tests = " ".join([*others.split(), *([str(mirror)] if (ROOT / mirror).is_file() else [])])

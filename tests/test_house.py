@@ -56,6 +56,14 @@ def test_every_public_name_is_documented() -> None:
         assert getattr(winolab, name).__doc__, f"winolab.{name} has no docstring"
 
 
+def test_sentences_have_their_subject() -> None:
+    """No docstring, and no comment of a kernel, begins with "Of": each is read alone."""
+    for path in (*SOURCES, *(ROOT / "winolab").rglob("*.cuh")):
+        opened = [n for n, line in enumerate(path.read_text().splitlines(), 1)
+                  if line.lstrip().startswith(('"""Of ', "// Of "))]  # fmt: skip
+        assert not opened, f"{name_of(path)}: lines {opened}"
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "winolab").rglob("*.py")), ids=name_of)
 def test_every_module_says_what_it_is(path: Path) -> None:
     text = path.read_text()

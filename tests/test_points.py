@@ -241,7 +241,7 @@ def test_a_list_that_serves_no_kernel_of_winrs_is_refused():
 
 
 def test_a_list_that_the_plan_of_winrs_leaves_unused_is_refused():
-    """Of the kernels that the plan picks, not of all that there are; a tap alone has no points."""
+    """The kernels that the plan picks count, not all that there are; a tap alone has no points."""
     x, dy = np.ones((1, 20, 20, 2)), np.ones((1, 18, 18, 2))
     with pytest.raises(ValueError, match=r"4 points given; .* 8, as many as Ω8\(3,6\) of the plan"):
         conv_backward_filter(x, dy, (2, 3, 3, 2), algorithm="winrs@0,1,-1,inf")

@@ -158,7 +158,7 @@ def _tile(kind: str, alpha: int, n: int, r: int) -> Tile:
 
 
 def tiled(tiles: tuple[Tile, ...], points: PointsLike = "best") -> Algorithm:
-    """Of one tile Γ, of one a dimension nested Winograd; direct where none transforms anything.
+    """Γ for one tile, nested Winograd for one a dimension; direct where none transforms.
 
     Points that serve none of the tiles are those of others: these take their own best.
     """

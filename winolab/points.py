@@ -129,7 +129,7 @@ def _as_point(value: Any) -> Point:
 
 
 def _is_infinity(value: Any) -> bool:
-    """Of whatever library; arrays, which compare by element, are no points."""
+    """Whether it is any library's infinity; arrays, which compare by element, are no points."""
     try:
         return bool(value == INFINITY)
     except (TypeError, ValueError):

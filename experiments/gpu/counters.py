@@ -40,7 +40,7 @@ class Counted:
 
     @cached_property
     def seconds(self) -> float:
-        """Of all launches."""
+        """Seconds of all launches."""
         return sum(row["seconds"] * row["calls"] for row in self.rows)
 
     @cached_property

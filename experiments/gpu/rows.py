@@ -229,7 +229,7 @@ def _places() -> dict[tuple[str, str, str], int]:
 
 
 def _place(case: tuple[tuple, list[Row]]) -> int:
-    """Of a case that no list has: behind all."""
+    """Behind all for a case that no list has."""
     return _places().get(case[0], len(_places()))
 
 

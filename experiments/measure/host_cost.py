@@ -46,7 +46,7 @@ def seconds(
     wait: Callable[[], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Way, float]:
-    """Of one call in every way, by the host's clock: the least of its series' means."""
+    """Seconds of one call in every way, by the host's clock: the least of its series' means."""
     for call in calls.values():
         for _ in range(WARM):
             call()

@@ -52,7 +52,7 @@ def shapes(seed: int = SEED, count: int = SHAPES) -> Iterator[Problem]:
 
 
 def milliseconds(direction: str, precision: str) -> list[float]:
-    """Of this process, for every shape; what cannot run counts as well."""
+    """Milliseconds in this process, for every shape; what cannot run counts as well."""
     from winolab.device import H100
     from winolab.gpu.planner.planner import Request, plan
 
@@ -66,7 +66,7 @@ def milliseconds(direction: str, precision: str) -> list[float]:
 
 
 def row(direction: str, precision: str, times: list[float]) -> dict[str, Any]:
-    """Of the milliseconds that shapes took."""
+    """Quantiles of the milliseconds that shapes took."""
     return {
         "direction": direction,
         "precision": precision,

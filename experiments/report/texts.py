@@ -20,7 +20,7 @@ class Text:
 
 
 def absent(table: Table) -> Text:
-    """Of a table that is not reproduced."""
+    """The text of a table that is not reproduced."""
     return Text(
         f"{table.title}; the numbers that survived in the text stand below.",
         f"Nothing: {table.tolerance}.",

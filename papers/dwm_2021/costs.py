@@ -41,7 +41,7 @@ def dense(matrix: Sequence[Sequence[Fraction]]) -> int:
 
 
 def winograd_multiplications(problem: Problem) -> int:
-    """Of F(2, r) in every dimension: products, and transforms as dense matrices."""
+    """Multiplications of F(2, r) in every dimension: products, and transforms as dense matrices."""
     tiles = [Tile(2, r) if r > 1 else DIRECT for r in problem.filter]
     count = problem.batch * math.prod(
         -(-o // t.n) for o, t in zip(problem.output, tiles, strict=True)
@@ -65,7 +65,7 @@ def _nested(counts: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
 
 
 def dwm_multiplications(problem: Problem) -> int:
-    """Of DWM's own pieces and tiles, whose transforms multiply by powers of two only."""
+    """Multiplications of DWM's own pieces and tiles, whose transforms only shift."""
     return decomposition(problem, dwm()).multiplications()
 
 

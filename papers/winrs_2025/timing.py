@@ -79,7 +79,7 @@ class Predicted:
         return self.seconds()
 
     def seconds(self, filled: Mapping[int, float] = FILLED) -> Array:
-        """Of WinRS on each layer, with these shares of issue slots."""
+        """Seconds of WinRS on each layer, with these shares of issue slots."""
         return np.array([seconds(p.problem, p.segments, p.device, filled) for p in self.plans])
 
     def cudnn(self, algorithm: str, share: float, moves: float) -> Array:
@@ -94,7 +94,7 @@ class Predicted:
 
 @cache
 def predicted(device: str, precision: str, taps: int) -> Predicted:
-    """Of the grid's layers; in FP16 those of even width, which the paper's kernels can end."""
+    """Predictions for the grid's layers; in FP16 of even width, as the paper's kernels need."""
     layers = [g for g in grid() if g.taps == taps and (precision == "fp32" or g.output % 2 == 0)]
     problems = [g.problem for g in layers]
     found = datasheet(device)

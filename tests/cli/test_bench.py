@@ -75,7 +75,7 @@ def test_layers_by_list_and_by_shape() -> None:
     "text", ["0x1x1x1:1x1x1", "1x0x1x1:1x1x1", "1x1x1x0:1x1x1", "1x1x1x1:0x3x3", "1x1x1x1:1x2x2"]
 )
 def test_layers_with_nothing_to_compute_are_refused(text) -> None:
-    """Of even filters outputs of 1 × 1, too, for which inputs have no size."""
+    """Even filters with outputs of 1 × 1 too, for which inputs have no size."""
     with pytest.raises(ValueError, match="leave nothing to compute; expected sizes above 0"):
         bench.command(text)
 

@@ -285,7 +285,7 @@ ALGORITHMS = ["direct", "winograd:3x3:2x2", "dwm:3:2", "fft:8", "omega:8:3:6", "
 def test_results_do_not_depend_on_what_numpy_is_told_to_raise(
     algorithm: str, precision: str
 ) -> None:
-    """Of calls that narrow the result, and of engines called by themselves, as accuracy does."""
+    """Calls that narrow the result, and engines called by themselves, as accuracy does."""
     rng = np.random.default_rng(0)
     chosen, run, shape = parse_algorithm(algorithm), arithmetic(precision), (2, 3, 3, 2)
     problem = Problem.of((1, 9, 9, 2), shape)
@@ -336,7 +336,7 @@ def test_bounds_of_exact_numbers() -> None:
 
 
 def test_predictions_of_exact_numbers() -> None:
-    """Of the numbers that objects are; what is no number is named, however float() reads it."""
+    """Objects count as the numbers that they are; no number is named, whatever float() reads."""
     x, w = objects(Fraction(1, 3), np.int8(100), Decimal("0.1")), objects(1, np.longdouble(3))
     how: Any = (Problem.of(x.shape, w.shape), parse_algorithm("gamma:3:2:2"), arithmetic("fp32"))
     found: Any = predict(x, w, *how)

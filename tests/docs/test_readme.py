@@ -79,7 +79,7 @@ def test_it_installs_by_what_exists() -> None:
 
 
 def test_its_calls_take_what_they_are_given() -> None:
-    """Of the example that needs a GPU; tests/gpu runs it where there is one."""
+    """The example that needs a GPU, by signature; tests/gpu runs it where there is one."""
     (example,) = (block for kind, block in BLOCKS if "cuda" in block and kind == "python")
     calls = [
         node

@@ -195,7 +195,7 @@ class Mold:
         return problem, direction, algorithm
 
     def _taps(self, rng: Random, height: int) -> list[int]:
-        """Of the filter, along each dimension."""
+        """Taps of the filter, along each dimension."""
         if self.family == "depthwise":
             return depthwise_taps(self.seed)
         tiles = parse_algorithm(self.algorithm).tiles

@@ -160,7 +160,7 @@ class Unit:
 
     @property
     def hash(self) -> str:
-        """Of the source."""
+        """Digest of the source."""
         return fingerprint(self.source)[:16]
 
     def compile(self, launched: Mapping[str, int] = {}) -> list[Row]:

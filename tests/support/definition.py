@@ -64,7 +64,7 @@ class Geometry:
         return (self.batch, *self.output, self.out_channels)
 
     def shapes(self, direction: str) -> tuple[tuple[int, ...], ...]:
-        """Of the two operands and the result, channels last."""
+        """Shapes of the two operands and the result, channels last."""
         x, w, y = self.x_shape, self.w_shape, self.y_shape
         return {
             "forward": (x, w, y), "backward_data": (y, w, x), "backward_filter": (x, y, w)

@@ -228,7 +228,7 @@ def _errors(direction, problem, arrays: Arrays, contenders, calls) -> dict[str, 
 
 
 def _scale(group: str, gradient: bool) -> float:
-    """Of the second operand, so that no sum leaves FP16's range; gradients have WinRS's 0.01."""
+    """The second operand's scale: no sum leaves FP16's range; gradients have WinRS's 0.01."""
     if group == "fp32":
         return 1.0
     return 0.01 if gradient else 2.0**-6

@@ -76,7 +76,7 @@ class Arrays:
             self.operands["NCHW"][i][...] = driver.cupy().moveaxis(last, -1, 1)
 
     def addresses(self) -> tuple[int, int, int]:
-        """Of both operands and the result, channels last."""
+        """Addresses of both operands and the result, channels last."""
         a, b = self.operands["NHWC"]
         return a.data.ptr, b.data.ptr, self.results["NHWC"].data.ptr
 
@@ -177,7 +177,7 @@ def candidates(
 
 
 def _exact(plans: list[Plan]) -> list[Plan]:
-    """Of correlations by split products what errs least for AS_EXACT times the time; maybe none."""
+    """The split correlation that errs least for AS_EXACT times the time, if there is one."""
     kept = [p for p in plans if not loses(p)]
     most = AS_EXACT * min((p.predicted for p in kept), default=0)
     return sorted((p for p in kept if p.predicted <= most), key=loss)[:1]
@@ -233,7 +233,7 @@ def _ours(chosen: Plan, preferred: bool, index: int, prepared: bool = False) -> 
 
 
 def digest(chosen: Plan) -> str:
-    """Of the source of a plan's kernels: rows of equal ones measured the same code."""
+    """Digest of the source of a plan's kernels: rows of equal ones measured the same code."""
     return fingerprint(chosen.source())[:12]
 
 

@@ -113,7 +113,7 @@ def _divisible(
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
-    """Of every kind, in the sizes that papers use, where they serve."""
+    """Algorithms of every kind, in the sizes that papers use, where they serve."""
     for engine in ENGINES.values():
         yield from engine.usual(problem, direction)
 

@@ -136,7 +136,7 @@ OFF = 0.2  # an error is within so much of the reference's prediction
 
 
 def _predictions(pick: Cases) -> Iterator[Cell]:
-    """Of what the calls pick, in 16 bits; of FP32, too, of what they do not."""
+    """Cells for what the calls pick, in 16 bits; in FP32 also for what they do not."""
     for name, group, of in (
         ("Split", "fp32", split),
         ("FFMA", "fp32", ffma),

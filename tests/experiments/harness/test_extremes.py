@@ -52,7 +52,7 @@ def test_the_median_of_the_maximum_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["exponential", "product of normals"])
 def test_the_interval_covers_the_maximum(name: str) -> None:
-    """Of 60 maxima of other tensors, a 90 % interval holds at least 47 (binomial, 99.5 %)."""
+    """A 90 % interval holds at least 47 of 60 maxima of other tensors (binomial, 99.5 %)."""
     rng = np.random.default_rng(7)
     distribution_of_max = rng.random(60) ** (1 / POPULATION)
     held = 0

@@ -172,7 +172,7 @@ INTERFACES = {
 
 
 def test_a_struct_s_name_belongs_to_one_file() -> None:
-    """Of several files only where these are alternatives with one interface, of one folder."""
+    """Several files have it only as alternatives with one interface, in one folder."""
     files: dict[str, set[Path]] = {}
     for file in emit.ROOT.rglob("*.cuh"):
         for name in re.findall(r"^struct (?:\w+\(\d+\) )?(\w+)[^;]*\{", file.read_text(), re.M):

@@ -30,7 +30,7 @@ def test_dw_is_the_first_segments_bucket(first: bool, buckets: tuple[int, int]) 
 
 
 def test_the_fewest_segments_as_good_as_any_are_taken() -> None:
-    """Of 100 units in n parts beside 108 µs: 8 parts take 121 µs, 7 of them 123, 6 of them 125."""
+    """100 units in n parts beside 108 µs: 8 parts take 121 µs, 7 of them 123, 6 of them 125."""
     timing = Timing(blocks=1, slots=8, unit=1e-6, item=1e-4, step=1)
     found = choose(gradient(40), 100, timing, limit=1 << 30)
     assert found.count == 7

@@ -93,7 +93,7 @@ def test_by_columns(family, precision, out_dtype, most, sharing) -> None:
 @pytest.mark.parametrize(("out_dtype", "most"), [("float16", OFF), ("float32", TRUNCATED)])
 @pytest.mark.parametrize("segments", [1, 4])
 def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
-    """Of three taps, each of half of the positions."""
+    """Three taps, each summed by halves of the positions."""
     p = planned("wgrad_direct.narrow", "fp16", out_dtype=out_dtype, segments=segments)
     p = replace(p, workspace=4 * segments * math.prod(p.problem.w_shape))
     assert p.config.n == 3
@@ -101,7 +101,7 @@ def test_end_to_end_by_two_warpgroups(segments, out_dtype, most) -> None:
 
 
 def test_what_a_sum_is_cut_into_tells() -> None:
-    """Of 16 bits and of FP32, as the reference has two levels of sums."""
+    """16 bits and FP32, as the reference has two levels of sums."""
     p = planned("wgrad_ffma", "fp32", segments=1, fold=64)
     (found,) = p.sums
     terms = round(found.products * found.parts)

@@ -138,7 +138,7 @@ def test_few_small_outputs_beside_large_ones_may_be_by_chance(x, taps, text, gpu
 @pytest.mark.parametrize("kind", ["normal", "after a ReLU", "wide exponents"])
 @pytest.mark.parametrize(("width", "expected"), [(7, SINGLE), (8, PAIR)])
 def test_room_is_for_more_suspects_than_data_have(width, expected, kind) -> None:
-    """Of tiles with one output, and with two; magnitudes 2^(2 · normal) apart are the widest."""
+    """Tiles with one output, and with two; magnitudes 2^(2 · normal) apart are the widest."""
     problem = Problem.of((32, 7, width, 16), (128, 3, 3, 16), padding=1)
     rng = np.random.default_rng(4)
     a, b = (rng.standard_normal(s) for s in (problem.x_shape, problem.w_shape))

@@ -64,7 +64,7 @@ def test_where_transforms_take_longer_than_they_save(layer, precision, family) -
 
 @BOTH
 def test_a_gradient_keeps_to_the_usual_workspace(precision) -> None:
-    """Of WinRS's grid on average 0.18 of the data, no layer at much more than the least time."""
+    """WinRS's grid takes 0.18 of the data on average, no layer much more than the least time."""
     shares = []
     for layer in winrs_sample():
         request = request_of(str(layer), precision)
@@ -108,7 +108,7 @@ def test_limits_of_a_few_results_leave_what_takes_nothing(times, more) -> None:
 @pytest.mark.parametrize("precision", ["fp16", "fp32", "fp32_ffma"])
 @pytest.mark.parametrize("points", ["0,1,2,3,4,5,6,inf", "0,1,-1,inf", "paper"])
 def test_winrs_is_admissible_at_any_points(points, precision) -> None:
-    """Of points that err too much, other tiles are left, which take their own best."""
+    """Where points err too much, other tiles are left, which take their own best."""
     request = request_of("32x56x56x64:64x3x3", precision)
     chosen = plan(replace(request, algorithm=parse_algorithm(f"winrs@{points}"))).primary
     (tile,) = chosen.tiles

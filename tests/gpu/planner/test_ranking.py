@@ -21,7 +21,7 @@ def planned(predicted: float, beside: int) -> Any:
 
 @pytest.mark.parametrize(("share", "worth"), [(0.85, True), (0.95, False), (1.05, False)])
 def test_a_workspace_larger_than_the_data_has_to_save_a_tenth(share: float, worth: bool) -> None:
-    """Of the time of the fastest plan without."""
+    """A tenth of the time of the fastest plan without."""
     lean, slow, large = planned(1.0, MIB), planned(2.0, 0), planned(share, 2 * MIB)
     plans = sorted([lean, slow, large], key=lambda p: p.predicted)
     kept, costly = _worth(plans, MIB)

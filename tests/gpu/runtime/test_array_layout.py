@@ -41,7 +41,7 @@ def test_steps_between_pixels_of_neighbouring_images_fit_32_bits() -> None:
 
 
 def addresses(place: ArrayLayout, first: int, size: int) -> list[int]:
-    """Of all bytes of all elements."""
+    """Addresses of all bytes of all elements."""
     steps = (
         range(0, n * s, s) if s else [0] * n
         for n, s in zip(place.shape, place.strides, strict=True)

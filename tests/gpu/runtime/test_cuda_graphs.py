@@ -261,7 +261,7 @@ def test_graphs_of_all_calls_are_counted(driver, monkeypatch) -> None:
 @pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
 @pytest.mark.parametrize("precision", sorted(UNITS))
 def test_a_graph_has_the_bits_of_launches(precision, direction, monkeypatch) -> None:
-    """Of other data at the same addresses, of a call that a caller's graph captures, and of one
+    """With other data at the same addresses, in a call that a caller's graph captures, and in one
     whose graph is gone while it runs."""
     if direction not in directions(precision) or precision == "bf16":
         return

@@ -63,7 +63,7 @@ def test_share_must_divide_the_height():
 
 
 def test_the_tensor_core_multiplies_zeros_of_what_a_stage_lacks():
-    """Of 3 filter rows of 3 channels two stages of 2 and 4: a group of zeros, one half of zeros."""
+    """Two stages of 2 rows and 4 channels hold 3 and 3: a group of zeros, one half of zeros."""
     order = Order(4, share=2, padded=True)
     (((fold,),),) = order.parts((3, 1), 3)
     assert [list(row) for row in fold.reshape(-1, 4)] == [

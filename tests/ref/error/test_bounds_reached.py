@@ -94,7 +94,7 @@ def test_three_products_lose_more_than_four() -> None:
 def test_products_longer_than_what_is_kept_lose_by_alignment_too(
     run: str, depth: int, aligned: float, rounded: float, chunks: int
 ) -> None:
-    """Of c products and the sum before, all but the largest are cut; it too where it is longer."""
+    """All but the largest of c products and the sum before are cut; it too where it is longer."""
     simulated = _float(run)
     unit = accumulation_unit(simulated, depth)
     expected = ((1 + aligned) * (1 + rounded)) ** chunks - 1

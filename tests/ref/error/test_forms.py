@@ -46,7 +46,7 @@ def test_roundings_of_a_transform_are_counted():
 
 
 def test_powers_of_two_round_what_the_format_does_not_hold():
-    """Of 2a and a − b, products by 2 are exact of the format's own numbers alone."""
+    """2a and a − b: products by 2 are exact of the format's own numbers alone."""
     made = program(((Fraction(2), Fraction(0)), (Fraction(1), Fraction(-1))))
     for held, rounded in ((True, 1), (False, 2)):
         values, slopes = _trace(made, True, held)

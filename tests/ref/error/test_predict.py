@@ -257,7 +257,7 @@ def test_degenerate_data_and_shapes():
 
 
 def test_products_of_low_parts_that_are_left_out_are_predicted():
-    """Of two BF16 parts they are of 2^-16, all else of 2^-24."""
+    """Two BF16 parts leave out 2^-16, all others 2^-24."""
     rms, _, prediction = ratios("direct", "fp32_split,product=bf16", "normal")
     assert 0.85 <= rms <= 1.18
     assert prediction.shares["operands"] >= 0.95

@@ -156,7 +156,7 @@ def test_unknown_directions_are_refused(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["dwm:3:2", "fft:8:3", "gamma:8:6:3"])
 def test_algorithms_and_arithmetics_may_be_texts(algorithm: str) -> None:
-    """Of bounds, predictions and costs, as of convolutions."""
+    """Bounds, predictions and costs take them, as convolutions do."""
     problem = Problem.of((1, 9, 1), (1, 3, 1))
     a, b = _tensors(problem, "forward", np.random.default_rng(1), -1)
     value, run = parse_algorithm(algorithm), arithmetic("fp32")

@@ -133,7 +133,7 @@ def parameters(
     late: bool = False,
     room: int = 0,
 ) -> Params:
-    """Of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
+    """Parameters of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
     ``known``: the first of the function of that name; ``block`` as for ``padded``; ``late``:

@@ -76,7 +76,7 @@ class Gradient:
 
     @property
     def flops(self) -> int:
-        """Of direct convolution, an FMA being two."""
+        """Operations of direct convolution, an FMA being two."""
         return 2 * self.batch * math.prod(self.output) * self.weights
 
     def rows(self, dimension: int, tap: int) -> tuple[int, int]:
@@ -86,7 +86,7 @@ class Gradient:
         return first, max(first, min(self.output[dimension], self.input[dimension] + low))
 
     def share(self, dimension: int) -> float:
-        """Of the outputs along a dimension that meet an input, averaged over the taps."""
+        """Share of the outputs along a dimension that meet an input, averaged over the taps."""
         taps = self.filter[dimension]
         met = (last - first for first, last in (self.rows(dimension, tap) for tap in range(taps)))
         return sum(met) / (taps * self.output[dimension])
@@ -98,7 +98,7 @@ class Gradient:
 
     @property
     def products(self) -> float:
-        """Of an element of dw, those whose input exists, averaged over the taps."""
+        """Products of an element of dw, those whose input exists, averaged over the taps."""
         return self.batch * math.prod(self.output) * self.met * self.share(2)
 
     def units(self, tile: Tile, pitch: int) -> int:
@@ -143,7 +143,7 @@ class Timing:
     output: float = 0.0  # of such a transform
 
     def work(self, units: int, segments: int) -> tuple[int, int, int]:
-        """Of the block that has most: how many items, units of each, and transforms of its sum."""
+        """The block that has most: its work tiles, units of each, and transforms of its sum."""
         length = -(-units // (segments * self.step)) * self.step
         return -(-self.blocks * segments // self.slots), length, -(-length // self.fold)
 
@@ -275,7 +275,7 @@ def parameters(
     fold: int = 0,
     wanted: int = 0,
 ) -> Params:
-    """Of a main kernel, over ``views`` x, dy and dw.
+    """Parameters of a main kernel, over ``views`` x, dy and dw.
 
     ``block``: input and output channels and taps of a row that a block computes; ``blocks``: of a
     segment; ``fold``: stages after which it adds its sums to dw, 0: at the end.

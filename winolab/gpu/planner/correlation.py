@@ -14,7 +14,7 @@ SCALING = "filter"
 
 
 def scaling(simulated: str) -> str | None:
-    """Of a correlation's transforms, by what the reference calls its arithmetic."""
+    """Scaling of a correlation's transforms, by what the reference calls its arithmetic."""
     return None if simulated.partition(",")[0] == "fp32" else SCALING
 
 
@@ -71,7 +71,7 @@ class Correlation:
 
     @property
     def flops(self) -> int:
-        """Of direct convolution, an FMA being two."""
+        """Operations of direct convolution, an FMA being two."""
         return (
             2
             * self.batch

@@ -43,7 +43,7 @@ class CheckedCorrelation(Plan, Protocol):
         ...
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
-        """Of the launch that scans x: ``header`` and the filter's ``rows``."""
+        """Parameters of the launch that scans x: ``header`` and the filter's ``rows``."""
         ...
 
 
@@ -59,7 +59,7 @@ class Tail(Plan, Protocol):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         ...
 
     @property
@@ -72,11 +72,11 @@ class Tail(Plan, Protocol):
         ...
 
     def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
-        """Of the transform of a group's filter; zeros without one."""
+        """Parameters of the transform of a group's filter; zeros without one."""
         ...
 
     def params(self, group: int, x: View, prepared: int, y: View) -> Params:
-        """Of a group's convolution, the transformed filters at address ``prepared``."""
+        """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
         ...
 
 
@@ -110,7 +110,7 @@ class PlanWithFallback(TakesFilters, ABC):
 
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:
-        """Of two plans of a problem."""
+        """A plan of a problem and the one behind it."""
         if primary.direction == "backward_filter":
             return GradientWithFallback(primary, cast(Repeated, fallback))
         return CorrelationWithFallback(cast(CheckedCorrelation, primary), cast(Tail, fallback))
@@ -153,7 +153,7 @@ class PlanWithFallback(TakesFilters, ABC):
 
     @property
     def precision(self) -> str:
-        """Of the products."""
+        """Precision of the products."""
         return self.primary.precision
 
     @property
@@ -221,7 +221,7 @@ class PlanWithFallback(TakesFilters, ABC):
 
 @dataclass(frozen=True)
 class GradientWithFallback(PlanWithFallback):
-    """Of filter gradients by Ω, whose fallback's launches each look for the flags."""
+    """Filter gradients in split products; each launch of the fallback looks for the flags."""
 
     primary: Plan
     fallback: Repeated
@@ -345,7 +345,7 @@ def checkable(outputs: int) -> bool:
 
 
 def unchecked(sizes: Sequence[int]) -> ValueError:
-    """Of split products whose tiles have fewer outputs in maps of these sizes."""
+    """The error for split products whose tiles have fewer outputs in maps of these sizes."""
     return ValueError(
         f"split products check {CHECKED_OUTPUTS} outputs of a channel or more, and tiles of maps "
         f"of {'×'.join(map(str, sizes))} have fewer; precision 'fp32_ffma' serves them"

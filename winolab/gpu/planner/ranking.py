@@ -123,5 +123,5 @@ def _transforms(p: Plan) -> bool:
 
 
 def _states(p: Plan) -> int:
-    """Of all dimensions of a correlation's algorithm."""
+    """States of all dimensions of a correlation's algorithm."""
     return math.prod(t.alpha for t in p.tiles)

@@ -60,7 +60,7 @@ class Plan(Protocol):
     def device(self) -> Device: ...
     @property
     def precision(self) -> str:
-        """Of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
+        """Precision of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Plan(Protocol):
     def points(self) -> str: ...
     @property
     def scaling(self) -> str | None:
-        """Of the transforms."""
+        """Scaling of the transforms."""
         ...
 
     @property
@@ -98,7 +98,7 @@ class Plan(Protocol):
 
     @property
     def config(self) -> KernelConfig:
-        """Of the family's kernels."""
+        """Configuration of the family's kernels."""
         ...
 
     @property
@@ -251,7 +251,7 @@ class Request:
 
     @property
     def points(self) -> str:
-        """Of the algorithm."""
+        """Points of the algorithm."""
         return self.algorithm.points if self.algorithm else "best"
 
     def points_of(self, tile: Tile) -> str:
@@ -260,7 +260,7 @@ class Request:
 
     @property
     def dtype(self) -> str:
-        """Of the operands."""
+        """Dtype of the operands."""
         return DTYPES[self.precision]
 
     @property

@@ -87,7 +87,7 @@ class Engine:
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
-        """Of the powers of two that scale the input and the filter."""
+        """Exponents of the powers of two that scale the input and the filter."""
         return self.arithmetic.exponents(self.gains)
 
     def _scaled(self, x: np.ndarray, *exponents: int) -> np.ndarray:

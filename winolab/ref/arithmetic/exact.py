@@ -61,7 +61,7 @@ class Arithmetic(ABC):
         return self
 
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
-        """Of the powers of two by which the tensors are scaled; ``gains``: see Scale.exponents."""
+        """Exponents of the powers of two that scale the tensors; ``gains``: see Scale.exponents."""
         return 0, 0
 
     def add(self, a: Any, b: Any) -> Any:

@@ -16,7 +16,7 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Order:
-    """Of the Γ and implicit-GEMM kernels: depth tap, group of `share` rows of the filter, piece of
+    """How Γ and implicit-GEMM kernels sum: depth tap, group of `share` rows of the filter, piece of
     its width, chunk of `chunk` channels, row of the group, channel.
 
     The loop down to the chunks is cut into `split_k` equal parts, each summed from zero; the parts

@@ -45,7 +45,7 @@ class Normalized:
 
 
 def normalized(tiles: Sequence[Tile], points: str = "paper") -> Normalized:
-    """Of nested Winograd with one tile a dimension, counted from its programs."""
+    """Complexity of nested Winograd with one tile a dimension, counted from its programs."""
     of = winograd.programs_of(Winograd(tuple(tiles), points))
     programs = [of(t) for t in tiles]
     alphas = [t.alpha for t in tiles]
@@ -63,7 +63,7 @@ def normalized(tiles: Sequence[Tile], points: str = "paper") -> Normalized:
 def normalized_fft(
     lengths: Sequence[int], taps: Sequence[int], products: int = 3, half: bool = True
 ) -> Normalized:
-    """Of tiled FFT convolution (Lavin & Gray, section 4.4).
+    """Complexity of tiled FFT convolution (Lavin & Gray, section 4.4).
 
     Three products add one operation to the data's and two to the filter's and the inverse
     transform, for each complex state. ``half=False`` counts them for each of the α² elements
@@ -103,7 +103,7 @@ class Expansion:
 
 
 def expansion(problem: Problem, pieces: Sequence[int], tile: int = 2) -> Expansion:
-    """Of a unit-stride problem whose outputs ``tile`` divides.
+    """Expansion of a unit-stride problem whose outputs ``tile`` divides.
 
     A tile of t outputs holds Sᵢ + mᵢ(t − 1) inputs a dimension, over all pieces; so does a filter.
     """

@@ -19,7 +19,7 @@ DIRECTIONS = ("forward", "backward_data", "backward_filter")
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one convolution in one direction; memory in elements.
+    """What it takes of one convolution in one direction; memory in elements.
 
     ``products`` are the multiplications of the element-wise products (each with an addition),
     ``transformed`` the elements of the transformed filters, data and results, all pieces at once:

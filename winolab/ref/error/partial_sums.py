@@ -166,7 +166,7 @@ def _once(run: Float, length: Array | float, terms: Products) -> Array:
 
 
 def _sequence(run: Float, count: float, terms: Products, step: float = 1.0) -> Array:
-    """Of adding ``count`` sums of ``step`` products one after the other."""
+    """Error of adding ``count`` sums of ``step`` products one after the other."""
     lengths, each = _lengths(count)
     lengths = (step * lengths).reshape(-1, *(1,) * terms.mean.ndim)
     return _once(run, lengths, terms).sum(axis=0) * each

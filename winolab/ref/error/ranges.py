@@ -126,7 +126,7 @@ class Ranges:
 
     @cached_property
     def exponents(self) -> tuple[int, int]:
-        """Of the powers of two that scale the input and the filter."""
+        """Exponents of the powers of two that scale the input and the filter."""
         run = self.run
         if not isinstance(run, Float) or run.scale is None:
             return 0, 0

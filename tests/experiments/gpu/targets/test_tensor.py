@@ -21,7 +21,7 @@ JUDGED = "Gradient: relative RMS off the reference's prediction"
 
 
 def rows(times: Callable[[Plan], float]) -> list[dict]:
-    """Of every plan of the layer's gradient, whose error is so many times the predicted one."""
+    """Rows of all plans of the layer's gradient, whose error is so many times the predicted one."""
     found = []
     for group in ("fp32", "fp16", "bf16"):
         made = candidates("backward_filter", parse_layer(LAYER).problem, group, None, H100)

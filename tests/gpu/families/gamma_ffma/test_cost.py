@@ -125,6 +125,6 @@ def test_parts_add_up_and_nothing_is_negative() -> None:
 
 
 def test_waits_are_of_blocks_that_were_measured() -> None:
-    """Of Hopper's, not of those for compute capability 8.x."""
+    """They are Hopper's, not those for compute capability 8.x."""
     for plan in found("128x19x19x320:320x3x3", "gamma:8:6:3", datasheet("a100")).values():
         assert spent(plan)["waits"] == 0

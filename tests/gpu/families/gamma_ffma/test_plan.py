@@ -117,7 +117,7 @@ def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
 
 
 def test_no_more_filters_are_kept_than_there_are() -> None:
-    """Of 320 channels in blocks of 112, but for channels that are loaded one by one."""
+    """320 channels in blocks of 112, but for channels that are loaded one by one."""
     p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
     assert (p.config.bn, p.config.compact, p.pitch) == (112, True, 320)
     assert p.workspace == 4 * 8 * 2 * 320 * 320

@@ -68,7 +68,7 @@ def _exact(problem: Problem, direction: str, a: np.ndarray, b: np.ndarray) -> np
 @pytest.mark.parametrize("device", DEVICES, ids=lambda d: d.name)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_plan_fits_the_gpu(device: Device, precision) -> None:
-    """Of every width: its shared memory, and not above the peak."""
+    """Every width fits its shared memory, and none is predicted above the peak."""
     products = 3 if precision == "fp32_split" else 1
     peak = device.matrix * device.multiprocessors * device.clock
     for width in range(2, 12):
@@ -171,7 +171,7 @@ def test_the_reference_repeats_every_bit(text, config) -> None:
 
 
 def test_hopper_s_bits() -> None:
-    """Of a row a stage, where no order of products is a matter of registers."""
+    """One filter row a stage, where no order of products is a matter of registers."""
     problem = Problem.of((1, 6, 13, 36), (68, 3, 3, 36), padding=1)
     a, b = _arrays(problem, "forward", "fp32_split")
     hopper, filled_up = gamma_wgmma.plans(
@@ -232,7 +232,7 @@ def test_blocks_walk_over_items() -> None:
 @pytest.mark.parametrize(("text", "config"), SHAPES, ids=str)
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
 def test_shared_memory_has_no_bank_conflicts(text, config, precision) -> None:
-    """Of transformed input and of accumulators, written and read, and of where pixels are."""
+    """Transformed input, accumulators written and read, and where pixels are."""
     r = parse_algorithm(text).tiles[0].r
     problem = Problem.of((1, 4, 12, 16), (64, config.share, r, 16), padding=(1, r // 2))
     a, b = _arrays(problem, "forward", precision)

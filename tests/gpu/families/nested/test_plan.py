@@ -34,7 +34,7 @@ OFF = 1.5  # times the predicted error: of few outputs, which share inputs
 
 
 def _bound(plan: NestedPlan) -> float:
-    """Of the relative RMS error: the reference's prediction, beside that of sums in FP32."""
+    """The relative RMS error's bound: the reference's prediction, beside that of sums in FP32."""
     products = plan.correlation.channels * math.prod(plan.correlation.filter)
     return OFF * loss(plan) * 0.30 * 2**-24 * math.sqrt(products)
 

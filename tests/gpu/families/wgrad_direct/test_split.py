@@ -121,7 +121,7 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_shared_memory_has_no_bank_conflicts(config) -> None:
-    """Of stages, and of what is on its way to them: of a block that has all of its channels."""
+    """Stages, and what is on its way to them, of a block that has all of its channels."""
     problem = Problem.of((1, 3, 11, config.bi), (config.bo, 1, 3, config.bi))
     x, dy = drawn(problem)
     found = hosted.requests(planned(problem, config), x, dy)["winolab_wgrad_split"]
@@ -146,7 +146,7 @@ CHANNELS = {  # factors of x by channel 3, of x and of dy; which flags are then 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execute) -> None:
-    """Of x and of dy; with one tap as with three."""
+    """A channel of x and one of dy; with one tap as with three."""
     problem = Problem.of((3, 8, 12, 20), (24, 3, width, 20), padding=(1, width // 2))
     factor, of_x, of_dy, expected = CHANNELS[name]
     arrays = drawn(problem)

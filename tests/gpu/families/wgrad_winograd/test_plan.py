@@ -192,7 +192,7 @@ def _poisoned(shape: tuple[int, ...], dtype: str):
 
 
 def _limit(plan, terms: int) -> float:
-    """Of the relative RMS error on zero-mean data.
+    """Limit of the relative RMS error on zero-mean data.
 
     16-bit transformed operands: 0.41 u each (a rounding uniform to ±u/2 of a number's binade), and
     what the tile's noise gain makes of it; the sums' own roundings and small samples are given a

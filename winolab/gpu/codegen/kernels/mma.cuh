@@ -18,7 +18,7 @@ enum class Swizzle { NONE = 0, B128 = 1 };
 //   where they are contiguous), leading unused; the next 16 values along k begin 32 bytes further.
 // Swizzle::B128, MN-major: atoms of 8 rows along k, each of 64 values along m or n, exchanged
 //   alike; leading = bytes between atoms along m or n, stride = along k.
-// Of the address, only the offset within the block's own shared memory may enter.
+// Only the offset within the block's own shared memory may enter the address.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void* shared, int leading,
                                                                 int stride,
                                                                 Swizzle swizzle = Swizzle::NONE) {

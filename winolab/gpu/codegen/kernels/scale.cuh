@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
   launch_before_done();  // so that who waits for this launch has waited for the filter's, too
 }
 
-// Of all lanes of a warp.
+// The scale of x; all lanes of a warp ask together.
 __device__ __forceinline__ float input_scale(const Header* header) {
   static_assert(SAMPLERS == 4 * 32, "four of each lane");
   // not by __ldg, which might move ahead of where the launch before is waited for

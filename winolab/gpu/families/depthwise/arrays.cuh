@@ -3,7 +3,7 @@
 
 #include "elements.cuh"
 
-// Of a correlation's terms: backward data has dy in x's place and dx in y's. Strides in elements.
+// In a correlation's terms: backward data has dy in x's place and dx in y's. Strides are in elements.
 struct DepthwiseParams {
   const Element* x;
   const Element* other;  // w, or dy of filter gradients

@@ -41,7 +41,7 @@ class Config(KernelConfig):
 
     @property
     def channels(self) -> int:
-        """Of a block."""
+        """Channels of a block."""
         return self.lanes * self.vector
 
     @property

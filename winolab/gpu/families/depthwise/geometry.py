@@ -72,7 +72,7 @@ class Depthwise:
 
     @property
     def taps(self) -> int:
-        """Of a channel's filter."""
+        """Taps of a channel's filter."""
         return math.prod(self.filter)
 
     @property
@@ -90,7 +90,7 @@ class Depthwise:
 
     @property
     def positions(self) -> int:
-        """Of y: the products of a filter gradient's element."""
+        """Positions of y: the products of a filter gradient's element."""
         return self.batch * math.prod(self.output)
 
     def phases(self, dimension: int) -> int:
@@ -98,8 +98,8 @@ class Depthwise:
         return 1 if self.gathered else self.dilation[dimension]
 
     def windows(self, dimension: int) -> tuple[int, int]:
-        """Of strided backward data: the first input whose window begins in y, or would if there
-        were one, and how many do."""
+        """Windows of strided backward data: the first input whose window begins in y, or would if
+        there were one, and how many do."""
         pad, stride = self.padding[dimension], self.stride[dimension]
         first = pad // stride
         return first, (pad + self.output[dimension] - 1) // stride - first + 1

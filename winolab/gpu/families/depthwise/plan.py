@@ -88,7 +88,7 @@ class DepthwisePlan(BasePlan):
 
     @property
     def strips(self) -> int:
-        """Of a row of a phase."""
+        """Strips of a row of a phase."""
         d, v = self.shape, self.config
         if v.kind == "scatter":
             return -(-d.windows(2)[1] // (v.columns // d.stride[2]))
@@ -97,7 +97,7 @@ class DepthwisePlan(BasePlan):
 
     @property
     def phases(self) -> tuple[int, int]:
-        """Of rows and of columns."""
+        """Phases of rows and of columns."""
         d = self.shape
         if self.config.kind == "any":
             return 1, d.phases(2) if slides(d) else 1
@@ -124,7 +124,7 @@ class DepthwisePlan(BasePlan):
 
     @property
     def blocks(self) -> int:
-        """Of the launch."""
+        """Blocks of the launch."""
         d, v = self.shape, self.config
         if not self.gradient:
             return self.chunks * -(-self.items // v.slots)
@@ -178,7 +178,7 @@ class DepthwisePlan(BasePlan):
             kernels["winolab_depthwise_sum"]((blocks, 1, 1), SUM_THREADS, params, early)
 
     def params(self, a: View, b: View, out: View, workspace: int) -> Params:
-        """Of all its kernels."""
+        """Parameters of all its kernels."""
         d = self.shape
         x, y, w = (a, b, out) if self.gradient else (a, out, b)
         steps = [math.prod(d.filter[i:]) for i in range(4)]

@@ -9,7 +9,7 @@
 constexpr int COLS = (TW - 1) * SW + KW;    // of x that TW outputs meet
 constexpr int OPEN = (KH + SH - 1) / SH;    // rows of y that a step's SH rows of x meet
 
-// Of one thread. The phase's i-th row of y meets at tap k the row base + every (SH i + k) of x.
+// What one thread walks over. The phase's i-th row of y meets at tap k the row base + every (SH i + k) of x.
 struct Walk {
   const DepthwiseParams& p;
   const Filters& filter;

@@ -172,7 +172,7 @@ class DirectPlan(BasePlan):
 
     @property
     def steps(self) -> int:
-        """Of a sum."""
+        """Steps of a sum."""
         return math.prod(self.correlation.filter) * self.chunks
 
     @property
@@ -222,7 +222,7 @@ class DirectPlan(BasePlan):
             kernels["winolab_direct"]((plan.grid, 1, 1), THREADS, plan.params(group, a, b, out))
 
     def params(self, group: int, x: View, w: View, y: View) -> Params:
-        """Of a group's convolution."""
+        """Parameters of a group's convolution."""
         c, b = self.walked, self.box
         pitch = b.width + self.more
         shape = (KC, pitch, b.height, 1, b.images)
@@ -381,7 +381,7 @@ def seconds(plan: DirectPlan) -> float:
 
 @cache
 def _lines(channels: int) -> float:
-    """Of a copy of KC channels, where pixels have so many: what its lines of ROW_BYTES cost."""
+    """What a copy of KC channels costs by its lines of ROW_BYTES, where pixels have so many."""
     size, steps = SIZE * channels, -(-channels // KC)
     places = range(0, math.lcm(size, ROW_BYTES), size)  # of pixels
     parts = [
@@ -392,5 +392,5 @@ def _lines(channels: int) -> float:
 
 
 def _overlapped(power: int, *seconds: float) -> float:
-    """Of what goes on at once, and is rarely as fast as the slowest alone."""
+    """The time of what goes on at once, which is rarely as fast as the slowest alone."""
     return sum(s**power for s in seconds) ** (1 / power)

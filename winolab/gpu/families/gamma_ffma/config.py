@@ -71,11 +71,11 @@ class Config(KernelConfig):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.consumers + self.producers + self.finishers
 
     def accumulators(self, alpha: int) -> int:
-        """Of a consumer lane, all its states."""
+        """Accumulators of a consumer lane, all its states."""
         return self.bn * self.bt * alpha // self.consumers
 
     def served(self, alpha: int) -> bool:
@@ -180,7 +180,7 @@ ROWS = (2, 4, 8, 16)
 
 
 def stages(shape: Config, tile: Tile, correlation: Correlation) -> int:
-    """Of V, for an output's whole summation."""
+    """Stages of V, for an output's whole summation."""
     taps = math.prod(correlation.filter) // tile.r
     return taps // shape.share * -(-correlation.channels // shape.kc)
 

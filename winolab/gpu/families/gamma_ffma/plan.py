@@ -94,7 +94,7 @@ class GammaFfmaPlan(BasePlan):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.config.threads
 
     @property
@@ -190,7 +190,7 @@ class GammaFfmaPlan(BasePlan):
         )
 
     def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
-        """Of the transform of a group's filter; zeros without one."""
+        """Parameters of the transform of a group's filter; zeros without one."""
         c = self.correlation
         if w is None:
             return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
@@ -210,7 +210,7 @@ class GammaFfmaPlan(BasePlan):
         )
 
     def params(self, group: int, x: View, prepared: int, y: View) -> Params:
-        """Of a group's convolution, the transformed filters at address ``prepared``."""
+        """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
         c = self.correlation
         values = (
             x.address + 4 * group * c.channels,

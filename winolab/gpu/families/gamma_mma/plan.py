@@ -129,7 +129,7 @@ class GammaMmaPlan(GammaWgmmaPlan):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return THREADS
 
 

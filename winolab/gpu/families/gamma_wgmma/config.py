@@ -85,7 +85,7 @@ class Config(KernelConfig):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return CONSUMERS + PRODUCERS + (LOADERS if self.run else 0)
 
     @property
@@ -191,7 +191,7 @@ class Shape:
 
 
 def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Shape]:
-    """Of every config that can run, or the request's as these arrays allow it."""
+    """Shapes of every config that can run, or the request's as these arrays allow it."""
     height, size = correlation.filter[1], ITEMSIZE[request.dtype]
     config = request.config_of(Config)
     shares = [s for s in SHARES if s <= height]
@@ -340,8 +340,8 @@ def _narrow(tile: Tile, config: Config, c: Correlation) -> int:
 
 
 def _registers(tile: Tile, run: int, split_k: int, parts: int) -> dict[str, int]:
-    """Of every role. Producers need fewer where loaders fetch and consumers finish; loaders more
-    where they also meet with a cluster.
+    """Registers of every role. Producers need fewer where loaders fetch and consumers finish;
+    loaders more where they also meet with a cluster.
     """
     if not run:
         consumers, producers, loaders = (208, 88, 24) if parts == 2 else (200, 104, 24)

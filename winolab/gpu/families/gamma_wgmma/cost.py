@@ -172,7 +172,7 @@ BLOCK_SHARE, SHARED_STAGE = 1 / 8, 1.1
 
 
 def seconds(plan: Any) -> float:
-    """Of a group's main kernel: rounds of items on as many multiprocessors as run at once."""
+    """Seconds of a group's main kernel: rounds of work tiles on all that run at once."""
     v = plan.config
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
     cycles = -(-plan.steps // v.split_k) * stage + item
@@ -321,7 +321,7 @@ def least_seconds(shape: Shape, c: Correlation, request: Request) -> float:
 def of_call(
     device: Device, groups: int, seconds: float, transformed: int, parts: int, padded: int
 ) -> float:
-    """Of a call whose main kernel takes so many seconds a group; bytes of a group's transformed
+    """Seconds of a call whose main kernel takes so many a group; bytes of a group's transformed
     filter, of the copy of x."""
     seconds += transformed / (FILTER_RATE * device.memory_rate) + 2 * LAUNCH_SECONDS
     passes = 3 * LAUNCH_SECONDS if parts == 2 else 0.0  # of the scales

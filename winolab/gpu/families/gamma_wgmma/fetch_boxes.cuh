@@ -12,7 +12,7 @@ constexpr int BOX_CHANNELS = 64 / (int)sizeof(Element);
 constexpr int REUSE = BOX_CHANNELS / KC;                  // stages that boxes serve
 constexpr int BOX_SIZE = IMAGES * BOX_ROWS * BOX_PIXELS * 64;
 constexpr int ACROSS = SLOT_COLUMNS / BOX_TILES;  // boxes of a slot's row
-// Of a stage's last slot, which has fewer rows where tiles do not fill it.
+// Rows and boxes of a stage's last slot, which has fewer where tiles do not fill it.
 constexpr int LAST_ROWS = (V_TILES % 32 ? V_TILES % 32 : 32) / SLOT_COLUMNS;
 constexpr int LAST_BOXES = (LAST_ROWS + BOX_ROWS - 1) / BOX_ROWS * ACROSS;
 constexpr int OUTSIDE = 1 << 30;  // an image that is none
@@ -38,7 +38,7 @@ __device__ __forceinline__ int serves(const GammaParams& p, int chunk, int more)
   return REUSE == 1 ? 1 : min(min(REUSE - chunk % REUSE, p.chunks - chunk), more);
 }
 
-// Of a last slot of two units every warp transforms half, two channels a lane: which of its four,
+// Every warp transforms half of a last slot of two units, two channels a lane: which of its four,
 // such that lanes hit different banks.
 constexpr bool HALVED = V_TILES % 32 == 16;
 __device__ __forceinline__ int half_pair(int warp, int lane) {
@@ -156,8 +156,8 @@ __device__ __forceinline__ void load(const GammaParams& p, Raw& raw) {
   if (SPLIT_K > 1 && blockIdx.x / SPLIT_K < p.work_tiles) meet();  // about the last work tile
 }
 
-// Of a producer thread: its four channels of a tile's pixels, stage by stage. Of small elements it
-// keeps where they are, as the present stage has it: input binds, and registers suffice.
+// A producer thread's four channels of a tile's pixels, stage by stage. It keeps where small elements
+// are in the present stage: input binds, and registers suffice.
 struct Fetch {
   Raw& raw;
   const Steps& steps;
@@ -225,7 +225,7 @@ struct Fetch {
       to[i] = pixel<Loaded>(g, REUSE > 1 ? offset[REUSE > 1 ? i : 0]
                                          : offset[i / 2] >> i % 2 * 16 & 0xffffu);
   }
-  // Of the two channels that are the thread's in a halved slot.
+  // The pixels of the two channels that are the thread's in a halved slot.
   __device__ __forceinline__ void pixels(int g, Pair (&to)[ALPHA]) const {
     barrier_wait(&raw.full[g], phase);
     unsigned first = halved[0];

@@ -43,7 +43,7 @@ def file(parts: int, clusters: bool) -> str:
 
 
 class Shape(NamedTuple):
-    """Of a group's launch."""
+    """The shape of a group's launch."""
 
     grid: tuple[int, int, int]
     threads: int

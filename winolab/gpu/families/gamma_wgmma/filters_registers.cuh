@@ -124,7 +124,7 @@ struct Products {
 
   __device__ __forceinline__ void start(const GammaParams&, int) {}
 
-  // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
+  // Multiply a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
   __device__ __forceinline__ void multiply(float (&acc)[STEPS][SUMS], const unsigned char* stage,
                                            unsigned long long* empty) {
@@ -140,7 +140,7 @@ struct Products {
 #pragma unroll
         for (int f = 0; f < TAPS + SKEW; ++f) {
           const int i = s * TAPS + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
-          // Of 16 bits the Tensor Core alone sums all products.
+          // In 16 bits the Tensor Core alone sums all products.
           float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
           wgmma_fence();
           if (PARTS == 2 && f < TAPS) {

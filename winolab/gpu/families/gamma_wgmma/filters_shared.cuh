@@ -104,7 +104,7 @@ struct Products {
     narrow = NARROW > 0 && outputs_of(p, work_at(p, index).block_m) < BN;
   }
 
-  // Of a stage of V with TAPS filter rows; once it has been read, its barrier is told.
+  // Multiply a stage of V with TAPS filter rows; once it has been read, its barrier is told.
   template <int TAPS>
   __device__ __forceinline__ void multiply(float (&acc)[STEPS][SUMS], const unsigned char* stage,
                                            unsigned long long* empty) {

@@ -129,7 +129,7 @@ class Geometry:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.config.threads
 
     @property

@@ -18,7 +18,7 @@ ALIGNED = 256  # bytes: where the parts of a workspace begin
 
 
 def padded_channels(c: Correlation, size: int) -> int:
-    """Of a group, up to whole vectors, for elements of ``size`` bytes."""
+    """Channels of a group, up to whole vectors, for elements of ``size`` bytes."""
     vector = VECTOR // size
     return -(-c.channels // vector) * vector
 

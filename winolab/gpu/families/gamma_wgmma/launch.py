@@ -71,7 +71,7 @@ class Launcher:
             scale.scale(kernels, params, self.early(beside_filter or self.layout.padded > 0))
 
     def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
-        """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
         wide, known, c = self.call.config.xvec == 4, self._known[0], self.call.correlation
         room = scale.room(c, (self.call.tile,))
         return scale.parameters(c, header, rows, x, wide, known, self.call.block, late, room)

@@ -11,7 +11,7 @@ constexpr bool TILES_HALVED = SIXTEENS % 2 == 1;
 constexpr int CHUNKS = SIXTEENS * HALVES;  // of a warpgroup
 constexpr int THREAD_TILES = TILES_HALVED ? HALVES : 2 * HALVES;  // of the same channels
 
-// Of chunk i of a half: which of the thread's tiles, and which 16 channels.
+// Which of the thread's tiles, and which 16 channels, chunk i of a half has.
 __device__ __forceinline__ constexpr int tile_in(int half, int i) {
   return i % THREAD_TILES + (TILES_HALVED ? half * THREAD_TILES : 0);
 }

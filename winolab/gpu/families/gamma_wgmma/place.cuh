@@ -25,8 +25,8 @@ struct TilePlace : Column {
   }
 };
 
-// Of a block: MULTICAST neighbouring ones have the same output channels and rows, and neighbouring
-// columns.
+// A block's work tile: MULTICAST neighbouring blocks have the same output channels and rows, and
+// neighbouring columns.
 __device__ __forceinline__ WorkTile work_at(const GammaParams& p, int index) {
   const int at = index / MULTICAST;
   WorkTile work(p, at);

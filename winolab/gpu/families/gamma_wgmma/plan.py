@@ -47,7 +47,7 @@ class GammaWgmmaPlan(Geometry, BasePlan):
 
     @cached_property
     def layout(self) -> Workspace:
-        """Of the workspace."""
+        """Layout of the workspace."""
         return Workspace.of(self)
 
     @property
@@ -145,7 +145,7 @@ class GammaWgmmaPlan(Geometry, BasePlan):
         self.launcher.run(kernels, a, prepared, out, workspace, index)
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
-        """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
         return self.launcher.scale_params(x, header, rows)
 
 

@@ -33,7 +33,8 @@ def gap(c: Correlation, taps: int) -> int:
 def stack(
     c: Correlation, taps: int, tiles_width: int, columns: int, images: int, box_rows: int
 ) -> Stack:
-    """Of blocks of ``columns`` tile columns, whose ``images`` lie abreast in a box of ``box_rows``.
+    """How images lie in blocks of ``columns`` tile columns: ``images`` abreast in a box of
+    ``box_rows``.
 
     A box has rows of one image: between two lie as many as a box has, less one, at least.
     """

@@ -7,7 +7,7 @@ struct alignas(4 * sizeof(Element)) Vector {
   Element c[4];  // neighbouring channels of a pixel
 };
 
-// Of a tile: its first pixel under an outer tap; a bit a pixel inside.
+// Where a tile is read: its first pixel under an outer tap; a bit a pixel inside.
 struct alignas(16) TileSource {
   const Element* x;
   unsigned inside;

@@ -21,7 +21,7 @@ class Workspace:
 
     @classmethod
     def of(cls, g: Geometry) -> Workspace:
-        """Of a call."""
+        """The workspace of a call."""
         split = g.parts == 2
         return cls(
             header=scale.header_size(g.correlation, (g.tile,)) if split else 0,

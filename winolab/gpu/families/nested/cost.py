@@ -25,7 +25,7 @@ STAGE, COLUMN, ROW = 148e-9, 3.15e-9, 1.89e-9
 
 
 def seconds(plan: Cut) -> float:
-    """Of all launches, of data that split products serve."""
+    """Seconds of all launches, for data that split products serve."""
     c, device = plan.correlation, plan.device
     memory = device.memory_rate**MEMORY
     cycles = device.clock * device.multiprocessors / H100.clock / H100.multiprocessors

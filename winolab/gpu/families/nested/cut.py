@@ -54,12 +54,12 @@ class Cut:
 
     @property
     def states(self) -> int:
-        """Of both dimensions."""
+        """States of both dimensions."""
         return math.prod(t.alpha for t in self.tiles)
 
     @property
     def pieces(self) -> tuple[int, int]:
-        """Of the filter, along both dimensions."""
+        """Pieces of the filter, along both dimensions."""
         _, height, width = self.correlation.filter
         return pieces(self.tiles[0], height), pieces(self.tiles[1], width)
 
@@ -106,7 +106,7 @@ class Cut:
         return self.blocks_n * self.config.bn
 
     def box(self, images: int) -> Box:
-        """Of the blocks of so many images."""
+        """The box of the blocks of so many images."""
         (high, _), (wide, _) = self.grids
         return box(images, high, wide)
 

@@ -73,14 +73,14 @@ __device__ __forceinline__ Loss across(const Loss& v, int flip) {
           across(v.gone, flip)};
 }
 
-// Values merged of SHARERS neighbouring lanes, of FIRST, 2 FIRST, ... further ones.
+// The values of SHARERS lanes, merged: neighbouring ones, or those FIRST apart.
 template <int SHARERS, int FIRST = 1, class T>
 __device__ __forceinline__ T of_lanes(T value) {
 #pragma unroll
   for (int flip = FIRST; flip < SHARERS; flip *= 2) value = merged(value, across(value, flip));
   return value;
 }
-// Of all threads of the block.
+// The values of all threads of the block, merged.
 template <class T>
 __device__ __forceinline__ T of_block(T (&values)[FILTER_WARPS], T value) {
   value = of_lanes<32>(value);

@@ -84,7 +84,7 @@ class NestedPlan(Cut, BasePlan):
         return {f"winolab_{name}": 0 for name in others} | products
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
-        """Of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
         c = self.correlation
         wide = self.config.xvec == 2 and c.channels % 4 == 0
         known, room = self._known[0], scale.room(c, self.tiles)
@@ -230,7 +230,7 @@ class NestedPlan(Cut, BasePlan):
         kernels["winolab_nested_products"]((blocks, 1, 1), PRODUCTS_THREADS, params, early)
 
     def _map(self, header: int, b: Box, images: int) -> TensorMap:
-        """Of V: halves of a tile, tiles of a row, rows, images, states."""
+        """Tensor map of V: halves of a tile, tiles of a row, rows, images, states."""
         (_, high), (_, wide) = self.grids
         tile = self.chunks * ROW_BYTES
         sizes = (tile // 2, wide, high, images, self.states)

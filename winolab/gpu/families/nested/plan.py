@@ -78,7 +78,7 @@ def plans(request: Request) -> Iterator[NestedPlan]:
 
 
 def _outputs(c: Correlation, tiles: Pair) -> int:
-    """Of a channel, in the first tile of a map."""
+    """Outputs of a channel, in the first tile of a map."""
     return math.prod(min(t.n, size) for t, size in zip(tiles, c.output[1:], strict=True))
 
 

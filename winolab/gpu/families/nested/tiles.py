@@ -60,12 +60,12 @@ class Box:
 
     @property
     def blocks(self) -> int:
-        """Of all tiles."""
+        """Blocks of all tiles."""
         return self.blocks_width * self.blocks_height * self.blocks_images
 
     @property
     def tiles(self) -> int:
-        """Of a box."""
+        """Tiles of a box."""
         return self.width * self.height * self.images
 
 
@@ -133,8 +133,8 @@ def _sums() -> tuple[tuple[int, int], ...]:
 
 
 def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
-    """Of an output and an input channel, where tiles divide the outputs; a piece without its last
-    tap has none at infinity."""
+    """Multiplications of an output and an input channel, where tiles divide the outputs; a piece
+    without its last tap has none at infinity."""
     return math.prod(
         (t.alpha * pieces(t, taps) - short(t, taps)) / t.n
         for t, taps in zip(tiles, filters, strict=True)

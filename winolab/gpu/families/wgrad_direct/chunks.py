@@ -68,7 +68,7 @@ class Columns:
         return min(self.blocks) * min(self.useful)
 
     def stages(self, items: int) -> np.ndarray:
-        """Of each item, in the kernel's order: rows of the filter, tiles of the row, channels."""
+        """Stages of each work tile, by the kernel's order: filter rows, tiles, channels."""
         of_row = np.repeat(self.useful, items // (len(self.blocks) * len(self.useful)))
         return np.concatenate([n * of_row for n in self.blocks])
 
@@ -142,7 +142,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a kernel on a device: ``stage`` and ``part`` are seconds, of a stage and around a part."""
+    """What a kernel takes on a device: seconds of a ``stage``, and around a ``part``."""
 
     stage: float
     part: float

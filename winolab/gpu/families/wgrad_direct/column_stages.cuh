@@ -1,4 +1,4 @@
-// Of columns.cuh: block shape, registers, shared memory.
+// Block shape, registers and shared memory of columns.cuh.
 #pragma once
 
 #include "elements.cuh"

@@ -1,4 +1,4 @@
-// Of direct filter gradients by columns: where a thread's sums go. ``Finished`` makes results of them.
+// Where a thread's sums go in direct filter gradients by columns. ``Finished`` makes results of them.
 #pragma once
 
 #include "epilogue.cuh"

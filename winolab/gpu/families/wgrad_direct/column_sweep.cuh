@@ -113,7 +113,7 @@ struct ColumnScheduler {
       shared = from.tile, at = from.at, left = from.left;
     }
   }
-  // Of the block's next turn; negative: none.
+  // The next work tile that the block computes alone; negative: none.
   __device__ __forceinline__ int alone(const ColumnParams& params) {
     const int index = round++ * gridDim.x + blockIdx.x;
     if (!params.lpt_rounds) return index < params.alone ? index : -1;

@@ -52,7 +52,7 @@ class DirectGradient(BasePlan):
 
     @property
     def tiles(self) -> tuple[Tile]:
-        """Of the gradient."""
+        """Tiles of the gradient."""
         return (self.tile,)
 
     @property

@@ -50,7 +50,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
   const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  // Of four matrices, two along the output channels and two along the positions, a lane's row.
+  // A lane's row of four matrices, two along the output channels and two along the positions.
   const int row = lane / 16 * 8 + lane % 8, unit = (warp * 2 + lane / 8 % 2) ^ lane % 8;
   float acc[WIDTH / 2] = {};
   // Rows of 128 or of 64 bytes: the swizzle's code is 1 or 2.

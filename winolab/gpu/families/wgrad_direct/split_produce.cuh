@@ -1,4 +1,4 @@
-// Of split.cuh: FP32 from global memory to FP16 parts in stages.
+// Producers of split.cuh: FP32 from global memory to FP16 parts in stages.
 #pragma once
 
 #include "pipeline.cuh"

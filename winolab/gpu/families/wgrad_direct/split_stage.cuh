@@ -1,4 +1,4 @@
-// Of split.cuh: block shape, registers, shared memory.
+// Block shape, registers and shared memory of split.cuh.
 #pragma once
 
 #include "elements.cuh"

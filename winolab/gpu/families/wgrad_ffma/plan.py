@@ -146,7 +146,7 @@ class WgradFfmaPlan(BasePlan):
 
     @property
     def tiles(self) -> tuple[Tile]:
-        """Of the gradient."""
+        """Tiles of the gradient."""
         return (self.tile,)
 
     @property

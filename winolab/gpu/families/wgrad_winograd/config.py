@@ -51,7 +51,7 @@ class Config(KernelConfig):
 
     @property
     def threads(self) -> int:
-        """Of a block of the products: on wgmma, a warpgroup more brings the operands."""
+        """Threads of a block of the products: on wgmma, a warpgroup more brings the operands."""
         return 128 * (self.groups + self.wgmma)
 
     def simulated(self, precision: str) -> str:

@@ -214,7 +214,7 @@ class WgradWinogradPlan(BasePlan):
 
     @property
     def least(self) -> float:
-        """Of the sum of |dw| of n taps, in budgets: FP32's error is then as large as the parts'.
+        """The least sum of |dw| of n taps, in budgets: FP32's error is then as large as the parts'.
 
         A state's sum over blocks of ks positions, each with a scale p, loses 2^-25/√3 of either
         operand, whose elements are at most 2^14: √(2/3) 2^-11 √(ks Σ p²).
@@ -362,7 +362,7 @@ class WgradWinogradPlan(BasePlan):
 
 @cache
 def _growth(tile: Tile, points: str) -> float:
-    """Of the states' independent errors, in a tap."""
+    """Growth of the states' independent errors, in a tap."""
     made = transforms(tile.n, tile.r, points, SCALING).AT
     return (sum(float(e) ** 2 for row in made for e in row) / tile.n) ** 0.5
 

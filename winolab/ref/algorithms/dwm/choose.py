@@ -71,7 +71,7 @@ def sizes(a: NDArray[Any], b: NDArray[Any], run: Arithmetic) -> Sizes:
 
 
 def _coarse(m: Moments, largest: float) -> Moments:
-    """Of zero-mean data as large, few different ones; no peak exceeds the largest number anew."""
+    """Moments of zero-mean data as large, few different ones; no peak overflows anew."""
     part, power = math.frexp(m.peak)
     peak = math.ldexp(math.ceil(32 * part) / 32, power)
     power = math.ceil(4 * math.log2(m.mean**2 + m.variance)) / 4

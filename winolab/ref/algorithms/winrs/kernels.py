@@ -68,7 +68,7 @@ class Kernel:
 
     @cached_property
     def transform_instructions(self) -> tuple[int, int]:
-        """Of one tile of dy and of x: loads, program and stores."""
+        """Instructions of one tile of dy and of x: loads, program and stores."""
         tile = self.tile
         if tile == DIRECT:
             return 2, 2
