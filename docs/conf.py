@@ -68,7 +68,7 @@ def read(app: Any, name: str, source: list[str]) -> None:
     def relinked(found: re.Match[str]) -> str:
         target = (original.parent / found[2]).resolve()
         target = copies.get(target, target)
-        if target.suffix != ".md" or not target.is_relative_to(DOCS):
+        if target.suffix not in (".md", ".ipynb") or not target.is_relative_to(DOCS):
             return found[1]
         return f"[{found[1]}](/{target.relative_to(DOCS)}{found[3] or ''})"
 

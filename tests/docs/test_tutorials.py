@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import winolab
+from experiments.harness import facts
 from winolab.cli.command import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -36,6 +37,13 @@ def test_commands_print_what_is_shown(
     assert done.exit_code == 0, done.output
     printed = [line.rstrip() for line in done.stdout.splitlines()]
     assert printed == shown.splitlines()
+
+
+def test_the_first_page_has_every_paper() -> None:
+    index = (DOCS / "index.md").read_text()
+    for paper in facts.papers():
+        assert f"[{facts.named(paper)}](../papers/{paper}/reproduce.ipynb)" in index
+        assert f"\n_generated/papers/{paper}\n" in index
 
 
 def test_every_public_name_is_in_the_reference() -> None:
