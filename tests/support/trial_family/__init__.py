@@ -1,0 +1,1 @@
+"""A family of kernels for a test: what a folder of winolab/gpu/families consists of."""
