@@ -88,32 +88,6 @@ def test_equal_and_opposite_pairs_nearly_halve_the_work(n, r, scaling):
         assert p.counts.instructions <= (terms if t.alpha < 16 else 0.6 * terms)
 
 
-@settings(max_examples=150, deadline=None)
-@given(matrix(), st.sets(st.integers(0, 5)))
-def test_what_is_added_last_changes_no_matrix(rows, last):
-    assert program(rows, last=last).exact() == _fractions(rows)
-
-
-@pytest.mark.parametrize(("n", "r"), FAMILY)
-def test_the_state_of_the_mean_is_added_last(n, r):
-    """By as many instructions, roundings and paths; an output of constant data rounds at most
-    twice by its size: the state with its pair's other one, and all others' sum to that."""
-    t = transforms(n, r)
-    p, before = t.mean_last.AT, t.programs.AT
-    assert p.exact() == t.AT
-    assert p.counts.instructions == before.counts.instructions
-    (weights, depths), (others, most) = p.path_weights(), before.path_weights()
-    assert weights == others
-    assert max(depths) == max(most)
-    mean = t.points.index(1)
-    unit = [[Fraction(int(i == mean))] for i in range(p.inputs)]
-    carried = [bool(v[0]) for v in p.evaluate(np.array(unit), arithmetic("exact"), axis=0)]
-    registers = [i == mean for i in range(p.inputs)]
-    for op in p.ops:
-        registers.append(registers[op.a] or (op.b is not None and registers[op.b]))
-    assert sum(registers[p.inputs :]) <= 2 + sum(carried)  # the pair's two, one an output
-
-
 @settings(max_examples=100, deadline=None)
 @given(matrix())
 def test_a_rowwise_program_has_one_chain_a_row(rows):

@@ -7,7 +7,7 @@ exact comparison, and multiplications by 0 and ±1 cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -284,17 +284,15 @@ class _Scaling:
         return 1 + (min(costs) if op.kind in ("add", "sub") else costs[-1])
 
 
-def program(
-    matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True, last: Collection[int] = ()
-) -> Program:
+def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -> Program:
     """The straight-line program of an exact matrix with the fewest instructions found.
 
     ``simplify=False`` evaluates row by row without pairs or shared terms, as hand-written
-    transforms do; otherwise inputs ``last`` are added last, where that takes no more instructions.
-    Raises ValueError where the program does not compute the matrix exactly, which proves each one.
+    transforms do. Raises ValueError where the program does not compute the matrix exactly, which
+    proves each one.
     """
     rows = tuple(tuple(Fraction(v) for v in row) for row in matrix)
-    found = schedules(rows, last) if simplify else [rowwise(rows)]
+    found = schedules(rows) if simplify else [rowwise(rows)]
     candidates = [Program(len(rows[0]), *ops) for ops in found]
     best = min(candidates, key=lambda p: p.counts.instructions)
     if best.exact() != rows:

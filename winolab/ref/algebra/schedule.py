@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -40,21 +40,20 @@ class _Sum:
     odd_factor: Fraction
 
 
-def schedules(rows: tuple[Row, ...], last: Collection[int] = ()) -> list[Schedule]:
+def schedules(rows: tuple[Row, ...]) -> list[Schedule]:
     """Schedules that compute ``rows``: column and row pairs, row pairs, and chains alone.
 
     Pairs and shared terms save operations nearly always; chains are there for where they do not.
-    What has inputs ``last`` is added last, where that takes no more operations.
     """
     found = []
     for pair_columns in (True, False):
-        builder = _Builder(len(rows[0]), last)
+        builder = _Builder(len(rows[0]))
         forms = _forms(rows)
         if pair_columns:
             forms = builder.columns(forms)
         forms, outputs = _pair_rows(forms)
         found.append(builder.finish(builder.share(forms), outputs))
-    builder = _Builder(len(rows[0]), last)
+    builder = _Builder(len(rows[0]))
     outputs = [i if any(row) else None for i, row in enumerate(rows)]
     found.append(builder.finish(_forms(rows), outputs))
     return found
@@ -78,11 +77,10 @@ def rowwise(rows: tuple[Row, ...]) -> Schedule:
 
 
 class _Builder:
-    def __init__(self, inputs: int, last: Collection[int] = ()) -> None:
+    def __init__(self, inputs: int) -> None:
         self.inputs = inputs
         self.ops: list[Op] = []
         self.known: dict[Op, int] = {}
-        self.last = set(last)  # registers that have such an input
 
     def op(self, kind: str, a: int, b: int | None, constant: Fraction = Fraction(1)) -> int:
         """The register of this operation, reusing one that exists."""
@@ -90,8 +88,6 @@ class _Builder:
         if op not in self.known:
             self.known[op] = self.inputs + len(self.ops)
             self.ops.append(op)
-            if not self.last.isdisjoint((a, b)):
-                self.last.add(self.known[op])
         return self.known[op]
 
     def columns(self, forms: list[Form]) -> list[Form]:
@@ -151,13 +147,6 @@ class _Builder:
 
     def emit(self, form: Form, starts: Counter) -> Output:
         """A chain of multiply-adds; starts from a ±1 term, else from the most shared product."""
-        late = [v for v in form if v in self.last]
-        if len(late) == 1 and len(form) > 1 and abs(form[late[0]]) == 1:
-            early = {v: c for v, c in form.items() if v not in self.last}
-            early, factor = (early, Fraction(1)) if _has_unit(early) else _normalised(early)
-            if all(map(is_dyadic, (factor, *early.values()))):
-                sign, total = self.emit(early, starts)
-                return self.chain([(late[0], form[late[0]]), (total, sign * factor)])
         terms = sorted(form.items())
         sign = 1
         units = [v for v, c in terms if c == 1]

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from winolab.algorithm import Algorithm, Tile
-from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, programs
-from winolab.ref.algebra.transforms import Programs
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan
+from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.arithmetic.order import Order
@@ -19,7 +19,9 @@ def predicted(p: GammaFfmaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarr
     """The result of the plan's direction: items that a cluster shares are summed in parts."""
 
     def of(tile: Tile) -> Programs:
-        return programs(tile, p.points) if tile == p.tile else programs_of(algorithm)(tile)
+        if tile == p.tile:
+            return transforms(tile.n, tile.r, p.points).programs
+        return programs_of(algorithm)(tile)
 
     def result(split_k: int) -> np.ndarray:
         order = Order(p.config.kc, p.config.share, split_k, p.config.fold, p.config.partial)

@@ -27,15 +27,12 @@ from winolab.gpu.params import (
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.request import BasePlan, Request
-from winolab.ref.algebra.transforms import Programs, transforms
+from winolab.ref.algebra.transforms import transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
-# Whose AT adds the state of the mean last: at 128 and 256 products Γ8(7,2) and (5,4) erred by up to
-# 1.3 % more than the paper. The code around AT stays the same, register by register (sm_90a).
-MEAN_LAST = (Tile(7, 2), Tile(5, 4))
 
 # The kernels' parameter structs, field for field.
 FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
@@ -235,16 +232,10 @@ class GammaFfmaPlan(BasePlan):
         return prepared + group * (self.workspace // self.correlation.groups)
 
 
-def programs(tile: Tile, points: str) -> Programs:
-    """What the kernels run; the reference repeats their bits with it."""
-    made = transforms(tile.n, tile.r, points)
-    return made.mean_last if tile in MEAN_LAST else made.programs
-
-
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
     """The translation unit of one config of Γα(n,r); ``alone``: GammaFfmaPlan.source."""
-    made = programs(tile, points)
+    made = transforms(tile.n, tile.r, points).programs
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
         {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **config.constants()},
