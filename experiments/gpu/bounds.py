@@ -150,9 +150,9 @@ GAMMA = Kind(AIM, regular, _forward)
 OMEGA = Kind(GRADIENT_AIM, _gradients, _gradient)
 MODEL = (
     "The planner's timing model, which predicts what the longest block does: FFMAs, the issue "
-    "slots of operands and of transforms, waits, what is around an item's sum, launches. Useful "
+    "slots of operands and of transforms, waits, what is around a sum, launches. Useful "
     "products are those that the algorithm needs, at the peak of all multiprocessors; others are "
-    "of tiles and channels that do not exist, or stand for multiprocessors with fewer items than "
+    "of tiles and channels that do not exist, or stand for multiprocessors with less work than "
     "the longest. Beyond the model is what was measured besides. cuBLAS's SGEMM itself has 0.77 of "
     "the peak: a layer at Φ·SGEMM spends 0.77 of its time on useful products."
 )

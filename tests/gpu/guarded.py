@@ -50,7 +50,8 @@ MOST, MEAN = 20.0, 3.0
 # A device on which blocks of a filter's rows are paired, however few and short these are.
 ROOMLESS = replace(H100, multiprocessors=1, shared_memory=0, l2=0)
 CALLS = 10  # with one problem, whose bits must be the same
-# Every so many problems one is large: its blocks refill their stages from one item to the next.
+# Every so many problems one is large: its blocks refill their stages from one work tile to the
+# next.
 OFTEN, LARGE = 14, 6e6  # elements of an operand or the result
 FAMILY = {family.name: family for family in FAMILIES}
 # What the problems of a family are drawn from, where it is not its name: what they were drawn from

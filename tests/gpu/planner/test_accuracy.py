@@ -86,7 +86,7 @@ def test_transformed_apart(precision, text, segments) -> None:
     ],
 )
 def test_by_columns(family, precision, out_dtype, most, sharing) -> None:
-    """By blocks alone, and by three an item."""
+    """By blocks alone, and by three a work tile."""
     assert off(shared(planned(family, precision, out_dtype=out_dtype), 4, sharing)) <= most
 
 

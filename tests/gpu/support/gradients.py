@@ -39,26 +39,28 @@ SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2))
 
 def shared(p: Any, multiprocessors: int, sharing: int) -> Any:
     """A plan by columns on so many multiprocessors, so many of which share what is left; 0: none
-    does; below 0: all items are shared, in so many parts each."""
-    items = p.shares.items
-    stages = p.columns.stages(items)
+    does; below 0: all work tiles are shared, in so many parts each."""
+    work_tiles = p.shares.work_tiles
+    stages = p.columns.stages(work_tiles)
     cost = Cost(1.0, 0.0, 4 * p.config.n * p.config.bi * p.config.bo)
 
     def made(shared: int, sharing: int, parts: int, *tables: Any) -> Any:
         workspace = cost.workspace(shared, sharing)
-        of = multiprocessors, items, items - shared, sharing, parts, workspace, 0.0
+        of = multiprocessors, work_tiles, work_tiles - shared, sharing, parts, workspace, 0.0
         return replace(p, shares=Shares(*of, *tables))
 
     if sharing == 0:
         return made(0, 0, 0, lpt_order(stages, multiprocessors, cost).order)
     if sharing < 0:
-        return made(items, -sharing * items, -sharing)
-    rest = items % multiprocessors
+        return made(work_tiles, -sharing * work_tiles, -sharing)
+    rest = work_tiles % multiprocessors
     if not rest:
         return made(0, 0, 0)
-    waves = lpt_order(stages[: items - rest], multiprocessors, cost)
+    waves = lpt_order(stages[: work_tiles - rest], multiprocessors, cost)
     for blocks in range(sharing, 0, -1):
-        if level := leveled(stages[items - rest :], items - rest, waves.loads[:blocks], cost):
+        if level := leveled(
+            stages[work_tiles - rest :], work_tiles - rest, waves.loads[:blocks], cost
+        ):
             return made(rest, blocks, 0, waves.order, level[0])
     raise AssertionError("a stage at least falls to one block")
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 # The fields of Γ's parameters behind their pointers, as block.cuh gets them. Strides are in
 # elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n
-# outputs in a row, ``columns`` those of all depths and images. An item, a block's worth of work, is
-# one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output rows × a
-# block's columns; one block alone sums each of the first ``whole``.
+# outputs in a row, ``columns`` those of all depths and images. A work tile, a block's worth of
+# work, is one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output
+# rows × a block's columns; one block alone sums each of the first ``whole``.
 FIELDS = (
     ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
     ("x_pixel y_pixel", INT),
@@ -43,7 +43,7 @@ def values(plan: Any, x: View, y: View) -> tuple[int, ...]:
         plan.chunks,
         plan.blocks_m,
         plan.blocks_row,
-        plan.items,
+        plan.work_tiles,
         plan.whole,
     )
 

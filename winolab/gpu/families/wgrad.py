@@ -1,7 +1,7 @@
 """Filter gradients as the Ω kernels see them: units, segments, workspace, and how many of each.
 
-Pure Python. gradient_scheduler.cuh says what a unit and an item are, split_k.cuh adds up what the
-segments computed.
+Pure Python. gradient_scheduler.cuh says what a unit and a work tile are, split_k.cuh adds up what
+the segments computed.
 """
 
 from __future__ import annotations
@@ -149,9 +149,9 @@ class Timing:
 
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
-        items, length, outputs = self.work(units, segments)
+        work_tiles, length, outputs = self.work(units, segments)
         block = length * self.unit + self.item + outputs * self.output
-        return items * block + LAUNCH_SECONDS
+        return work_tiles * block + LAUNCH_SECONDS
 
 
 @dataclass(frozen=True)

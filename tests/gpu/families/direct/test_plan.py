@@ -134,12 +134,12 @@ def test_single_taps_of_dense_arrays_are_one_row(direction) -> None:
     assert not planned(padded, direction, Config(128, 64, 3, 4), "fp16").flat
 
 
-def test_blocks_walk_over_items() -> None:
+def test_blocks_walk_over_work_tiles() -> None:
     problem = Problem.of((4, 9, 9, 72), (200, 3, 3, 72), padding=1)
     a, b = operands(problem, FORTH, "fp16")
     whole = planned(problem, FORTH, Config(128, 64, 3, 4, 1), "fp16")
     few = replace(whole, device=replace(H100, multiprocessors=3))
-    assert whole.grid == whole.items > few.grid == 3
+    assert whole.grid == whole.work_tiles > few.grid == 3
     y = [hosted.execute(p, a, b, dtype="float16") for p in (whole, few)]
     assert (y[0] == y[1]).all()
 
@@ -201,7 +201,7 @@ def test_a_plan_says_what_it_does() -> None:
     assert "Γ1(1,1) fp16, nothing transformed" in text
     assert "policies   128x128x64 stages=4+8 along=1" in text
     assert "no workspace" in text
-    assert (p.items, p.steps, p.chunks) == (p.box.blocks * 2, 36, 4)
+    assert (p.work_tiles, p.steps, p.chunks) == (p.box.blocks * 2, 36, 4)
 
 
 def test_filters_that_lie_otherwise_are_copied(library) -> None:

@@ -16,7 +16,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 
 
 def predicted(p: GammaFfmaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The result of the plan's direction: items that a cluster shares are summed in parts."""
+    """The result of the plan's direction: work tiles that a cluster shares are summed in parts."""
 
     def of(tile: Tile) -> Programs:
         if tile == p.tile:
@@ -29,12 +29,12 @@ def predicted(p: GammaFfmaPlan, algorithm: Algorithm, a: np.ndarray, b: np.ndarr
         return compute(a, b, p.problem, algorithm, arithmetic("fp32"), of, order)
 
     alone = result(1) if p.whole else np.zeros(())
-    together = result(p.config.split_k) if p.whole < p.items else np.zeros(())
-    return np.where(items(p) < p.whole, alone, together).astype(np.float32)
+    together = result(p.config.split_k) if p.whole < p.work_tiles else np.zeros(())
+    return np.where(work_tiles(p) < p.whole, alone, together).astype(np.float32)
 
 
-def items(p: GammaFfmaPlan) -> np.ndarray:
-    """The number of the item that computes an output, for every output, channels last."""
+def work_tiles(p: GammaFfmaPlan) -> np.ndarray:
+    """The number of the work tile that computes an output, for every output, channels last."""
     c, v = p.correlation, p.config
     depth, height, width = c.output
     batch, d, h, w, m = np.ogrid[: c.batch, :depth, :height, :width, : c.out_channels * c.groups]

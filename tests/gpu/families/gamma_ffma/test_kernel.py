@@ -105,7 +105,7 @@ def test_clusters_share_what_whole_rounds_leave(direction, finishers) -> None:
     problem = Problem.of((3, 9, 14, 20), (20, 3, 3, 20), padding=1)
     few = replace(H100, multiprocessors=5)
     p = check(problem, direction, 8, 6, 3, few, config=config)
-    assert (p.items, p.whole, p.grid) == (9, 8, 4)
+    assert (p.work_tiles, p.whole, p.grid) == (9, 8, 4)
 
 
 @pytest.mark.parametrize("split_k", [1, 3])

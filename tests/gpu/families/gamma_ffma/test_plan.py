@@ -72,7 +72,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         assert p.shared()["winolab_gamma"] <= H100.shared_memory
         assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
         columns = p.config.bt // p.config.rows
-        assert p.items * p.config.bn * p.config.rows * columns >= (
+        assert p.work_tiles * p.config.bn * p.config.rows * columns >= (
             p.columns * c.output[1] * c.out_channels
         )
         assert p.chunks * p.config.kc >= c.channels
@@ -88,7 +88,7 @@ def test_a_small_output_splits_its_summation() -> None:
     problem = Problem.of((32, 7, 7, 512), (512, 3, 3, 512), padding=1)
     p = best(problem)
     assert p.config.split_k > 1
-    assert p.grid > p.items
+    assert p.grid > p.work_tiles
 
 
 def test_unaligned_arrays_and_odd_channels_are_read_one_by_one() -> None:

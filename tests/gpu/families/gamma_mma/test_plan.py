@@ -214,8 +214,8 @@ def test_every_kind_of_problem(direction, x, w, options, text, precision) -> Non
         assert relative_rms(got, _exact(problem, direction, a, b)) <= BOUND[precision]
 
 
-def test_blocks_walk_over_items() -> None:
-    """Three blocks, 12 items: the copies run ahead from one to the next, in any order of warps."""
+def test_blocks_walk_over_work_tiles() -> None:
+    """Three blocks, 12 work tiles: copies run ahead from one to the next, in any order of warps."""
     problem = Problem.of((3, 9, 25, 36), (68, 3, 3, 36), padding=1)
     few = replace(A100, multiprocessors=3)
     a, b = _arrays(problem, "forward", "fp32_split")
@@ -225,7 +225,7 @@ def test_blocks_walk_over_items() -> None:
     assert relative_rms(whole, _exact(problem, "forward", a, b)) <= BOUND["fp32_split"]
     for seed in range(3):
         p = _plan(problem, "forward", text, config=config, device=few)
-        assert p.items == 4 * p.grid
+        assert p.work_tiles == 4 * p.grid
         np.testing.assert_array_equal(hosted.execute(p, a, b, seed=seed), whole)
 
 

@@ -116,7 +116,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
         )  # each by itself, not all pairs
         if not same or key in seen:
             continue
-        assert p.items <= same.items or v.multicast > 1
+        assert p.work_tiles <= same.work_tiles or v.multicast > 1
         seen.add(key)
         result = hosted.execute(p, a, b)
         assert np.array_equal(result, hosted.execute(same, a, b)), str(v)

@@ -89,7 +89,7 @@ def test_no_bank_conflicts(multicast: int) -> None:
 def test_multicast_is_offered_in_pairs() -> None:
     problem = Problem.of((1, 8, 20, 16), (64, 3, 3, 16), padding=1)
     for plan in _found(problem, "forward", "gamma:6:4:3"):
-        assert plan.items % plan.config.multicast == plan.grid % plan.config.multicast == 0
+        assert plan.work_tiles % plan.config.multicast == plan.grid % plan.config.multicast == 0
 
 
 @pytest.mark.parametrize(("channels", "outputs"), [(96, 96), (65, 80), (128, 128), (7, 16)])
@@ -105,13 +105,13 @@ def test_channels_that_are_not_there_take_no_workspace(channels, outputs) -> Non
 @pytest.mark.parametrize(("channels", "narrow"), [(96, 32), (76, 16), (172, 48)])
 @pytest.mark.parametrize("multicast", [1, 2])
 def test_blocks_take_turns_with_channels_where_some_have_fewer(channels, narrow, multicast) -> None:
-    """As many multiprocessors as blocks of channels, twice, and two rounds of items."""
+    """As many multiprocessors as blocks of channels, twice, and two rounds of work tiles."""
     problem = Problem.of((4, 16, 20, 12), (channels, 2, 2, 12), padding=(1, 0))
     device = replace(H100, multiprocessors=-(-channels // 64) * 2)
     request = Request(problem, "forward", device, parse_algorithm("gamma:6:5:2"), "fp32_split")
     plan = next(p for p in plans(request) if p.config.narrow and p.config.multicast == multicast)
     assert plan.config.narrow == narrow
-    assert plan.items > plan.grid
+    assert plan.work_tiles > plan.grid
     assert plan.grid // multicast % plan.blocks_m == 0
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype("float32") for s in (problem.x_shape, problem.w_shape))

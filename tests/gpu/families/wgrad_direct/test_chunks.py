@@ -1,4 +1,4 @@
-"""Who computes which items of a filter gradient by columns: each once, nobody much longer."""
+"""Who computes which work tiles of a filter gradient by columns: each once, nobody much longer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ costs = st.builds(Cost, st.floats(0.5, 2), st.floats(0, 40), st.just(4))
 def test_items_alone_are_computed_once_by_who_is_done_first(stages, slots, cost):
     found = lpt_order(stages, slots, cost)
     seconds = stages * cost.stage + cost.part
-    if not found.order:  # few items, or more than a launch brings along: in turn
+    if not found.order:  # few work tiles, or more than a launch brings along: in turn
         longest = max(seconds[block::slots].sum() for block in range(slots))
         assert np.allclose(found.loads, longest)
         return
@@ -36,7 +36,7 @@ def test_items_alone_are_computed_once_by_who_is_done_first(stages, slots, cost)
     sums = np.where(table == NONE, 0.0, seconds[np.where(table == NONE, 0, table)]).sum(axis=0)
     assert np.allclose(sums, found.loads)
     assert list(found.loads) == sorted(found.loads)
-    # Who ends last began the last item when nobody was done before (Graham 1969).
+    # Who ends last began the last work tile when nobody was done before (Graham 1969).
     mean = seconds.sum() / slots
     assert found.loads[-1] <= (mean + (1 - 1 / slots) * seconds.max()) * (1 + 1e-9)
 
@@ -69,7 +69,7 @@ def test_shares_follow_one_another_and_level_what_blocks_have(stages, loads, cos
     st.booleans(),
 )
 def test_no_way_takes_less_time_than_there_is_work(blocks, useful, channels, cost, cached):
-    """For all blocks together, and for a block that computes whole items alone."""
+    """For all blocks together, and for a block that computes whole work tiles alone."""
     found, of_row = Columns(1, max(useful), useful, blocks), channels * len(useful)
     work = found.stages(of_row * len(blocks)).sum() * cost.stage
     for way in ways(found, of_row, H100, cost, cached):

@@ -18,7 +18,7 @@ from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.winrs.kernels import TILES
 from winolab.ref.error.metrics import noise_gain
 
-FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several items
+FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several work tiles
 
 
 def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[WgradFfmaPlan]:

@@ -32,11 +32,11 @@ THREADS, BARRIERS = 384, 16  # of a block; bytes of a stage's barriers
 SPLITS = (2, 4, 8)
 PARAMS = layout("DirectParams", "direct/kernel")
 
-# Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what
-# is picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum
-# of an item of SUMS, and of a cluster's exchange; of a step at least, and its products over their
-# least time; bytes a second that L2 gives all blocks, and that share of filters, which many ask
-# for at once, fewer where output channels have several blocks; what a line more costs that a copy
+# Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what is
+# picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum of a
+# work tile of SUMS, and of a cluster's exchange; of a step at least, and its products over their
+# least time; bytes a second that L2 gives all blocks, and that share of filters, which many ask for
+# at once, fewer where output channels have several blocks; what a line more costs that a copy
 # touches; bytes a second of arrays that are read and written once.
 SUMS = 128 * 256
 LAUNCH, ITEM, TOGETHER = 5.9e-6, 2.5e-6, 2.2e-6
@@ -161,7 +161,7 @@ class DirectPlan(BasePlan):
         return -(-self.correlation.out_channels // self.config.bn)
 
     @property
-    def items(self) -> int:
+    def work_tiles(self) -> int:
         """Blocks' worth of work of a group."""
         return self.blocks_n * self.box.blocks * self.walked.output[0]
 
@@ -177,12 +177,12 @@ class DirectPlan(BasePlan):
 
     @property
     def grid(self) -> int:
-        """Blocks: persistent ones, or a cluster an item."""
+        """Blocks: persistent ones, or a cluster a work tile."""
         v = self.config
         return (
-            self.items * v.split_k
+            self.work_tiles * v.split_k
             if v.split_k > 1
-            else min(self.items, self.device.multiprocessors)
+            else min(self.work_tiles, self.device.multiprocessors)
         )
 
     def __str__(self) -> str:
@@ -195,7 +195,8 @@ class DirectPlan(BasePlan):
                 f"block      {v.bn} channels × {b.images} images × {b.height} × {b.width} outputs, "
                 f"{KC} channels a step{row}",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, {self.items} items of "
+                f"grid       {self.grid} blocks of {THREADS} threads, "
+                f"{self.work_tiles} work tiles of "
                 f"{self.steps} steps",
                 f"memory     {v.shared_memory} B shared, no workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -239,7 +240,7 @@ class DirectPlan(BasePlan):
             b.blocks_height,
             b.blocks_images,
             self.blocks_n,
-            self.items,
+            self.work_tiles,
             c.batch,
             *c.output,
             c.out_channels,
@@ -362,7 +363,7 @@ def seconds(plan: DirectPlan) -> float:
     cycles = device.clock / H100.clock
     memory = device.memory_rate
     slots = clusters(device, v.split_k)
-    rounds, blocks = -(-plan.items // slots), v.split_k * min(plan.items, slots)
+    rounds, blocks = -(-plan.work_tiles // slots), v.split_k * min(plan.work_tiles, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bm / (c.filter[2] if v.along else 1)
     shared = min(1.0, SHARED * plan.blocks_n**0.25)

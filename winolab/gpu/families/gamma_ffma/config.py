@@ -81,7 +81,8 @@ class Config(KernelConfig):
     def served(self, alpha: int) -> bool:
         """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
         with 64 tiles of 8 states; producers that leave registers to finishers do where loads are
-        vectors and a stage serves three rows, and where clusters share items, smaller blocks."""
+        vectors and a stage serves three rows, and where clusters share work tiles, smaller
+        blocks."""
         if self.xvec == 1 and alpha == 8 and self.bt > 32:
             return False
         if not self.finishers:

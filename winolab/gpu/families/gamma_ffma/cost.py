@@ -62,7 +62,7 @@ def spent(plan: Any) -> dict[str, float]:
     slower = 1 if v.bulk else EARLIER_STEPS[alpha == 16]
 
     rounds = -(-plan.whole // plan.grid)
-    shared = -(-(plan.items - plan.whole) // clusters(device, v.split_k))  # rounds by clusters
+    shared = -(-(plan.work_tiles - plan.whole) // clusters(device, v.split_k))  # rounds by clusters
     of_item = math.prod(plan.outer) * plan.chunks
     steps = slower * (rounds * of_item + shared * -(-of_item // v.split_k))
     sums = 1

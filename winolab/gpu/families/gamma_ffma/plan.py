@@ -53,8 +53,8 @@ class GammaFfmaPlan(BasePlan):
     config: Config
     device: Device
     grid: int  # blocks
-    items: int  # blocks' worth of work: the grid walks over them
-    whole: int  # items that one block computes alone; clusters share the others
+    work_tiles: int  # blocks' worth of work: the grid walks over them
+    whole: int  # work tiles that one block computes alone; clusters share the others
     tiles_width: int
     blocks_row: int
     workspace: int  # bytes: the transformed filter
@@ -125,7 +125,8 @@ class GammaFfmaPlan(BasePlan):
                 f"block      {v.bn} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
                 f"{v.kc} channels a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {v.threads} threads, {self.items} items, "
+                f"grid       {self.grid} blocks of {v.threads} threads, "
+                f"{self.work_tiles} work tiles, "
                 f"{self.whole} of them whole",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -306,11 +307,11 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     blocks_m = -(-correlation.out_channels // config.bn)
     blocks_row = -(-height // config.rows)
     columns = config.bt // config.rows
-    items = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
+    work_tiles = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)
     slots = clusters(device, config.split_k)
     blocks = slots * config.split_k
-    whole = items if config.split_k == 1 else items // blocks * blocks
-    grid = min(whole, blocks) or config.split_k * min(items, slots)
+    whole = work_tiles if config.split_k == 1 else work_tiles // blocks * blocks
+    grid = min(whole, blocks) or config.split_k * min(work_tiles, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
     transformed = 4 * stages * tile.alpha * config.kc * _pitch(correlation, config)
     plan = GammaFfmaPlan(
@@ -322,7 +323,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
         config,
         device,
         grid,
-        items,
+        work_tiles,
         whole,
         tiles_width,
         blocks_row,

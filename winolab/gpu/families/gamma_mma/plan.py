@@ -31,7 +31,7 @@ ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
 # was at hand: nothing is fitted to one; its products take what its datasheet says, all else what it
 # takes an H100. mma.sync has that share of wgmma's rate; products take so many times their least
 # cycles: not all overlaps. Then those of a state of a transformed tile of 16 channels; of a stage;
-# of a state of an item's tiles.
+# of a state of a work tile's tiles.
 HOPPER_RATE, PRODUCT_SHARE = 0.66, 1.64
 STATE_CYCLES, STAGE_CYCLES, ITEM_CYCLES = 1.9, 870, 27
 SCALAR_LOADS = 2.0  # times a transform's cycles
@@ -125,7 +125,7 @@ class GammaMmaPlan(GammaWgmmaPlan):
     @property
     def grid(self) -> int:
         """Blocks."""
-        return max(1, min(self.items, self.device.multiprocessors))
+        return max(1, min(self.work_tiles, self.device.multiprocessors))
 
     @property
     def threads(self) -> int:
@@ -181,6 +181,6 @@ def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
     transforms *= SCALAR_LOADS if v.xvec == 1 else 1
     stage = PRODUCT_SHARE * work / rate + transforms + STAGE_CYCLES
-    rounds = -(-plan.items // plan.grid)
+    rounds = -(-plan.work_tiles // plan.grid)
     seconds = rounds * (plan.steps * stage + v.tile_states * ITEM_CYCLES) / device.clock
     return plan.timed(seconds)

@@ -176,13 +176,13 @@ def seconds(plan: Any) -> float:
     v = plan.config
     stage, item = _boxed(plan) if v.run else _by_elements(plan)
     cycles = -(-plan.steps // v.split_k) * stage + item
-    computed = -(-plan.items // plan.slots) * cycles * _narrow(plan) / plan.device.clock
+    computed = -(-plan.work_tiles // plan.slots) * cycles * _narrow(plan) / plan.device.clock
     return _longest(CALL_NORM, computed, _moved(plan))
 
 
 def _narrow(plan: Any) -> float:
     """The mean of blocks' times over those that have all outputs; one round is as long as these."""
-    if not plan.config.narrow or plan.items <= plan.slots:
+    if not plan.config.narrow or plan.work_tiles <= plan.slots:
         return 1.0
     least = TEN_STATES.narrow if plan.tile.alpha == TEN else NARROW
     last = least + (1 - least) * plan.config.narrow / plan.block

@@ -1,4 +1,4 @@
-"""What a call of Γ on Tensor Cores is cut into: taps, stages, blocks and items."""
+"""What a call of Γ on Tensor Cores is cut into: taps, stages, blocks and work tiles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Geometry:
     config: Config
     device: Device
 
-    whole = 0  # items that one block computes alone where clusters share the others
+    whole = 0  # work tiles that one block computes alone where clusters share the others
 
     @property
     def kernel(self) -> str:
@@ -121,7 +121,7 @@ class Geometry:
         return stack(c, self.kept[1], self.tiles_width, columns, v.images, v.packed)
 
     @property
-    def items(self) -> int:
+    def work_tiles(self) -> int:
         """Work of a block, or of a cluster that shares sums: the grid walks over them."""
         multicast = self.config.multicast
         columns = self.config.columns(self.tile) * multicast
@@ -141,7 +141,7 @@ class Geometry:
     @property
     def grid(self) -> int:
         """Blocks."""
-        return self.config.split_k * min(max(self.items, self.config.multicast), self.slots)
+        return self.config.split_k * min(max(self.work_tiles, self.config.multicast), self.slots)
 
     @property
     def outputs(self) -> int:
@@ -158,7 +158,7 @@ class Geometry:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """What the main kernel is told besides of where its items lie."""
+        """What the main kernel is told besides of where its work tiles lie."""
         s = self.stack
         return self.turn, self.correlation.batch, s.abreast if s else 0, s.pitch if s else 0
 

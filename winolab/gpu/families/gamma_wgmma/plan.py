@@ -98,7 +98,8 @@ class GammaWgmmaPlan(Geometry, BasePlan):
                 f"{KC} channels a stage; {self.tiles_width} tiles a row of outputs",
                 *([f"rows       {self.stack}"] if self.stack else []),
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {self.threads} threads, {self.items} items",
+                f"grid       {self.grid} blocks of {self.threads} threads, "
+                f"{self.work_tiles} work tiles",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]

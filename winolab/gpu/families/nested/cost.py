@@ -38,7 +38,7 @@ def seconds(plan: Cut) -> float:
         x = 4 * len(part) * math.prod(c.input) * c.channels
         y = 4 * len(part) * math.prod(c.output) * c.out_channels
         described = 0 if part.start else filter_ * (2 if filter_ > KEPT and not c.rotated else 1)
-        rounds = -(-plan.items(len(part)) // device.multiprocessors)
+        rounds = -(-plan.work_tiles(len(part)) // device.multiprocessors)
         total += _moved(x + v + described, INPUT * memory) + _moved(m + y, INPUT * memory)
         read = (v + plan.transformed + m) / (PRODUCTS * memory)
         total += max(rounds * plan.mean_steps * stage, read)

@@ -110,7 +110,7 @@ class Cut:
         (high, _), (wide, _) = self.grids
         return box(images, high, wide)
 
-    def items(self, images: int) -> int:
+    def work_tiles(self, images: int) -> int:
         """Blocks' worth of products of so many images."""
         return self.states * self.box(images).blocks * self.blocks_n
 

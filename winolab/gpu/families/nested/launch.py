@@ -61,7 +61,7 @@ class NestedPlan(Cut, BasePlan):
                 f"{b.width} tiles, {KC} channels a stage",
                 f"policies   {self.config}",
                 f"parts      {len(self.parts)} of {self.images} images, "
-                f"{self.items(self.images)} items of {self.mean_steps:.4g} stages",
+                f"{self.work_tiles(self.images)} work tiles of {self.mean_steps:.4g} stages",
                 f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "
                 f"{transformed}",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -208,7 +208,7 @@ class NestedPlan(Cut, BasePlan):
     def _products(
         self, kernels: Kernels, prepared: int, header: int, group: int, part: range
     ) -> None:
-        b, items = self.box(len(part)), self.items(len(part))
+        b, work_tiles = self.box(len(part)), self.work_tiles(len(part))
         params = PRODUCTS_PARAMS.pack(
             self._map(header, b, len(part)),
             self._u(prepared, group),
@@ -221,12 +221,12 @@ class NestedPlan(Cut, BasePlan):
             b.blocks_height,
             b.blocks,
             self.blocks_n,
-            items,
+            work_tiles,
             *self.pieces,
             self.chunks,
             *self.short,
         )
-        blocks, early = min(items, self.device.multiprocessors), self.device.early_launches
+        blocks, early = min(work_tiles, self.device.multiprocessors), self.device.early_launches
         kernels["winolab_nested_products"]((blocks, 1, 1), PRODUCTS_THREADS, params, early)
 
     def _map(self, header: int, b: Box, images: int) -> TensorMap:

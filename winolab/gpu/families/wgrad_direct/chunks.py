@@ -22,10 +22,11 @@ from winolab.gpu.params import INT, Kernels, Params, View
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy
 RUN = 8  # sums that a thread adds up at once
-# What a launch brings along, 4 KB at most: items in an order, and blocks that share items.
+# What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work
+# tiles.
 ORDERED = 1024
 STARTS = 144  # multiprocessors of a whole H100
-NONE = 0xFFFF  # in place of an item
+NONE = 0xFFFF  # in place of a work tile
 # Of column_sweep.cuh.
 CONSTANTS = {
     "KC": KC,
@@ -35,7 +36,7 @@ CONSTANTS = {
     "STARTS": STARTS,
     "NONE": NONE,
 }
-# Bytes of its structs in shared memory, and of an item's first and last block.
+# Bytes of its structs in shared memory, and of a work tile's first and last block.
 WORK, SOURCE = (
     size(struct, "wgrad_direct/column_sweep") for struct in ("ColumnScheduler", "RowSource")
 )
@@ -44,7 +45,7 @@ ENDS = 2 * calcsize(INT)
 COLUMN_PARAMS = layout("ColumnParams", "wgrad_direct/column_sweep", ORDERED=ORDERED, STARTS=STARTS)
 # Of a column of x that comes before the first product of a sweep, in columns with products.
 BROUGHT = 0.32
-MOST_PARTS = 64  # of an item
+MOST_PARTS = 64  # of a work tile
 GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
 
 
@@ -59,7 +60,7 @@ class Columns:
 
     @property
     def longest(self) -> int:
-        """Stages of the longest item."""
+        """Stages of the longest work tile."""
         return max(self.blocks) * max(self.useful)
 
     @property
@@ -67,9 +68,9 @@ class Columns:
         """Stages of the shortest."""
         return min(self.blocks) * min(self.useful)
 
-    def stages(self, items: int) -> np.ndarray:
+    def stages(self, work_tiles: int) -> np.ndarray:
         """Stages of each work tile, by the kernel's order: filter rows, tiles, channels."""
-        of_row = np.repeat(self.useful, items // (len(self.blocks) * len(self.useful)))
+        of_row = np.repeat(self.useful, work_tiles // (len(self.blocks) * len(self.useful)))
         return np.concatenate([n * of_row for n in self.blocks])
 
 
@@ -97,16 +98,16 @@ def columns(g: Gradient, n: int) -> Columns:
 
 
 class Start(NamedTuple):
-    """Where a block begins with the items that blocks share, as column_sweep.cuh has it."""
+    """Where a block begins with the work tiles that blocks share, as column_sweep.cuh has it."""
 
     item: int
     at: int  # the first of its stages that is the block's
-    left: int  # the block's stages, of this item and of those behind it
+    left: int  # the block's stages, of this work tile and of those behind it
 
 
 @dataclass(frozen=True)
 class LptOrder:
-    """Which items blocks compute alone, one after another."""
+    """Which work tiles blocks compute alone, one after another."""
 
     order: tuple[int, ...]  # [round][block], NONE where a block has no more; empty: dealt in order
     loads: tuple[float, ...]  # seconds of each block, the least first; of the longest, where dealt
@@ -114,16 +115,16 @@ class LptOrder:
 
 @dataclass(frozen=True)
 class Shares:
-    """Who computes what: ``alone`` items by a block each, the others by ``sharing`` blocks.
+    """Who computes what: ``alone`` work tiles by a block each, the others by ``sharing`` blocks.
 
     A stage at least falls to each of these.
     """
 
     multiprocessors: int
-    items: int
+    work_tiles: int
     alone: int
     sharing: int
-    parts: int  # of an item that is shared; 0: ``starts`` says what blocks have
+    parts: int  # of a work tile that is shared; 0: ``starts`` says what blocks have
     workspace: int  # bytes: parts of sums, and who has which
     seconds: float
     order: tuple[int, ...] = ()  # LptOrder's
@@ -132,12 +133,12 @@ class Shares:
     @property
     def shared(self) -> int:
         """Items that blocks share."""
-        return self.items - self.alone
+        return self.work_tiles - self.alone
 
     @property
     def grid(self) -> int:
         """Blocks that run."""
-        return min(self.multiprocessors, self.items) if self.alone else self.sharing
+        return min(self.multiprocessors, self.work_tiles) if self.alone else self.sharing
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,10 @@ class Cost:
 
     stage: float
     part: float
-    sums: int  # bytes of an item's sums
+    sums: int  # bytes of a work tile's sums
 
     def workspace(self, shared: int, sharing: int) -> int:
-        """Bytes of the parts of so many items by so many blocks, and of who has which."""
+        """Bytes of the parts of so many work tiles by so many blocks, and of who has which."""
         return self.sums * (sharing + shared) + ENDS * shared
 
 
@@ -177,7 +178,7 @@ def lpt_order(stages: np.ndarray, slots: int, cost: Cost) -> LptOrder:
 def leveled(
     stages: np.ndarray, first: int, loads: Sequence[float], cost: Cost
 ) -> tuple[tuple[Start, ...], float] | None:
-    """Who shares items from ``first`` on, and the seconds of the longest block.
+    """Who shares work tiles from ``first`` on, and the seconds of the longest block.
 
     The blocks have ``loads`` before; None where one of them would have no stage.
     """
@@ -188,10 +189,10 @@ def leveled(
     begins = np.concatenate([[0], ends[:-1]])
     if (ends <= begins).any():
         return None
-    items = np.cumsum(stages)
-    at = np.searchsorted(items, begins, side="right")
+    work_tiles = np.cumsum(stages)
+    at = np.searchsorted(work_tiles, begins, side="right")
     starts = tuple(
-        Start(first + int(i), int(begin - items[i] + stages[i]), int(end - begin))
+        Start(first + int(i), int(begin - work_tiles[i] + stages[i]), int(end - begin))
         for i, begin, end in zip(at, begins, ends, strict=True)
     )
     return starts, level + (1 + len(stages) / len(loads)) * cost.part
@@ -203,16 +204,15 @@ def ways(
 ) -> tuple[Shares, ...]:
     """Every way to share the work, of whatever workspace.
 
-    ``of_row``: items of a row of the filter; ``cached``: x and dy stay in L2, so that blocks may be
-    at different places of them.
-    """
+    ``of_row``: work tiles of a row of the filter; ``cached``: x and dy stay in L2, so that blocks
+    may be at different places of them."""
     slots = device.multiprocessors
-    items = of_row * len(found.blocks)
-    rest, longest = items % slots, found.longest
-    stages = found.stages(items)
+    work_tiles = of_row * len(found.blocks)
+    rest, longest = work_tiles % slots, found.longest
+    stages = found.stages(work_tiles)
     alone = lpt_order(stages, slots, cost)
     seconds = alone.loads[-1] + LAUNCH_SECONDS
-    every = [Shares(slots, items, items, 0, 0, 0, seconds, alone.order)]
+    every = [Shares(slots, work_tiles, work_tiles, 0, 0, 0, seconds, alone.order)]
 
     def made(
         shared: int,
@@ -224,20 +224,23 @@ def ways(
     ) -> Shares:
         workspace = cost.workspace(shared, sharing)
         seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
-        of = slots, items, items - shared, sharing, parts, workspace, seconds
+        of = slots, work_tiles, work_tiles - shared, sharing, parts, workspace, seconds
         return Shares(*of, order, starts)
 
-    # All items in as many parts each.
+    # All work tiles in as many parts each.
     for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
-        around = -(-items * parts // slots)
+        around = -(-work_tiles * parts // slots)
         each = -(-longest // parts) * cost.stage + cost.part
-        every.append(made(items, items * parts, parts, around * each))
+        every.append(made(work_tiles, work_tiles * parts, parts, around * each))
     # What whole waves leave, so that blocks have as much each in the end.
     if cached and rest and slots <= STARTS:
-        waves, left = lpt_order(stages[: items - rest], slots, cost), stages[items - rest :]
+        waves, left = (
+            lpt_order(stages[: work_tiles - rest], slots, cost),
+            stages[work_tiles - rest :],
+        )
         most = min(slots, int(left.sum()))
         for sharing in {n for n in (most, *range(2 * rest, most, rest)) if n > rest}:
-            if level := leveled(left, items - rest, waves.loads[:sharing], cost):
+            if level := leveled(left, work_tiles - rest, waves.loads[:sharing], cost):
                 starts, seconds = level
                 seconds = max(seconds, waves.loads[-1])
                 every.append(made(rest, sharing, 0, seconds, waves.order, starts))
@@ -276,7 +279,7 @@ def told(found: Columns, shares: Shares) -> list[str]:
     if found.chunks > 1:
         rows += f" in {found.chunks} chunks of {found.pitch} columns"
     first = ", the longest first" if shares.order else ""
-    parts = [f"{shares.alone} items by a block each{first}"] if shares.alone else []
+    parts = [f"{shares.alone} work tiles by a block each{first}"] if shares.alone else []
     if shares.shared:
         equal = f", {shares.parts} each" if shares.parts else ""
         parts.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
@@ -298,7 +301,7 @@ def packed(
     block = v.bi, v.bo, v.n
     ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
     return Params.of(
-        parameters(g, views, workspace, block, 1, found.pitch, shares.items),
+        parameters(g, views, workspace, block, 1, found.pitch, shares.work_tiles),
         COLUMN_PARAMS.pack(
             *(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
             len(shares.order) // shares.multiprocessors,
@@ -311,7 +314,7 @@ def packed(
 def gather(
     kernels: Kernels, v: DirectConfig, shares: Shares, params: Params, device: Device
 ) -> None:
-    """Add up the parts of items that blocks share, if there are any: RUN sums a thread."""
+    """Add up the parts of work tiles that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
         kernels["winolab_wgrad_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)

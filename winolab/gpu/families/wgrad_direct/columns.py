@@ -46,7 +46,7 @@ from winolab.gpu.planner.request import DTYPES, Request, Sum
 VECTOR = 8  # channels of a copy
 # Of an H100, around a part of a sum: fitted to 174 times, rms 7 % (4 % where no sum is shared);
 # columns.py's constants to 253 before sums were stored in vectors, when it was 25,500. The rates
-# below to 44 times of items that are computed the longest first.
+# below to 44 times of work tiles that are computed the longest first.
 PART_CYCLES = 13_000
 # Up to how many times L2's size x and dy may be for blocks to be at different places of them: an
 # H100 is up to 20 % faster so at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²); an H200
@@ -99,10 +99,10 @@ class WgradColumnsPlan(DirectGradient):
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """How dw is summed: by items alone, and by those that blocks share."""
+        """How dw is summed: by work tiles alone, and by those that blocks share."""
         s, products = self.shares, self.gradient.products
         each = ((s.alone, 1.0), (s.shared, s.sharing / max(1, s.shared)))
-        return tuple(Sum(n / s.items, products / blocks) for n, blocks in each if n)
+        return tuple(Sum(n / s.work_tiles, products / blocks) for n, blocks in each if n)
 
     @property
     def workspace(self) -> int:

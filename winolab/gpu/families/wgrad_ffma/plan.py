@@ -42,8 +42,8 @@ ARCHITECTURE = (8, 0)  # mbarriers
 # rows are narrow.
 FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
 # Cycles of a block: of a warp's FFMA, of an operand read from shared memory, of a producers'
-# instruction, of one more at rows' ends (unless or if units wrap); of an item, and of each result
-# that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
+# instruction, of one more at rows' ends (unless or if units wrap); of a work tile, and of each
+# result that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
 # experiments/results/throughput_variants.jsonl: 54 within 9 %, 32 x 32 channels 1.3 times as long.
 FFMA, OPERAND, PRODUCED, EDGE = 1.0, 1.3, 1.66, (11.9, 20.1)
 ITEM, STORED = 14700, (0.45, 1.7)
@@ -166,14 +166,14 @@ class WgradFfmaPlan(BasePlan):
     def __str__(self) -> str:
         p, v = self.problem, self.config
         shared = v.shared_memory(self.tile.alpha)
-        items = self.blocks * self.segments
+        work_tiles = self.blocks * self.segments
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} fp32, points {self.points}",
                 f"block      {v.bi} × {v.bo} input × output channels, {v.kc} units a stage",
                 f"policies   {v}",
-                f"grid       {self.grid} blocks of {THREADS} threads, {items} items in "
+                f"grid       {self.grid} blocks of {THREADS} threads, {work_tiles} work tiles in "
                 f"{self.segments} segments",
                 f"memory     {shared} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
@@ -329,10 +329,10 @@ def spent(plan: WgradFfmaPlan) -> dict[str, float]:
     """
     g, v, device = plan.gradient, plan.config, plan.device
     timing = _timing(device, g, plan.tile, v, plan.pitch)
-    items, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
+    work_tiles, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
     cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
-    found = {name: items * length * each / device.clock for name, each in cycles.items()}
-    found["outputs"] = items * (timing.item + outputs * timing.output)
+    found = {name: work_tiles * length * each / device.clock for name, each in cycles.items()}
+    found["outputs"] = work_tiles * (timing.item + outputs * timing.output)
     return {**found, "launch and sums": plan.predicted - sum(found.values())}
 
 

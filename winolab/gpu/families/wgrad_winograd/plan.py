@@ -197,11 +197,11 @@ def _best(
         transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
         steps = -(-positions // v.ks)
         least = max(narrow, math.ceil(chunks * steps * gain / LONGEST_SUM))
-        read = 2 * parts * positions * (v.bm + v.bn)  # bytes of an item
+        read = 2 * parts * positions * (v.bm + v.bn)  # bytes of a work tile
         slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):
-            items = tiles_m * tiles_n * alpha * slice_
-            filling = min(slots * waves // items, 64, steps // 4)
+            work_tiles = tiles_m * tiles_n * alpha * slice_
+            filling = min(slots * waves // work_tiles, 64, steps // 4)
             filling = max(1, filling, min(least, steps))
             segments = count or filling
             sums = segments * sums_tap * slice_
@@ -210,8 +210,8 @@ def _best(
             if workspace > limit:
                 needed.append(workspace)
                 continue
-            memory = max(read * items / l2_bandwidth, 0 if cached else stored / bandwidth)
-            full, rest = divmod(items * segments, slots)
+            memory = max(read * work_tiles / l2_bandwidth, 0 if cached else stored / bandwidth)
+            full, rest = divmod(work_tiles * segments, slots)
             rounds = full * v.resident + -(-rest // d.multiprocessors)
             seconds = max(rounds * -(-steps // segments) * step, memory)
             seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
