@@ -31,7 +31,7 @@ from experiments.harness.tables import Table, rows_of
 
 EXPERIMENTS = Path(__file__).resolve().parents[1]
 # The modules of a study that are looked for; written out, so that tests see what is imported.
-PARTS: dict[str, Callable[[str], ModuleType]] = {
+MODULES: dict[str, Callable[[str], ModuleType]] = {
     "tables": lambda package: import_module(f"{package}.tables"),
     "texts": lambda package: import_module(f"{package}.texts"),
     "figures": lambda package: import_module(f"{package}.figures"),
@@ -51,7 +51,7 @@ class Study:
     def module(self, name: str) -> ModuleType | None:
         """Its module of that name, or None where the folder has none."""
         found = (self.folder / f"{name}.py").is_file()
-        return PARTS[name](self.package) if found else None
+        return MODULES[name](self.package) if found else None
 
 
 def studies() -> tuple[Study, ...]:

@@ -115,7 +115,7 @@ def accuracy(
     }  # fmt: skip
     todo = sweep.cases(
         algorithm=sweep.values(algorithm, sweep.POINTS),
-        precision=sweep.values(precision, sweep.PARTS),
+        precision=sweep.values(precision, sweep.FIELDS),
         seed=[_integer("seed", value) for value in sweep.values(seed)],
         groups=[_integer("groups", value) for value in sweep.values(groups)],
         **{name: sweep.values(text) for name, text in lists.items()},

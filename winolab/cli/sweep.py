@@ -37,7 +37,7 @@ Row = dict[str, Any]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
 POINTS = r"\s*[-+\d∞]|\s*inf|\s*oo"
-PARTS = r"\s*\w+="
+FIELDS = r"\s*\w+="
 # What every row says of its case in numbers.
 NUMBERS = (*METRICS, "unbounded")
 BEGINNING = b'{"algorithm": "'  # of a row's line

@@ -31,7 +31,7 @@ PRECISION_OF = {
     np.dtype(getattr(ml_dtypes, name, name)): p for name, p in PRECISION_OF_DTYPE.items()
 }
 # Complex dtypes, and those of their real and imaginary parts.
-PARTS = {
+COMPONENTS = {
     np.dtype(np.complex64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.float64),
 }
@@ -49,7 +49,7 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
         )
     _check_unmasked(name, value)
     array = np.asarray(value)
-    if native(array.dtype) in PARTS:
+    if native(array.dtype) in COMPONENTS:
         return array
     if precision is None and (array.dtype == object or native(array.dtype) in INTEGERS):
         raise TypeError(
@@ -70,7 +70,7 @@ def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Ar
     """What arrays are computed in: as asked, or by their dtype. Raises TypeError without one."""
     if precision is not None:
         return arithmetic("fp32" if precision == "fp32_ffma" else precision)
-    dtypes = {PARTS.get(native(a.dtype), a.dtype) for a in arrays}
+    dtypes = {COMPONENTS.get(native(a.dtype), a.dtype) for a in arrays}
     if len(dtypes) > 1:
         raise TypeError(
             f"arrays of dtypes {' and '.join(sorted(map(str, dtypes)))}; "
@@ -144,7 +144,7 @@ def complex_dtype(a: np.ndarray, b: np.ndarray, wish: Any, out: Any) -> np.dtype
         wanted = out.dtype
     if out is not None and wanted != out.dtype:
         raise TypeError(f"out has dtype {out.dtype} and out_dtype is {wanted}")
-    if native(wanted) not in PARTS:
+    if native(wanted) not in COMPONENTS:
         raise TypeError(
             f"out has dtype {wanted} and the result is complex; ask for complex64 or complex128"
         )

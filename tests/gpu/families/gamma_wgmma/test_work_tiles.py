@@ -25,7 +25,9 @@ BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in t
     [(16, 20, 128, 1), (11, 20, 72, 0), (11, 7, 5, 0)],
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_blocks_walk_over_work_tiles(precision, height, channels, out_channels, whole, seed) -> None:
+def test_blocks_walk_over_work_tiles(
+    precision, height, channels, out_channels, whole, seed
+) -> None:
     """What loaders describe ahead, in any order of threads; ``whole`` blocks ask for no output."""
     problem = Problem.of((4, height, 24, channels), (out_channels, 3, 3, channels), padding=1)
     few = replace(H100, multiprocessors=2)

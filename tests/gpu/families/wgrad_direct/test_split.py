@@ -38,7 +38,7 @@ THREE, FIVE = Config(3, 64, 128, 3, 4), Config(5, 32, 128, 3, 4)  # rows of 128,
 SPILLED = {Config(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
 # Of two FP16 parts, relative: both operands' roundings and what low·low would add; the truncations
 # by the Tensor Core of four sums that grow, of 2^-23 each.
-PARTS = 2.0**-22 + 2.0**-22
+BOUND = 2.0**-22 + 2.0**-22
 # x, dW, padding: filters that taps divide and others, odd blocks, one to three dimensions, groups
 CASES = [
     ((3, 6, 9, 72), (72, 3, 3, 72), 1),
@@ -98,7 +98,7 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
             flags = np.zeros(3, "int32")
             p = shared(planned(problem, config), multiprocessors, sharing)
             dw = execute(p, x, dy, flags)
-            assert relative_rms(dw, expected) <= PARTS
+            assert relative_rms(dw, expected) <= BOUND
             assert not flags[0]
             assert not flags[2]
 
@@ -116,7 +116,7 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
     problem = Problem.of((2, 16, 40, 8), (8, 1, 3, 8), padding=((0, 0), (1, 1)))
     x, dy = (abs(v) for v in drawn(problem))
     dw = execute(planned(problem), x, dy)
-    assert relative_rms(dw, exact(problem, x, dy)) <= PARTS
+    assert relative_rms(dw, exact(problem, x, dy)) <= BOUND
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
@@ -160,7 +160,7 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
             dw = execute(p, x, dy, flags)
             assert flags.tolist() == expected
             if not flags[0] and not flags[2]:
-                assert relative_rms(dw, exact(problem, x, dy)) <= PARTS
+                assert relative_rms(dw, exact(problem, x, dy)) <= BOUND
 
 
 @both

@@ -108,7 +108,7 @@ def test_every_block_shape_fits_the_kernel_and_the_gpu(alpha) -> None:
         lane_i, lane_o = v.lane(alpha)
         assert lane_i % (4 * v.passes) == 0
         assert lane_o % 4 == 0
-        states = max(1, alpha // v.parts // 8)  # of a warp
+        states = max(1, alpha // v.state_blocks // 8)  # of a warp
         assert lane_i * lane_o * states <= 128  # accumulators of a thread
         # setmaxnreg waits for ever for what the launch, 168 a thread, did not allocate
         assert 256 * v.consumer_registers + 128 * v.producer_registers <= 384 * 168

@@ -51,12 +51,12 @@ __device__ __forceinline__ void locate(const GammaParams& p, GammaFfmaShared& sh
 }
 
 // A staged value, summed over the blocks that share the summation, in the order of their ranks.
-template <int PARTS>
+template <int SHARES>
 __device__ __forceinline__ float reduced(const float* staged) {
-  if constexpr (PARTS == 1) return *staged;
+  if constexpr (SHARES == 1) return *staged;
   float sum = cluster_load(staged, 0);
 #pragma unroll
-  for (int r = 1; r < PARTS; ++r) sum = __fadd_rn(sum, cluster_load(staged, r));
+  for (int r = 1; r < SHARES; ++r) sum = __fadd_rn(sum, cluster_load(staged, r));
   return sum;
 }
 
@@ -64,12 +64,12 @@ __device__ __forceinline__ float reduced(const float* staged) {
 constexpr int STORED = FINISHERS ? 1 : 2;
 
 // This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
-template <int PARTS>
+template <int SHARES>
 __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfmaShared& shared, const WorkTile& work,
                                            int pass, bool added, int thread) {
-  const int warp = thread / 32, lane = thread % 32, rank = PARTS > 1 ? cluster_rank() : 0;
+  const int warp = thread / 32, lane = thread % 32, rank = SHARES > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
-  for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += PARTS * STORERS / 32) {
+  for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
     const int staged = e / GROUPS_M, group = e % GROUPS_M;
     const StagedOutput place(staged, pass, group, lane);
     const int output = work.block_m * BN + place.output;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
       for (int o = 0; o < N; ++o) before[o] = added && o < columns ? y[o * p.y_pixel] : 0.0f;
     }
 #pragma unroll
-    for (int s = 0; s < ALPHA; ++s) state[s] = reduced<PARTS>(from + s * STAGED * ROW);
+    for (int s = 0; s < ALPHA; ++s) state[s] = reduced<SHARES>(from + s * STAGED * ROW);
     transform_output(state, out);
     if constexpr (PARTIAL > 0) {
 #pragma unroll

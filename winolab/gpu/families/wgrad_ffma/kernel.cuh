@@ -7,7 +7,7 @@
 // warps run outer products out of it, each one part of the states, and apply AT at the end. Blocks
 // are persistent: producers run ahead into the next work tile while consumers finish the last.
 //
-// With PARTS = 2 a cluster of two blocks does the work of one: each transforms and multiplies half
+// With STATE_BLOCKS = 2 a cluster of two blocks does the work of one: each transforms and multiplies half
 // of the states, so that a block has room for twice the channels, and applies AT to half of the
 // results, reading the other's states.
 #pragma once
@@ -21,7 +21,7 @@
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
 constexpr int WARPS = CONSUMERS / 32;
-constexpr int HELD = ALPHA / PARTS;                        // states of a block
+constexpr int HELD = ALPHA / STATE_BLOCKS;                        // states of a block
 constexpr int STATES = HELD > WARPS ? HELD / WARPS : 1;    // states of a warp
 constexpr int SHARERS = HELD < WARPS ? WARPS / HELD : 1;   // warps of a state
 constexpr int TI = BI / 8, TO = BO / SHARERS / 4;           // input × output channels of a lane
@@ -135,7 +135,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared
   constexpr int APART_I = PRODUCERS / LANES_I, APART_O = PRODUCERS / LANES_O;
   int table = 0;
   Pipe<STAGES> pipe;
-  for (int index = blockIdx.x / PARTS; index < p.work_tiles; index += gridDim.x / PARTS) {
+  for (int index = blockIdx.x / STATE_BLOCKS; index < p.work_tiles; index += gridDim.x / STATE_BLOCKS) {
     const GradientWorkTile work(p, index);
     const Map map(p, work);
     const int channels = p.channels - work.in - in, outs = p.out_channels - work.out - out;
@@ -185,10 +185,10 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared
 
 // All consumers of a cluster.
 __device__ __forceinline__ void meet(WgradFfmaShared& shared, unsigned& phase) {
-  if constexpr (PARTS == 1) {
+  if constexpr (STATE_BLOCKS == 1) {
     consumers_sync<CONSUMERS>();
   } else {
-    for (int block = 0; block < PARTS; ++block)
+    for (int block = 0; block < STATE_BLOCKS; ++block)
       barrier_release_cluster(cluster_pointer(&shared.met, block));
     barrier_acquire_cluster(&shared.met, phase);
     phase ^= 1;
@@ -200,7 +200,7 @@ __device__ __forceinline__ void meet(WgradFfmaShared& shared, unsigned& phase) {
 __device__ __forceinline__ void finish(const GradientParams& p, WgradFfmaShared& shared,
                                        const float (&acc)[STATES][TO][TI], const GradientWorkTile& work,
                                        int state0, int out0, bool add, unsigned& phase) {
-  const int rank = PARTS > 1 ? cluster_rank() : 0;
+  const int rank = STATE_BLOCKS > 1 ? cluster_rank() : 0;
   const int li = threadIdx.x % 8, lo = threadIdx.x / 8 % 4;
   const bool first = work.segment == 0;
   const int row_size = p.taps_width * p.channels, outer = p.taps_depth * p.taps_height;
@@ -229,15 +229,15 @@ __device__ __forceinline__ void finish(const GradientParams& p, WgradFfmaShared&
       }
     meet(shared, phase);
 #pragma unroll 1
-    for (int e = rank * CONSUMERS + threadIdx.x; e < BO * ROW / 2; e += CONSUMERS * PARTS) {
+    for (int e = rank * CONSUMERS + threadIdx.x; e < BO * ROW / 2; e += CONSUMERS * STATE_BLOCKS) {
       const int pair = e % (ROW / 2), out = e / (ROW / 2);
       const int half = pair / 8 % 2 * 2;  // of the four floats that a lane staged
       const int in = pass * ROW + pair / 16 * 32 + pair % 8 * 4 + half;
-      const float* staged[PARTS];  // of each block
+      const float* staged[STATE_BLOCKS];  // of each block
 #pragma unroll
-      for (int b = 0; b < PARTS; ++b) {
+      for (int b = 0; b < STATE_BLOCKS; ++b) {
         staged[b] = shared.out + out * ROW + pair / 16 * 32 + pair % 8;
-        if constexpr (PARTS > 1) staged[b] = cluster_pointer(staged[b], b);
+        if constexpr (STATE_BLOCKS > 1) staged[b] = cluster_pointer(staged[b], b);
       }
       const int at_even = (half + out / 4) % 4 * 8, at_odd = (half + 1 + out / 4) % 4 * 8;
       float even[ALPHA], odd[ALPHA], y_even[N], y_odd[N];
@@ -286,7 +286,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, WgradFfmaShared
   const int state0 = warp / SHARERS * STATES, out0 = warp % SHARERS * (BO / SHARERS);
   Pipe<STAGES> pipe;
   unsigned met = 0;
-  for (int index = blockIdx.x / PARTS; index < p.work_tiles; index += gridDim.x / PARTS) {
+  for (int index = blockIdx.x / STATE_BLOCKS; index < p.work_tiles; index += gridDim.x / STATE_BLOCKS) {
     const GradientWorkTile work(p, index);
     int step = 0;
     const int steps = work.steps();
@@ -322,8 +322,8 @@ __device__ __forceinline__ void consume(const GradientParams& p, WgradFfmaShared
 }
 
 extern "C" __global__ void
-#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and PARTS is 1
-    __cluster_dims__(PARTS, 1, 1)
+#if __CUDA_ARCH__ >= 900  // before, there are no clusters, and STATE_BLOCKS is 1
+    __cluster_dims__(STATE_BLOCKS, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
     winolab_omega(const __grid_constant__ GradientParams p) {
@@ -335,20 +335,20 @@ extern "C" __global__ void
       barrier_init(&shared.full[s], PRODUCERS);
       barrier_init(&shared.empty[s], CONSUMERS);
     }
-    barrier_init(&shared.met, CONSUMERS * PARTS);
-    if constexpr (PARTS > 1) barriers_ready();
+    barrier_init(&shared.met, CONSUMERS * STATE_BLOCKS);
+    if constexpr (STATE_BLOCKS > 1) barriers_ready();
   }
-  if constexpr (PARTS > 1) cluster_sync();
+  if constexpr (STATE_BLOCKS > 1) cluster_sync();
   __syncthreads();
   if (threadIdx.x < CONSUMERS) {
     registers_grow<CONSUMER_REGISTERS>();
     consume(p, shared);
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    if (PARTS == 1 || cluster_rank() == 0)
+    if (STATE_BLOCKS == 1 || cluster_rank() == 0)
       produce<0>(p, shared);
     else
-      produce<PARTS - 1>(p, shared);
+      produce<STATE_BLOCKS - 1>(p, shared);
   }
-  if constexpr (PARTS > 1) cluster_sync();  // the other block may still read this one's states
+  if constexpr (STATE_BLOCKS > 1) cluster_sync();  // the other block may still read this one's states
 }

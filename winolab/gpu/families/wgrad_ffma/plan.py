@@ -60,7 +60,7 @@ class Config(KernelConfig):
     co: int  # output channels that a producer thread transforms at once
     stages: int
     passes: int  # over the staging memory of the epilogue
-    parts: int = 1  # blocks of a cluster, each of which holds its part of the states
+    state_blocks: int = 1  # blocks of a cluster, each of which holds its part of the states
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded ci and co at once
     dwvec: int = 2  # floats of a store of dw
@@ -73,16 +73,16 @@ class Config(KernelConfig):
 
     def lane(self, alpha: int) -> tuple[int, int]:
         """Input × output channels of a consumer lane, in each of its warp's states."""
-        return self.bi // 8, self.bo * min(alpha // self.parts, 8) // 32
+        return self.bi // 8, self.bo * min(alpha // self.state_blocks, 8) // 32
 
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's shared memory."""
         stage = self.kc * (self.bi + self.bo)
         staged = self.stages * stage + self.bo * self.bi // self.passes
-        return 4 * (alpha // self.parts) * staged + UNITS + 16 * (self.stages + 1)
+        return 4 * (alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
 
     def __str__(self) -> str:
-        names = ("parts", "wrap", "vector", "dwvec")
+        names = ("state_blocks", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)
@@ -103,7 +103,7 @@ CONFIGS: dict[int, tuple[Config, ...]] = {
         Config(32, 32, 8, 2, 2, 6, 1),
     ),
     16: (
-        Config(64, 64, 4, 2, 2, 8, 2, parts=2),
+        Config(64, 64, 4, 2, 2, 8, 2, state_blocks=2),
         Config(64, 32, 4, 2, 1, 6, 2),
         Config(32, 32, 4, 1, 1, 6, 1),
     ),
@@ -230,14 +230,14 @@ def instructions(tile: Tile) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
+def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
     """The transforms of F(n, r) by their names in the kernels, one of each kind for every part.
 
     Where states are parted, those of 0 and infinity come first, so that pairs of points ±p, which
     share half of their work, lie in one part.
     """
     found = transforms(tile.n, tile.r, points)
-    if parts == 1:
+    if state_blocks == 1:
         made = found.programs
         return {
             "transform_filter": made.G,
@@ -245,9 +245,9 @@ def programs(tile: Tile, points: str, parts: int) -> dict[str, Program]:
             "transform_output": made.AT,
         }
     order = [0, tile.alpha - 1, *range(1, tile.alpha - 1)]
-    held = tile.alpha // parts
+    held = tile.alpha // state_blocks
     result = {"transform_output": program(tuple(tuple(r[s] for s in order) for r in found.AT))}
-    for part in range(parts):
+    for part in range(state_blocks):
         states = order[part * held : (part + 1) * held]
         for name, matrix in (("filter", found.G), ("input", found.BT)):
             suffix = f"_{part}" if part else ""
@@ -262,7 +262,7 @@ def source(tile: Tile, points: str, config: Config) -> str:
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
         {**sizes, **config.constants()},
-        programs(tile, points, config.parts),
+        programs(tile, points, config.state_blocks),
         ("wgrad_ffma/kernel",),
     )
 
@@ -308,10 +308,10 @@ def ends(g: Gradient, tile: Tile, pitch: int) -> float:
 
 def unit_cycles(g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int) -> dict[str, float]:
     """What a unit takes a block, averaged over the taps' rows and over a row's units."""
-    held = tile.alpha // v.parts
+    held = tile.alpha // v.state_blocks
     products = held * v.bi * v.bo
     operands = sum(products / channels for channels in v.lane(tile.alpha))
-    filter_, input_ = (count / v.parts + 2 * held for count in instructions(tile))
+    filter_, input_ = (count / v.state_blocks + 2 * held for count in instructions(tile))
     loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
     produced = v.bo * filter_ + v.bi * input_ + loads
     return {
@@ -338,10 +338,10 @@ def spent(plan: WgradFfmaPlan) -> dict[str, float]:
 
 def _timing(device: Device, g: Gradient, tile: Tile, v: Config, pitch: int) -> Timing:
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
-    stored = STORED[v.parts - 1] * tile.n * v.bi * v.bo / v.parts
+    stored = STORED[v.state_blocks - 1] * tile.n * v.bi * v.bo / v.state_blocks
     return Timing(
         g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
-        device.multiprocessors // v.parts,
+        device.multiprocessors // v.state_blocks,
         sum(unit_cycles(g, tile, v, pitch, device.lanes).values()) / device.clock,
         ITEM / device.clock,
         v.kc,
@@ -365,7 +365,7 @@ def _plan(request: Request, g: Gradient, tile: Tile, v: Config, pitch: int) -> W
         pitch,
         segments.count,
         timing.blocks,
-        v.parts * min(timing.slots, timing.blocks * segments.count),
+        v.state_blocks * min(timing.slots, timing.blocks * segments.count),
         timing.fold,
         segments.workspace,
         segments.seconds,
