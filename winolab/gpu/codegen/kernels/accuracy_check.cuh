@@ -99,8 +99,8 @@ struct AccuracyCheck {
   __device__ __forceinline__ Factors factors(int c) const { return Factors(rows + c, back); }
 };
 
-// The suspect of a channel's ``count`` outputs of a tile, by the row's last CHECKED_OUTPUTS that end with them;
-// or, where the row starts with them, its first. ``to``: where they are.
+// The suspect of a channel's ``count`` outputs of a tile, by the row's last CHECKED_OUTPUTS that
+// end with them; or, where the row starts with them, its first. ``to``: where they are.
 __device__ __forceinline__ void note_in_row(Header* header, const float* to, int count, bool start,
                                             int pixel_stride, const Factors& factors) {
   const float* from = start ? to : to + (long long)(count - CHECKED_OUTPUTS) * pixel_stride;

@@ -27,8 +27,8 @@ struct Column {
   }
 };
 
-// The work tiles of a block, one after another: the first p.whole it computes alone, the others with its
-// cluster, whose blocks share their summation.
+// The work tiles of a block, one after another: the first p.whole it computes alone, the others
+// with its cluster, whose blocks share their summation.
 struct TileScheduler {
   int index, parts = 1;
   __device__ __forceinline__ explicit TileScheduler(const GammaParams& p) : index(blockIdx.x) { share(p); }

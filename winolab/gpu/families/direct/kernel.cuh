@@ -1,8 +1,11 @@
-// Direct forward and backward data of 16 bits on wgmma: x and w as they lie in memory, nothing is
-// transformed. A block has a box of output positions, at most BM, × BN output channels; a step is
-// 64 channels of a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one
-// of w. Two warpgroups multiply half of the positions each. Blocks are persistent; or the SPLIT_K of
-// a cluster share a box's steps, and each adds up a part of all sums, by way of the stages' memory.
+// Direct forward and backward data of 16 bits on wgmma: x and w are read as they lie in memory.
+//
+// A block computes a box of at most BM output positions × BN output channels, a work tile; a step
+// is 64 channels of a tap. Blocks are persistent; or the SPLIT_K of a cluster share a box's steps,
+// and each adds up a part of all sums, by way of the stages' memory.
+//
+// Roles: a producer thread orders a tensor copy of x, shifted by the tap, and one of w a step; two
+// consumer warpgroups multiply half of the positions each.
 //
 // REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as
 // there are.
@@ -13,6 +16,12 @@
 //
 // Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and
 // taps are walked backwards.
+//
+// Barriers: who arrives → who waits
+//   x_full, w_full[stage]     the producer thread, with its copy's bytes → consumers
+//   x_empty, w_empty[stage]   a lane of each consumer warp, when the next step's products have begun
+//                             → the producer thread
+//   cluster, twice            all threads (SPLIT_K): sums are there; sums are read
 #pragma once
 
 #include "mma.cuh"

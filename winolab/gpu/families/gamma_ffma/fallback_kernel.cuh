@@ -51,8 +51,9 @@ __device__ __forceinline__ void together(split::Tickets& tickets, int units, int
   stored_for_copies();
 }
 
-// Whether suspects are right. Every block decides by itself, and none waits: one that comes so late that
-// it reads outputs which the fallback has written over finds the flag, which was set before that.
+// Whether suspects are right. Every block decides by itself, and none waits: one that comes so late
+// that it reads outputs which the fallback has written over finds the flag, which was set before
+// that.
 __device__ __forceinline__ bool confirmed(split::Header& header, Room& room) {
   int& found = room.ticket;
   int& flag = header.flags[split::CONFIRMED];

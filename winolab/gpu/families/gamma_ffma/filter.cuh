@@ -19,8 +19,8 @@ constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: (m, c)
 using StagedTaps = float[R][FILTER_C][FILTER_M + 1];
 
 // A block's work, by its first FILTER_ROWS warps.
-__device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, StagedTaps& staged, int m0,
-                                               int c0, int tap) {
+__device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, StagedTaps& staged,
+                                               int m0, int c0, int tap) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int fw = tap % p.taps_width, row = tap / p.taps_width;
   const float* w = p.w + row / p.taps_height * p.depth_stride +

@@ -8,8 +8,8 @@
 // Accumulators are staged by tile, one float at a time: a vector store would tie their registers'
 // banks, and an FFMA that reads a, b and an accumulator from one bank takes two cycles. Outputs of a
 // lane are rotated by its tile, LANES_T at a time, so that a warp writes to 32 different banks.
-__device__ __forceinline__ void stage(GammaFfmaShared& shared, const float (&acc)[STATES][TT][TM], int pass,
-                                      int state0, int sharer) {
+__device__ __forceinline__ void stage(GammaFfmaShared& shared, const float (&acc)[STATES][TT][TM],
+                                      int pass, int state0, int sharer) {
   const int ln = threadIdx.x % LANES_M, lt = threadIdx.x % 32 / LANES_M;
 #pragma unroll
   for (int s = 0; s < STATES; ++s)
@@ -38,8 +38,8 @@ struct StagedOutput {
 };
 
 // Where the outputs of a work tile's tiles lie, and how many there are.
-__device__ __forceinline__ void locate(const GammaParams& p, GammaFfmaShared& shared, const WorkTile& work,
-                                       int thread) {
+__device__ __forceinline__ void locate(const GammaParams& p, GammaFfmaShared& shared,
+                                       const WorkTile& work, int thread) {
   for (int tile = thread; tile < BT; tile += STORERS) {
     const int at = work.column + tile % COLUMNS, row = work.row + tile / COLUMNS;
     const Column column(p, at);
@@ -65,8 +65,8 @@ constexpr int STORED = FINISHERS ? 1 : 2;
 
 // This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int SHARES>
-__device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfmaShared& shared, const WorkTile& work,
-                                           int pass, bool added, int thread) {
+__device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfmaShared& shared,
+                                           const WorkTile& work, int pass, bool added, int thread) {
   const int warp = thread / 32, lane = thread % 32, rank = SHARES > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
   for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
@@ -99,9 +99,10 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
   }
 }
 
-// The outputs of a staged pass. Where blocks share the work tile, all threads of the cluster meet before
-// anyone reads, and after all have read: consumers and producers too, in meet().
-__device__ __forceinline__ void store(const GammaParams& p, GammaFfmaShared& shared, const WorkTile& work, int pass,
+// The outputs of a staged pass. Where blocks share the work tile, all threads of the cluster meet
+// before anyone reads, and after all have read: consumers and producers too, in meet().
+__device__ __forceinline__ void store(const GammaParams& p, GammaFfmaShared& shared,
+                                      const WorkTile& work, int pass,
                                       bool added, int parts, int thread) {
   if constexpr (SPLIT_K > 1) {
     if (parts > 1) {

@@ -1,4 +1,4 @@
-// Γ by itself (mainloop.cuh).
+// The entry of Γ on FFMA units: mainloop.cuh by itself.
 #pragma once
 
 #include "mainloop.cuh"

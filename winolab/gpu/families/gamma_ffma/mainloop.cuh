@@ -1,14 +1,26 @@
-// Fused Γα(n, r): ALPHA independent products of a transformed filter U (from filter.cuh) and
-// transformed input tiles V, summed over (outer tap, channel), then the inverse transform.
+// Fused Γα(n, r) on FFMA units: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from filter.cuh.
 //
-// A block computes BN output channels × (ROWS × COLUMNS) tiles. Its producer warps load input
-// tiles, apply BT and write V to shared memory; bulk copies bring U, ordered by one of them or by a
-// load warp (LOAD_WARP), or, before compute capability 9.0 (BULK 0), the producers' own
-// asynchronous copies. Its consumer warps run outer
-// products out of shared memory, each warp one part of the states, and apply AT at the end. A V
-// stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need: it is transformed once
-// and serves SHARE U stages. Blocks are persistent: producers run ahead into the next work tile while
-// consumers finish the last.
+// A block computes BN output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are persistent:
+// producers run ahead into the next work tile while consumers finish the last.
+//
+// Roles, by warp:
+//   consumers   outer products out of shared memory, each warp one part of the states, in registers
+//   producers   load input tiles, apply BT and write V
+//   load warp   (LOAD_WARP) starts the bulk copies of U; without it the last producer, the issuer, does,
+//               and before compute capability 9.0 (BULK 0) all producers copy
+//   finishers   (FINISHERS) apply AT to staged sums and store y; without them the consumers do
+//
+// Pipeline: a ring of V_STAGES and one of U_STAGES. A V stage holds the ROWS + SHARE − 1 input rows
+// that SHARE filter rows need: it is transformed once and serves SHARE U stages.
+//
+// Barriers: who arrives → who waits
+//   u_full[stage]    the issuer once, with the copy's bytes (BULK 0: every producer) → consumers
+//   u_empty[stage]   every consumer, behind reads_done() → the issuer (BULK 0: producers)
+//   v_full[stage]    every thread that makes V → consumers
+//   v_empty[stage]   every consumer → threads that make V
+//   out_full         every consumer, when a pass is staged → finishers
+//   out_empty        every thread that stores, when it has read the pass → consumers
+//   cluster          all threads, twice a pass, where blocks share a work tile (SPLIT_K)
 #pragma once
 
 #include "ffma.cuh"

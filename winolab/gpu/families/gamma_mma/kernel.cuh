@@ -1,13 +1,20 @@
-// Fused Γα(n, r) on Tensor Cores that have mma.sync only, compute capability 8.x: the products of
-// gamma_wgmma/kernel.cuh, with the same transformed filter U (filter_tensor.cuh).
+// Fused Γα(n, r) on mma.sync, for compute capability 8.x: the products of gamma_wgmma/kernel.cuh,
+// with the same transformed filter U (filter_tensor.cuh).
 //
-// A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles. Its eight warps are all alike:
-// each multiplies one state, or its part of the tiles of one, for all output channels, and
-// transforms its share of the next stage's input, which asynchronous copies have brought. Half of the
-// warps multiply first and half transform first, so that the Tensor Cores are busy meanwhile. U goes
-// from global memory straight into mma's A registers; V is B. Parts of a product: high·low, low·high,
-// high·high, summed over 16 channels and SHARE filter rows by the Tensor Core, which truncates, then
-// added in FP32 outside it. Blocks are persistent: copies run ahead into the next work tile.
+// A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are
+// persistent: copies run ahead into the next work tile.
+//
+// Roles: all eight warps are alike. Each multiplies one state, or its part of the tiles of one, for all
+// output channels, and transforms its share of the next stage's input. Half of the warps multiply first
+// and half transform first, so that the Tensor Cores are busy meanwhile.
+//
+// Pipeline: asynchronous copies bring raw input a stage ahead, each lane what it transforms itself;
+// V has two stages and is B; U goes from global memory straight into mma's A registers. Products:
+// high·low, low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core,
+// which truncates, then added in FP32 outside it.
+//
+// Barriers: __syncthreads once a stage (this one is multiplied, the next is made) and twice a pass
+// of the epilogue (sums are staged; they are read); a lane waits for its own copies alone.
 #pragma once
 
 #include FILTER_FILE
@@ -237,7 +244,8 @@ __device__ __forceinline__ void consume(Sums& acc, Filter (&a)[RING], const uint
 
 // The epilogue: accumulators are staged by tile, in passes; every thread fetches all states of four
 // output channels of a tile, applies AT and stores.
-__device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& shared, int index, const Sums& acc) {
+__device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& shared, int index,
+                                       const Sums& acc) {
   constexpr int PART = TILES / PASSES;  // tiles of a warp in a pass
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   const WorkTile work(p, index);

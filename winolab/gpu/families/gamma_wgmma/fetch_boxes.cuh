@@ -1,7 +1,7 @@
 // Input tiles for the producers of gamma_wgmma/kernel.cuh by bulk tensor copies: boxes of RUN
 // neighbouring tiles of a row, of IMAGES images and of BOX_ROWS rows, 64 bytes of channels a pixel,
 // zeros outside x. A slot holds a unit of 8 tiles of every producer warp (UNIT_*,
-// gamma_tensor_boxes.py: such that nothing conflicts); once all of them have read it, a warp of its
+// boxes.py: such that nothing conflicts); once all of them have read it, a warp of its
 // own orders the boxes of the next stage in it. Requests of 64 bytes a pixel, whatever the
 // elements: smaller ones bind.
 #pragma once

@@ -117,7 +117,8 @@ struct Products {
   Filters filters;
   unsigned a[RING][PARTS][4];
 
-  __device__ __forceinline__ Products(const GammaParams& p, const Steps& steps, FilterRing& ring, int group)
+  __device__ __forceinline__ Products(const GammaParams& p, const Steps& steps, FilterRing& ring,
+                                      int group)
       : group(group), filters(p, steps, ring) {
     filters.fill(a);
   }

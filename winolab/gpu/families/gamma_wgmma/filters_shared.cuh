@@ -24,7 +24,8 @@ __device__ __forceinline__ void ring_init(FilterRing& ring) {
   }
 }
 
-// Outputs of a block that U has, one behind the other also in shared memory: NARROW, not 0, in the last.
+// Outputs of a block that U has, one behind the other also in shared memory: NARROW, not 0, in the
+// last.
 __device__ __forceinline__ int outputs_of(const GammaParams& p, int block_m) {
   return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BN;
 }

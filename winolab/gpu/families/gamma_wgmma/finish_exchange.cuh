@@ -1,9 +1,15 @@
-// The epilogue of gamma_wgmma/kernel.cuh where a block sums alone. Every output of a tile needs all
-// states, of which each consumer warpgroup has half, in the same thread: thread to thread they
-// exchange half of the sums (outputs_*.cuh), a chunk at a time by way of EXCHANGES buffers, apply
-// AT to the others and store. Producers and loaders go on; loaders that order no copies have
-// described the work tile meanwhile: where its outputs lie, and what they are scaled back by
-// (describing takes 1,200 cycles, latencies one behind another).
+// The epilogue of gamma_wgmma/kernel.cuh where a block sums alone.
+//
+// Every output of a tile needs all states, and each consumer warpgroup has half of them, in the
+// same thread. So consumers exchange half of the sums thread to thread (outputs_*.cuh), a chunk at
+// a time through EXCHANGES buffers, apply AT and store. Producers and loaders go on; loaders that
+// order no copies have described the work tile meanwhile: where its outputs lie, and what they are
+// scaled back by (describing takes 1,200 cycles, latencies one behind another).
+//
+// Barriers: who arrives → who waits
+//   staging.described   the describing warps → consumers
+//   staging.read        a lane of each consumer warp → the describing warps
+//   named 1             consumers, between chunks of the exchange
 #pragma once
 
 #include OUTPUTS_FILE

@@ -1,5 +1,5 @@
 // The epilogue of gamma_wgmma/kernel.cuh. Consumers stage their accumulators by tile, in passes
-// over two buffers, and go on with the next work tile; producers, whose turn it is once they are
+// over two buffers, and go on with the next work tile; producers, once they are
 // ahead, fetch every state of four output channels of a tile, apply AT and store. Blocks of a
 // cluster take different elements, and add what all of them staged: all their threads meet once a
 // pass (racecheck follows no other signal between blocks), before its sums are read and after those

@@ -1,18 +1,29 @@
-// Fused Γα(n, r) on Tensor Cores: ALPHA independent products of a transformed filter U (from
-// filter_tensor.cuh) and transformed input tiles V, summed over (outer tap, channel), then the
-// inverse transform.
+// Fused Γα(n, r) on wgmma: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from filter_tensor.cuh.
 //
-// A block computes BN output channels (64, of ten states 48) × (ROWS × COLUMNS) tiles; the SPLIT_K
-// blocks of a cluster share a summation. One warpgroup of producers fetches input tiles
-// (fetch_*.cuh), applies BT, splits into PARTS of 16 bits and writes V to shared memory; two
-// warpgroups of consumers hold half of the states each and multiply: U is wgmma's A and V its B
-// (filters_registers.cuh), or the other way round (filters_shared.cuh). Parts of a product:
-// high·low, low·high, high·high, summed over 16 channels and SHARE filter rows by the Tensor Core,
-// which truncates, then added in FP32 outside it. A V stage holds the ROWS + SHARE − 1 input rows
-// that SHARE filter rows need; of a filter's last stage REST of these are multiplied. Blocks are
-// persistent: producers run ahead into the next work tile, then finish the last one
-// (finish_tensor.cuh) while consumers go on; where no other block shares the sum, consumers finish
-// (finish_exchange.cuh). Of 16-bit data the Tensor Core sums all products.
+// A block computes BN output channels (64; 48 of ten states) × (ROWS × COLUMNS) tiles, a work tile.
+// Blocks are persistent: producers run ahead into the next work tile.
+//
+// Roles, by warpgroup:
+//   two of consumers   hold half of the states each and multiply. U is wgmma's A and V its B
+//                      (filters_registers.cuh), or the other way round (filters_shared.cuh)
+//   one of producers   fetches input tiles (fetch_*.cuh), applies BT, splits into PARTS of 16 bits and
+//                      writes V; where blocks share a sum it also finishes (finish_tensor.cuh)
+//   one of loaders     (RUN > 0) a warp orders boxes of x, two order filters (U_RING); warps that order
+//                      nothing describe the next work tile for finish_exchange.cuh
+//
+// Products: low·high, high·low, high·high, summed over 16 channels and SHARE filter rows by the
+// Tensor Core, which truncates, then added in FP32 outside it; in 16 bits the Tensor Core sums them
+// all. A V stage holds the ROWS + SHARE − 1 input rows that SHARE filter rows need; of a filter's
+// last stage only REST are multiplied.
+//
+// Barriers: who arrives → who waits
+//   raw.full[slot]      the box loader, with the boxes' bytes → producers
+//   raw.empty[slot]     every producer, once the slot's pixels are read → the box loader
+//   v_full[stage]       every producer → consumers
+//   v_empty[stage]      a lane of each consumer warp, or (V as A) every consumer → producers
+//   filters.full/empty  a group's filter loader, with a state's bytes → its consumers, and back
+//   staging.*           finish_exchange.cuh, finish_tensor.cuh
+//   cluster             all threads once a pass, where blocks share a sum (SPLIT_K)
 #pragma once
 
 #include FILTER_FILE

@@ -15,8 +15,8 @@ struct alignas(16) TileSource {
 
 // ``At``: how a block's columns are counted, Column or Place.
 template <class At>
-__device__ __forceinline__ TileSource source_of(const GammaParams& p, const WorkTile& work, int tile, int fd,
-                                            int fh, int fw, bool any) {
+__device__ __forceinline__ TileSource source_of(const GammaParams& p, const WorkTile& work,
+                                                int tile, int fd, int fh, int fw, bool any) {
   const int index = work.column + tile % COLUMNS;
   const At at(p, index);
   const int d = at.depth + fd - p.pad_depth, w = at.first + fw * R - p.pad_width;

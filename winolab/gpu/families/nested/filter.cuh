@@ -4,10 +4,10 @@
 // exchanged as wgmma reads them with the 128-byte swizzle. The operand map is in the strides: backward
 // data swaps m and c and walks the taps backwards.
 //
-// Rows are described by blocks of the input's launch. Where neighbours in memory are of one row, a block
-// reads its row twice. Where they are of neighbouring rows (aside), blocks look for the largest elements
-// of slices of 32 rows; what is lost to the scales, the transform finds, and a small launch adds up:
-// row by row, sectors of 32 bytes for 16, took up to 50 µs longer.
+// Rows are described by blocks of the input's launch. Where neighbours in memory are of one row, a
+// block reads its row twice. Where they are of neighbouring rows (aside), blocks look for the
+// largest elements of slices of 32 rows; what is lost to the scales, the transform finds, and a
+// small launch adds up: row by row, sectors of 32 bytes for 16, took up to 50 µs longer.
 #pragma once
 
 #include "parts.cuh"
@@ -92,7 +92,8 @@ __device__ __forceinline__ T of_block(T (&values)[FILTER_WARPS], T value) {
   return value;
 }
 
-// f of all elements of a row that are this thread's, in vectors of four, the last of which may be zeros.
+// f of all elements of a row that are this thread's, in vectors of four, the last of which may be
+// zeros.
 template <class F>
 __device__ __forceinline__ void over_row(const NestedFilterParams& p, const float* w, int size, F f) {
   const float4* vectors = reinterpret_cast<const float4*>(w + p.lowest);

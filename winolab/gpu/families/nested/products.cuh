@@ -1,9 +1,16 @@
-// The products of nested Winograd: of every state M = V Uᵀ, summed over pieces and channels. A
-// block has a box of tiles, at most BM, × BN output channels; a thread orders a tensor copy of V
-// and a bulk copy of U a stage of 32 channels, two warpgroups multiply 64 tiles each. Low·high,
-// high·low, high·high, summed by the Tensor Core, which truncates, over a stage, then added in FP32
-// outside it. Blocks are persistent; states vary last, so that U of a state stays in L2. M:
-// [state][block of tiles][BM][outputs].
+// The products of nested Winograd: M[state] = V Uᵀ, summed over pieces and channels.
+//
+// A block computes a box of at most BM tiles × BN output channels of one state, a work tile. Blocks
+// are persistent; states vary last, so that U of a state stays in L2. M: [state][block of
+// tiles][BM][outputs].
+//
+// Roles: a producer thread orders a tensor copy of V and a bulk copy of U a stage of 32 channels; two
+// consumer warpgroups multiply 64 tiles each. Products: low·high, high·low, high·high, summed by the
+// Tensor Core, which truncates, over a stage, then added in FP32 outside it.
+//
+// Barriers: who arrives → who waits
+//   full[stage]    the producer thread, with the bytes of both copies → consumers
+//   empty[stage]   every consumer → the producer thread
 #pragma once
 
 #include "mma.cuh"
@@ -39,8 +46,8 @@ struct ProductsWorkTile {
   }
 };
 
-// Pieces of the filter that a state has products of: at infinity, where G has the last tap alone, not of
-// one that lacks it.
+// Pieces of the filter that a state has products of: at infinity, where G has the last tap alone,
+// not of one that lacks it.
 struct Pieces {
   int height, width;
   __device__ __forceinline__ Pieces(const ProductsParams& p, int state)

@@ -1,9 +1,16 @@
-// dW by direct products on wgmma, of x and dy as they lie in memory: nothing is transformed, and
-// the only workspace is parts of sums that several blocks share.
+// dW by direct products on wgmma, in 16 bits: x and dy are read as they lie in memory, and the only
+// workspace is parts of sums that several blocks share. column_sweep.cuh says in which order.
 //
-// column_sweep.cuh says in which order. Producers copy 16 bytes at a time, exchanged as wgmma reads them
-// with the 128-byte swizzle. One instruction multiplies a column of dy by up to four times 64 columns
-// of a matrix whose channels are those of neighbouring columns of x.
+// Roles: producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte
+// swizzle; two consumer warpgroups multiply. One instruction multiplies a column of dy by up to
+// four times 64 columns of a matrix whose channels are those of neighbouring columns of x.
+//
+// Pipeline: a stage is a column of dy and one of x; columns of x stay in a ring for TAPS stages.
+//
+// Barriers: who arrives → who waits
+//   full[stage]    every producer, when its copies are there → consumers
+//   empty[stage]   a lane of each consumer warp → producers
+//   named 1, 2     consumers; producers: one of them has found the next part
 #pragma once
 
 #include "pipeline.cuh"
@@ -11,7 +18,8 @@
 #include "column_sums.cuh"
 #include "gather.cuh"
 
-__device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShared& shared, ColumnPipe& pipe) {
+__device__ __forceinline__ void produce(const ColumnParams& params, ColumnsShared& shared,
+                                        ColumnPipe& pipe) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.produced;
   const RowSource<Element>& source = shared.source;
@@ -90,7 +98,8 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], unsigned long 
   }
 }
 
-__device__ __forceinline__ void consume(const ColumnParams& params, ColumnsShared& shared, ColumnPipe& pipe) {
+__device__ __forceinline__ void consume(const ColumnParams& params, ColumnsShared& shared,
+                                        ColumnPipe& pipe) {
   const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
   const int group_m = group % GROUPS_M, tap0 = group / GROUPS_M * GROUP_TAPS;

@@ -8,7 +8,12 @@
 // zeros between rows are products nevertheless: an infinity in x may reach taps that do not meet
 // it, as NaN.
 //
-// Producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte swizzle.
+// Roles: producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte
+// swizzle; two consumer warpgroups multiply.
+//
+// Barriers: who arrives → who waits
+//   full[stage]    every producer, when its copies are there → consumers
+//   empty[stage]   a lane of each consumer warp → producers
 #pragma once
 
 #include "elements.cuh"
@@ -178,7 +183,8 @@ __device__ __forceinline__ void store_pair(T* to, long long by_in, int ins, floa
 
 // The sums of both warpgroups, in the first one's registers; whether this is the first one. The
 // stages are free: nobody reads or fills them any more.
-__device__ __forceinline__ bool sum_up(NarrowShared& shared, float (&acc)[INSTRUCTIONS][WN / 2], int group_k) {
+__device__ __forceinline__ bool sum_up(NarrowShared& shared, float (&acc)[INSTRUCTIONS][WN / 2],
+                                       int group_k) {
   static_assert(GROUPS_K <= 2 && sizeof shared.dy + sizeof shared.x >= sizeof(acc) * 128, "room");
   float* const box = reinterpret_cast<float*>(&shared) + threadIdx.x % 128;
   consumers_sync<128 * GROUPS>();

@@ -1,13 +1,19 @@
-// dW of FP32 data by direct products on wgmma, of x and dy as they lie in memory: nothing is
-// transformed, and the only workspace is two headers (scale.cuh) and parts of sums that several
-// blocks share.
+// dW of FP32 data by direct products on wgmma: x and dy are read as they lie in memory, and the
+// only workspace is two headers (scale.cuh) and parts of sums that several blocks share.
+// column_sweep.cuh says in which order.
 //
-// column_sweep.cuh says in which order. Producers copy FP32 to shared memory a stage ahead, scale it by
-// its tensor's power of two and store FP16 parts as wgmma reads them. Consumers keep dy's parts in
-// registers, so that shared memory serves x alone: 64 instead of 128 bytes a cycle. What the Tensor
-// Core sums, and truncates, is low·high + high·low of 16 · DEPTH positions and then their high·high;
-// these partial sums, of a tap, are added to FP32 accumulators outside. Where all positions of a
-// column of x lie outside the image its taps are left out.
+// Roles: producers copy FP32 to shared memory a stage ahead, scale it by its tensor's power of two
+// and store FP16 parts as wgmma reads them. Consumers keep dy's parts in registers, so that shared
+// memory serves x alone: 64 instead of 128 bytes a cycle. The Tensor Core sums, and truncates,
+// low·high + high·low of 16 · DEPTH positions and then their high·high; these partial sums, of a
+// tap, are added to FP32 accumulators outside. Where all positions of a column of x lie outside the
+// image its taps are left out.
+//
+// Barriers: who arrives → who waits
+//   full[stage]     every producer, when its parts are stored → consumers
+//   empty[stage]    every consumer → producers
+//   squares_full    every producer: a part's sums of squares → consumers, before the accuracy check
+//   squares_empty   every consumer: the squares are read → producers, before the next part's
 #pragma once
 
 #include "split_produce.cuh"
@@ -43,8 +49,8 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], int piece,
   }
 }
 
-__device__ __forceinline__ void consume(const SplitParams& params, SplitShared& shared, ColumnPipe& pipe,
-                                        int& parts) {
+__device__ __forceinline__ void consume(const SplitParams& params, SplitShared& shared,
+                                        ColumnPipe& pipe, int& parts) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes

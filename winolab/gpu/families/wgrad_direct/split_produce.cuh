@@ -41,8 +41,8 @@ struct ScaledOperand {
   static __device__ __forceinline__ int after(int i) { return i / 2 * 8 + i % 2 * 2; }
 };
 
-__device__ __forceinline__ void produce(const SplitParams& params, SplitShared& shared, ColumnPipe& pipe,
-                                        int& parts) {
+__device__ __forceinline__ void produce(const SplitParams& params, SplitShared& shared,
+                                        ColumnPipe& pipe, int& parts) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.produced;
   const RowSource<Element>& source = shared.source;

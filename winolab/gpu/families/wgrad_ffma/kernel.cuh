@@ -1,15 +1,23 @@
-// Fused Ωα(n, r), the filter gradient: ALPHA independent products of transformed columns of x (U)
-// and of dy (V), summed over units, then the inverse transform.
+// Fused Ωα(n, r) on FFMA units, the filter gradient: dw = AT Σ (BT x ⊙ G dy) over units.
 //
 // A unit is R columns of one row of dy and the ALPHA columns of x that N taps meet there. A block
-// computes BI input × BO output channels of N taps of one filter row, over one segment's units.
-// Producer warps load the columns, apply BT and G and write U and V to shared memory; consumer
-// warps run outer products out of it, each one part of the states, and apply AT at the end. Blocks
-// are persistent: producers run ahead into the next work tile while consumers finish the last.
+// computes BI input × BO output channels of N taps of one filter row, over one segment's units, a
+// work tile. Blocks are persistent: producers run ahead into the next work tile while consumers
+// finish the last.
 //
-// With STATE_BLOCKS = 2 a cluster of two blocks does the work of one: each transforms and multiplies half
-// of the states, so that a block has room for twice the channels, and applies AT to half of the
-// results, reading the other's states.
+// Roles, by warp:
+//   consumers   outer products out of shared memory, each warp one part of the states, then AT
+//   producers   load columns of x and dy, apply BT and G and write U and V
+//
+// With STATE_BLOCKS = 2 a cluster of two blocks does the work of one: each transforms and
+// multiplies half of the states, so that a block has room for twice the channels, and applies AT to
+// half of the results, reading the other's states.
+//
+// Barriers: who arrives → who waits
+//   full[stage]    every producer → consumers
+//   empty[stage]   every consumer → producers
+//   met            every consumer of both blocks (STATE_BLOCKS = 2) → the same
+//   named 1, 2     consumers, twice a pass of the epilogue; producers, when units are described
 #pragma once
 
 #include "elements.cuh"

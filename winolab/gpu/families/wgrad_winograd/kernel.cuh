@@ -1,6 +1,6 @@
-// Behind the products of Ωα(n, r) on Tensor Cores: what winolab_omega_finish makes dW of, and what
-// checks split products, a budget of what their low parts may have lost, which results must
-// stand well above (fallback.cuh).
+// What follows the products of Ωα(n, r) on Tensor Cores: winolab_omega_finish adds the segments up and
+// applies AT; split products have a budget of what their low parts may have lost, which results must
+// stand well above (winolab_omega_budget, fallback.cuh).
 #pragma once
 
 #include PRODUCTS_FILE

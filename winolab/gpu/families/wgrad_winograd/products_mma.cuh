@@ -1,7 +1,7 @@
 // The products of Ωα(n, r) on mma.sync, for GPUs without wgmma: asynchronous copies bring stages of
 // KS positions, GROUPS times four warps multiply, each 32 × WN / 2 of its group's 64 × WN channels.
-// Sums and scales of FP32 data (PARTS = 2) are those of products_wgmma.cuh. With SUMS = 16, sums of FP16
-// data are kept in FP16, as WinRS has them.
+// Sums and scales of FP32 data (PARTS = 2) are those of products_wgmma.cuh. With SUMS = 16, sums of
+// FP16 data are kept in FP16, as WinRS has them.
 #pragma once
 
 #include "mma.cuh"
@@ -97,8 +97,8 @@ __device__ __forceinline__ const unsigned short* matrices(const unsigned short* 
 
 // sum += A B over 16 positions of a stage; with two parts, the small products first.
 template <class T>
-__device__ __forceinline__ void multiply(const GemmShared& shared, int stage, int k, int row, int column,
-                                         T (&sum)[2][TILES]) {
+__device__ __forceinline__ void multiply(const GemmShared& shared, int stage, int k, int row,
+                                         int column, T (&sum)[2][TILES]) {
   unsigned a[PARTS][2][4];
 #pragma unroll
   for (int part = 0; part < PARTS; ++part)
@@ -127,7 +127,8 @@ __device__ __forceinline__ void multiply(const GemmShared& shared, int stage, in
   }
 }
 
-__device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared,
+                                        const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int row = group % GROUPS_M * 64 + warp % 2 * 32;  // in the block
   const int column = group / GROUPS_M * WN + warp / 2 * COLUMNS;

@@ -1,7 +1,14 @@
-// The products of Ωα(n, r) on wgmma: bulk copies bring stages of KS positions, GROUPS warpgroups
-// multiply. FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS positions the
-// partial sum is added to the FP32 accumulators outside the Tensor Core, which truncates, times the
-// two scales.
+// The products of Ωα(n, r) on wgmma: M[state] = Σ U ⊗ V over the positions of a segment
+// (scheduler.cuh).
+//
+// Roles: a producer thread orders bulk copies of U and V, a stage of KS positions; GROUPS consumer
+// warpgroups multiply. FP32 data (PARTS = 2): low·high + high·low + high·high, and every KS
+// positions the partial sum is added to the FP32 accumulators outside the Tensor Core, which
+// truncates, times the two scales.
+//
+// Barriers: who arrives → who waits
+//   full[stage]    the producer thread, with the copies' bytes → consumers
+//   empty[stage]   a lane of each consumer warp → the producer thread
 #pragma once
 
 #include "mma.cuh"
@@ -31,7 +38,8 @@ __device__ __forceinline__ void bring(unsigned short* shared, const unsigned sho
 }
 
 // One thread starts the bulk copies.
-__device__ __forceinline__ void produce(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void produce(const GemmParams& p, GemmShared& shared,
+                                        const GemmWorkTile& work) {
   const long long u_stride = p.u_positions * 64, v_stride = p.v_positions * 64;  // of a block
   const unsigned short* u =
       p.u + ((long long)work.state * p.u_blocks + work.tile_m * (BM / 64)) * u_stride;
@@ -66,7 +74,8 @@ __device__ __forceinline__ void release(unsigned long long* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-__device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared, const GemmWorkTile& work) {
+__device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared,
+                                        const GemmWorkTile& work) {
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int group_m = group % GROUPS_M, group_n = group / GROUPS_M;
   const int row = work.tile_m * BM + group_m * 64 + warp * 16 + lane / 4;
