@@ -15,8 +15,12 @@ WGMMA = {
     "FINISH_FILE": "finish_exchange.cuh",
     "FETCH_FILE": "fetch_boxes.cuh",
 }
+DEPTHWISE = (
+    *("rows", "scatter", "any", "filter_rows", "filter_any"),
+    *("staged_rows", "staged_scatter", "staged_filter"),
+)
 ROOTS = {
-    **{f"depthwise/{name}": {} for name in ("rows", "scatter", "any", "filter_rows", "filter_any")},
+    **{f"depthwise/{name}": {} for name in DEPTHWISE},
     "direct/kernel": {},
     "gamma_ffma/kernel": {},
     "gamma_ffma/fallback_kernel": {},

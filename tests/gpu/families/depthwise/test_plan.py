@@ -57,6 +57,36 @@ def test_vectors_need_alignment_and_channels_that_they_divide() -> None:
     assert widest(layer((1, 9, 9, 16), (3, 3), 2), "fp32") == 1
 
 
+def test_rows_come_ahead_where_bulk_copies_read_arrays() -> None:
+    """On 9.0, of aligned arrays without dilation; blocks and stages are as large as allowed."""
+
+    def stages(problem: Problem, direction: str = "forward", **how) -> int:
+        return max(p.config.stages for p in offered(problem, direction, "fp32", **how))
+
+    problem = layer((32, 56, 56, 96), (7, 7), padding=3)
+    for direction in DIRECTIONS:
+        assert stages(problem, direction) >= 2
+    assert stages(problem, aligned=False) == 0
+    assert stages(layer((32, 56, 56, 96), (7, 7), padding=6, dilation=2)) == 0
+    assert stages(layer((32, 56, 56, 90), (7, 7), padding=3)) == 0
+    earlier = Request(problem, "forward", datasheet("a100"), None, "fp32")
+    assert all(p.config.stages == 0 for p in depthwise.plans(earlier))
+    for p in offered(problem, "backward_filter", "fp16"):
+        if p.config.stages:
+            assert max(p.shared().values()) <= 56 << 10
+            assert p.config.images * p.config.strips == p.config.slots
+            assert p.config.group % p.shape.stride[1] == 0
+
+
+def test_blocks_that_stay_take_turns_of_equal_length() -> None:
+    problem = layer((32, 56, 56, 96), (7, 7), padding=3)
+    for p in offered(problem, "forward", "fp32"):
+        if p.workers:
+            turns = -(-p.items // p.workers)
+            assert -(-p.items // turns) == p.workers
+            assert p.blocks == p.chunks * p.workers
+
+
 def test_a_gradient_s_parts_stay_within_the_workspace() -> None:
     problem = layer((32, 56, 56, 96), (7, 7), padding=3)
     free = plan(Request(problem, "backward_filter", H100))
@@ -97,6 +127,8 @@ def test_strides_of_other_groups_are_still_refused() -> None:
 def test_a_plan_says_what_it_does() -> None:
     problem = layer((2, 9, 9, 32), (3, 3), stride=2, padding=1)
     (p,) = offered(problem, "forward", "fp32", config=Config("rows", 8, 4, 4))
+    staged = next(p for p in offered(problem, "forward", "fp32") if p.config.stages)
+    assert f"strips={staged.config.strips} group=4 stages=" in str(staged)
     text = str(p)
     assert "depthwise fp32, nothing transformed" in text
     assert "stride (2, 2) padding ((1, 1), (1, 1))" in text

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "elements.cuh"
+#include "pipeline.cuh"
 
 // In a correlation's terms: backward data has dy in x's place and dx in y's. Strides are in elements.
 struct DepthwiseParams {
@@ -13,7 +14,7 @@ struct DepthwiseParams {
   long long y_batch, y_depth, y_row;
   long long w_out, w_depth, w_row, w_tap;
   int x_pixel, y_pixel;
-  int depth, height, width;              // of x
+  int batch, depth, height, width;       // of x
   int out_depth, out_height, out_width;  // of y
   int pad_depth, pad_height, pad_width;  // from x's first element back to what y's first tap meets
   int stride_depth, stride_height, stride_width;
@@ -29,6 +30,14 @@ struct DepthwiseParams {
 };
 
 constexpr int CHANNELS = LANES * V, SLOTS = THREADS / LANES;  // of a block
+
+// Joins the threads that compute: THREADS of a block, which has a producer warp too if it has STAGES.
+__device__ __forceinline__ void threads_sync() {
+  if constexpr (STAGES > 0)
+    consumers_sync<THREADS>();
+  else
+    __syncthreads();
+}
 
 template <int BYTES>
 struct Words;
@@ -97,6 +106,26 @@ __device__ __forceinline__ void store(Out* to, const float (&sum)[V]) {
       for (int i = 0; i + 3 < COUNT; i += 4)
         reinterpret_cast<uint4*>(to)[i / 4] =
             make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+  }
+}
+
+// Stores the columns of a row from ``begin`` to ``end``: all together where they are, since the compiler
+// otherwise moves each column's sums into its branch, one long chain after the other.
+template <int COUNT>
+__device__ __forceinline__ void store_columns(Out* to, int pitch, const float (&sum)[COUNT][V],
+                                              int begin, int end) {
+  if (begin <= 0 && end >= COUNT) {
+#pragma unroll
+    for (int t = 0; t < COUNT; ++t) {
+      store(to, sum[t]);
+      to += pitch;
+    }
+  } else {
+#pragma unroll
+    for (int t = 0; t < COUNT; ++t) {
+      if (t >= begin && t < end) store(to, sum[t]);
+      to += pitch;
+    }
   }
 }
 

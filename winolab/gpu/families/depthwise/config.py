@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.params import VECTOR
 from winolab.options import KernelConfig
 
-THREADS = 128  # of a block
+THREADS = 128  # of a block, that compute
 # Filters whose taps are template parameters, in three dimensions; others are arguments.
 KNOWN = frozenset(
     [
@@ -20,6 +21,8 @@ KNOWN = frozenset(
 )
 MOST_STRIDE = 2  # that is a template parameter
 REGISTERS = 200  # that sums, taps and columns of a thread may take
+LINE = 128  # bytes of memory that are read at once
+MOST_BOX = 256  # elements of a dimension of a bulk tensor copy
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,22 @@ class Config(KernelConfig):
 
     ``kind``: "rows" and "scatter" have taps in registers and walk down rows, "any" has sizes as
     arguments. ``lanes`` threads of a block are neighbours in channels, ``vector`` channels each,
-    and have ``columns`` outputs of a row.
+    and have ``columns`` outputs of a row. With ``stages`` a producer warp brings rows of x to
+    shared memory, a ``group`` at a time, for ``strips`` strips next to each other.
     """
 
     kind: str
     lanes: int
     vector: int
     columns: int
+    strips: int = 0
+    group: int = 0
+    stages: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.lanes}x{self.vector} columns={self.columns}"
+        text = f"{self.kind} {self.lanes}x{self.vector} columns={self.columns}"
+        staged = f" strips={self.strips} group={self.group} stages={self.stages}"
+        return text + staged if self.stages else text
 
     @property
     def channels(self) -> int:
@@ -48,6 +57,54 @@ class Config(KernelConfig):
     def slots(self) -> int:
         """Threads of a block that have the same channels."""
         return THREADS // self.lanes
+
+    @property
+    def images(self) -> int:
+        """That a block computes at once."""
+        return self.slots // self.strips if self.stages else 1
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return THREADS + 32 * (self.stages > 0)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage holds in shared memory: boxes of x and of dy, neighbours first."""
+
+    x: tuple[int, ...]
+    dy: tuple[int, ...] | None
+    bytes: int  # of both, each a multiple of LINE
+
+    @classmethod
+    def of(cls, d: Depthwise, v: Config, gradient: bool, itemsize: int) -> Stage:
+        """That of stages.cuh."""
+        advance, columns, rows = window(d, v)
+        line = (v.strips - 1) * advance + columns
+        x = (v.channels, line, v.group, d.filter[0], v.images)
+        dy = (v.channels, v.strips * v.columns, v.group // rows, 1, v.images)
+        boxes = (x, dy) if gradient else (x,)
+        sizes = [v.channels * box[1] * box[2] * box[3] * box[4] * itemsize for box in boxes]
+        return cls(x, dy if gradient else None, sum(-(-size // LINE) * LINE for size in sizes))
+
+
+def window(d: Depthwise, v: Config) -> tuple[int, int, int]:
+    """Columns of x from a strip to the next, of a strip, and rows of x of a step."""
+    stride_height, stride_width = d.stride[1:]
+    if v.kind == "scatter":
+        own = v.columns // stride_width
+        return own, own + (d.filter[2] - 1) // stride_width, 1
+    return v.columns * stride_width, (v.columns - 1) * stride_width + d.filter[2], stride_height
+
+
+def shared_memory(d: Depthwise, v: Config, gradient: bool, itemsize: int) -> int:
+    """Bytes of the struct Shared of stages.cuh; 0 without stages."""
+    if not v.stages:
+        return 0
+    size = v.stages * Stage.of(d, v, gradient, itemsize).bytes + (0 if gradient else LINE)
+    size += 16 * v.stages
+    return -(-size // LINE) * LINE
 
 
 def kind(d: Depthwise, gradient: bool) -> str:
@@ -63,15 +120,12 @@ def kind(d: Depthwise, gradient: bool) -> str:
 
 def registers(d: Depthwise, v: Config, gradient: bool) -> int:
     """About how many a thread's sums, taps and columns take."""
-    stride_height, stride_width = d.stride[1:]
     if v.kind == "any":
         return 64
-    if v.kind == "scatter":
-        open_, read = max(d.filter[1], stride_height), v.columns // stride_width + d.filter[2] // 2
-    else:
-        open_ = -(-d.filter[1] // stride_height)
-        read = (v.columns - 1) * stride_width + d.filter[2]
-    kept = d.taps + open_ * v.columns + 2 * read + (v.columns if gradient else 0)
+    _, read, _ = window(d, v)
+    open_ = max(d.filter[1], d.stride[1]) if v.kind == "scatter" else -(-d.filter[1] // d.stride[1])
+    kept = d.taps + open_ * v.columns + read * (1 if v.stages else 2)
+    kept += v.columns if gradient and not v.stages else 0
     return v.vector * kept + 24
 
 
@@ -93,9 +147,39 @@ def configs(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Itera
                     yield v
 
 
+def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterator[Config]:
+    """Those with stages, for arrays that bulk tensor copies read."""
+    made = kind(d, gradient)
+    whole = aligned and d.channels * itemsize % VECTOR == 0 and d.multiplier == 1
+    unit_depth = (d.stride[0], d.dilation[0]) == (1, 1)
+    plain = set(d.dilation[1:]) == {1} and (d.filter[0] == 1 or (made == "rows" and unit_depth))
+    if made == "any" or not whole or not plain or (d.gathered and d.stride[0] > 1):
+        return
+    for v in configs(d, gradient, itemsize, aligned):
+        if v.channels * itemsize < min(LINE, d.channels * itemsize) // 2:
+            continue
+        _, _, rows = window(d, v)
+        need = d.windows(2)[1] * d.stride[2] if v.kind == "scatter" else d.output[2]
+        need = -(-need // v.columns)
+        strips = min(v.slots, 1 << max(0, (need - 1)).bit_length())
+        while strips > 1 and -(-need // strips) * strips > 1.25 * need:
+            strips //= 2
+        if v.slots // strips > max(1, 2 * d.batch):
+            continue
+        group = rows * (1 if d.filter[1] > 3 else 2)
+        for stages in (4, 3, 2):
+            found = replace(v, strips=strips, group=group, stages=stages)
+            stage = Stage.of(d, found, gradient, itemsize)
+            fits = max(stage.x + (stage.dy or ())) <= MOST_BOX
+            size = shared_memory(d, found, gradient, itemsize)
+            if fits and registers(d, found, gradient) <= REGISTERS and size <= 56 << 10:
+                yield found
+                break
+
+
 def vectors(d: Depthwise, made: str, vector: int, itemsize: int, aligned: bool) -> bool:
     """Whether so many channels are read at once."""
-    whole = aligned and d.channels % vector == 0 and vector * itemsize <= 16
+    whole = aligned and d.channels % vector == 0 and vector * itemsize <= VECTOR
     return made != "any" and d.multiplier == 1 and whole
 
 

@@ -1,105 +1,106 @@
-"""What a depthwise plan takes: its data, its instructions and its cache traffic, side by side."""
+"""What a depthwise plan takes: its data, and the steps of its blocks, side by side."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from winolab.device import REGISTERS
-from winolab.gpu.families.depthwise.config import THREADS, registers
+from winolab.gpu.families.depthwise.config import THREADS, registers, window
 from winolab.gpu.planner.request import ITEMSIZE
 
-# Seconds of a launch; bytes a second of a copy on an H100, read and written; instructions of a
-# thread beside its FFMAs: at its beginning, of a column read, of one written; bytes a cycle that a
-# multiprocessor's first cache gives.
-LAUNCH = 2.5e-6
-COPY = 2.7e12
-BEGIN, READ, WRITTEN = 150, 4.0, 3.0
-CACHE = 128
-WAVES = 4  # of blocks that a gradient's parts fill at most
+# Fitted to 12,303 times of 72 cases of an H100 (13 layers, FP32 and FP16): what is picked takes 6 %
+# more than the fastest of each on average, 24 at most (docs/notes/008-depthwise.md). Seconds of a
+# launch, of the second one that adds parts up, and until a block's first row is there; bytes a
+# second of a copy, read and written. Instructions of a thread's step beside its FFMAs: for each
+# vector read, for each stored, and others; the share of a scheduler's cycles that issue; cycles
+# that a step takes at least, with rows in shared memory and without.
+LAUNCH, SUM, FILL = 3.3e-6, 2.6e-6, 3.9e-6
+COPY = 2.4e12
+READ, STORED, STEP = 1.5, 4.4, 57.0
+ISSUED = 0.83
+LEAST, WAITED = 440.0, 1870.0
+POWER = 1.6  # of what overlaps
+SLICES, AHEAD, TRIP = 8, 8, 0.44e-6  # of the sum of parts: threads of an element, loads, seconds
+TOGETHER = 8  # taps of any.cuh
 
 
 def walks(rows: int) -> list[int]:
     """Rows that a thread may walk down: all, and halves and sevenths of them."""
     found = {-(-rows // n) for n in (1, 2, 3, 4, 5, 7, 8, 14, 16)}
-    return sorted(r for r in found if r >= min(rows, 4))
+    return sorted(r for r in found if r >= min(rows, 2))
 
 
 def parts(plan: Any) -> list[int]:
     """Shares of a gradient's sum: one, and those that fill the multiprocessors."""
-    most = -(-plan.items // plan.config.slots)
+    most = plan.items if plan.config.stages else -(-plan.items // plan.config.slots)
     filled = (int(n * resident(plan) * plan.device.multiprocessors) for n in (0.25, 0.5, 1, 2))
     each = plan.blocks // plan.parts
-    return sorted({min(most, max(1, n // each)) for n in filled} | {1})
+    return sorted({_even(most, max(1, n // each)) for n in filled} | {1})
+
+
+def workers(plan: Any) -> int:
+    """Blocks of a chunk of channels that fill the multiprocessors together."""
+    return _even(plan.items, max(1, resident(plan) * plan.device.multiprocessors // plan.chunks))
+
+
+def _even(items: int, most: int) -> int:
+    """The fewest that take as many turns as ``most`` do."""
+    turns = -(-items // min(most, items))
+    return -(-items // turns)
 
 
 def resident(plan: Any) -> int:
     """Blocks that a multiprocessor holds at once."""
     used = registers(plan.shape, plan.config, plan.gradient)
-    return max(1, min(16, REGISTERS // (THREADS * min(255, used))))
+    found = min(16, REGISTERS // (plan.config.threads * min(255, used)))
+    if size := max(plan.shared().values()):
+        found = min(found, plan.device.shared_memory // (size + (8 << 10)))
+    return max(1, found)
 
 
-def work(plan: Any) -> tuple[float, float]:
-    """A thread's instructions, and the bytes that it reads and writes through the first cache."""
+def work(plan: Any) -> tuple[float, float, float, float]:
+    """A block's steps of an item; a thread's FFMAs, vectors read and vectors stored of a step."""
     d, v, rows = plan.shape, plan.config, plan.rows
-    size, written = ITEMSIZE[plan.dtype], ITEMSIZE[plan.out_dtype]
-    kd, kh, kw = d.filter
-    sh, sw = d.stride[1:]
     if v.kind == "any":
-        together = 8
-        taps = d.taps * (1 if plan.gradient else d.multiplier if d.rotated or d.gathered else 1)
-        loads = (v.columns + together - 1) / together if plan.strips else 1
-        if v.columns == 4:
-            loads = v.columns
+        taps = d.filter[2] if plan.gradient else TOGETHER
+        columns = v.columns if v.columns == 4 else (v.columns + TOGETHER - 1) / TOGETHER
         if plan.gradient:
-            each = v.columns * together + READ * (2 * v.columns + together)
-            count = -(-plan.items // (plan.parts * v.slots))
-            return BEGIN + count * each, count * size * (2 * v.columns + together)
-        return (
-            BEGIN + taps * (v.columns + READ * loads + 1) + WRITTEN * v.columns,
-            taps * (loads * size + 4) + written * v.columns,
-        )
+            return 1.0, v.columns * TOGETHER, 2 * v.columns + TOGETHER, 0.0
+        taps = d.taps * (d.multiplier if d.rotated or d.gathered else 1)
+        return taps / TOGETHER, v.columns * TOGETHER, columns * TOGETHER + TOGETHER, 1.0
+    _, columns, rows_read = window(d, v)
+    stride_height, stride_width = d.stride[1:]
     if v.kind == "scatter":
-        steps, columns = rows + (kh - 1) // sh, v.columns // sw + (kw - 1) // sw
-        products, stored = d.taps * v.columns / sw * rows, rows * sh * v.columns
-        read = steps * kd * columns
+        steps = rows + (d.filter[1] - 1) // stride_height
+        products = d.taps * v.columns / stride_width
+        stored = stride_height * v.columns
     else:
-        open_ = -(-kh // sh)
-        steps, columns = rows + open_ - 1, (v.columns - 1) * sw + kw
-        products, stored = d.taps * v.columns * rows, rows * v.columns
-        read = steps * sh * kd * columns
-    if plan.gradient:
-        count = -(-plan.items // (plan.parts * v.slots))
-        read = count * (read + steps * v.columns)
-        return (
-            BEGIN + v.vector * (count * products + 3 * d.taps) + READ * read,
-            size * v.vector * read,
-        )
-    widened = v.vector * (plan.precision != "fp32")
-    return (
-        BEGIN + v.vector * (products + d.taps) + (READ + widened) * read + WRITTEN * stored,
-        v.vector * (size * read + written * stored + 4 * d.taps),
-    )
+        steps = rows + -(-d.filter[1] // stride_height) - 1
+        products, stored = d.taps * v.columns, v.columns
+    read = rows_read * d.filter[0] * columns + (v.columns if plan.gradient else 0)
+    kept = v.columns * (-(-d.filter[1] // stride_height) - 1) if plan.gradient else 0
+    return steps, v.vector * (products + kept), read, 0 if plan.gradient else stored
 
 
 def seconds(plan: Any) -> float:
-    """Predicted time: data, instructions and cache traffic overlap, but for the last wave."""
-    d, device = plan.shape, plan.device
-    size = ITEMSIZE[plan.dtype]
+    """Predicted time: data and steps overlap."""
+    d, v, device = plan.shape, plan.config, plan.device
+    size, units = ITEMSIZE[plan.dtype], device.multiprocessors
     if plan.gradient:
         data = size * (d.inputs + d.outputs) + 2 * plan.workspace
+        items = -(-plan.items // plan.parts)
+        turns = items if v.stages else -(-items // v.slots)
     else:
         data = size * d.inputs + ITEMSIZE[plan.out_dtype] * d.outputs
+        turns = -(-plan.items // plan.workers) if plan.workers else 1
+    steps, products, read, stored = work(plan)
+    widened = v.vector if plan.precision != "fp32" else 0
+    issued = products + (READ + widened) * read + STORED * stored + STEP
+    held = resident(plan)
+    rounds = -(-plan.blocks // (held * units))
+    together = min(held, -(-plan.blocks // units))
+    cycles = max(issued * together * THREADS / device.lanes / ISSUED, LEAST if v.stages else WAITED)
+    walked = FILL + rounds * turns * steps * cycles / device.clock
     copied = data / (COPY * device.memory_rate)
-    instructions, cached = work(plan)
-    units = device.multiprocessors
-    slots = units * resident(plan)
-    waves = plan.blocks / slots
-    full = max(waves, 1.0) if waves > WAVES else -(-plan.blocks // slots)
-    blocks = full * resident(plan) if plan.blocks > units else 1
-    issued = blocks * THREADS * instructions / device.lanes / device.clock
-    moved = blocks * THREADS * cached / CACHE / device.clock
-    latency = instructions * 4 / 4 / device.clock  # of one thread alone
-    power = 3
-    overlapped = sum(t**power for t in (copied, issued, moved, latency)) ** (1 / power)
-    again = LAUNCH if plan.gradient and plan.parts > 1 else 0.0
-    return LAUNCH + again + overlapped
+    again = SUM + plan.parts / SLICES / AHEAD * TRIP if plan.parts > 1 else 0.0
+    return LAUNCH + again + (copied**POWER + walked**POWER) ** (1 / POWER)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "arrays.cuh"
-#include "pipeline.cuh"
 
 // Adds ``acc`` of all SLOTS; ``write(tap, channel of the block, sum)``.
 template <int COUNT, class Write>
@@ -13,7 +12,7 @@ __device__ __forceinline__ void add_slots(const float (&acc)[COUNT][V], Write wr
   for (int tap = 0; tap < COUNT; ++tap)
 #pragma unroll
     for (int v = 0; v < V; ++v) sums[tap][slot][lane * V + v] = acc[tap][v];
-  __syncthreads();
+  threads_sync();
   for (int e = threadIdx.x; e < COUNT * CHANNELS; e += THREADS) {
     const int tap = e / CHANNELS, channel = e % CHANNELS;
     float sum = 0.0f;

@@ -24,7 +24,7 @@ struct Filters {
             value(w + i / TAPS * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap);
       }
     }
-    __syncthreads();
+    threads_sync();
     const int lane = threadIdx.x % LANES;
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap)

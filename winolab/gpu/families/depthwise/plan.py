@@ -16,13 +16,22 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise import cost
-from winolab.gpu.families.depthwise.config import THREADS, Config, configs, slides
+from winolab.gpu.families.depthwise.config import (
+    THREADS,
+    Config,
+    Stage,
+    configs,
+    shared_memory,
+    slides,
+    staged,
+)
 from winolab.gpu.families.depthwise.geometry import Depthwise
-from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.params import MAP, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
 
 ARCHITECTURE = (8, 0)
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
+MAPS = Layout(("x_map dy_map", MAP))  # of DepthwiseStagedParams, before these
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
 TOGETHER = 8  # taps of a block of filter_any.cuh
 SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts up
@@ -42,6 +51,7 @@ class DepthwisePlan(BasePlan):
     device: Device
     rows: int  # of outputs, of a thread's walk
     parts: int = 1  # of a filter gradient's sum
+    workers: int = 0  # blocks of a chunk of channels that walk from item to item; 0: all
     predicted: float = 0.0  # seconds
 
     kernel = "depthwise"
@@ -73,7 +83,8 @@ class DepthwisePlan(BasePlan):
         """How dw is summed: by every thread of every part, whose sums are then added up."""
         if not self.gradient:
             return ()
-        threads = min(self.items, self.parts * self.config.slots)
+        slots = self.config.slots
+        threads = min(self.items * (slots if self.config.stages else 1), self.parts * slots)
         return (Sum(1.0, self.shape.positions / threads, threads),)
 
     @property
@@ -88,12 +99,14 @@ class DepthwisePlan(BasePlan):
 
     @property
     def strips(self) -> int:
-        """Strips of a row of a phase."""
+        """Strips of a row of a phase; with stages, groups of strips next to each other."""
         d, v = self.shape, self.config
         if v.kind == "scatter":
-            return -(-d.windows(2)[1] // (v.columns // d.stride[2]))
-        of_phase = -(-d.output[2] // self.phases[1])
-        return -(-of_phase // v.columns)
+            strips = -(-d.windows(2)[1] // (v.columns // d.stride[2]))
+        else:
+            of_phase = -(-d.output[2] // self.phases[1])
+            strips = -(-of_phase // v.columns)
+        return -(-strips // v.strips) if v.stages else strips
 
     @property
     def phases(self) -> tuple[int, int]:
@@ -118,21 +131,28 @@ class DepthwisePlan(BasePlan):
 
     @property
     def items(self) -> int:
-        """Threads' worths of outputs of a channel."""
+        """Threads' worths of outputs of a channel; with stages, blocks' worths."""
         d = self.shape
-        return d.batch * d.output[0] * math.prod(self.phases) * self.segments * self.strips
+        return (
+            -(-d.batch // self.config.images)
+            * d.output[0]
+            * math.prod(self.phases)
+            * self.segments
+            * self.strips
+        )
 
     @property
     def blocks(self) -> int:
         """Blocks of the launch."""
         d, v = self.shape, self.config
         if not self.gradient:
-            return self.chunks * -(-self.items // v.slots)
+            return self.chunks * (self.workers or -(-self.items // (1 if v.stages else v.slots)))
         taps = d.filter[0] * d.filter[1] * -(-d.filter[2] // TOGETHER) if v.kind == "any" else 1
         return self.chunks * taps * self.parts
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
+        size = max(self.shared().values())
         parts = f", {self.parts} parts of the sum" if self.gradient else ""
         return "\n".join(
             [
@@ -142,8 +162,8 @@ class DepthwisePlan(BasePlan):
                 f"block      {v.channels} channels × {v.slots} strips of {v.columns} columns × "
                 f"{self.rows} rows",
                 f"policies   {v}",
-                f"grid       {self.blocks} blocks of {THREADS} threads{parts}",
-                f"memory     {self.workspace} B workspace",
+                f"grid       {self.blocks} blocks of {v.threads} threads{parts}",
+                f"memory     {size} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
@@ -158,24 +178,40 @@ class DepthwisePlan(BasePlan):
         return source(self.config, self.gradient, shape, how, types)
 
     def shared(self) -> dict[str, int]:
-        """Its kernels; none has dynamic shared memory."""
+        """Bytes of dynamic shared memory, by kernel."""
+        size = shared_memory(self.shape, self.config, self.gradient, ITEMSIZE[self.dtype])
         if self.gradient:
-            return {"winolab_depthwise_filter": 0, "winolab_depthwise_sum": 0}
-        return {"winolab_depthwise": 0}
+            return {"winolab_depthwise_filter": size, "winolab_depthwise_sum": 0}
+        return {"winolab_depthwise": size}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all channels on the current stream."""
         params = self.params(a, b, out, workspace)
+        main = Params.of(self.maps(a, b), params) if self.config.stages else params
+        grid, threads = (self.blocks, 1, 1), self.config.threads
         if not self.gradient:
-            kernels["winolab_depthwise"]((self.blocks, 1, 1), THREADS, params)
+            kernels["winolab_depthwise"](grid, threads, main)
             return
-        kernels["winolab_depthwise_filter"]((self.blocks, 1, 1), THREADS, params)
+        kernels["winolab_depthwise_filter"](grid, threads, main)
         if self.parts > 1:
             blocks = -(-self.shape.channels * self.shape.taps // SUMMED)
             early = self.device.early_launches
             kernels["winolab_depthwise_sum"]((blocks, 1, 1), SUM_THREADS, params, early)
+
+    def maps(self, a: View, b: View) -> Params:
+        """Tensor maps of x and of dy, where that comes along."""
+        d, size = self.shape, ITEMSIZE[self.dtype]
+        stage = Stage.of(d, self.config, self.gradient, size)
+        x_channels = d.channels
+
+        def described(v: View, sizes: tuple[int, ...], box: tuple[int, ...]) -> TensorMap:
+            shape = (x_channels, *sizes[::-1], d.batch)
+            return TensorMap.of(v.address, size, shape, v.strides[::-1], box, plain=True)
+
+        dy = described(b, d.output, stage.dy) if stage.dy else None
+        return MAPS.pack(described(a, d.input, stage.x), dy)
 
     def params(self, a: View, b: View, out: View, workspace: int) -> Params:
         """Parameters of all its kernels."""
@@ -197,6 +233,7 @@ class DepthwisePlan(BasePlan):
             *w.strides[:4],
             x.strides[3],
             y.strides[3],
+            d.batch,
             *d.input,
             *d.output,
             *d.padding,
@@ -231,6 +268,7 @@ def source(
     constants; ``how``: whether taps go backwards, dy is gathered, columns slide; ``types``: of the
     operands and of the result."""
     constants = {"LANES": v.lanes, "V": v.vector, "TW": v.columns, "THREADS": THREADS}
+    constants |= {"STAGES": v.stages}
     constants |= {"INPUT": types[0], "OUTPUT": types[1]}
     if shape:
         constants |= dict(zip(("KD", "KH", "KW", "SH", "SW"), shape, strict=True))
@@ -238,6 +276,10 @@ def source(
     else:
         constants |= dict(zip(("ROTATED", "GATHER", "SLIDE"), map(int, how), strict=True))
     file = f"filter_{v.kind}" if gradient else v.kind
+    if v.stages:
+        constants |= {"STRIPS": v.strips, "GROUP": v.group, "GRADIENT": int(gradient)}
+        constants["SCATTER"] = int(v.kind == "scatter")
+        file = "staged_filter" if gradient else f"staged_{v.kind}"
     return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))
 
 
@@ -252,7 +294,8 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
     if 0 in (d.batch, d.channels, d.multiplier, *d.input, *d.output):
         raise ValueError("depthwise kernels need something to sum")
     gradient = request.direction == "backward_filter"
-    offered = configs(d, gradient, ITEMSIZE[request.dtype], request.aligned)
+    how = d, gradient, ITEMSIZE[request.dtype], request.aligned
+    offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how)]
     if request.config:
         offered = [v for v in offered if v == request.config]
     for v in offered:
@@ -274,6 +317,8 @@ def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
     made = (replace(plan, rows=r) for r in rows)
     if plan.gradient:
         made = (replace(p, parts=n) for p in made for n in cost.parts(p))
+    elif plan.config.stages:
+        made = (replace(p, workers=cost.workers(p)) for p in made)
     timed = [replace(p, predicted=cost.seconds(p)) for p in made]
     fitting = [p for p in timed if limit is None or p.workspace <= limit]
     yield min(fitting or timed, key=lambda p: p.predicted)

@@ -12,18 +12,17 @@ constexpr int OPEN = (KH + SH - 1) / SH;    // rows of y that a step's SH rows o
 // What one thread walks over. The phase's i-th row of y meets at tap k the row base + every (SH i + k) of x.
 struct Walk {
   const DepthwiseParams& p;
-  const Filters& filter;
+  const Filters* w;
   const Item at;
   const int every, base, plane;
   const int row, outputs, steps;  // of y: the first row and how many; a step brings SH rows of x
   const int column, there, pitch;  // of y: the first column, how many exist, elements between them
-  Out* const y;
+  Out* y;  // of the next row
   Row<COLS> next;
   float sum[OPEN][TW][V];  // of row - i, as the step counts
 
-  __device__ __forceinline__ Walk(const DepthwiseParams& p, const Filters& filter, int c,
-                                  const Item& at)
-      : p(p), filter(filter), at(at), every(p.phases_height),
+  __device__ __forceinline__ Walk(const DepthwiseParams& p, int c, const Item& at)
+      : p(p), w(nullptr), at(at), every(p.phases_height),
         base(at.phase_height - p.pad_height),
         plane(at.depth * p.stride_depth - p.pad_depth), row(at.segment * p.rows),
         outputs(min(p.rows, (p.out_height - at.phase_height + every - 1) / every - row)),
@@ -32,6 +31,7 @@ struct Walk {
                           column)),
         pitch(p.phases_width * p.y_pixel),
         y(p.result + at.image * p.y_batch + at.depth * p.y_depth + c +
+          (at.phase_height + every * row) * p.y_row +
           (long long)(at.phase_width + p.phases_width * column) * p.y_pixel),
         next(p, p.x + at.image * p.x_batch + (p.multiplier == 1 ? c : c / p.multiplier),
              p.x_pixel, at.phase_width - p.pad_width + p.phases_width * column * SW,
@@ -85,14 +85,12 @@ struct Walk {
 #pragma unroll
               for (int v = 0; v < V; ++v)
                 sum[i][t][v] = __fmaf_rn(x[t * SW + kw][v],
-                                         filter.w[(kd * KH + kh) * KW + kw][v], sum[i][t][v]);
+                                         w->w[(kd * KH + kh) * KW + kw][v], sum[i][t][v]);
         }
       }
     if (WHOLE || step >= OPEN - 1) {
-      Out* to = y + (long long)(at.phase_height + every * (row + step - OPEN + 1)) * p.y_row;
-#pragma unroll
-      for (int t = 0; t < TW; ++t)
-        if (t < there) store(to + (long long)t * pitch, sum[OPEN - 1][t]);
+      store_columns(y, pitch, sum[OPEN - 1], 0, there);
+      y += every * p.y_row;
     }
 #pragma unroll
     for (int i = OPEN - 1; i >= 0; --i)
@@ -106,12 +104,14 @@ struct Walk {
 extern "C" __global__ void __launch_bounds__(THREADS)
     winolab_depthwise(const __grid_constant__ DepthwiseParams p) {
   const int first = blockIdx.x % p.chunks * CHANNELS;
-  const Filters filter(p, first);
   const int c = first + threadIdx.x % LANES * V;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;
-  if (c >= p.channels || number >= p.items) return;
-  Walk walk(p, filter, c, Item(p, number));
-  walk.fetch(0, 0, 0);
+  const bool active = c < p.channels && number < p.items;
+  Walk walk(p, c, Item(p, active ? number : 0));
+  if (active) walk.fetch(0, 0, 0);  // on its way while filters come
+  const Filters filter(p, first);
+  if (!active) return;
+  walk.w = &filter;
   int step = 0;
   for (; step < walk.steps && !walk.whole(step); ++step) walk.advance<false>(step);
   for (; walk.whole(step); ++step) walk.advance<true>(step);

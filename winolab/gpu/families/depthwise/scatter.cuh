@@ -73,10 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int s = 0; s < SH; ++s) {
       const int h = top + step * SH + s;
       if (step >= ABOVE && h >= 0 && h < p.out_height)
-#pragma unroll
-        for (int t = 0; t < TW; ++t)
-          if (left + t >= 0 && left + t < p.out_width)
-            store(y + h * p.y_row + (long long)t * p.y_pixel, sum[s][t]);
+        store_columns(y + h * p.y_row, p.y_pixel, sum[s], -left, p.out_width - left);
     }
 #pragma unroll
     for (int i = 0; i < OPEN; ++i)
