@@ -60,12 +60,12 @@ class Config(KernelConfig):
 
     @property
     def images(self) -> int:
-        """That a block computes at once."""
+        """Images that a block computes at once."""
         return self.slots // self.strips if self.stages else 1
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return THREADS + 32 * (self.stages > 0)
 
 
@@ -79,7 +79,7 @@ class Stage:
 
     @classmethod
     def of(cls, d: Depthwise, v: Config, gradient: bool, itemsize: int) -> Stage:
-        """That of stages.cuh."""
+        """The stage of stages.cuh."""
         advance, columns, rows = window(d, v)
         line = (v.strips - 1) * advance + columns
         x = (v.channels, line, v.group, d.filter[0], v.images)
@@ -130,7 +130,7 @@ def registers(d: Depthwise, v: Config, gradient: bool) -> int:
 
 
 def configs(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterator[Config]:
-    """Those that serve a problem: vectors as far as channels and alignment allow."""
+    """Configurations that serve a problem: vectors as far as channels and alignment allow."""
     made = kind(d, gradient)
     columns = {"rows": (4, 7, 8), "scatter": (4, 8), "any": (8, 16)}[made]
     if made == "any" and not slides(d):
@@ -148,7 +148,7 @@ def configs(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Itera
 
 
 def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterator[Config]:
-    """Those with stages, for arrays that bulk tensor copies read."""
+    """Configurations with stages, for arrays that bulk tensor copies read."""
     made = kind(d, gradient)
     whole = aligned and d.channels * itemsize % VECTOR == 0 and d.multiplier == 1
     unit_depth = (d.stride[0], d.dilation[0]) == (1, 1)
