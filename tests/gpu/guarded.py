@@ -352,7 +352,7 @@ def limits(plan: Any) -> tuple[float, float, float]:
     elif plan.kernel == "depthwise":
         tiles, depth = (Tile(1, 1),), plan.shape.taps * plan.shape.multiplier
     else:
-        tiles, c = plan.tiles or (Tile(1, 1),), Correlation.of(p, plan.direction)
+        tiles, c = plan.tiles or (Tile(1, 1),), Correlation.of(p, plan.direction, unit=False)
         ends = [1] * (3 - len(tiles)) + [t.r for t in tiles]
         pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
         depth = math.prod(pieces) * c.channels

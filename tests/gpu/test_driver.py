@@ -88,7 +88,9 @@ MAPPED = Layout(("map", MAP), ("x", POINTER), ("n", INT))
 
 
 def _mapped(address: int) -> Params:
-    box = TensorMap(address, 2, (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1))
+    box = TensorMap(
+        address, 2, (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1), steps=(1, 3, 1, 8, 1)
+    )
     return MAPPED.pack(box, address, 7)
 
 
@@ -115,7 +117,7 @@ def test_tensor_maps_are_what_the_driver_is_given(monkeypatch) -> None:
     ((offset, tensor),) = params.maps()
     error = 0
     launch.encoder(tensor, ctypes.addressof(params.buffer()) + offset)(3 << 20)
-    array = (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 26, 2, 1, 1), (1,) * 5
+    array = (24, 9, 5, 1, 3), (48, 432, 16, 2160), (32, 76, 2, 1, 1), (1, 3, 1, 8, 1)
     assert seen == [(1, 5, 3 << 20, *array, (0, 2, 3, 0))]  # 64-byte swizzle, zeros outside
     error = 1
     with pytest.raises(Refused):

@@ -101,7 +101,7 @@ def encoder(map: TensorMap, to: int) -> Callable[[int], None]:
     address that is a multiple of ALIGNMENT.
     """
     sizes, strides = (ctypes.c_uint64 * 5)(*map.sizes), (ctypes.c_uint64 * 4)(*map.strides)
-    box, steps = (ctypes.c_uint32 * 5)(*map.box), (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
+    box, steps = (ctypes.c_uint32 * 5)(*map.spans), (ctypes.c_uint32 * 5)(*map.steps)
     kind = {2: 1, 4: 2}[map.size]  # CU_TENSOR_MAP_DATA_TYPE_UINT16, _UINT32
     # CU_TENSOR_MAP_SWIZZLE_NONE, _64B, _128B
     swizzle = 0 if map.plain else {64: 2, 128: 3}[map.size * map.box[0]]

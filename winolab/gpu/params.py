@@ -109,9 +109,10 @@ class TensorMap:
     """An array of five dimensions, that of neighbours first, and the box that a copy brings of it.
 
     ``size``: bytes of an element; ``strides``: bytes, of all dimensions but the first, multiples of
-    16; ``box``: elements. It lies as the array does where it is ``plain``; else it has 64 or 128
-    bytes along the first dimension: where a copy puts 64, ``swizzled`` in tensor_map.cuh
-    says, 128 lie as wgmma's 128-byte swizzle has them. CUDA driver API, cuTensorMapEncodeTiled.
+    16; ``box``: elements, every ``steps``-th of a dimension, which are up to 8. It lies as the
+    array does where it is ``plain``; else it has 64 or 128 bytes along the first dimension: where a
+    copy puts 64, ``swizzled`` in tensor_map.cuh says, 128 lie as wgmma's 128-byte swizzle has them.
+    CUDA driver API, cuTensorMapEncodeTiled.
     """
 
     address: int
@@ -120,6 +121,7 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     plain: bool = False
+    steps: tuple[int, ...] = (1, 1, 1, 1, 1)
 
     @classmethod
     def of(
@@ -127,25 +129,31 @@ class TensorMap:
         address: int,
         size: int,
         sizes: tuple[int, ...],
-        steps: tuple[int, ...],
+        apart: tuple[int, ...],
         box: tuple[int, ...],
         plain: bool = False,
+        steps: tuple[int, ...] = (1, 1, 1, 1, 1),
     ) -> TensorMap:
-        """With strides in elements, ``steps`` of all dimensions but the first; of one whose size is
-        1 the step may be anything.
+        """With strides in elements, ``apart`` of all dimensions but the first; of one whose size is
+        1 the stride may be anything.
         """
         strides: list[int] = []
-        for i, step in enumerate(steps):
+        for i, stride in enumerate(apart):
             dense = sizes[i] * (strides[-1] if i else size)
-            strides.append(step * size if sizes[i + 1] > 1 else dense)
-        return cls(address, size, sizes, tuple(strides), box, plain)
+            strides.append(stride * size if sizes[i + 1] > 1 else dense)
+        return cls(address, size, sizes, tuple(strides), box, plain, steps)
 
-    _STRUCT = Struct("@Q4q5i5iii")
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """Elements of the array, along each dimension, from a box's first to its last."""
+        return tuple((n - 1) * s + 1 for n, s in zip(self.box, self.steps, strict=True))
+
+    _STRUCT = Struct("@Q4q5i5iii5i")
 
     def described(self) -> bytes:
         """As tests/gpu/host/tensor_map.hpp reads it."""
         return self._STRUCT.pack(
-            self.address, *self.strides, *self.sizes, *self.box, self.size, self.plain
+            self.address, *self.strides, *self.sizes, *self.box, self.size, self.plain, *self.steps
         )
 
 

@@ -6,8 +6,8 @@
 struct alignas(64) TensorMap {
   const char* address;
   long long strides[4];
-  int sizes[5], box[5], size, plain;
-  char unused[128 - 8 - 32 - 48];
+  int sizes[5], box[5], size, plain, steps[5];
+  char unused[128 - 8 - 32 - 68];
 };
 static_assert(sizeof(TensorMap) == 128, "the driver's");
 inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & 3) << 4; }
@@ -22,6 +22,9 @@ inline void box_copy(void* shared, const TensorMap& map, int c, int w, int h, in
   if ((uintptr_t)map.address % 16) host::fail("a tensor map's address that is not aligned");
   for (int i = 0; i < 4; ++i)
     if (map.strides[i] % 16) host::fail("a tensor map's stride that is not a multiple of 16");
+  for (int i = 0; i < 5; ++i)
+    if (map.steps[i] < 1 || map.steps[i] > (i ? 8 : 1) || (map.box[i] - 1) * map.steps[i] >= 256)
+      host::fail("a box of %d elements in steps of %d", map.box[i], map.steps[i]);
   if (!map.plain && units != 4 && units != 8) host::fail("a box of %d bytes a pixel", units * 16);
   if (!map.plain && units == 8 && base % 1024) host::fail("a box that does not begin at a multiple of 1024 bytes");
   char* const block = (char*)shared - base;
@@ -31,8 +34,9 @@ inline void box_copy(void* shared, const TensorMap& map, int c, int w, int h, in
       for (int i2 = 0; i2 < map.box[2]; ++i2)
         for (int i1 = 0; i1 < map.box[1]; ++i1)
           for (int unit = 0; unit < units; ++unit, at += 16) {
-            const int places[5] = {first[0] + unit * 16 / map.size, first[1] + i1, first[2] + i2,
-                                   first[3] + i3, first[4] + i4};
+            const int places[5] = {first[0] + unit * 16 / map.size, first[1] + i1 * map.steps[1],
+                                   first[2] + i2 * map.steps[2], first[3] + i3 * map.steps[3],
+                                   first[4] + i4 * map.steps[4]};
             const char* from = map.address + (long long)places[0] * map.size;
             bool inside = true;
             for (int i = 0; i < 5; ++i) {

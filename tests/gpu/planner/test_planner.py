@@ -180,6 +180,6 @@ def test_plans_are_values() -> None:
 def test_a_family_refuses_the_config_of_another() -> None:
     problem = Problem.of((2, 8, 8, 64), (64, 3, 3, 64), padding=1)
     foreign = Request(problem, "forward", H100, None, "fp16", config=nested.Config(96, 96, 2))
-    expected = "config is Config.* these kernels take a winolab.gpu.families.direct.plan.Config"
+    expected = "config is Config.* these kernels take a winolab.gpu.families.direct.config.Config"
     with pytest.raises(TypeError, match=expected):
         next(direct.plans(foreign))

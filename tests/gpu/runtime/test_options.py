@@ -69,7 +69,6 @@ def test_what_equals_an_integer_is_none_after_it_either(library, wrap, wrong, me
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"stride": 2}, "stride 1 and dilation 1"),
         ({"algorithm": "fft:16:3"}, "the CUDA kernels run gamma and direct"),
         ({"algorithm": "gamma:8:2:7"}, "7"),
         ({"precision": "tf32"}, "precision 'tf32'; the CUDA kernels have fp32"),

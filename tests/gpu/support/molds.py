@@ -65,9 +65,10 @@ def depthwise_taps(seed: str) -> list[int]:
 
 
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
-    """Their strides and dilations; other families have none."""
+    """Their strides and dilations, and those of half of the direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    steps = [rng.choice([1, 1, 2, 3]) if family == "depthwise" else 1 for _ in range(2 * ndim)]
+    has = family == "depthwise" or (family == "direct" and rng.random() < 0.5)
+    steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     return steps[:ndim], steps[ndim:]
 
 

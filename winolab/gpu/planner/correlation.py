@@ -20,10 +20,11 @@ def scaling(simulated: str) -> str | None:
 
 @dataclass(frozen=True)
 class Correlation:
-    """y[m] = Σ_c x[c] ⋆ w[m, c] per group, unit stride, always three spatial dimensions.
+    """y[m] = Σ_c x[c] ⋆ w[m, c] per group, always three spatial dimensions.
 
     Backward data is one too: x is dy, channels swap, the filter is rotated and the padding is
-    r − 1 − p, which may be negative.
+    (r − 1) d − p, which may be negative. Tap t meets output o at place o s − padding + t d of x;
+    of backward data at place (o − padding + t d) / s, where that is whole.
     """
 
     batch: int
@@ -35,21 +36,27 @@ class Correlation:
     filter: tuple[int, int, int]
     padding: tuple[int, int, int]  # before the first element
     rotated: bool
+    stride: tuple[int, int, int] = (1, 1, 1)  # the problem's
+    dilation: tuple[int, int, int] = (1, 1, 1)
 
     @classmethod
-    def of(cls, problem: Problem, direction: str) -> Correlation:
+    def of(cls, problem: Problem, direction: str, *, unit: bool = True) -> Correlation:
         """The correlation that computes ``direction`` of ``problem``.
 
-        Raises ValueError for strides and dilation, which the reference serves.
+        ``unit``: raise ValueError for strides and dilation, which few kernels serve; without it
+        for those that kernels do not count.
         """
         if direction not in CORRELATIONS:
             raise ValueError(f"direction {direction!r}; expected one of {', '.join(CORRELATIONS)}")
-        check_unit(problem)
+        if unit:
+            check_unit(problem)
+        else:
+            check_reach(problem)
         pad = tuple(lo for lo, _ in problem.padding)
         channels, out_channels = problem.in_channels, problem.out_channels
         input_, output = problem.input, problem.output
         if direction == "backward_data":
-            pad = tuple(r - 1 - p for r, p in zip(problem.filter, pad, strict=True))
+            pad = tuple(e - 1 - p for e, p in zip(problem.extent, pad, strict=True))
             channels, out_channels = out_channels, channels
             input_, output = output, input_
         return cls(
@@ -62,7 +69,14 @@ class Correlation:
             three(problem.filter, 1),
             three(pad, 0),
             direction == "backward_data",
+            three(problem.stride, 1),
+            three(problem.dilation, 1),
         )
+
+    @property
+    def unit(self) -> bool:
+        """Whether stride and dilation are 1."""
+        return {*self.stride, *self.dilation} == {1}
 
     @property
     def empty(self) -> bool:
@@ -72,11 +86,12 @@ class Correlation:
     @property
     def flops(self) -> int:
         """Operations of direct convolution, an FMA being two."""
+        scattered = self.rotated and not self.unit  # the products are of dy's positions
         return (
             2
             * self.batch
             * self.groups
-            * math.prod(self.output)
+            * math.prod(self.input if scattered else self.output)
             * math.prod(self.filter)
             * self.channels
             * self.out_channels
@@ -84,27 +99,38 @@ class Correlation:
 
 
 def check_unit(problem: Problem) -> None:
-    """Raise ValueError for strides and dilation, which depthwise kernels alone have, and as
-    ``check``."""
+    """Raise ValueError for strides and dilation, and as ``check``."""
     check(problem)
     if not problem.unit:
         raise strided(problem)
 
 
 def strided(problem: Problem) -> ValueError:
-    """What to raise for strides and dilation that no kernel serves."""
+    """What a family raises for strides and dilation that none of its kernels serves."""
     return ValueError(
         f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-        f"dilation {problem.dilation}, unless every channel is a group; NumPy arrays run on the "
-        "reference, which has both"
+        f"dilation {problem.dilation}, unless every channel is a group or forward and backward "
+        "data are direct products on 9.0's Tensor Cores; NumPy arrays run on the reference, which "
+        "has both"
     )
 
 
+def check_reach(problem: Problem) -> None:
+    """Raise ValueError for strides, dilation and what filters reach that kernels do not count, and
+    as ``check``."""
+    check(problem)
+    for size, extent, ends in zip(problem.input, problem.extent, problem.padding, strict=True):
+        reach = size + extent + sum(map(abs, ends))
+        if reach > MOST:
+            raise uncounted("what a filter reaches along a dimension", reach)
+    for name in ("stride", "dilation"):
+        if (most := max(getattr(problem, name))) > MOST:
+            raise uncounted(f"the {name}", most)
+
+
 def check(problem: Problem) -> None:
-    """Raise ValueError for strides, dilation and dimensions that only the reference serves, and for
-    sizes that kernels do not count."""
-    if not problem.unit and not problem.depthwise:
-        raise strided(problem)
+    """Raise ValueError for dimensions that only the reference serves, and for sizes that kernels do
+    not count."""
     if problem.ndim > 3:
         raise ValueError(
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "

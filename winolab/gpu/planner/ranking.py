@@ -93,7 +93,7 @@ def loss(p: Plan) -> float:
 
     Taps of zeros that fill up pieces are part of what the tiles sum, not of what direct does.
     """
-    c, tiles = Correlation.of(p.problem, p.direction), p.tiles
+    c, tiles = Correlation.of(p.problem, p.direction, unit=False), p.tiles
     alone = len(c.filter) - len(tiles)  # dimensions that are summed directly
     filled = [-(-taps // t.r) for taps, t in zip(c.filter[alone:], tiles, strict=True)]
     sums = math.prod(c.filter[:alone]) * c.channels * math.prod(filled)

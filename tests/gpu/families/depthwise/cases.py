@@ -78,7 +78,7 @@ def dtype_of(name: str) -> np.dtype:
     return {"float16": HALVES["fp16"], "bfloat16": HALVES["bf16"]}.get(name, np.dtype("float32"))
 
 
-def too_far(p: DepthwisePlan, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
+def too_far(p: Any, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> float:
     """The largest error over its proven bound: of sums in any order, and of the result's rounding.
     NaN counts as infinite."""
     a64, b64 = a.astype(float), b.astype(float)
@@ -90,7 +90,7 @@ def too_far(p: DepthwisePlan, a: np.ndarray, b: np.ndarray, result: np.ndarray) 
     return float(np.where(off <= limit, 0.0, np.where(limit > 0, off / limit, np.inf)).max())
 
 
-def on_gpu(p: DepthwisePlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def on_gpu(p: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The result of a plan's kernels on GPU 0, of memory of NaN between zones of NaN, which it
     leaves as they are."""
     from winolab.bench.contenders import launched

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from winolab.algorithm import Problem
-from winolab.gpu.params import MOST, uncounted
-from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.correlation import check_reach, three
 
 Three = tuple[int, int, int]
 
@@ -44,18 +43,12 @@ class Depthwise:
                 "depthwise kernels need as many groups as input channels, not "
                 f"{problem.groups} of {problem.in_channels}"
             )
+        check_reach(problem)
         p, data = problem, direction == "backward_data"
         rotated = data and set(p.stride) == {1}
         padding = [lo for lo, _ in p.padding]
         if rotated:
             padding = [e - 1 - lo for e, lo in zip(p.extent, padding, strict=True)]
-        for size, extent, ends in zip(p.input, p.extent, p.padding, strict=True):
-            reach = size + extent + sum(map(abs, ends))
-            if reach > MOST:
-                raise uncounted("what a filter reaches along a dimension", reach)
-        for name in ("stride", "dilation"):
-            if (most := max(getattr(p, name))) > MOST:
-                raise uncounted(f"the {name}", most)
         return cls(
             p.batch,
             p.in_channels if data else p.out_channels,

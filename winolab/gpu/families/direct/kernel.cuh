@@ -1,21 +1,14 @@
 // Direct forward and backward data of 16 bits on wgmma: x and w are read as they lie in memory.
 //
 // A block computes a box of at most BM output positions × BN output channels, a work tile; a step
-// is 64 channels of a tap. Blocks are persistent; or the SPLIT_K of a cluster share a box's steps,
-// and each adds up a part of all sums, by way of the stages' memory.
+// is 64 channels of a tap. The SPLIT_K of a cluster, which share a box's steps, each add up a part of
+// all sums, by way of the stages' memory.
 //
-// Roles: a producer thread orders a tensor copy of x, shifted by the tap, and one of w a step; two
-// consumer warpgroups multiply half of the positions each.
+// Roles: a producer thread orders the copies of x and w (walk.cuh); two consumer warpgroups multiply
+// half of the positions each.
 //
 // REST, if not 0: of a tap's last 64 channels only so many times 16 are multiplied, as many as
 // there are.
-//
-// ALONG: a copy of x serves all taps of a filter row. Its rows have taps - 1 pixels more, which
-// stand for positions too, of no output; the next tap's matrix begins a pixel, 128 bytes, further
-// on. L2 is asked for less.
-//
-// Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and
-// taps are walked backwards.
 //
 // Barriers: who arrives → who waits
 //   x_full, w_full[stage]     the producer thread, with its copy's bytes → consumers
@@ -24,118 +17,8 @@
 //   cluster, twice            all threads (SPLIT_K): sums are there; sums are read
 #pragma once
 
-#include "mma.cuh"
-#include "pipe.cuh"
-#include "tensor_map.cuh"
-#include "either.cuh"
+#include "walk.cuh"
 #include "epilogue.cuh"
-
-using Output = Either<WIDE_OUT, float, unsigned short>::type;  // of results
-
-struct DirectParams {
-  TensorMap x_map, w_map;
-  Output* y;
-  long long y_batch, y_depth, y_row;  // strides in elements
-  int y_pixel;
-  int box_width, box_height, box_images, box_bytes;  // of x
-  int blocks_width, blocks_height, blocks_images, blocks_n, work_tiles;
-  int batch, out_depth, out_height, out_width, out_channels;
-  int pad_depth, pad_height, pad_width;
-  int taps_depth, taps_height, taps_width, chunks;
-  int pitch;  // positions of a box's row
-};
-
-constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;
-constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels
-constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
-constexpr int HELD = BM / 128;            // of a warpgroup's 64 positions
-constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
-constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
-static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT_K == 0, "output channels of a block");
-
-struct DirectShared {
-  unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
-  unsigned char w[W_STAGES][BN * ROW_BYTES];
-  unsigned long long x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
-};
-static_assert(sizeof(DirectShared) <= SHARED, "as the plan has it");
-static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BM * BN * 4, "room for a block's sums");
-
-// What a block computes: its first output channel and position, and which copies of x it sums.
-struct DirectWorkTile {
-  int channel, width, height, depth, image, begin, end;
-  __device__ __forceinline__ DirectWorkTile(const DirectParams& p, int index) {
-    channel = index % p.blocks_n * BN, index /= p.blocks_n;
-    width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
-    height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
-    depth = index % p.out_depth;
-    image = index / p.out_depth * p.box_images;
-    const int steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
-    const int rank = SPLIT_K > 1 ? (int)blockIdx.x % SPLIT_K : 0;
-    begin = steps * rank / SPLIT_K, end = steps * (rank + 1) / SPLIT_K;
-  }
-};
-
-// A step's filters.
-__device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filters, int channel,
-                                      int w, int h, int d, int chunk, unsigned long long* full) {
-  if constexpr (ROTATED) {
-    for (int n = 0; n < BN / 64; ++n)
-      box_copy(filters + n * PLANE, p.w_map, channel + n * 64, p.taps_width - 1 - w,
-               p.taps_height - 1 - h, p.taps_depth - 1 - d, chunk * KC, full);
-  } else {
-    box_copy(filters, p.w_map, chunk * KC, w, h, d, channel, full);
-  }
-}
-
-__device__ __forceinline__ void produce(const DirectParams& p, DirectShared& shared) {
-  Pipe<X_STAGES> x_pipe;
-  Pipe<W_STAGES> w_pipe;
-  const int taps = ALONG ? p.taps_width : 1;  // that a copy of x serves
-#pragma unroll 1
-  for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
-    const DirectWorkTile work(p, index);
-    int chunk = work.begin % p.chunks, tap = work.begin / p.chunks * taps;
-    int w = tap % p.taps_width, h = tap / p.taps_width % p.taps_height,
-        d = tap / p.taps_width / p.taps_height;
-#pragma unroll 1
-    for (int step = work.begin; step < work.end; ++step) {
-      unsigned long long* x_full = &shared.x_full[x_pipe.stage];
-      barrier_wait(&shared.x_empty[x_pipe.stage], x_pipe.phase ^ 1);
-      barrier_arrive_expect(x_full, p.box_bytes);
-      box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC, work.width + w - p.pad_width,
-               work.height + h - p.pad_height, work.depth + d - p.pad_depth, work.image, x_full);
-      x_pipe.advance();
-#pragma unroll 1
-      for (int t = 0; t < taps; ++t) {
-        unsigned long long* w_full = &shared.w_full[w_pipe.stage];
-        barrier_wait(&shared.w_empty[w_pipe.stage], w_pipe.phase ^ 1);
-        barrier_arrive_expect(w_full, BN * ROW_BYTES);
-        bring(p, shared.w[w_pipe.stage], work.channel, w + t, h, d, chunk, w_full);
-        w_pipe.advance();
-      }
-      if (++chunk == p.chunks) {
-        chunk = 0;
-        if ((w += taps) == p.taps_width) {
-          w = 0;
-          if (++h == p.taps_height) h = 0, ++d;
-        }
-      }
-    }
-  }
-}
-
-// A position of a box in y, by its number; null where there is none.
-__device__ __forceinline__ Output* position(const DirectParams& p, const DirectWorkTile& work, int at) {
-  const int column = at % p.pitch, row = at / p.pitch, box_image = row / p.box_height;
-  const int w = work.width + column, h = work.height + row % p.box_height;
-  const int n = work.image + box_image;
-  if (column >= p.box_width || w >= p.out_width || h >= p.out_height ||
-      box_image >= p.box_images || n >= p.batch)
-    return nullptr;
-  return p.y + n * p.y_batch + work.depth * p.y_depth + h * p.y_row + (long long)w * p.y_pixel +
-         work.channel;
-}
 
 // Sums of COUNT times eight channels, from the FIRST on, as pairs; or rounded, and as vectors of eight
 // where there are four times eight.
@@ -245,12 +128,13 @@ __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& sha
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int first = group * (BM / 2) + warp * 16;
-  const int taps = ALONG ? p.taps_width : 1;
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
   for (int index = blockIdx.x / SPLIT_K; index < p.work_tiles; index += gridDim.x / SPLIT_K) {
     const DirectWorkTile work(p, index);
+    const int taps = !ALONG ? 1 : STRIDED ? work.taps_width.count : p.taps_width;
+    const int next = STRIDED ? p.along_width.step * ROW_BYTES : ROW_BYTES;  // tap's pixels
     float acc[HELD][BN / 2];
 #pragma unroll
     for (int i = 0; i < HELD; ++i)
@@ -284,7 +168,7 @@ __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& sha
         release();
         w_read = &shared.w_empty[w_pipe.stage];
         w_pipe.advance();
-        x = descriptor_offset(x, ROW_BYTES);
+        x = descriptor_offset(x, next);
       }
       x_read = &shared.x_empty[x_pipe.stage];
       x_pipe.advance();

@@ -70,12 +70,19 @@ class Box:
 
 
 @lru_cache(maxsize=4096)
-def box(images: int, height: int, width: int, most: int = BM, more: int = 0) -> Box:
-    """The box that takes the fewest blocks of ``most`` tiles, ``more`` a row than it has; of these
-    the longest rows."""
+def box(
+    images: int,
+    height: int,
+    width: int,
+    most: int = BM,
+    more: int = 0,
+    longest: tuple[int, int] = (256, 256),
+) -> Box:
+    """The box that takes the fewest blocks of ``most`` tiles, ``more`` a row than it has, at most
+    ``longest`` along height and width; of these the longest rows."""
     found = []
-    for wide in _parts(width, most - more):
-        for high in _parts(height, most):
+    for wide in _parts(width, min(most - more, longest[1])):
+        for high in _parts(height, min(most, longest[0])):
             if (together := min(most // ((wide + more) * high), images)) > 0:
                 counts = -(-width // wide), -(-height // high), -(-images // together)
                 found.append(Box(wide, high, together, *counts))

@@ -13,7 +13,7 @@ from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config, rounded
 from winolab.gpu.families.wgrad_winograd.launch import SCALING, WgradWinogradPlan
-from winolab.gpu.planner.correlation import check, three
+from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
 from winolab.points import check_served
@@ -62,7 +62,7 @@ def plans(request: Request) -> Iterator[WgradWinogradPlan]:
     shapes = (config,) if config else _shapes(request, parts)
     if config and config.sums == 16 and (precision != "fp16" or config.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
-    check(problem)
+    check_unit(problem)
     wide = 2 if parts == 2 else 4
     channels = problem.in_channels, problem.out_channels
     vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)

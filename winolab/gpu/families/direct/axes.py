@@ -1,0 +1,84 @@
+"""Dimensions of direct products with stride and dilation: phases of outputs, taps of a phase."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from winolab.gpu.planner.correlation import Correlation
+
+MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
+MOST_SPAN = 256  # elements that a copy's box may span
+MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension: ``taps`` of a filter, ``pad`` before the first element, ``size`` outputs.
+
+    Backward data of stride s has s phases: outputs s apart, which meet taps that are ``apart``
+    apart, places of dy that are ``step`` apart.
+    """
+
+    taps: int
+    pad: int
+    stride: int
+    dilation: int
+    size: int
+    rotated: bool
+
+    @property
+    def phases(self) -> int:
+        """Phases of outputs."""
+        return self.stride if self.rotated else 1
+
+    @property
+    def apart(self) -> int:
+        """From one tap of a phase to the next."""
+        return self.stride // self._common if self.rotated else 1
+
+    @property
+    def step(self) -> int:
+        """From where a tap meets x to where the next one does."""
+        return self.dilation // self._common if self.rotated else self.dilation
+
+    @property
+    def _common(self) -> int:
+        return math.gcd(self.stride, self.dilation)
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of a phase, at most."""
+        return -(-self.size // self.phases)
+
+    @property
+    def longest(self) -> int:
+        """Outputs of a block: those that one copy reaches."""
+        if self.rotated or self.stride == 1:
+            return MOST_SPAN
+        return (MOST_SPAN - 1) // self.stride + 1 if self.stride <= MOST_STEP else 1
+
+    @property
+    def of_phases(self) -> tuple[tuple[int, int], ...]:
+        """Taps, and how many phases have so many: the most first, as the kernel has them."""
+        each, more = divmod(self.taps, self.apart)
+        found = (each + 1, more), (each, self.apart - more), (0, self.phases - self.apart)
+        return tuple((taps, count) for taps, count in found if count)
+
+    @property
+    def most(self) -> int:
+        """Taps of a phase, at most."""
+        return -(-self.taps // self.apart)
+
+    def values(self) -> tuple[int, ...]:
+        """As walk.cuh's DirectAxis has them."""
+        return self.stride, self.dilation, self.apart, self.step, self.phases, self.outputs
+
+
+@lru_cache(maxsize=4096)
+def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
+    """Depth, height and width."""
+    parts = zip(c.filter, c.padding, c.stride, c.dilation, c.output, strict=True)
+    depth, height, width = (Axis(*part, c.rotated) for part in parts)
+    return depth, height, width

@@ -1,0 +1,111 @@
+"""Block shapes of direct products on wgmma, and which of them serve a problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from winolab.device import Device
+from winolab.gpu.families.direct.axes import axes
+from winolab.gpu.families.nested.tiles import Box, box
+from winolab.gpu.planner.correlation import Correlation
+from winolab.options import KernelConfig
+
+KC = 64  # channels of a step
+ROW_BYTES, BARRIERS = 128, 16  # of a position's or an output channel's step; of a stage's barriers
+MOST_MORE = 8  # pixels of a row of a copy of x beside the outputs'
+SPLITS = (2, 4, 8)
+
+
+@dataclass(frozen=True)
+class Config(KernelConfig):
+    """The compile-time shape of the kernel: policies of direct/kernel.cuh, by its names."""
+
+    bm: int  # output positions of a block
+    bn: int  # output channels of a block
+    x_stages: int
+    w_stages: int
+    along: int = 0  # whether a copy of x serves all taps of a filter row
+    split_k: int = 1  # blocks of a cluster that share a sum
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of the kernel's shared memory."""
+        pixels = self.bm + MOST_MORE if self.along else self.bm
+        size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
+        return size + (self.x_stages + self.w_stages) * BARRIERS
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """How many blocks may share a sum: each finishes as many eights of channels."""
+        return tuple(n for n in SPLITS if self.bn // 8 % n == 0)
+
+    def __str__(self) -> str:
+        names = ("along", "split_k")
+        changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Config, n)]
+        stages = f"{self.x_stages}+{self.w_stages}"
+        return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
+
+
+# Positions × output channels of blocks whose sums fill the registers, as far as they have
+# channels: stages of x and w, and of such that a copy of x serves a filter row. Channels that 128
+# or 256 do not divide have blocks of their own.
+BLOCKS = tuple(
+    Config(bm, bn, *stages, along)
+    for (bm, bn), pairs in {
+        (128, 256): ((4, 4), (3, 5)),
+        (128, 224): ((5, 5), (4, 5)),
+        (128, 192): ((5, 5), (4, 6)),
+        (256, 160): ((4, 4), (3, 6)),
+        (128, 160): ((6, 6), (4, 7)),
+        (256, 128): ((4, 4), (3, 7)),
+        (128, 128): ((6, 6), (4, 8)),
+        (256, 96): ((5, 5), (4, 7)),
+        (256, 64): ((5, 5), (4, 9)),
+        (128, 64): ((8, 8), (5, 12)),
+    }.items()
+    for along, stages in enumerate(pairs)
+)
+
+
+def configs(c: Correlation, device: Device) -> Iterator[Config]:
+    """Block shapes that the output channels do not leave half empty; clusters share sums where
+    blocks are few."""
+    most = [a.most for a in axes(c)]  # taps
+    for shape in BLOCKS:
+        half_empty = shape.bn > 64 and c.out_channels <= shape.bn // 2
+        if half_empty or (shape.along and most[2] == 1) or not serves(shape, c):
+            continue
+        copies = math.prod(most[:2] if shape.along else most) * -(-c.channels // KC)
+        blocks = tiles_of(c, shape)
+        yield shape
+        for split_k in shape.splits:
+            if split_k <= copies and blocks * split_k <= 2 * device.multiprocessors:
+                yield replace(shape, split_k=split_k)
+
+
+def serves(v: Config, c: Correlation) -> bool:
+    """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
+    along = not v.along or (more(c, v) <= MOST_MORE and (c.rotated or c.stride[2] == 1))
+    return along and not (c.rotated and v.bn % 64) and v.split_k in (1, *v.splits)
+
+
+def more(c: Correlation, config: Config) -> int:
+    """Pixels of a row of a copy of x that other taps than the first read."""
+    width = axes(c)[2]
+    return (width.most - 1) * width.step if config.along else 0
+
+
+def box_of(c: Correlation, config: Config) -> Box:
+    """Output positions of a block: neighbours of a row of a phase, rows, images."""
+    _, height, width = axes(c)
+    longest = height.longest, width.longest
+    return box(c.batch, height.outputs, width.outputs, config.bm, more(c, config), longest)
+
+
+def tiles_of(c: Correlation, config: Config) -> int:
+    """Blocks' worth of work of a group."""
+    along, blocks_n = axes(c), -(-c.out_channels // config.bn)
+    phases = math.prod(a.phases for a in along)
+    return phases * along[0].outputs * box_of(c, config).blocks * blocks_n
