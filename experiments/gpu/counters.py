@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored, tiles, where
@@ -180,8 +181,9 @@ def roofline(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
              if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
-    legend = 0.16 * max((len(mine) for _, mine in kinds), default=0)  # inches
-    figure, panels = panels_of(1, len(kinds), (5.4 * len(kinds), 4.2 + legend), sharey=False)
+    longest = max((len(mine) for _, mine in kinds), default=0)
+    heights = 4.2 + 0.17 * longest  # inches, with the names
+    figure, panels = panels_of(len(kinds), 1, (7.2, heights * len(kinds)), sharey=False)
     for panel, (title, mine) in zip(panels, kinds, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
@@ -194,13 +196,16 @@ def roofline(rows: Sequence[Row]) -> Figure:
             top = np.minimum(intensities * rate, first.peak) / 1e12
             panel.plot(intensities, top, style, color=INK, linewidth=0.9,
                        label=f"{name}, {rate / 1e12:.1f} TB/s")  # fmt: skip
-        for i, plan in enumerate(mine):
+        for i, plan in enumerate(mine, 1):
             speed = plan.useful / plan.spent / 1e12
-            colour = colormaps["tab20"](i % 20)
+            colour = colormaps["tab10"](i % 10)
             places = [plan.useful / _bytes(plan, level) for level in ("dram", "l2")]
             panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
-            panel.plot(places[0], speed, "o", color=colour, label=plan.name, markersize=5)
+            name = f"{i}  {plan.name}"
+            panel.plot(places[0], speed, "o", color=colour, label=name, markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
+            panel.annotate(str(i), (places[0], speed), xytext=(3, 3), textcoords="offset points",
+                           color=colour, fontsize=8.5)  # fmt: skip
         panel.set(xscale="log", yscale="log", title=title, xlabel="useful FLOP a byte")
         slowest = min(plan.useful / plan.spent for plan in mine)
         panel.set_ylim(min(first.peak / 15, slowest * 0.8) / 1e12, first.peak / 1e12 * 1.6)
@@ -208,8 +213,8 @@ def roofline(rows: Sequence[Row]) -> Figure:
         ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
         panel.set_yticks(ticks, [str(v) for v in ticks])
         panel.set_yticks([], minor=True)
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=7)
-    panels[0].set_ylabel("TFLOPS of products that the algorithm needs")
+        panel.legend(loc="upper left", bbox_to_anchor=(-0.05, -0.13), handlelength=1)
+        panel.set_ylabel("TFLOPS of products that the algorithm needs")
     return figure
 
 
@@ -231,7 +236,10 @@ def utilisation(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     names = list(dict.fromkeys(name for plan in every for name, _ in plan.stalls[:3]))
     units = ("product unit", "issue slots", "shared memory", "L2", "DRAM")
-    figure, panels = panels_of(1, 2, (11, 1.2 + 0.34 * len(every)), sharey=False)
+    size = (11, 1.2 + 0.26 * len(every))
+    figure, panels = panels_of(1, 2, size, sharey=False, stacks=False)
+    # Transparent to blue, so that ink is legible on every cell, on light pages and on dark ones.
+    blues = ListedColormap([(0.19, 0.51, 0.74, share) for share in np.linspace(0, 0.6, 101)])
     values = np.array([list(plan.units().values()) for plan in every])
     stalls = np.array([[100 * dict(plan.stalls).get(name, 0) for name in names] for plan in every])
     for panel, (title, columns, shown) in zip(
@@ -240,15 +248,15 @@ def utilisation(rows: Sequence[Row]) -> Figure:
          ("% of warps' samples that wait for", [n.replace("_", " ") for n in names], stalls)),
         strict=True,
     ):  # fmt: skip
-        panel.imshow(shown, cmap="Blues", vmin=0, vmax=110, aspect="auto")
-        panel.set_xticks(range(len(columns)), columns, rotation=35, ha="right", fontsize=7)
-        panel.set_yticks(range(len(every)), [plan.name for plan in every], fontsize=7)
+        panel.pcolormesh(shown, cmap=blues, vmin=0, vmax=100)
+        panel.invert_yaxis()
+        panel.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=35, ha="right")
+        panel.set_yticks(np.arange(len(every)) + 0.5, [plan.name for plan in every])
         panel.grid(visible=False)
         panel.set_title(title)
         for i, line in enumerate(shown):
             for j, value in enumerate(line):
-                panel.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7,
-                           color="white" if value > 60 else INK)  # fmt: skip
+                panel.text(j + 0.5, i + 0.5, f"{value:.0f}", ha="center", va="center", color=INK)
     panels[1].set_yticks([])
     return figure
 

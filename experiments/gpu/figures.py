@@ -162,8 +162,7 @@ def gradient_speeds(rows: Sequence[Row]) -> Figure:
         labels = [f"{c.layer.taps}×{c.layer.taps} {c.name.split(':')[0]}" for c in mine]
         panel.set_xticks(range(len(mine)), labels, rotation=60, fontsize=7, ha="right")
         panel.set(title=group.upper(), ylabel="effective TFLOPS", ylim=(0, None))
-        panel.legend(ncols=6, fontsize=7)
-    return figure
+    return with_legend(figure, *panels)
 
 
 NOTHING = 1e-4  # where no workspace stands on a logarithmic axis
@@ -209,13 +208,7 @@ def gradient_errors(rows: Sequence[Row]) -> Figure:
                     panel.plot(length, row["mare_u01"], linestyle="none", **_gradient_point(row))
         panel.set(title=group.upper(), xscale="log", yscale="log", xlabel="N·O_H·O_W")
     panels[0].set_ylabel("mean relative error")
-    handles = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4,
-                  frameon=False)  # fmt: skip
-    return figure
+    return with_legend(figure, *panels, columns=4)
 
 
 def _gradient_point(row: Row) -> dict[str, Any]:

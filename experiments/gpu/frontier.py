@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, cases, stored, wrong
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of
+from experiments.report.figures import INK, panels_of, with_legend
 from experiments.report.texts import Text
 
 FORWARD, FILTER = "forward", "backward_filter"
@@ -100,19 +100,21 @@ def frontier(rows: Sequence[Row]) -> Figure:
     columns = min(3, max(1, len(shown)))
     lines = -(-max(1, len(shown)) // columns)
     figure, panels = panels_of(lines, columns, (3.7 * columns, 3.7 * lines), sharey=False)
-    handles = {}
     for panel, ((layer, direction), every) in zip(panels, shown, strict=False):
         for point in every:
             colour = COLOURS[point.products]
             label = f"{point.who}, {point.products}"
-            (handles[label],) = panel.plot(
-                point.error, point.tflops, MARKERS[point.kind], color=colour, markersize=6,
+            panel.plot(
+                point.error, point.tflops, MARKERS[point.kind], color=colour, label=label,
+                markersize=6,
                 markerfacecolor=colour if point.kind == "winolab" else "white",
             )  # fmt: skip
-            if point.kind == "winolab":
-                panel.annotate(point.kernel, (point.error, point.tflops), xytext=(4, -9),
-                               textcoords="offset points", fontsize=6, color=colour)  # fmt: skip
         best = edge(every)
+        for point in best:
+            if point.kind == "winolab":
+                place = (point.error, point.tflops)
+                panel.annotate(point.kernel, place, xytext=(4, -10), textcoords="offset points",
+                               color=COLOURS[point.products])  # fmt: skip
         panel.set(title=f"{WAYS[direction]} {layer}", xscale="log", yscale="log")
         panel.margins(0.12)
         (_, right), (low, _) = panel.get_xlim(), panel.get_ylim()
@@ -129,10 +131,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
         panel.set_xlabel("relative RMS error on U[-1, 1)")
     for panel in panels[::columns]:
         panel.set_ylabel("effective TFLOPS")
-    names = sorted(handles)
-    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=4,
-                  frameon=False)  # fmt: skip
-    return figure
+    return with_legend(figure, *panels)
 
 
 def told(rows: Sequence[Row]) -> list[str]:

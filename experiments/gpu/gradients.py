@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from experiments.gpu.ceilings import product_bound, transform_bound
 from experiments.gpu.rows import Measured, Row, gradients, kernel, ratio, tiles
 from experiments.harness.tables import Cell, Table, none, one
-from experiments.report.figures import INK, panels_of
+from experiments.report.figures import INK, panels_of, with_legend
 from experiments.report.texts import Text
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
@@ -62,20 +62,20 @@ def picture(rows: Sequence[Row]) -> Figure:
     """A panel a precision, a place a layer."""
     found = of_sample(rows)
     groups = list(dict.fromkeys(c.where.split()[0] for c in found))
-    figure, panels = panels_of(1, len(groups), (4 * len(groups) + 1, 4))
+    names = list(dict.fromkeys(c.where.split()[1] for c in found))
+    size = (3 * len(groups) + 1.5, 0.2 * len(names) + 1.2)
+    figure, panels = panels_of(1, len(groups), size)
     for group, panel in zip(groups, panels, strict=True):
         mine = [c for c in found if c.where.split()[0] == group]
-        names = list(dict.fromkeys(c.where.split()[1] for c in mine))
         for i, way in enumerate(WAYS):
             values = {c.where.split()[1]: c.ours for c in mine if c.column == way}
             at = [names.index(name) for name in values]
-            panel.plot(at, list(values.values()), "os^"[i], color=f"C{i}", markersize=4, label=way)
-        panel.axhline(1, color=INK, linewidth=0.8)
-        panel.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
-        panel.set(title=group, yscale="log")
-    panels[0].set_ylabel("speed over the fastest library")
-    panels[-1].legend(fontsize=7)
-    return figure
+            panel.plot(list(values.values()), at, "os^"[i], color=f"C{i}", markersize=4, label=way)
+        panel.axvline(1, color=INK, linewidth=0.8)
+        panel.set_yticks(range(len(names)), names)
+        panel.set(title=group, xscale="log", ylim=(len(names) - 0.5, -0.5))
+        panel.set_xlabel("speed over the fastest library")
+    return with_legend(figure, panels[-1])
 
 
 FIGURES = {

@@ -13,7 +13,7 @@ from experiments.gpu import counters as counters_tables
 from experiments.gpu.frontier import KINDS
 from experiments.gpu.rows import Measured, Row, cases, mean, ratio, stored, tiles, where
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of
+from experiments.report.figures import INK, panels_of, with_legend
 from experiments.report.texts import Text
 from winolab.bench.contenders import GROUPS
 
@@ -204,29 +204,28 @@ def _counters(rows: Sequence[Row], counted: Sequence[Row]) -> list[str]:
 
 
 def ratios(rows: Sequence[Row]) -> Figure:
-    """Speed over the fastest library's, a column a list, a colour a size of filter."""
+    """Speed over the fastest library's, a line a list, a colour a size of filter."""
     every = compared(cases(rows))
     columns = by_list(every)
-    figure, (panel,) = panels_of(1, 1, (max(6, 0.55 * len(columns) + 2), 4.8))
+    figure, (panel,) = panels_of(1, 1, (7.2, 0.3 * len(columns) + 1.2))
     taps = sorted({one.case.layer.taps for one in every})
     rng = np.random.default_rng(0)
     for i, mine in enumerate(columns.values()):
         for one in mine:
             place = taps.index(one.case.layer.taps)
             at = i + (place - (len(taps) - 1) / 2) * 0.09 + rng.uniform(-0.02, 0.02)
-            panel.plot(at, one.ratio, "o", color=f"C{place}", markersize=3.5, alpha=0.8)
+            panel.plot(one.ratio, at, "o", color=f"C{place}", markersize=3.5, alpha=0.8)
     for place, size in enumerate(taps):
         panel.plot([], [], "o", color=f"C{place}", markersize=4, label=f"{size}×{size}")
-    panel.axhline(1, color=INK, linewidth=0.8)
-    labels = [label(*key) for key in columns]
-    panel.set_xticks(range(len(columns)), labels, rotation=60, ha="right", fontsize=7)
-    panel.set(yscale="log", ylabel="speed over the fastest library's")
-    ticks = [v for v in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10)
-             if panel.get_ylim()[0] <= v <= panel.get_ylim()[1]]  # fmt: skip
-    panel.set_yticks(ticks, [f"{v:g}" for v in ticks])
-    panel.set_yticks([], minor=True)
-    panel.legend(ncols=len(taps), loc="upper center", bbox_to_anchor=(0.5, 1.1), fontsize=8)
-    return figure
+    panel.axvline(1, color=INK, linewidth=0.8)
+    panel.set_yticks(range(len(columns)), [label(*key) for key in columns])
+    panel.set(xscale="log", xlabel="speed over the fastest library's",
+              ylim=(len(columns) - 0.5, -0.5))  # fmt: skip
+    low, high = panel.get_xlim()
+    ticks = [v for v in (0.1, 0.2, 0.5, 1, 2, 5, 10) if low <= v <= high]
+    panel.set_xticks(ticks, [f"{v:g}" for v in ticks])
+    panel.set_xticks([], minor=True)
+    return with_legend(figure, panel, columns=5)
 
 
 LOSSES = Table(
@@ -237,7 +236,7 @@ LOSSES = Table(
 FIGURES = {
     LOSSES.key: (
         (ratios, "What winolab picks over the fastest of all cuDNN's algorithms and PyTorch, in "
-         "the same precision of the arrays (FP32 without TF32). Below the line: the losses."),
+         "the same precision of the arrays (FP32 without TF32). Left of the line: the losses."),
     ),
 }  # fmt: skip
 TEXTS = {

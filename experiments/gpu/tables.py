@@ -13,6 +13,7 @@ from experiments.gpu import (
 )
 from experiments.gpu.targets.table import TARGETS
 
+TITLE = "On a GPU"
 TABLES = (
     TARGETS,
     bounds.BOUNDS,

@@ -87,7 +87,7 @@ def figure(rows: Sequence[Row]) -> Figure:
         mine = [(a, b) for row, a, b in both if row["direction"] == direction]
         if mine:
             panel.plot(*zip(*mine, strict=True), "o", color=f"C{i}", markersize=3, alpha=0.6,
-                       label=name)  # fmt: skip
+                       label=name, rasterized=True)  # fmt: skip
     ends = [value for _, a, b in both for value in (a, b)] or [1.0, 10.0]
     line = [min(ends), max(ends)]
     panel.plot(line, line, color=INK, linewidth=0.8)

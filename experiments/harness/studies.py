@@ -1,8 +1,8 @@
 """The studies there are, found in their folders: a paper is a study, and so is what has none.
 
 A study is a folder of papers/ or of experiments/ with a module ``tables`` that has TABLES, its
-tables in their order, and may have COMMANDS, which on a GPU write the files of rows that its tables
-come from. Modules beside it are optional:
+tables in their order, and may have TITLE, what readers call it, and COMMANDS, which on a GPU write
+the files of rows that its tables come from. Modules beside it are optional:
 
 - ``texts`` has TEXTS, the report's words by a table's key;
 - ``figures`` has FIGURES, (function of rows, caption) pairs by a table's key;
@@ -100,6 +100,12 @@ def merged(module: str, name: str) -> dict[str, Any]:
 def fits() -> list[Fit]:
     """Every fit of every study."""
     return [fit for module in modules("fits") for fit in module.FITS]
+
+
+def title(name: str) -> str:
+    """What readers call a study of our own: TITLE of its tables, else its folder's name."""
+    (found,) = (study for study in studies() if study.folder.name == name)
+    return getattr(found.module("tables"), "TITLE", name)
 
 
 def measured_by(table: Table) -> list[str]:

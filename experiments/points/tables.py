@@ -14,6 +14,7 @@ from experiments.harness.verdicts import at_least
 from papers.im2col_winograd_2024.accuracy import DIGITS
 from winolab.measure import FULL, Case
 
+TITLE = "Points"
 PAPER = "points"
 TILES = ("gamma:8:6:3", "gamma:8:4:5", "gamma:16:10:7", "gamma:16:8:9")
 ROW_SEEDS = 10

@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
 from matplotlib.figure import Figure
 
+NAMED = 8  # of those who are drawn: a sentence is heard in one go
+
 
 def alternative(figure: Figure) -> str:
     """A sentence or two: what the panels are, their axes, and who is drawn.
@@ -33,7 +35,8 @@ def alternative(figure: Figure) -> str:
     )
     count = f"{len(titles)} panels ({'; '.join(titles)})" if len(titles) > 1 else "".join(titles)
     head = ": ".join(filter(None, (count, "; ".join(filter(None, axes)))))
-    return ". ".join(filter(None, (head, "Drawn: " + ", ".join(who) if who else ""))) + "."
+    names = list(who)[:NAMED] + ([f"{len(who) - NAMED} more"] if len(who) > NAMED else [])
+    return ". ".join(filter(None, (head, "Drawn: " + ", ".join(names) if who else ""))) + "."
 
 
 def described(figure: Figure) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakSet
 
 import matplotlib as mpl
 
@@ -55,12 +58,42 @@ SETTINGS: Any = {
 mpl.rcParams.update(SETTINGS)
 
 
+PHONE = 3.7  # inches that a page of 390 pixels leaves
+_narrow: ContextVar[bool] = ContextVar("narrow", default=False)
+# Figures whose panels stand side by side, which a narrow page has one below the other.
+SIDE_BY_SIDE: WeakSet[Figure] = WeakSet()
+
+
+@contextmanager
+def narrow() -> Iterator[None]:
+    """Figures drawn inside have one column of panels, as wide as a phone."""
+    token = _narrow.set(True)
+    try:
+        yield
+    finally:
+        _narrow.reset(token)
+
+
 def panels_of(
-    rows: int, columns: int, size: tuple[float, float], sharey: bool = True
+    rows: int,
+    columns: int,
+    size: tuple[float, float],
+    sharey: bool = True,
+    stacks: bool = True,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of so many rows and columns of panels, and the panels row by row."""
+    """A figure of so many rows and columns of panels, and the panels row by row.
+
+    On a narrow page they stand one below the other, unless they do not ``stacks``.
+    """
+    stacks = stacks and columns > 1
+    if stacks and _narrow.get():
+        width, height = size[0] / columns, size[1] / rows
+        rows, columns = rows * columns, 1
+        size = (PHONE, rows * max(2.3, height * min(1, PHONE / width)))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
+    if stacks and columns > 1:
+        SIDE_BY_SIDE.add(figure)
     return figure, list(grid.ravel())
 
 
@@ -73,10 +106,16 @@ def intervals(panel: Axes, at, values, colour: str, marker: str, label: str) -> 
     )  # fmt: skip
 
 
-def with_legend(figure: Figure, panel: Axes) -> Figure:
-    """The figure, under it a legend of what that panel shows."""
-    handles, labels = panel.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+def with_legend(figure: Figure, *panels: Axes, columns: int = 3) -> Figure:
+    """The figure, under it a legend of what these panels show, each name once."""
+    found = {}
+    for panel in panels:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    figure.legend(
+        list(found.values()), list(found), loc="outside lower center", frameon=False,
+        ncols=1 if _narrow.get() else columns,
+    )  # fmt: skip
     return figure
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT, papers
@@ -17,58 +19,83 @@ from experiments.harness.tables import Cell, Table
 from experiments.harness.verdicts import Verdict
 from experiments.report import figures
 from experiments.report.counts import counts
+from experiments.report.svg import shared_styles, svg
 from experiments.report.texts import Text, absent
 
 REPORT = ROOT / "results" / "report.html"
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto;
-  max-width: 70rem; padding: 1.5rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 3rem; }
-p, ul { max-width: 46rem; } .quiet { color: #666; font-size: .875rem; }
-table { border-collapse: collapse; font-size: .875rem; margin: 1rem 0; }
-th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
-th { border-bottom: 1px solid #999; font-weight: 600; } td { border-bottom: 1px solid #eee; }
-th:nth-child(-n+2), td:nth-child(-n+2), td.note, th.note { text-align: left; }
-td.note, td.what { white-space: normal; min-width: 14rem; }
-td.yes { color: #1a7f37; } td.no { color: #b42318; font-weight: 600; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
-figcaption { color: #444; font-size: .875rem; } dt { font-weight: 600; } dd { margin: 0 0 .6rem; }
-.scroll { overflow-x: auto; } summary { cursor: pointer; margin: 1rem 0; }
-"""
+HERE = Path(__file__).parent
+LINES = 5  # sentences that stand open
+FEW = 40  # numbers that stand open
+MANY = 300  # and those of which the page has the first, where none is judged
 
 
 def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
-    """Write the report of these tables and their rows; returns its path."""
+    """Write the report of these tables and their rows; returns its path.
+
+    One file: a bar of contents, an overview, and a section a paper (or study of our own), of which
+    a script shows one at a time.
+    """
     cells = {table.key: table.cells(rows) for table, rows in results}
-    texts, drawn = studies.merged("texts", "TEXTS"), studies.merged("figures", "FIGURES")
-    body = [
-        "<h1>winolab: the papers' tables, regenerated</h1>",
-        _provenance(results),
-        _introduction(),
-        _summary(results, cells),
-        *(
-            _section(
-                table,
-                rows,
-                cells[table.key],
-                texts.get(table.key) or absent(table),
-                drawn.get(table.key, ()),
-            )
-            for table, rows in results
-        ),
-    ]  # fmt: skip
+    names = [*papers(), *(table.paper for table, _ in results)]
+    found = {name: mine for name in dict.fromkeys(names)
+             if (mine := [pair for pair in results if pair[0].paper == name])}  # fmt: skip
+    links = {"overview": "Overview"} | {name: _named(name) for name in found}
+    bar = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in links.items())
+    overview = [_introduction(), _summary(results, cells)]
+    body, style = shared_styles(
+        f'<nav aria-label="Contents"><div>{bar}</div></nav>\n'
+        f"<header><h1>winolab: the papers' tables, regenerated</h1>{_provenance(results)}</header>"
+        f'\n<main>\n<section id="overview"><h2>Overview</h2>{"".join(overview)}</section>\n'
+        + "\n".join(_study(name, mine, cells) for name, mine in found.items())
+        + "\n</main>"
+    )
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>winolab report</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
+        f"<title>winolab report</title><style>{(HERE / 'style.css').read_text()}{style}</style>"
+        f"</head>\n<body>\n{body}\n<script>{(HERE / 'pages.js').read_text()}</script>"
+        "\n</body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page)
     return path
+
+
+def _named(study: str) -> str:
+    """What the bar calls a paper, or a study of our own."""
+    if study not in papers():
+        return studies.title(study)
+    return facts.facts(study)["paper"].get("name") or facts.cited(study)
+
+
+def _study(name: str, results: Sequence[tuple[Table, Sequence[Row]]], cells) -> str:
+    """The section of a paper: what it is, what of it is here, and each table."""
+    texts, drawn = studies.merged("texts", "TEXTS"), studies.merged("figures", "FIGURES")
+    head = f"<h2>{escape(_named(name))}</h2>"
+    if name in papers():
+        paper = facts.facts(name)["paper"]
+        head += (
+            f'<p>{escape(paper["authors"])}: <a href="{facts.link(name)}">'
+            f"{escape(paper['title'])}</a>. {escape(paper['venue'])}.</p>"
+            f"<p>{escape(counts(c for t, _ in results for c in cells[t.key]).text)}.</p>"
+        )
+    links = "".join(
+        f'<li><a href="#{_anchor(table)}">{escape(named(table.name))}</a>: '
+        f"{escape(table.title)}</li>"
+        for table, _ in results
+    )
+    sections = (
+        _section(
+            table,
+            rows,
+            cells[table.key],
+            texts.get(table.key) or absent(table),
+            drawn.get(table.key, ()),
+        )
+        for table, rows in results
+    )
+    return "\n".join([f'<section id="{name}">{head}<ul>{links}</ul>', *sections, "</section>"])
 
 
 def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
@@ -159,19 +186,26 @@ def _section(
     text: Text,
     drawn: Sequence[figures.Drawn],
 ) -> str:
-    parts = [f'<h2 id="{_anchor(table)}">{escape(f"{cited(table)}: {table.title}")}</h2>']
+    name = cited(table) if table.paper in papers() else named(table.name).capitalize()
+    parts = [f'<h3 id="{_anchor(table)}">{escape(f"{name}: {table.title}")}</h3>']
     parts += [f"<p><b>What was reported.</b> {escape(text.did)}</p>"]
     parts += [f"<p><b>What is done here.</b> {escape(text.do)}</p>"]
-    found = "".join(f"<li>{escape(line)}</li>" for line in text.found(cells))
-    parts += [f"<p><b>What comes out.</b></p><ul>{found}</ul>"]
-    for draw, caption in drawn:
-        parts.append(
-            f"<figure>{_svg(draw(rows))}<figcaption>{escape(caption)}</figcaption></figure>"
-        )
-    listing = _cells(cells)
+    found = [f"<li>{escape(line)}</li>" for line in text.found(cells)]
+    parts += [f"<p><b>What comes out.</b></p><ul>{''.join(found[:LINES])}</ul>"]
+    if more := found[LINES:]:
+        parts += [f"<details><summary>{len(more)} more</summary><ul>{''.join(more)}</ul></details>"]
+    parts += [_figure(draw, rows, caption) for draw, caption in drawn]
+    listed = cells
+    if len(cells) > MANY and all(cell.verdict == Verdict.SHOWN for cell in cells):
+        listed = cells[:MANY]
+    listing = _cells(listed)
     note = f'<p class="quiet">{escape(text.read)} Agrees: {escape(table.tolerance)}.</p>'
-    if len(cells) > 40:
-        listing = f"<details><summary>All {len(cells)} numbers</summary>{note}{listing}</details>"
+    if len(cells) > FEW:
+        which = f"All {len(cells)} numbers"
+        if len(listed) < len(cells):
+            command = f"winolab reproduce {table.paper} {shlex.quote(table.name)}"
+            which = f"The first {len(listed)} of {len(cells)} numbers ({command} has all)"
+        listing = f"<details><summary>{which}</summary>{note}{listing}</details>"
     else:
         listing = note + listing
     return "\n".join([*parts, listing, _measured(rows)])
@@ -247,11 +281,15 @@ def _measured(rows: Sequence[Row]) -> str:
     )
 
 
-def _svg(figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+def _figure(draw: Callable[[Sequence[Row]], Figure], rows: Sequence[Row], caption: str) -> str:
+    """A figure, which a narrow page scrolls, or has with its panels one below the other."""
+    wide = draw(rows)
+    drawn = f'<div class="scroll">{svg(wide)}</div>'
+    if wide in figures.SIDE_BY_SIDE:
+        with figures.narrow():
+            slim = draw(rows)
+        drawn = f'<div class="wide">{drawn}</div><div class="narrow">{svg(slim)}</div>'
+    return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def number(value: float | None) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from experiments.harness.counted import cells, row
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell, Table, select
+from experiments.report.figures import panels_of, with_legend
 from winolab.algorithm import Dwm, Problem, dwm
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.dwm import decompose
@@ -123,12 +124,11 @@ def _cells(rows: Sequence[Row]) -> list[Cell]:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """A panel a dimension and stride: relative RMS over multiplications saved, a line a filter."""
-    drawn = Figure(figsize=(11, 6.5), layout="constrained")
-    panels = drawn.subplots(2, 3, sharey=True)
+    drawn, panels = panels_of(2, 3, (11, 6.5))
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, len(KERNELS)))
     for line, stride in enumerate((1, 2)):
         for column, ndim in enumerate((1, 2, 3)):
-            panel = panels[line, column]
+            panel = panels[3 * line + column]
             for kernel, colour in zip(KERNELS, colours, strict=True):
                 mine = select(rows, ndim=ndim, kernel=kernel, stride=stride)
                 some = sorted(select(mine, column="front"), key=lambda r: r["ours"])
@@ -146,10 +146,8 @@ def figure(rows: Sequence[Row]) -> Figure:
             panel.set_yscale("log")
             panel.set_title(f"{ndim}-D, stride {stride}")
             panel.set_xlabel("direct's multiplications over its")
-        panels[line, 0].set_ylabel("relative RMS error, FP32")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=len(KERNELS), frameon=False)
-    return drawn
+        panels[3 * line].set_ylabel("relative RMS error, FP32")
+    return with_legend(drawn, panels[0], columns=len(KERNELS))
 
 
 FRONTIER = Table(

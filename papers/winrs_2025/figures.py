@@ -18,9 +18,9 @@ PEERS = {"gemm": ("GEMM", "#55a868"), "fft": ("FFT", "#8172b3"),
 
 def frontier(rows: Sequence[Row]) -> Figure:
     """Predicted time against workspace, a panel a layer."""
-    figure = Figure(figsize=(9, 3), layout="constrained")
     layers = list(dict.fromkeys(row["layer"] for row in rows))
-    for panel, layer in zip(figure.subplots(1, len(layers)), layers, strict=True):
+    figure, panels = panels_of(1, len(layers), (9, 3), sharey=False)
+    for panel, layer in zip(panels, layers, strict=True):
         for device, colour in (("rtx4090", "#4c72b0"), ("h100", "#dd8452")):
             mine = select(rows, layer=layer, planned_for=device)
             swept = sorted(
@@ -55,9 +55,8 @@ def workspace(rows: Sequence[Row]) -> Figure:
 
 def switches(rows: Sequence[Row]) -> Figure:
     """Figure 12's kind: error against accumulation length, a line a remedy switched off."""
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
     kernels = list(dict.fromkeys(row["kernel"] for row in rows))
-    panels = figure.subplots(1, len(kernels), sharey=True)
+    figure, panels = panels_of(1, len(kernels), (9, 3.5))
     for panel, kernel in zip(panels, kernels, strict=True):
         for name in dict.fromkeys(row["variant"] for row in rows):
             mine = sorted(
@@ -66,8 +65,7 @@ def switches(rows: Sequence[Row]) -> Figure:
             panel.plot(*zip(*mine, strict=True), "o-", markersize=4, label=name)
         panel.set(title=kernel, xlabel="products summed, N·O_H·O_W", xscale="log", yscale="log")
     panels[0].set_ylabel("mean relative error")
-    panels[0].legend()
-    return figure
+    return with_legend(figure, panels[0])
 
 
 def speedups(rows: Sequence[Row]) -> Figure:

@@ -20,6 +20,8 @@ key = "trial_2027"
 title = "A trial"
 authors = "A. Author, B. Other"
 year = 2027
+venue = "TRIALS 2027"
+doi = "10.1000/1"
 
 [tables.1]
 source = "Table 1"
@@ -89,7 +91,8 @@ def test_a_new_paper_is_a_new_folder(trial: Path, capsys) -> None:
     (row,) = tables.stored("trial_2027")
     assert (row["ours"], row["printed"]) == (9, 9)
     text = page.REPORT.read_text()
-    assert '<h2 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h2>' in text
+    assert '<h3 id="trial_2027-table1">Author &amp; Other 2027, Table 1: Squares</h3>' in text
+    assert '<a href="https://doi.org/10.1000/1">A trial</a>. TRIALS 2027.' in text
     assert text.count("<figure>") == 1
     assert "1 of 1 agree; ours over the paper" in text
 
