@@ -42,7 +42,7 @@ def test_every_table_has_cells_text_and_pictures(table, rows) -> None:
     assert all(isinstance(line, str) for line in TEXTS[table.key].found(cells))
     for draw, caption in FIGURES[table.key]:
         figure = draw(rows)
-        assert any(panel.lines or panel.images for panel in figure.axes)
+        assert any(panel.lines or panel.collections for panel in figure.axes)
         assert caption
 
 
