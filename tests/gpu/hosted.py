@@ -13,7 +13,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,14 +32,19 @@ HEADERS = Path(__file__).with_name("host")
 # Of codegen/kernels/: inline PTX, for which host/ has C++.
 REPLACED = ("pipeline", "mma", "tensor_map", "multicast")
 FLAGS = [
-    *("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-g0", "-w"),
+    *("-x", "c++", "-std=c++17", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
     "-ftrivial-auto-var-init=pattern",  # a register read before it is written is NaN
     "-fsanitize=alignment,bounds,null,shift,integer-divide-by-zero",
-    # no run-time library: host/main.hpp has what the checks call
+    # no run-time library: host/engine.cpp has what the checks call
     *("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
 ]
-# host/count.hpp has what this check calls, once an access: none may be a vector of several
+# What takes a kernel's time is in the library beside it, which is compiled once; of the kernel
+# itself the compiler's optimizer would take longer than it saves.
+OPTIMIZED, QUICK = "-O1", ("-Xclang", "-O0")
+OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
+OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
+# host/count.cpp has what this check calls, once an access: none may be a vector of several
 COUNT = ("-fsanitize=thread", "-DHOST_COUNT", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
 SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
@@ -54,8 +58,8 @@ class HostError(RuntimeError):
 def compiler() -> tuple[str, ...]:
     """The command of a C++ compiler. Raises HostError that says what to install."""
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
-    if find_spec("ziglang"):
-        return (sys.executable, "-m", "ziglang", "cc", native)
+    if (found := find_spec("ziglang")) and found.origin:
+        return (str(Path(found.origin).with_name("zig")), "cc", native)
     for name in ("c++", "g++", "clang++"):
         if found := shutil.which(name):
             return (found, native)
@@ -66,6 +70,8 @@ def translate(source: str) -> str:
     """``source`` as C++: kernels of inline PTX replaced, shared memory found at run time."""
     for name in REPLACED:
         source = source.replace(kernel(name), "")
+    elsewhere = OUTER_PRODUCTS.replace("template", "extern template")
+    source = source.replace(kernel("ffma"), f"{kernel('ffma')}{elsewhere}\n")
     source = re.sub(r"^#include <cuda.*$", "", source, flags=re.MULTILINE)
     source = re.sub(r"asm volatile\(\"fence.mbarrier_init[^;]*;[^;]*;", "", source)
     # Unrolling is for registers; here it would only make the compiler slower.
@@ -103,8 +109,7 @@ def translate(source: str) -> str:
             source,
             f"static const host::Member host_members[] = {{{members or '{}'}}};",
             *entries,
-            "static const host::Kernel host_kernels[] = {" + ", ".join(table) + "};",
-            '#include "main.hpp"',
+            "const host::Kernel host_kernels[] = {" + ", ".join(table) + "};",
         ]
     )
 
@@ -313,21 +318,40 @@ def _strides(array: np.ndarray, kept: int) -> tuple[int, ...]:
 
 def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     """The shared library of a translated source, compiled unless it was before."""
-    headers = "".join(p.read_text() for p in sorted(HEADERS.glob("*.hpp")))
-    command = [*compiler(), *FLAGS, *flags, f"-I{HEADERS}"]
-    key = hashlib.sha256("\0".join([source, headers, *command]).encode()).hexdigest()[:24]
+    quick = () if flags else QUICK  # what is counted are accesses that the optimizer leaves
+    beside = _compiled(f'#include "library.cpp"\n{kernel("ffma")}{OUTER_PRODUCTS}', flags)
+    made = _compiled(source, (*flags, *quick))
+    return _kept(f"{made.name} {beside.name}", "so", ["-shared", str(made), str(beside)])
+
+
+def _compiled(source: str, flags: tuple[str, ...]) -> Path:
+    """The object file of a source."""
+    command = [*FLAGS, OPTIMIZED, *flags, f"-I{HEADERS}"]
+    return _kept("\0".join([source, _headers(), *command]), "o", [*command, "-c"], source)
+
+
+@cache
+def _headers() -> str:
+    return "".join(p.read_text() for p in sorted(HEADERS.glob("*.[hc]pp")))
+
+
+def _kept(what: str, kind: str, arguments: list[str], source: str | None = None) -> Path:
+    """The file that the compiler makes of these arguments, kept under the digest of ``what``."""
+    key = hashlib.sha256("\0".join([what, *compiler()]).encode()).hexdigest()[:24]
     folder = Path(os.environ.get("WINOLAB_CACHE") or Path(tempfile.gettempdir()) / "winolab-host")
-    library = folder / f"{key}.so"
-    if library.exists():
-        return library
+    kept = folder / f"{key}.{kind}"
+    if kept.exists():
+        return kept
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        text, objects, made = (Path(scratch) / f"kernel.{kind}" for kind in ("cpp", "o", "so"))
-        text.write_text(source)
-        _run([*command, "-c", str(text), "-o", str(objects)])
-        _run([*compiler(), "-shared", str(objects), "-o", str(made)])
-        made.replace(library)
-    return library
+        made = Path(scratch) / f"kernel.{kind}"
+        if source is not None:
+            text = Path(scratch) / "kernel.cpp"
+            text.write_text(source)
+            arguments = [*arguments, str(text)]
+        _run([*compiler(), *arguments, "-o", str(made)])
+        made.replace(kept)
+    return kept
 
 
 def _run(command: list[str]) -> None:

@@ -21,7 +21,7 @@
 namespace host {
 
 constexpr int WARP = 32, NAMED = 16, STATICS = 16;
-constexpr size_t STACK = 256 << 10, GUARD = 1024, SHARED_LIMIT = 227 << 10;
+constexpr size_t STACK = 512 << 10, GUARD = 1024, SHARED_LIMIT = 227 << 10;
 constexpr unsigned char POISON = 0xff;  // NaN as float and half, -1 as an integer
 
 struct Dim3 {
@@ -157,187 +157,18 @@ struct Machine {
   size_t stack_count = 0;
 };
 
-inline Machine machine;
-inline Fiber* now = nullptr;
-
-[[noreturn]] inline void fail(const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  int n = 0;
-  if (now)
-    n = snprintf(machine.message, machine.message_size, "block (%u,%u,%u) thread %d: ",
-                 now->block->index.x, now->block->index.y, now->block->index.z, now->index);
-  vsnprintf(machine.message + n, machine.message_size - n, format, list);
-  va_end(list);
-  now = nullptr;
-  longjmp(machine.failed, 1);
-}
-
-inline unsigned random_below(unsigned n) {
-  uint64_t& s = machine.random;
-  s ^= s << 13, s ^= s >> 7, s ^= s << 17;
-  return (unsigned)(s >> 33) % n;
-}
+extern Machine machine;
+extern Fiber* now;
 
 // Lets other fibers run; comes back when `now->waiting` is over.
-__attribute__((noinline)) inline void give_way() {
-  Fiber* self = now;
-  if (!_setjmp(self->at)) _longjmp(machine.scheduler, 1);
-}
-
+void give_way();
 // Lets others run, without a wait for anything.
-inline void give_turn() {
-  now->waiting = Waiting();
-  give_way();
-}
-
-__attribute__((noinline)) inline void wait(const Waiting& waiting) {
-  if (waiting.over()) {
-    if (machine.random && random_below(2)) give_turn();
-    return;
-  }
-  now->waiting = waiting;
-  give_way();
-}
-
-inline void pass(Meeting& m) {
-  m.arrived = 0;
-  ++m.passed;
-}
-
+void give_turn();
+void wait(const Waiting& waiting);
 // Arrives at a meeting of `expected` threads; ends when all of them have arrived.
-inline void meet(Meeting& m, unsigned expected, const char* what) {
-  if (m.arrived && m.expected != expected)
-    fail("%s of %u threads, but %u threads that came before count %u", what, expected, m.arrived,
-         m.expected);
-  m.expected = expected;
-  ++now->met;
-  const unsigned passed = m.passed;
-  if (++m.arrived >= expected) pass(m);
-  wait({&m.passed, passed, false, what, &m});
-}
+void meet(Meeting& m, unsigned expected, const char* what);
 
 inline Warp& warp() { return now->block->warps[now->index / WARP]; }
-
-inline void leave(Fiber& f) {
-  f.done = true;
-  Block& b = *f.block;
-  Warp& w = b.warps[f.index / WARP];
-  w.live &= ~(1u << f.index % WARP);
-  --b.live;
-  --machine.cluster_live;
-  // Those who wait for all threads wait no more for this one.
-  if (b.named[0].arrived && b.named[0].arrived >= b.live) pass(b.named[0]);
-  Meeting& c = machine.cluster_meeting;
-  if (c.arrived && c.arrived >= machine.cluster_live) pass(c);
-  if (w.meeting.arrived && w.meeting.arrived >= (unsigned)__builtin_popcount(w.live))
-    pass(w.meeting);
-}
-
-inline void start() {
-  machine.entry(machine.arguments);
-  leave(*now);
-  _longjmp(machine.scheduler, 1);
-}
-
-__attribute__((noinline)) inline void resume(Fiber& f) {
-  f.waiting = Waiting();
-  now = &f;
-  if (!_setjmp(machine.scheduler)) {
-    if (f.started) _longjmp(f.at, 1);
-    f.started = true;
-    ucontext_t context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = f.stack;
-    context.uc_stack.ss_size = STACK;
-    context.uc_link = nullptr;
-    makecontext(&context, start, 0);
-    setcontext(&context);
-  }
-  now = nullptr;
-}
-
-inline void complete(Copy** link) {
-  Copy* copy = *link;
-  *link = copy->next;
-  memcpy(copy->to, copy->from, copy->bytes);
-  copy->arrived(*copy);
-  free(copy);
-}
-
-inline void check_guards(const Block& b) {
-  for (size_t i = 0; i < GUARD; ++i)
-    if ((unsigned char)b.memory[i] != POISON ||
-        (unsigned char)b.memory[GUARD + b.bytes + i] != POISON)
-      fail("block (%u,%u,%u) wrote outside its %zu bytes of shared memory", b.index.x, b.index.y,
-           b.index.z, b.bytes);
-}
-
-[[noreturn]] inline void deadlock() {
-  char text[600];
-  int n = 0;
-  for (unsigned b = 0; b < machine.cluster && n < 500; ++b) {
-    Block& block = machine.blocks[b];
-    const Fiber* last = nullptr;
-    for (unsigned t = 0; t < machine.block.size() && n < 500; ++t) {
-      const Fiber& f = block.fibers[t];
-      if (f.done || (last && last->waiting.at == f.waiting.at && last->waiting.what == f.waiting.what))
-        continue;
-      last = &f;
-      const char* at = (const char*)f.waiting.at;
-      const bool inside = at >= block.shared() && at < block.shared() + block.bytes;
-      n += snprintf(text + n, sizeof text - n, "; block %u thread %u on in %s", block.index.x, t,
-                    f.waiting.what);
-      if (inside)
-        n += snprintf(text + n, sizeof text - n, " at shared + %td, parity %u", at - block.shared(),
-                      f.waiting.value);
-    }
-  }
-  fail("deadlock: nobody can go on%s", text);
-}
-
-// Disturbs a round of the scheduler: copies arrive or not, a warp falls behind for a while.
-inline void disturb(uint64_t round) {
-  Machine& m = machine;
-  for (Copy** link = &m.copies; *link;)
-    if (random_below(2)) complete(link);
-    else link = &(*link)->next;
-  if (random_below(4)) return;
-  Block& block = m.blocks[random_below(m.cluster)];
-  block.warps[random_below((m.block.size() + WARP - 1) / WARP)].asleep = round + random_below(200);
-}
-
-inline void run_cluster() {
-  Machine& m = machine;
-  const unsigned threads = m.block.size(), all = threads * m.cluster;
-  const unsigned strides[] = {1, 5, 7, 11, 13, 17, 19, 23};
-  for (uint64_t round = 0; m.cluster_live; ++round) {
-    unsigned first = 0, stride = 1;
-    if (m.random) {
-      disturb(round);
-      first = random_below(all);
-      do stride = strides[random_below(8)];
-      while (all % stride == 0 && stride != 1);
-    }
-    bool progress = false, asleep = false;
-    for (unsigned i = 0; i < all; ++i) {
-      const unsigned at = (first + (uint64_t)i * stride) % all;
-      Block& block = m.blocks[at / threads];
-      Fiber& f = block.fibers[at % threads];
-      if (f.done || !f.waiting.over()) continue;
-      if (block.warps[f.index / WARP].asleep > round) {
-        asleep = true;
-        continue;
-      }
-      resume(f);
-      progress = true;
-    }
-    if (progress || asleep) continue;
-    if (!m.copies) deadlock();
-    while (m.copies) complete(&m.copies);
-  }
-  if (m.copies) fail("the block ended before its copies arrived");
-}
 
 // A block's static array number `id`: poisoned like all shared memory.
 template <class T>
@@ -382,3 +213,6 @@ void call(void (*kernel)(A...), void** arguments) {
 }
 
 }  // namespace host
+
+// What a kernel's translation unit has: see hosted.translate.
+extern const host::Kernel host_kernels[];

@@ -1,0 +1,226 @@
+// What mma.hpp declares. Products of 16-bit numbers are exact; 16 of them and the accumulator are
+// summed as winolab.ref.arithmetic.accumulate's tensor_core does. One lane computes for its warp,
+// eight columns at once.
+#include "mma.hpp"
+
+namespace host {
+float from_half(unsigned short h) {
+  const unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+  if (exponent == 31) return bits<float>(sign | 0x7f800000 | fraction << 13);
+  if (exponent) return bits<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float value = fraction * 0x1p-24f;
+  return sign ? -value : value;
+}
+
+// To nearest even; 65520 and more is infinite.
+unsigned short to_half(float v) {
+  const unsigned raw = bits<unsigned>(v), sign = raw >> 16 & 0x8000, size = raw & 0x7fffffff;
+  if (size > 0x7f800000) return sign | 0x7fff;
+  if (size >= 0x477ff000) return sign | 0x7c00;
+  if (size >= 0x38800000)  // normal: drop 13 bits
+    return sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
+  const float aligned = bits<float>(size) + 0.5f;  // the last bit of 0.5 is 2^-24
+  return sign | (bits<unsigned>(aligned) - 0x3f000000);
+}
+
+unsigned short to_bfloat(float v) {
+  const unsigned raw = bits<unsigned>(v);
+  if ((raw & 0x7fffffff) > 0x7f800000) return 0x7fff;
+  return (raw + 0x7fff + (raw >> 16 & 1)) >> 16;
+}
+
+float widen(unsigned short v, bool bf16) {
+  return bf16 ? bits<float>((unsigned)v << 16) : from_half(v);
+}
+
+float truncated(double v) {
+  const double size = v < 0 ? -v : v;
+  if (size >= 0x1p128) return v < 0 ? -INFINITY : INFINITY;
+  if (size < 0x1p-126) return (float)((double)(long long)(v * 0x1p149) * 0x1p-149);
+  return (float)bits<double>(bits<uint64_t>(v) & ~((1ull << 29) - 1));
+}
+
+double binade(double v) {
+  return bits<double>(bits<uint64_t>(v) & 0x7ff0000000000000);
+}
+
+constexpr int DEPTH = 16, ROWS = 16, COLUMNS = 8;  // of a product of one instruction
+constexpr int EXTRA_BITS = 2;                      // kept below the last of the largest term
+typedef double Doubles __attribute__((vector_size(8 * COLUMNS)));
+typedef int Ints __attribute__((vector_size(4 * COLUMNS)));
+
+// Eight columns of B, and the powers of two that their elements reach.
+struct Columns {
+  Doubles value[DEPTH], size[DEPTH];
+  void set(int k, int column, float v) {
+    value[k][column] = v;
+    size[k][column] = binade(v);
+  }
+};
+struct Row {
+  double value[DEPTH], size[DEPTH];
+  void set(int k, float v) {
+    value[k] = v;
+    size[k] = binade(v);
+  }
+};
+
+Doubles whole(Doubles v) { return __builtin_convertvector(__builtin_convertvector(v, Ints), Doubles); }
+
+// Terms are cut below a unit that the largest of them, or the sum so far, decides.
+void add_products(const Row& a, const Columns& b, float (&sums)[COLUMNS]) {
+  Doubles sum, largest;
+  for (int c = 0; c < COLUMNS; ++c) sum[c] = sums[c], largest[c] = __builtin_fabs(sum[c]);
+  Doubles reached = largest;  // NaN where a factor is: max would lose it
+  for (int k = 0; k < DEPTH; ++k) {
+    const Doubles size = a.size[k] * b.size[k];  // a product's exponent is its factors' sum
+    reached += size;
+    largest = size > largest ? size : largest;
+  }
+  Doubles spacing;
+  for (int c = 0; c < COLUMNS; ++c) {
+    const double top = binade(largest[c]);
+    spacing[c] = (top < 0x1p-126 ? 0x1p-126 : top) * (0x1p-23 / (1 << EXTRA_BITS));
+  }
+  const Doubles inverse = 1.0 / spacing;
+  Doubles total = whole(sum * inverse);
+  for (int k = 0; k < DEPTH; ++k) total += whole(a.value[k] * b.value[k] * inverse);
+  total *= spacing;
+  for (int c = 0; c < COLUMNS; ++c) {
+    if (reached[c] < INFINITY) {
+      sums[c] = truncated(total[c]);
+      continue;
+    }
+    double plain = 0;
+    for (int k = 0; k < DEPTH; ++k) plain += a.value[k] * b.value[k][c];
+    sums[c] = (float)(plain + sums[c]);
+  }
+}
+
+// The element at (mn, k) of a matrix in shared memory, see codegen/mma.cuh.
+float element(unsigned long long descriptor, bool mn_major, int mn, int k, bool bf16) {
+  const unsigned leading = (descriptor >> 16 & 0x3fff) << 4, stride = (descriptor >> 32 & 0x3fff) << 4;
+  unsigned at = (descriptor & 0x3fff) << 4;
+  if (descriptor >> 62 == (int)Swizzle::B128) {
+    at += mn_major ? mn / 64 * leading + k / 8 * stride + k % 8 * 128 + mn % 64 * 2
+                   : mn / 8 * stride + mn % 8 * 128 + k * 2;
+    at ^= at >> 3 & 0x70;
+  } else if (descriptor >> 62 == 2 && mn_major) {  // rows of 64 bytes
+    at += mn / 32 * leading + k / 8 * stride + k % 8 * 64 + mn % 32 * 2;
+    at ^= at >> 3 & 0x30;
+  } else {
+    const int row = mn_major ? k : mn, column = mn_major ? mn : k;
+    at += k / 8 * leading + mn / 8 * stride + row % 8 * 16 + column % 8 * 2;
+  }
+  const Block& b = *now->block;
+  if (at < GUARD || at - GUARD + 2 > b.bytes) fail("wgmma reads outside shared memory");
+  const Quiet quiet;
+  unsigned short value;
+  memcpy(&value, b.shared() + at - GUARD, 2);
+  return widen(value, bf16);
+}
+
+// The products of a warp: rows g and g + 8 and columns 2q and 2q + 1 of eight are lane 4g + q's,
+// two accumulators a row after another.
+template <class F>
+void multiply_rows(const Row (&a)[ROWS], const Columns& b, F accumulators) {
+  for (int row = 0; row < ROWS; ++row) {
+    float sums[COLUMNS];
+    float* at[COLUMNS / 2];
+    for (int q = 0; q < COLUMNS / 2; ++q) {
+      at[q] = accumulators(row % 8 * 4 + q) + row / 8 * 2;
+      sums[2 * q] = at[q][0], sums[2 * q + 1] = at[q][1];
+    }
+    add_products(a[row], b, sums);
+    for (int q = 0; q < COLUMNS / 2; ++q) at[q][0] = sums[2 * q], at[q][1] = sums[2 * q + 1];
+  }
+}
+
+// The warp's part of a wgmma that every lane has at this place of its list.
+void multiply(const Fiber* lanes, int at) {
+  const Product& p = lanes->products.list[at];
+  const int wide = lanes->index / WARP % 4;
+  for (int lane = 0; lane < WARP; ++lane) {
+    const Product& other = lanes[lane].products.list[at];
+    if (lanes[lane].products.count <= at || p.a != other.a || p.b != other.b || p.n != other.n ||
+        p.accumulate != other.accumulate)
+      fail("wgmma with other operands than lane 0's");
+    if (!p.accumulate) memset(other.d, 0, p.n / 2 * sizeof(float));
+  }
+  Row a[ROWS];
+  for (int row = 0; row < ROWS; ++row)
+    for (int k = 0; k < DEPTH; ++k) {
+      if (p.a_registers) {
+        const Fiber& lane = lanes[row % 8 * 4 + k % 8 / 2];
+        const unsigned pair = lane.products.list[at].registers[row / 8 + k / 8 * 2];
+        a[row].set(k, widen(pair >> k % 2 * 16, p.bf16));
+      } else {
+        a[row].set(k, element(p.a, p.a_mn, 16 * wide + row, k, p.bf16));
+      }
+    }
+  for (int first = 0; first < p.n; first += COLUMNS) {
+    Columns b;
+    for (int k = 0; k < DEPTH; ++k)
+      for (int c = 0; c < COLUMNS; ++c)
+        b.set(k, c, element(p.b, p.b_mn, first + c, k, p.bf16));
+    multiply_rows(a, b, [&](int lane) { return lanes[lane].products.list[at].d + first / 2; });
+  }
+}
+
+// Every lane shows `mine` until the last has come, and the first to go on takes all of them.
+template <class T, class F>
+void of_warp(const T& mine, const char* what, F take) {
+  Warp& w = warp();
+  if (~w.live) fail("%s of a warp that lanes have left", what);
+  w.slot[now->index % WARP] = (uint64_t)&mine;
+  meet(w.meeting, WARP, what);
+  if (now->index % WARP == 0) {
+    const Quiet quiet;
+    take([&](int lane) -> const T& { return *(const T*)w.slot[lane]; });
+  }
+  meet(w.meeting, WARP, what);
+}
+
+void wgmma_wait(int pending) {
+  of_warp(*now, "wgmma_wait", [=](auto) {
+    for (int i = 0; i < now->products.count; ++i)
+      if (now->products.list[i].group + pending < now->products.group) multiply(now, i);
+  });
+  now->products.finish(pending, [](const Product&) {});
+}
+
+void multiply(Fragments mine, bool bf16) {
+  of_warp(mine, "mma", [=](auto of) {
+    Row a[ROWS];
+    Columns b;
+    for (int k = 0; k < DEPTH; ++k) {
+      const int from = k % 8 / 2, shift = k % 2 * 16;
+      for (int row = 0; row < ROWS; ++row)
+        a[row].set(k, widen(of(row % 8 * 4 + from).a[row / 8 + k / 8 * 2] >> shift, bf16));
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, widen(of(4 * c + from).b[k / 8] >> shift, bf16));
+    }
+    multiply_rows(a, b, [=](int lane) { return of(lane).d; });
+  });
+}
+
+void load_matrices(unsigned (&r)[4], const void* shared, bool transposed) {
+  touch(shared, 16, false, "load_matrices");
+  shared_address((const char*)shared + 15);
+  if ((uintptr_t)shared % 16) fail("a matrix row that is not 16-byte aligned");
+  struct {
+    const unsigned short* row;
+    unsigned* to;
+  } const mine = {(const unsigned short*)shared, r};
+  of_warp(mine, "load_matrices", [=](auto of) {
+    for (int lane = 0; lane < WARP; ++lane) {
+      const int g = lane / 4, q = lane % 4;
+      for (int m = 0; m < 4; ++m) {
+        unsigned pair[2];
+        for (int c = 0; c < 2; ++c)
+          pair[c] = transposed ? of(8 * m + 2 * q + c).row[g] : of(8 * m + g).row[2 * q + c];
+        of(lane).to[m] = pair[0] | pair[1] << 16;
+      }
+    }
+  });
+}
+}  // namespace host
