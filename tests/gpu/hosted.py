@@ -45,7 +45,8 @@ OPTIMIZED, QUICK = "-O1", ("-Xclang", "-O0")
 OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
 OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
 # host/count.cpp has what this check calls, once an access: none may be a vector of several
-COUNT = ("-fsanitize=thread", "-DHOST_COUNT", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
+COUNTING = "-DHOST_COUNT"
+COUNT = (COUNTING, "-fsanitize=thread", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
 SPACES = r"(?ms)^namespace (\w+) \{$.*?^\}  // namespace \1$"
 
@@ -319,7 +320,10 @@ def _strides(array: np.ndarray, kept: int) -> tuple[int, ...]:
 def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     """The shared library of a translated source, compiled unless it was before."""
     quick = () if flags else QUICK  # what is counted are accesses that the optimizer leaves
-    beside = _compiled(f'#include "library.cpp"\n{kernel("ffma")}{OUTER_PRODUCTS}', flags)
+    outer = kernel("ffma") + OUTER_PRODUCTS
+    spaces = (f"namespace {name} {{\n{outer}\n}}" for name in ("split", "fallback"))
+    library = "\n".join(['#include "library.cpp"', outer, *spaces])
+    beside = _compiled(library, (COUNTING,) if COUNTING in flags else ())
     made = _compiled(source, (*flags, *quick))
     return _kept(f"{made.name} {beside.name}", "so", ["-shared", str(made), str(beside)])
 

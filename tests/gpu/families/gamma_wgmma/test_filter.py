@@ -29,7 +29,7 @@ FOUR, IDLE, LONG, NONE = (70, 3, 3, 36), (140, 2, 3, 20), (4, 7, 7, 320), (4, 9,
 
 def _plan(problem: Problem, direction: str, algorithm: str | None) -> Any:
     asked = parse_algorithm(algorithm) if algorithm else None
-    return of_gamma(Request(problem, direction, H100, asked, "fp32_split")).split
+    return of_gamma(Request(problem, direction, H100, asked, "fp32_split")).primary
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data"])
