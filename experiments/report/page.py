@@ -42,7 +42,7 @@ def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
              if (mine := [pair for pair in results if pair[0].paper == name])}  # fmt: skip
     links = {"overview": "Overview"} | {name: _named(name) for name in found}
     bar = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in links.items())
-    overview = [_introduction(), _summary(results, cells)]
+    overview = [INTRODUCTION, _summary(results, cells), WORDS]
     body, style = shared_styles(
         f'<nav aria-label="Contents"><div>{bar}</div></nav>\n'
         f"<header><h1>winolab: the papers' tables, regenerated</h1>{_provenance(results)}</header>"
@@ -113,13 +113,13 @@ def _provenance(results: Sequence[tuple[Table, Sequence[Row]]]) -> str:
     return f'<p class="quiet">{escape(" · ".join(parts))}</p>'
 
 
-def _introduction() -> str:
-    return """<p>Winograd convolution saves multiplications and pays in rounding error. Papers
+INTRODUCTION = """<p>Winograd convolution saves multiplications and pays in rounding error. Papers
 report that error for their kernels. Here each figure stands beside one that is computed from
 the algorithm's exact matrices alone: the same layers, the same distribution of data, every
 operation rounded as the hardware rounds it, in the order in which the kernel makes it. Sections
 that name a GPU have what it measured, from kept rows; the others need none. Where a constant was
-fitted to a paper, the section says so.</p>
+fitted to a paper, the section says so.</p>"""
+WORDS = """<h3>Words</h3>
 <dl><dt>mean relative error (MARE)</dt><dd>mean of |error| / |exact|. It suits positive data; with
 zero-mean data outputs near zero make it meaningless.</dd>
 <dt>relative RMS</dt><dd>root mean square of the errors over that of the exact outputs.</dd>
@@ -155,7 +155,10 @@ def _headlines(cells: dict[str, list[Cell]]) -> str:
     lines = []
     for paper in papers():
         mine = [c for key, found in cells.items() if key.split()[0] == paper for c in found]
-        lines.append(f"<li><b>{escape(facts.cited(paper))}</b>: {counts(mine).text}</li>")
+        if not mine:
+            continue
+        link = f'<a href="#{paper}">{escape(_named(paper))}</a>'
+        lines.append(f"<li>{link} ({escape(facts.cited(paper))}): {counts(mine).text}</li>")
     return f"<ul>{''.join(lines)}</ul>"
 
 

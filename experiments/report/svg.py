@@ -66,7 +66,7 @@ def legible(figure: Figure) -> None:
                 _powers(axis)
     least = math.ceil(10 * LEAST / PIXELS) / 10  # points, as they are printed
     for text in figure.findobj(Text):
-        if text.get_fontsize() < least:
+        if float(text.get_fontsize()) < least:
             text.set_fontsize(least)
 
 
