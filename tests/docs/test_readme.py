@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -93,11 +94,21 @@ def test_its_calls_take_what_they_are_given() -> None:
 
 
 def test_gpus_refuse_what_it_says_they_do() -> None:
-    assert "strides and dilation where depthwise" in TEXT
-    for stride, dilation in ((2, 1), (1, 2)):
-        winolab.plan((2, 8, 8, 16), (16, 3, 3, 1), groups=16, stride=stride, dilation=dilation)
-        with pytest.raises(ValueError, match="stride 1 and dilation 1"):
-            winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), stride=stride, dilation=dilation)
+    said = (
+        "strides and dilation where depthwise, and in 16 bits on Hopper, but for filter gradients"
+    )
+    assert said in " ".join(TEXT.split())
+    x, w, refused = (2, 8, 8, 16), (16, 3, 3, 16), "stride 1 and dilation 1"
+    for how in ({"stride": 2}, {"dilation": 2}):
+        planned = partial(winolab.plan, x, **how)
+        planned((16, 3, 3, 1), groups=16)
+        for precision in ("fp16", "bf16"):
+            planned(w, precision=precision)
+            planned(w, precision=precision, direction="backward_data")
+            with pytest.raises(ValueError, match=refused):
+                planned(w, precision=precision, direction="backward_filter")
+        with pytest.raises(ValueError, match=refused):
+            planned(w)
 
 
 def test_gpus_from_the_compute_capability_that_it_names_are_served() -> None:
