@@ -24,6 +24,7 @@ from winolab.ref.error.predict import Moments, Prediction, predict
 Array = NDArray[np.float64]
 # Relative errors are counted in bins of a twentieth of a decade, 1e-12 to 1.
 BINS = np.linspace(-12, 0, 241)
+DISTRIBUTIONS = (64, 128)  # channels of the layers of α = 16 whose counts are kept
 # Multiply-adds of direct convolution between two additions to a tally; bounds the memory.
 PIECE = 1 << 28
 # Tiles on which the bound is evaluated; it varies by some 10 % over a layer.

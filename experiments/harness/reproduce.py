@@ -70,13 +70,14 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
         ("paper", lambda c: number(c.paper)),
         ("aim", lambda c: number(c.aim)),
         ("ours", lambda c: number(c.ours)),
-        ("interval", lambda c: "" if c.low == c.high else f"{number(c.low)} … {number(c.high)}"),
+        ("interval", lambda c: f"{number(c.low)} … {number(c.high)}" if c.low < c.high else ""),
         ("ratio", lambda c: "" if c.ratio is None else number(c.ratio)),
         ("prediction", lambda c: number(c.prediction)),
         ("bound", lambda c: number(c.bound)),
         ("verdict", lambda c: "" if c.verdict is Verdict.SHOWN else c.verdict.value),
     ]
-    lines = [c for c in cells if c.verdict in (*JUDGED, *AIMS)] or cells
+    judged = [c for c in cells if c.verdict in (*JUDGED, *AIMS)]
+    lines = judged or cells
     grid = fitted.Fitted(
         [
             fitted.Column(name, texts, folds=not name, rank=RANKS.get(name, 0))
@@ -86,7 +87,8 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
     )
     title = Text(f"{table.paper} {table.name}: {table.title}", style="italic")
     found = counts(cells).text
-    caption = f"{found}. Rule: {table.tolerance}. The report has all {len(cells)} numbers."
+    rule = f"{'Rule' if judged else 'Why'}: {table.tolerance}."
+    caption = f"{found}. {rule} The report has all {len(cells)} numbers."
     return Group(title, grid, Text(caption, style="dim italic"))
 
 
@@ -158,7 +160,7 @@ def main(
     path = page.write(every_table, page.REPORT)
     seconds = time.perf_counter() - started
     for name, counted in headlines(every_table).items():
-        console.print(f"{facts.cited(name)}: {counted.text}", highlight=False)
+        console.print(f"{facts.named(name)}: {counted.text}", highlight=False)
     if paper is None and not every:
         names = ", ".join(t.key for t in studies.computed() if t.long)
         console.print(f"In the report from kept rows (--all regenerates them): {names}")

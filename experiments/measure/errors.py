@@ -21,9 +21,8 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
-from experiments.harness.outputs import BINS
+from experiments.harness.outputs import BINS, DISTRIBUTIONS
 from experiments.measure.throughput import compile_all, latest, sources, stored
-from papers.im2col_winograd_2024.accuracy import FIGURE_CHANNELS
 from winolab.algorithm import gamma
 from winolab.bench import oracle
 from winolab.bench.compare import free
@@ -115,7 +114,7 @@ def measured(layer: Layer, data: str, mine: Mapping[Plan, bool]) -> Iterator[Row
         if data == "u12":
             relative = abs(result - exact) / abs(exact)
             row |= {"mare": float(relative.mean()), "max_relative": float(relative.max())}
-            if layer.kernel and layer.kernel[0] == 16 and layer.channels in FIGURE_CHANNELS:
+            if layer.kernel and layer.kernel[0] == 16 and layer.channels in DISTRIBUTIONS:
                 decades = cp.log10(cp.clip(relative, 10.0 ** BINS[0], 1.0))
                 row["histogram"] = cp.histogram(decades, edges)[0].tolist()
         yield row

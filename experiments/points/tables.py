@@ -9,9 +9,9 @@ import numpy as np
 
 from experiments.harness.jobs import Job, Row
 from experiments.harness.outputs import Variant
+from experiments.harness.published import DIGITS
 from experiments.harness.tables import Cell, Table, interval, select
 from experiments.harness.verdicts import at_least
-from papers.im2col_winograd_2024.accuracy import DIGITS
 from winolab.measure import FULL, Case
 
 TITLE = "Points"

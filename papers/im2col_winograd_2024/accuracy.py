@@ -9,7 +9,8 @@ from functools import cache
 from experiments.harness.facts import facts, table
 from experiments.harness.jobs import Job, Row
 from experiments.harness.missing import not_reproduced
-from experiments.harness.outputs import Variant
+from experiments.harness.outputs import DISTRIBUTIONS, Variant
+from experiments.harness.published import DIGITS
 from experiments.harness.tables import Cell, Table, interval, one, select
 from experiments.harness.verdicts import above, at_most, below, near
 from winolab.algorithm import parse_algorithm
@@ -20,8 +21,6 @@ from winolab.ref.arithmetic.simulated import PRESETS
 PAPER = "im2col_winograd_2024"
 SEEDS = 3
 CHANNELS = 16
-# Significant digits of the constants in the kernels that the authors published; not in the paper.
-DIGITS = 7
 # Extra alignment bits of a Tensor Core: one on Ampere, two on Hopper (Fasi et al. 2021 measure
 # the first; the second is what cuDNN's errors on an H100 show, see `cells_h100`).
 HOPPER = replace(PRESETS["tf32"], accumulation=Accumulation.parse("tensor_core:8:2:truncate"))
@@ -168,9 +167,6 @@ TABLE3 = Table(
 )
 
 
-FIGURE_CHANNELS = (64, 128)
-
-
 def jobs_figure10(full: bool) -> list[Job]:
     """Γ16 of each width at 64 and 128 channels, against direct convolution in both modes."""
     found = []
@@ -178,7 +174,7 @@ def jobs_figure10(full: bool) -> list[Job]:
         alpha, n, _ = tile_of(column)
         if alpha != 16:
             continue
-        for shape in column["shapes"][: len(FIGURE_CHANNELS)]:
+        for shape in column["shapes"][: len(DISTRIBUTIONS)]:
             for seed in range(1 if full else 2):
                 case = case_of(column, shape, full, seed, 256 * n * 8)
                 labels = {
@@ -198,7 +194,7 @@ def cells_figure10(rows: Sequence[Row]) -> list[Cell]:
     """Means and extrapolated maxima, and the three claims of section 6.2.2."""
     found = []
     for column in table(PAPER, 3)["columns"]:
-        for width in FIGURE_CHANNELS:
+        for width in DISTRIBUTIONS:
             mine = select(rows, column=column["algorithm"], width=width)
             if mine:
                 found += _distribution(column, width, mine)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments.harness.facts import table
 from experiments.harness.jobs import Row
-from experiments.harness.outputs import BINS
+from experiments.harness.outputs import BINS, DISTRIBUTIONS
 from experiments.harness.tables import select
 from experiments.report.figures import (
     COLOURS,
@@ -85,7 +85,7 @@ def cugemm(rows: Sequence[Row]) -> Figure:
 
 def figure10(rows: Sequence[Row]) -> Figure:
     """A panel a kernel: densities of the relative error, on logarithmic axes."""
-    width = im2col_winograd.FIGURE_CHANNELS[0]
+    width = DISTRIBUTIONS[0]
     rows = select(rows, width=width)
     kernels = sorted({row["column"] for row in rows})
     figure, panels = panels_of(1, len(kernels), (11, 3.4))

@@ -8,7 +8,7 @@ from experiments.harness.facts import table
 from experiments.harness.missing import Lines, missing
 
 PAPER = "im2col_winograd_2024"
-WHY = "not reproduced: no training yet"
+WHY = "no training yet"
 COLUMNS = {
     "alpha": "Alpha, seconds an epoch",
     "pytorch": "PyTorch, seconds an epoch",

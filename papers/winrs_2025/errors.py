@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.facts import table
+from experiments.harness.published import DIGITS
 from experiments.harness.tables import Cell, Table, one, select
 from experiments.harness.verdicts import at_most
 from papers.winrs_2025.accuracy import (
@@ -25,8 +26,6 @@ from winolab.ref.error.metrics import ADMISSIBLE
 
 Row = dict[str, Any]
 
-# The α = 16 kernels of the same authors hold their constants in 7 significant digits.
-DIGITS = 7
 PUBLISHED = Variant("published order and constants", order="published", digits=DIGITS)
 EXACT = Variant("exact constants")
 BEST = Variant("best points", points="best")

@@ -17,6 +17,7 @@ ROOMS = ("harness", "report")
 FACTS = """
 [paper]
 key = "trial_2027"
+name = "Trial"
 title = "A trial"
 authors = "A. Author, B. Other"
 year = 2027
