@@ -25,12 +25,12 @@ from experiments.report.page import cited, named, number
 LINES = 24
 
 
-MARKS = {
+MARKS = {  # what is judged is drawn last
+    Verdict.SHOWN: (".", "#bbbbbb"),
+    Verdict.NOT_COMPARABLE: ("^", "#999999"),
+    Verdict.FITTED: ("s", "#dd8452"),
     Verdict.AGREES: ("o", "#4c72b0"),
     Verdict.DISAGREES: ("X", "#c44e52"),
-    Verdict.FITTED: ("s", "#dd8452"),
-    Verdict.NOT_COMPARABLE: ("^", "#999999"),
-    Verdict.SHOWN: (".", "#bbbbbb"),
 }
 
 
@@ -129,27 +129,26 @@ class Paper:
 
     def agreement(self) -> Figure:
         """Ours over the paper's of every cell that has a number of the paper's, by verdict."""
-        found = [
-            (table.name, cell.verdict, cell.ratio)
-            for name, table in self.tables.items()
-            for cell in self._beside(name).cells
-            if ratio(cell) and not cell.claim
-        ]
-        names = list(dict.fromkeys(name for name, _, _ in found))
-        figure, (panel,) = panels_of(1, 1, (max(6, 0.7 * len(names) + 2), 3.6))
+        found = {name: cells for name in self.tables if (cells := self._compared(name))}
+        figure, (panel,) = panels_of(1, 1, (max(6, 0.7 * len(found) + 2), 3.6))
+        drawn: dict[Verdict, list[tuple[float, float]]] = {kind: [] for kind in MARKS}
+        for i, cells in enumerate(found.values()):
+            for at, cell in zip(np.linspace(-0.35, 0.35, len(cells)), cells, strict=True):
+                drawn[cell.verdict].append((i + at, cell.ratio or math.nan))
         for kind, (marker, colour) in MARKS.items():
-            drawn = []
-            for i, name in enumerate(names):
-                values = [value for n, k, value in found if (n, k) == (name, kind)]
-                drawn += zip(i + np.linspace(-0.3, 0.3, len(values)), values, strict=True)
-            if drawn:
-                panel.plot(*zip(*drawn, strict=True), marker, color=colour, markersize=4,
+            if drawn[kind]:
+                panel.plot(*zip(*drawn[kind], strict=True), marker, color=colour, markersize=4,
                            label=kind.value)  # fmt: skip
         panel.axhline(1, color=INK, linewidth=0.8)
         panel.set_yscale("log")
         panel.set(ylabel="ours over the paper's")
-        panel.set_xticks(range(len(names)), [named(name).replace(" ", "\n", 2) for name in names])
+        panel.set_xticks(range(len(found)), [named(name).replace(" ", "\n", 2) for name in found])
         return with_legend(figure, panel)
+
+    def _compared(self, name: str) -> list[Cell]:
+        """The cells of a table that have a number of the paper's and one of ours."""
+        cells = self._beside(name).cells
+        return [c for c in cells if ratio(c) and not c.claim and c.verdict in MARKS]
 
     @property
     def link(self) -> str:

@@ -3,7 +3,7 @@
 A notebook is papers/<paper>/reproduce.py, in jupytext's percent format, and the .ipynb of the same
 name beside it, which is kept with its outputs. Each text is executed in its own folder, two at a
 time, and what comes out is compared with what is kept: texts have to be equal and numbers within
-TOLERANCE; figures are compared by their data (experiments.report.described). Exit code 1 where a
+TOLERANCE or a unit of their last digit; figures are compared by their data (experiments.report.described). Exit code 1 where a
 cell raised, or something else came out. --update writes the .ipynb anew.
 """
 
@@ -118,13 +118,24 @@ def unequal(one: str, other: str) -> str:
     for kept, found in zip(lines, others, strict=True):
         if kept == found:
             continue
-        before, after = (list(map(float, NUMBER.findall(line))) for line in (kept, found))
+        before, after = NUMBER.findall(kept), NUMBER.findall(found)
         same = NUMBER.sub("#", kept).split() == NUMBER.sub("#", found).split()
-        if not same or any(
-            abs(a - b) > TOLERANCE * max(abs(a), abs(b)) for a, b in zip(before, after, strict=True)
-        ):
+        if not same or not all(map(close, before, after)):
             return f"{found.strip()[:200]!r}; kept is {kept.strip()[:200]!r}"
     return ""
+
+
+def close(one: str, other: str) -> bool:
+    """Whether two numbers as they are printed differ by TOLERANCE or a unit of the last digit."""
+    a, b = float(one), float(other)
+    return abs(a - b) <= max(TOLERANCE * max(abs(a), abs(b)), 1.001 * max(unit(one), unit(other)))
+
+
+def unit(printed: str) -> float:
+    """Of the last digit of a rounded number; counts, which have no point, are exact."""
+    digits, _, power = printed.partition("e")
+    decimals = len(digits.partition(".")[2])
+    return 10.0 ** (int(power or 0) - decimals) if decimals or power else 0.0
 
 
 def blank(book: nbformat.NotebookNode) -> bool:

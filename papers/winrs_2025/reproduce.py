@@ -48,7 +48,7 @@ paper
 paper.agreement()
 
 # %% [markdown]
-# The paper's planner for a layer of VGG-16:
+# The paper's planner (`winolab.ref.algorithms.winrs.plan`) for a layer of VGG-16:
 
 # %%
 plan(Problem.of((32, 224, 224, 64), (64, 3, 3, 64), padding=1), "rtx4090")

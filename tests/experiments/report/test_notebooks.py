@@ -108,6 +108,10 @@ def test_a_figure_in_words_has_its_series() -> None:
     [
         ("mare 1.13e-05, 3 of 4", "mare 1.14e-05, 3 of 4", True),
         ("mare 1.13e-05, 3 of 4", "mare 1.16e-05, 3 of 4", False),
+        ("mse 1.1e-03", "mse 1.2e-03", True),  # a unit of the last digit: 1.149 and 1.151
+        ("mse 1.1e-03", "mse 1.3e-03", False),
+        ("5e-08", "6e-08", True),
+        ("5e-08", "5e-07", False),
         ("36 of 36 agree", "35 of 36 agree", False),
         ("equal", "unequal", False),
         ("<td>2.25</td>", "<td>-2.25</td>", False),
