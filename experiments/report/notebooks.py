@@ -3,8 +3,9 @@
 A notebook is papers/<paper>/reproduce.py, in jupytext's percent format, and the .ipynb of the same
 name beside it, which is kept with its outputs. Each text is executed in its own folder, two at a
 time, and what comes out is compared with what is kept: texts have to be equal and numbers within
-TOLERANCE or a unit of their last digit; figures are compared by their data (experiments.report.described). Exit code 1 where a
-cell raised, or something else came out. --update writes the .ipynb anew.
+TOLERANCE or a unit of their last digit; figures are compared by their data
+(experiments.report.described). Exit code 1 where a cell raised, or something else came out.
+--update writes the .ipynb anew.
 """
 
 from __future__ import annotations
