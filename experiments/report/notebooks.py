@@ -133,7 +133,7 @@ def close(one: str, other: str) -> bool:
 
 
 def unit(printed: str) -> float:
-    """Of the last digit of a rounded number; counts, which have no point, are exact."""
+    """The unit of a rounded number's last digit; counts, which have no point, are exact: 0."""
     digits, _, power = printed.partition("e")
     decimals = len(digits.partition(".")[2])
     return 10.0 ** (int(power or 0) - decimals) if decimals or power else 0.0
