@@ -115,9 +115,19 @@ class Contender:
 
 def unnamed(direction: str, problem: Problem, group: str, device: Device | None = None) -> Request:
     """For contiguous channels-last arrays, of any algorithm; ``device``: by default GPU 0."""
-    aligned = all(shape[-1] % (4 if group == "fp32" else 8) == 0
-                  for shape in shapes(direction, problem))  # fmt: skip
-    return Request(problem, direction, device or driver.device(0), None, group, aligned=aligned)
+    vector = 4 if group == "fp32" else 8
+    whole = {name: size % vector == 0 for name, size in _channels(problem).items()}
+    maps = whole["x"] and whole["y"]
+    return Request(
+        problem, direction, device or driver.device(0), None, group,
+        aligned=maps and whole["w"], aligned_maps=maps,
+    )  # fmt: skip
+
+
+def _channels(problem: Problem) -> dict[str, int]:
+    """The last size of each array."""
+    shapes = {"x": problem.x_shape, "w": problem.w_shape, "y": problem.y_shape}
+    return {name: shape[-1] for name, shape in shapes.items()}
 
 
 def offered(request: Request, named: Algorithm | None) -> Iterator[tuple[str, list[Plan]]]:

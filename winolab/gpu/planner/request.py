@@ -227,6 +227,7 @@ class Request:
     ``algorithm`` fixes the tile and the points ("gamma:8:6:3@paper", "direct"); None lets the
     planner choose among the kernels whose predicted error is at most ADMISSIBLE times direct's.
     ``precision`` is a key of PRECISIONS. ``aligned`` says whether the arrays allow vector loads,
+    ``aligned_maps`` whether all but the filter, or its gradient, do (None: as ``aligned``),
     ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
     operands'.
@@ -238,6 +239,7 @@ class Request:
     algorithm: Algorithm | None = None
     precision: str = "fp32"
     aligned: bool = field(default=True, kw_only=True)
+    aligned_maps: bool | None = field(default=None, kw_only=True)
     config: KernelConfig | None = field(default=None, kw_only=True)
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)
@@ -257,6 +259,11 @@ class Request:
     def points_of(self, tile: Tile) -> str:
         """Those of a gradient's tile: direct products have none to name."""
         return self.algorithm.points_of(tile) if self.algorithm and tile.alpha > 1 else "best"
+
+    @property
+    def maps_aligned(self) -> bool:
+        """Whether x and y, or their gradients, allow vector loads."""
+        return self.aligned if self.aligned_maps is None else self.aligned_maps
 
     @property
     def dtype(self) -> str:

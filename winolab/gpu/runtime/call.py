@@ -202,9 +202,11 @@ def _chosen(asked: Resolved, out: ArrayLayout) -> Plan | None:
         _check_empty(asked)
         return None
     size = ITEMSIZE[asked.dtype]
-    aligned = asked.a.place.aligned(size) and out.aligned(ITEMSIZE[asked.computed])
+    aligned = maps = asked.a.place.aligned(size)
     if asked.b and asked.gradient:
-        aligned = aligned and asked.b.place.aligned(size)
+        aligned = maps = maps and asked.b.place.aligned(size)
+    if not out.aligned(ITEMSIZE[asked.computed]):
+        aligned, maps = False, maps and asked.gradient
     return planned(
         asked.problem,
         asked.direction,
@@ -213,6 +215,7 @@ def _chosen(asked: Resolved, out: ArrayLayout) -> Plan | None:
         asked.precision,
         asked.computed,
         aligned,
+        aligned_maps=maps,
     )
 
 
@@ -265,6 +268,7 @@ def planned(
     out_dtype: str,
     aligned: bool,
     prepared: bool = False,
+    aligned_maps: bool | None = None,
 ) -> Plan:
     """The plan for device ``index``; arguments and errors are those of ``plan``."""
     request = Request(
@@ -274,6 +278,7 @@ def planned(
         options.named,
         precision,
         aligned=aligned,
+        aligned_maps=aligned_maps,
         config=options.config,
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,

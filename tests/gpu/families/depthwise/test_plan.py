@@ -9,12 +9,14 @@ import winolab
 from tests.gpu.families.depthwise.cases import DIRECTIONS, PROBLEMS, layer, offered
 from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem, gamma
+from winolab.bench.contenders import unnamed
 from winolab.device import H100, datasheet
 from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.depthwise.config import Config, kind
 from winolab.gpu.families.depthwise.geometry import Depthwise
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime import call
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp32_ffma", "fp16", "bf16"])
@@ -55,6 +57,26 @@ def test_vectors_need_alignment_and_channels_that_they_divide() -> None:
     assert widest(layer((1, 9, 9, 7), (3, 3)), "fp32") == 1
     assert widest(layer((1, 9, 9, 16), (3, 3)), "fp32", aligned=False) == 1
     assert widest(layer((1, 9, 9, 16), (3, 3), 2), "fp32") == 1
+
+
+def test_a_filter_s_one_channel_does_not_keep_maps_from_vectors(library, monkeypatch) -> None:
+    """w and dw have pixels of one element, which no vector reads: calls plan by x and y alone."""
+    asked = []
+    x, w = np.ones((1, 6, 8, 64), "f"), np.ones((64, 3, 3, 1), "f")
+    problem = Problem.of(x.shape, w.shape, padding=1, groups=64)
+    for direction in DIRECTIONS:
+        request = unnamed(direction, problem, "fp32", H100)
+        assert (request.aligned, request.maps_aligned) == (False, True)
+        assert plan(request).config.stages > 0
+    monkeypatch.setattr(call, "plan", lambda request, prepared: asked.append(request) or 1 / 0)
+    for made in (
+        lambda: winolab.conv_forward(Array(x), Array(w), padding=1, groups=64),
+        lambda: winolab.conv_backward_data(Array(x), Array(w), x.shape, padding=1, groups=64),
+        lambda: winolab.conv_backward_filter(Array(x), Array(x), w.shape, padding=1, groups=64),
+    ):
+        with pytest.raises(ZeroDivisionError):
+            made()
+    assert [request.maps_aligned for request in asked] == [True] * 3
 
 
 def test_rows_come_ahead_where_bulk_copies_read_arrays() -> None:

@@ -22,6 +22,7 @@ KNOWN = frozenset(
 MOST_STRIDE = 2  # that is a template parameter
 REGISTERS = 200  # that sums, taps and columns of a thread may take
 LINE = 128  # bytes of memory that are read at once
+MOST_STATIC = 48 << 10  # bytes of shared memory that may be declared
 MOST_BOX = 256  # elements of a dimension of a bulk tensor copy
 
 
@@ -107,6 +108,13 @@ def shared_memory(d: Depthwise, v: Config, gradient: bool, itemsize: int) -> int
     return -(-size // LINE) * LINE
 
 
+def static_memory(d: Depthwise, v: Config, gradient: bool) -> int:
+    """Bytes of shared memory that are declared: filters, or the sums of all threads."""
+    if v.kind == "any":
+        return 4 * 32 * (v.channels + 1)
+    return 4 * d.taps * (THREADS * v.vector if gradient else v.channels + 1)
+
+
 def kind(d: Depthwise, gradient: bool) -> str:
     """The fastest kernel that computes it: "rows", "scatter" or "any"."""
     known = d.filter in KNOWN and max(d.stride[1:]) <= MOST_STRIDE
@@ -129,8 +137,13 @@ def registers(d: Depthwise, v: Config, gradient: bool) -> int:
     return v.vector * kept + 24
 
 
-def configs(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterator[Config]:
-    """Configurations that serve a problem: vectors as far as channels and alignment allow."""
+def configs(
+    d: Depthwise, gradient: bool, itemsize: int, aligned: bool, stages: int = 0
+) -> Iterator[Config]:
+    """Configurations that serve a problem: vectors as far as channels and alignment allow.
+
+    With ``stages``, those whose registers suffice if rows are in shared memory.
+    """
     made = kind(d, gradient)
     columns = {"rows": (4, 7, 8), "scatter": (4, 8), "any": (8, 16)}[made]
     if made == "any" and not slides(d):
@@ -143,7 +156,9 @@ def configs(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Itera
                 break
             for count in columns:
                 v = Config(made, lanes, vector, count)
-                if (vector, count) == (1, columns[0]) or registers(d, v, gradient) <= REGISTERS:
+                used = registers(d, replace(v, stages=stages), gradient)
+                fits = static_memory(d, v, gradient) <= MOST_STATIC
+                if (vector, count) == (1, columns[0]) or (fits and used <= REGISTERS):
                     yield v
 
 
@@ -155,7 +170,7 @@ def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterat
     plain = set(d.dilation[1:]) == {1} and (d.filter[0] == 1 or (made == "rows" and unit_depth))
     if made == "any" or not whole or not plain or (d.gathered and d.stride[0] > 1):
         return
-    for v in configs(d, gradient, itemsize, aligned):
+    for v in configs(d, gradient, itemsize, aligned, stages=2):
         if v.channels * itemsize < min(LINE, d.channels * itemsize) // 2:
             continue
         _, _, rows = window(d, v)
@@ -166,7 +181,7 @@ def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterat
             strips //= 2
         if v.slots // strips > max(1, 2 * d.batch):
             continue
-        group = rows * (1 if d.filter[1] > 3 else 2)
+        group = rows if d.filter[1] > 3 else 2
         for stages in (4, 3, 2):
             found = replace(v, strips=strips, group=group, stages=stages)
             stage = Stage.of(d, found, gradient, itemsize)

@@ -5,22 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from winolab.device import REGISTERS
-from winolab.gpu.families.depthwise.config import THREADS, registers, window
+from winolab.gpu.families.depthwise.config import (
+    LINE,
+    THREADS,
+    registers,
+    static_memory,
+    window,
+)
 from winolab.gpu.planner.request import ITEMSIZE
 
-# Fitted to 12,303 times of 72 cases of an H100 (13 layers, FP32 and FP16): what is picked takes 6 %
-# more than the fastest of each on average, 24 at most (docs/notes/008-depthwise.md). Seconds of a
-# launch, of the second one that adds parts up, and until a block's first row is there; bytes a
-# second of a copy, read and written. Instructions of a thread's step beside its FFMAs: for each
-# vector read, for each stored, and others; the share of a scheduler's cycles that issue; cycles
-# that a step takes at least, with rows in shared memory and without.
-LAUNCH, SUM, FILL = 3.3e-6, 2.6e-6, 3.9e-6
-COPY = 2.4e12
-READ, STORED, STEP = 1.5, 4.4, 57.0
-ISSUED = 0.83
-LEAST, WAITED = 440.0, 1870.0
-POWER = 1.6  # of what overlaps
-SLICES, AHEAD, TRIP = 8, 8, 0.44e-6  # of the sum of parts: threads of an element, loads, seconds
+# Fitted to times of 138 cases of an H100, FP32 and FP16: what is picked takes 4 % more than the
+# fastest of each on average (docs/notes/008-depthwise.md). Seconds of a launch, and of the second
+# one that adds parts up; bytes a second of a copy, read and written. Instructions of a thread's
+# step beside its FFMAs: for each vector read, for each stored, and others; the share of a
+# scheduler's cycles that issue; cycles that a step takes at least, with rows in shared memory and
+# without.
+LAUNCH, SUM = 5.8e-6, 2.5e-6
+COPY = 2.69e12
+READ, STORED, STEP = 3.0, 4.8, 68.0
+ISSUED = 0.65
+LEAST, WAITED = 490.0, 2340.0
+SLICES, AHEAD, TRIP = 8, 8, 0.48e-6  # of the sum of parts: threads of an element, loads, seconds
+UNSTAGED = 1.08  # times a copy's time where rows come through registers
+NARROW = 0.14  # of the time of a copy, for each part of a line that warps read apart
+POWER = 2.2  # of what overlaps
+KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
+BANKS = 32  # of shared memory, words of 4 bytes
 TOGETHER = 8  # taps of any.cuh
 
 
@@ -53,8 +63,8 @@ def resident(plan: Any) -> int:
     """Blocks that a multiprocessor holds at once."""
     used = registers(plan.shape, plan.config, plan.gradient)
     found = min(16, REGISTERS // (plan.config.threads * min(255, used)))
-    if size := max(plan.shared().values()):
-        found = min(found, plan.device.shared_memory // (size + (8 << 10)))
+    size = max(plan.shared().values()) + static_memory(plan.shape, plan.config, plan.gradient)
+    found = min(found, plan.device.shared_memory // (size + KEPT))
     return max(1, found)
 
 
@@ -82,6 +92,17 @@ def work(plan: Any) -> tuple[float, float, float, float]:
     return steps, v.vector * (products + kept), read, 0 if plan.gradient else stored
 
 
+def conflicts(plan: Any) -> int:
+    """How many slots of a warp read a column from the same banks of shared memory."""
+    v = plan.config
+    if not v.stages:
+        return 1
+    width = max(1, v.channels * ITEMSIZE[plan.dtype] // 4)  # words of a slot's columns
+    step = window(plan.shape, v)[0] * width
+    places = [slot * step % BANKS // width for slot in range(max(1, min(32, BANKS // width)))]
+    return max(places.count(place) for place in places)
+
+
 def seconds(plan: Any) -> float:
     """Predicted time: data and steps overlap."""
     d, v, device = plan.shape, plan.config, plan.device
@@ -95,12 +116,14 @@ def seconds(plan: Any) -> float:
         turns = -(-plan.items // plan.workers) if plan.workers else 1
     steps, products, read, stored = work(plan)
     widened = v.vector if plan.precision != "fp32" else 0
-    issued = products + (READ + widened) * read + STORED * stored + STEP
+    issued = products + (READ * conflicts(plan) + widened) * read + STORED * stored + STEP
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = min(held, -(-plan.blocks // units))
     cycles = max(issued * together * THREADS / device.lanes / ISSUED, LEAST if v.stages else WAITED)
-    walked = FILL + rounds * turns * steps * cycles / device.clock
+    walked = rounds * turns * steps * cycles / device.clock
     copied = data / (COPY * device.memory_rate)
+    if not v.stages:
+        copied *= UNSTAGED + NARROW * (max(1.0, LINE / (v.channels * size)) - 1)
     again = SUM + plan.parts / SLICES / AHEAD * TRIP if plan.parts > 1 else 0.0
     return LAUNCH + again + (copied**POWER + walked**POWER) ** (1 / POWER)

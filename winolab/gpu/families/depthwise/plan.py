@@ -294,7 +294,7 @@ def plans(request: Request) -> Iterator[DepthwisePlan]:
     if 0 in (d.batch, d.channels, d.multiplier, *d.input, *d.output):
         raise ValueError("depthwise kernels need something to sum")
     gradient = request.direction == "backward_filter"
-    how = d, gradient, ITEMSIZE[request.dtype], request.aligned
+    how = d, gradient, ITEMSIZE[request.dtype], request.maps_aligned
     offered = [*(staged(*how) if device.large_blocks else ()), *configs(*how)]
     if request.config:
         offered = [v for v in offered if v == request.config]

@@ -1,0 +1,241 @@
+"""On a GPU: depthwise layers of networks beside PyTorch's convolutions and a copy of their data.
+
+``python -m experiments.measure.depthwise [--seconds S]`` measures LAYERS in all directions and
+precisions and replaces the rows of experiments/results/depthwise.jsonl that it measured anew. A row
+has quartiles in microseconds with a cold L2 cache, interleaved with the others of its case:
+``winolab`` is what the planner picks (``chosen``) and, of 7 taps, the next plans by prediction, of
+other vectors or columns; ``torch`` each memory order in benchmark mode (no TF32); ``copy`` a copy
+on the device that moves as many bytes. Errors are relative RMS against PyTorch in FP64.
+``--summary`` shows ratios of the rows that are there, without a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.harness.facts import ROOT
+from winolab.algorithm import Problem
+from winolab.bench.contenders import Arrays, digest, ours, unnamed
+from winolab.bench.frameworks import frameworks
+from winolab.bench.timing import FLUSH, interleave
+from winolab.cli import bench
+from winolab.gpu import driver
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.runtime import nvrtc
+from winolab.gpu.runtime.cache import cubin
+
+RESULTS = ROOT / "experiments" / "results" / "depthwise.jsonl"
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+ROUNDS, OTHERS, LARGE = (
+    7,
+    {7: 3},
+    32e6,
+)  # plans beside the pick by taps; bytes that a layer moves for copies to say how fast it may be
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A depthwise layer by its input: square maps and filters, padding of half the filter."""
+
+    networks: str
+    size: int
+    channels: int
+    taps: int
+    stride: int = 1
+    batch: int = 32
+
+    @property
+    def problem(self) -> Problem:
+        """The layer's shapes."""
+        return Problem.of(
+            (self.batch, self.size, self.size, self.channels),
+            (self.channels, self.taps, self.taps, 1),
+            padding=self.taps // 2,
+            stride=self.stride,
+            groups=self.channels,
+        )
+
+    def __str__(self) -> str:
+        stride = f"/{self.stride}" if self.stride > 1 else ""
+        maps = f"{self.batch}x{self.size}x{self.size}x{self.channels}"
+        return f"{maps}:{self.taps}x{self.taps}{stride}"
+
+
+# Every distinct depthwise layer of MobileNet-v3-Large (M), EfficientNet-B0 (E) and ConvNeXt-T (C).
+OF_NETWORKS = (
+    Layer("C", 56, 96, 7), Layer("C", 28, 192, 7), Layer("C", 14, 384, 7), Layer("C", 7, 768, 7),
+    Layer("E", 112, 32, 3), Layer("E", 112, 96, 3, 2), Layer("E", 56, 144, 3),
+    Layer("E", 56, 144, 5, 2), Layer("E", 28, 240, 5), Layer("ME", 28, 240, 3, 2),
+    Layer("ME", 14, 480, 3), Layer("E", 14, 480, 5), Layer("E", 14, 672, 5),
+    Layer("ME", 14, 672, 5, 2), Layer("E", 7, 1152, 5), Layer("E", 7, 1152, 3),
+    Layer("M", 112, 16, 3), Layer("M", 112, 64, 3, 2), Layer("M", 56, 72, 3),
+    Layer("M", 56, 72, 5, 2), Layer("M", 28, 120, 5), Layer("M", 14, 200, 3),
+    Layer("M", 14, 184, 3), Layer("M", 14, 672, 3), Layer("M", 7, 960, 5),
+)  # fmt: skip
+SINGLE = tuple(
+    Layer(v.networks, v.size, v.channels, v.taps, v.stride, 1)
+    for v in OF_NETWORKS[:16:2] + OF_NETWORKS[1:16:4]
+)
+LAYERS = (*OF_NETWORKS, *SINGLE, Layer("RepLKNet-like", 56, 128, 31, batch=8))
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Time that measuring may take.")] = 300,
+    precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
+    output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
+    summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
+) -> None:
+    """Measure what time allows, the first layers first."""
+    rows = stored(output)
+    if not summary:
+        bench.ready()
+        units = precisions.split(",")
+        cases = [(v, d, p) for v in LAYERS for p in units for d in DIRECTIONS]
+        compile_all(cases)
+        machine = bench.context()
+        end = time.monotonic() + seconds
+        for case in cases:
+            if time.monotonic() > end:
+                break
+            found = [{**machine, **row} for row in measured(*case)]
+            keys = {key(row) for row in found}
+            rows = [row for row in rows if key(row) not in keys] + found
+            output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print("\n".join(summarized(rows)))
+
+
+def key(row: Row) -> tuple[str, str, str]:
+    """The case of a row."""
+    return row["layer"], row["direction"], row["precision"]
+
+
+def stored(path: Path = RESULTS) -> list[Row]:
+    """The rows of a file; none where there is none."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def compile_all(cases: Iterable[tuple[Layer, str, str]]) -> None:
+    """Compile what the planner picks into the cache, on all cores."""
+    arch = nvrtc.architecture(driver.device(0).compute_capability)
+    found = [p for case in cases for p in plans(*case)]
+    sources = {p.source(): str(p.config) for p in found}
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(cubin, sources, [arch] * len(sources), sources.values()))
+
+
+def plans(layer: Layer, direction: str, group: str) -> dict[Any, bool]:
+    """What the planner picks, and the next by prediction, of other vectors or columns."""
+    request = unnamed(direction, layer.problem, group)
+    picked = plan(request)
+    shapes = {(picked.config.vector, picked.config.columns): picked}
+    for p in candidates(request, near=True).plans:
+        shapes.setdefault((p.config.vector, p.config.columns), p)
+    others = [p for p in shapes.values() if p != picked][: OTHERS.get(layer.taps, 0)]
+    return {picked: True} | dict.fromkeys(others, False)
+
+
+def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
+    """The rows of a case."""
+    cp, problem = driver.cupy(), layer.problem
+    mine = plans(layer, direction, group)
+    arrays = Arrays(direction, problem, group)
+    arrays.fill(-1, 1)
+    contenders = [*ours(mine)]
+    of = dict(zip([c.name for c in contenders], mine.items(), strict=True))
+    contenders += [c for c in frameworks(direction, problem, group) if "tf32" not in c.name]
+    workspace = cp.empty(max(p.workspace for p in mine), "uint8")
+    calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
+    a, b = arrays.operands["NHWC"]
+    size = a.nbytes + b.nbytes + arrays.results["NHWC"].nbytes
+    source, target = cp.empty(size // 2, "uint8"), cp.empty(size // 2, "uint8")
+    calls["copy"] = lambda: cp.copyto(target, source)
+    times = interleave(calls, rounds=ROUNDS, flush=FLUSH)
+    errors = {}
+    for name in of:
+        arrays.poison()
+        calls[name]()
+        errors[name] = relative_rms(direction, problem, arrays)
+    common = {
+        "layer": str(layer), "networks": layer.networks, "direction": direction,
+        "precision": group, "bytes": size,
+    }  # fmt: skip
+    for name, t in times.items():
+        low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
+        row = {**common, "method": name.split()[0], "us": mid, "quartiles_us": [low, high]}
+        if row["method"] == "winolab":
+            p, chosen = of[name]
+            row |= {"plan": str(p.config), "rows": p.rows, "parts": p.parts, "workers": p.workers,
+                    "kernel": p.kernel, "predicted_us": round(1e6 * p.predicted, 2),
+                    "workspace": p.workspace, "relative_rms": errors[name],
+                    "source": digest(p), "chosen": chosen}  # fmt: skip
+        elif row["method"] == "torch":
+            row["layout"] = name.split()[2]
+        yield row
+
+
+def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
+    """The result's error against PyTorch's in FP64 of the same data."""
+    import torch
+
+    def wide(array: Any) -> Any:
+        return torch.from_dlpack(arrays.values(array).astype("float64")).movedim(-1, 1)
+
+    a, b = map(wide, arrays.operands["NHWC"])
+    got = wide(arrays.results["NHWC"])
+    how = {"stride": problem.stride, "padding": [lo for lo, _ in problem.padding]}
+    how |= {"groups": problem.groups}
+    if direction == "forward":
+        due = torch.nn.functional.conv2d(a, b, **how)
+    else:
+        last = (problem.in_channels, *problem.input)
+        grad = torch.nn.grad
+        if direction == "backward_data":
+            due = grad.conv2d_input((problem.batch, *last), b, a, **how)
+        else:
+            taps = (problem.out_channels, 1, *problem.filter)
+            due = grad.conv2d_weight(a, taps, b, **how)
+    return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())
+
+
+def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
+    """Each of our rows, with the speeds over PyTorch's best memory order and over a copy."""
+    cases: dict[tuple, list[Row]] = {}
+    for row in rows:
+        cases.setdefault(key(row), []).append(row)
+    for mine in cases.values():
+        torch, copy = (min((r["us"] for r in mine if r["method"] == m), default=math.nan)
+                       for m in ("torch", "copy"))  # fmt: skip
+        (own,) = (row for row in mine if row.get("chosen"))
+        yield own, torch / own["us"], copy / own["us"]
+
+
+def summarized(rows: Iterable[Row]) -> Iterator[str]:
+    """Geometric means by direction, precision and filter, with the least of each."""
+    groups: dict[tuple[str, str, str], list[tuple[float, float, Row]]] = {}
+    for own, torch, copy in ratios(rows):
+        taps = own["layer"].split(":")[1].split("/")[0]
+        which = own["direction"], own["precision"], taps
+        groups.setdefault(which, []).append((torch, copy, own))
+    for which, found in sorted(groups.items()):
+        mean = math.exp(sum(math.log(t) for t, *_ in found) / len(found))
+        least, _, worst = min(found, key=lambda each: each[0])
+        large = [c for _, c, own in found if own["bytes"] >= LARGE]
+        of_copy = f", {min(large):.2f} of copy speed or more" if large else ""
+        yield (
+            f"{' '.join(which)}: {mean:.2f} times PyTorch over {len(found)} layers, least "
+            f"{least:.2f} ({worst['layer']}){of_copy}"
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)
