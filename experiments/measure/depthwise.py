@@ -137,11 +137,16 @@ def plans(layer: Layer, direction: str, group: str) -> dict[Any, bool]:
     """What the planner picks, and the next by prediction, of other vectors or columns."""
     request = unnamed(direction, layer.problem, group)
     picked = plan(request)
-    shapes = {(picked.config.vector, picked.config.columns): picked}
+    shapes = {_shape(picked): picked}
     for p in candidates(request, near=True).plans:
-        shapes.setdefault((p.config.vector, p.config.columns), p)
+        shapes.setdefault(_shape(p), p)
     others = [p for p in shapes.values() if p != picked][: OTHERS.get(layer.taps, 0)]
     return {picked: True} | dict.fromkeys(others, False)
+
+
+def _shape(p: Any) -> tuple[int, int]:
+    """Channels and columns of a thread."""
+    return p.config.vector, p.config.columns
 
 
 def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
