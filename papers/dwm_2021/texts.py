@@ -42,10 +42,9 @@ def _table7(cells: Sequence[Cell]) -> list[str]:
     six = _named(cells, "6-D: MSE of Winograd over DWM's, 7")
     return [
         _judged(cells),
-        f"With seven taps in six dimensions Winograd's MSE is {six.ours:.1e} times DWM's, the "
-        "paper's 10⁶. DWM is as good as direct convolution in every dimension, but not stable: the "
-        "relative error grows with the number of pieces that are added, as direct's does with the "
-        "taps.",
+        f"With seven taps in six dimensions Winograd's MSE is {six.ours:.1e} times DWM's. DWM's "
+        "own relative error grows with the number of pieces that are added, as direct "
+        "convolution's does with the taps: stable is what grows no more than that.",
     ]
 
 
@@ -57,9 +56,8 @@ def _saved(cells: Sequence[Cell]) -> list[str]:
         _judged(cells),
         "The abstract's 1.44 to 3.38 are multiplications, transforms left out: 1.44 = (6/5)² is "
         "3×3 with stride 2 in two dimensions, 3.375 = (6/4)³ is 3×3×3 with stride 1.",
-        f"That settles stride 2: with 3 taps it saves {three:.2f} times, with 5 and more "
-        f"{min(others):.2f} to {max(others):.2f} times; 2 to 3 is a range over dimensions, and 3 "
-        "taps are outside of it.",
+        f"With stride 2 and 3 taps it saves {three:.2f} times, with 5 and more {min(others):.2f} "
+        f"to {max(others):.2f} times; the paper's 2 to 3 is a range over dimensions.",
         "Winograd's transforms dominate only where one tile of one channel is counted. In a layer "
         "of the paper's sizes they are shared by the filters, and F(2, r) multiplies less than DWM "
         "for every large kernel: what speaks against it is its error.",

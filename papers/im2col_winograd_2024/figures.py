@@ -112,7 +112,7 @@ def figure10(rows: Sequence[Row]) -> Figure:
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     "im2col_winograd_2024 table3": (
         (table3, "Mean relative error of each kernel on U[1,2]. Crosses: the paper."),
-        (cugemm, "The CuGEMM column against the number of terms: it is TF32, but for Γ8(7,2)'s."),
+        (cugemm, "The CuGEMM column over the number of terms: it grows as TF32, but for Γ8(7,2)."),
     ),
     "im2col_winograd_2024 figure10": (
         (figure10, "Distribution of the relative error over sampled outputs."),

@@ -50,7 +50,7 @@ def _figure10(cells: Sequence[Cell]) -> list[str]:
         "with simulated TF32 in CuGEMM's place."
     ]
     if failed:
-        lines.append(f"Not: {'; '.join(failed)}. TF32's error grows with the channels.")
+        lines.append(f"Not: {'; '.join(failed)}.")
     lines.append(
         "Against direct convolution in FP32 the claims turn round: its mean is ten times smaller "
         "than that of the published Γ16. With the best points Γ16's mean is that of FP32."
@@ -121,9 +121,9 @@ TEXTS = {
     "im2col_winograd_2024 table3_kernels": Text(
         "The mean relative errors of Table 3.",
         "The CUDA kernels on the paper's shapes and U[1,2], with the papers' points, which the "
-        "simulation predicts, and the best. Their constants are exact, which the paper's Γ16 does "
-        "not have: with its points they err half as much. The whole batch is computed, as it is "
-        "planned; images of 20 GFLOP, spread over it, are held against FP64 on the GPU. At α = 16 "
+        "simulation predicts, and the best. Their constants are exact, which those of the paper's "
+        "Γ16 are not: with its points it errs less. The whole batch is computed, as it is planned; "
+        "images of 20 GFLOP, spread over it, are held against FP64 on the GPU. At α = 16 "
         f"the kernels cut sums of more than {PRODUCTS} products in pieces, which y adds up; the "
         "simulation does not: with 256 and 512 channels Γ16 errs less than predicted.",
         "prediction: the simulation of the same points.",

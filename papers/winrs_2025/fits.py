@@ -26,7 +26,7 @@ from winolab.ref.algorithms.winrs.plan import (
 Array = NDArray[np.float64]
 DEVICE = "rtx4090"
 FILLS = [round(0.6 + i / 50, 2) for i in range(11)]
-INTENSITIES = np.arange(0.08, 0.151, 0.001)
+INTENSITIES = np.arange(0.1, 0.131, 0.001)
 
 
 def _planner() -> Values:

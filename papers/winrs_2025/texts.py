@@ -12,6 +12,7 @@ from experiments.measure.cases import DRAWN, GFLOP
 from experiments.report.counts import counts
 from experiments.report.texts import Text
 from papers.winrs_2025.grid import MB, MULTIPLE, grid
+from papers.winrs_2025.timing import FP16_OVER_FP32
 
 GRID = (
     "The paper's grid is not listed. Here it is every layer that its section 6 allows within the "
@@ -63,12 +64,10 @@ def _table3(cells: Sequence[Cell]) -> list[str]:
         f"square error is {error:.0%} (of the logarithm). Of what is not fitted, "
         f"{' and '.join(ends)} agree; they come out {min(extremes):.2f} to {max(extremes):.2f} "
         "times the paper's.",
-        "Equation 8 with two constants an algorithm is thus enough to say when WinRS wins: FFT and "
-        "non-fused Winograd pay for moving data, so that their ratio falls with channels, filter "
-        "size and bandwidth.",
-        "FP16 over FP32 is underestimated. With transforms that overlap the Tensor Cores' products "
-        "entirely it would come out, at 3.13, but then FP16's ratios to GEMM would need cuDNN to "
-        "run at 1.5 times the peak. The model, which adds the two, takes the side of the ratios.",
+        "FFT and non-fused Winograd pay for moving data, so that their ratio falls with channels, "
+        "filter size and bandwidth.",
+        f"FP16 over FP32 comes out at {_one(cells, 'FP16 over FP32', 'average'):.2f} where "
+        f"{FP16_OVER_FP32} is printed: the model adds transforms to products, which may overlap.",
     ]
 
 
@@ -79,7 +78,7 @@ def _table4(cells: Sequence[Cell]) -> list[str]:
     cut = [c.ratio for c in cells if c.column == "FP16 sums, truncated, maximum" and c.ratio]
     return [
         _count(cells),
-        "FP16: the paper's figures are those of sums kept in FP16 and rounded to nearest: the "
+        "FP16: sums kept in FP16 and rounded to nearest come closest to the paper's figures: the "
         f"least errors are {sums16[0]:.1e} and {sums16[1]:.1e}. With FP32 sums they would be "
         f"{sums32[0]:.1e} and {sums32[1]:.1e}, about half the paper's least and less, mostly the "
         "rounding of the result; with truncated FP16 sums the largest would be "
@@ -122,7 +121,6 @@ def _zero_mean(cells: Sequence[Cell]) -> list[str]:
         return _one(cells, f"{kernel} fp16", f"{points}, zero mean, RMS")
 
     return [
-        _count(cells),
         "On zero-mean data in FP16 the relative RMS is "
         f"{rms('Ω4(3,2)', 'direct'):.1e} for direct convolution, {rms('Ω4(3,2)', 'best'):.1e} for "
         f"α = 4, {rms('Ω8(3,6)', 'best'):.1e} for α = 8, and {rms('Ω16(9,8)', 'paper'):.2f} for "
