@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.gpu.support.picked import of_gamma
@@ -129,6 +130,7 @@ class Unit:
     space: str = ""  # the namespace
 
     @classmethod
+    @cache
     def all(cls, case: Case) -> list[Unit]:
         """What the planner picks; split products come with a fallback, and Γ's with what launches
         it. ValueError for nothing.
@@ -158,7 +160,7 @@ class Unit:
         units = cls.all(row.case)
         return next((unit for unit in units if unit.name == row.unit), units[0])
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Digest of the source."""
         return fingerprint(self.source)[:16]
