@@ -13,6 +13,7 @@ from tests.gpu import hosted
 from winolab.gpu.codegen import emit
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import scale, wgrad
+from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.direct.plan import PARAMS as DIRECT
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
@@ -29,7 +30,14 @@ STRUCTS = {
     "scale": ("ScaleParams", "scale", [scale.PARAMS], []),
     "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
-    "direct": ("DirectParams", "direct/kernel", [DIRECT], []),
+    "depthwise": ("DepthwiseParams", "depthwise/arrays", [depthwise.PARAMS], []),
+    "depthwise staged": (
+        "DepthwiseStagedParams",
+        "depthwise/stages",
+        [depthwise.MAPS, depthwise.PARAMS],
+        [("DepthwiseParams", "depthwise/arrays")],
+    ),
+    "direct": ("DirectParams", "direct/walk", [DIRECT], [("DirectAxis", "direct/walk")]),
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
@@ -87,6 +95,8 @@ STRUCTS = {
         ],
     ),
 }
+# Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
+INNER = {"TransformParams": "^(x|dy)_", "DirectParams": "^(along_(?:depth|height|width))_"}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
@@ -118,11 +128,11 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
         declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
         checks = [f"sizeof({struct}) == {len(whole.data)}"]
         own = layouts(struct, file, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
-        assert own[-1].fields == parts[-1].fields
-        fields = parts[-1].fields
-        for (name, _), offset in zip(fields, whole.offsets[-len(fields) :], strict=True):
-            of_side = struct == "TransformParams" and name.startswith(("x_", "dy_"))
-            member = name.replace("_", ".", 1) if of_side else name
+        fields = own[-1].fields
+        before = [part.fields for part in parts].index(fields)
+        first = sum(len(part.fields) for part in parts[:before])
+        for (name, _), offset in zip(fields, whole.offsets[first:][: len(fields)], strict=True):
+            member = re.sub(INNER.get(struct, "^()$"), r"\1.", name)
             checks.append(f"__builtin_offsetof({struct}, {member}) == {offset}")
         asserts = "\n".join(f'static_assert({check}, "");' for check in checks)
         texts.append("\n".join((f"namespace n{number} {{", *declared, asserts, "}")))
@@ -167,7 +177,7 @@ def test_every_struct_of_parameters_is_checked() -> None:
 INTERFACES = {
     "GammaParams",
     "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
-    "Row", "Factors", "AccuracyCheck",
+    "Row", "Factors", "AccuracyCheck", "Walk",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ CASES = [
     for alpha, configs in CONFIGS.items()
     for config, changes in [
         *((v, {"xvec": v.cpt}) for v in configs),
-        (configs[0], {"split_k": 2, "xvec": 1, "bn": configs[0].bn * 5 // 8}),
+        (configs[0], {"split_k": 2, "xvec": 1, "bm": configs[0].bm * 5 // 8}),
         *((v, {"xvec": 1, "cpt": 1}) for v in configs if alpha > 1),
     ]
 ]

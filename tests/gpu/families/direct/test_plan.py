@@ -94,7 +94,7 @@ def test_results_in_fp32_are_not_rounded(split_k) -> None:
 )
 def test_every_block_of_every_cluster(shape, split_k) -> None:
     """Blocks have as many outputs as fit, but for the last ones; stages are used more than once."""
-    problem = Problem.of((2, 10, 11, 200), (shape.bn + 40, 3, 3, 200), padding=1)
+    problem = Problem.of((2, 10, 11, 200), (shape.bm + 40, 3, 3, 200), padding=1)
     a, b = operands(problem, FORTH, "fp16")
     p = planned(problem, FORTH, replace(shape, split_k=split_k), "fp16")
     assert too_far(p, a, b, hosted.execute(p, a, b, dtype="float16")) <= 1

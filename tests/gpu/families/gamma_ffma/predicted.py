@@ -39,6 +39,6 @@ def work_tiles(p: GammaFfmaPlan) -> np.ndarray:
     depth, height, width = c.output
     batch, d, h, w, m = np.ogrid[: c.batch, :depth, :height, :width, : c.out_channels * c.groups]
     column = ((batch * depth + d) * p.tiles_width + w // p.tile.n) // (v.bt // v.rows)
-    item = (column * p.blocks_row + h // v.rows) * p.blocks_m + m % c.out_channels // v.bn
+    item = (column * p.blocks_row + h // v.rows) * p.blocks_m + m % c.out_channels // v.bm
     spatial = p.problem.output if p.direction == "forward" else p.problem.input
     return item.reshape(c.batch, *spatial, math.prod(item.shape[4:]))

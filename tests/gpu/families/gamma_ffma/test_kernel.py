@@ -83,18 +83,18 @@ def test_every_policy(alpha, change, channels, out_channels) -> None:
     check(problem, "forward", alpha, n, r, config=replace(config, **change))
 
 
-@pytest.mark.parametrize("bn", [40, 72, 88, 104, 120])
-def test_blocks_of_any_width(bn) -> None:
+@pytest.mark.parametrize("bm", [40, 72, 88, 104, 120])
+def test_blocks_of_any_width(bm) -> None:
     """A lane's outputs are no multiple of four: 5, 9, 11, 13, 15."""
-    config = replace(CONFIGS[8][0], bn=bn, rows=4, share=3)
-    problem = Problem.of((2, 7, 14, 20), (bn + 3, 3, 3, 20), padding=1)
+    config = replace(CONFIGS[8][0], bm=bm, rows=4, share=3)
+    problem = Problem.of((2, 7, 14, 20), (bm + 3, 3, 3, 20), padding=1)
     check(problem, "forward", 8, 6, 3, config=config)
 
 
-@pytest.mark.parametrize("bn", [20, 24, 32])
-def test_lanes_along_tiles(bn) -> None:
-    config = replace(CONFIGS[16][1], bn=bn, rows=16, share=9, partial=1)
-    problem = Problem.of((1, 18, 9, 20), (bn + 1, 9, 9, 20), padding=4)
+@pytest.mark.parametrize("bm", [20, 24, 32])
+def test_lanes_along_tiles(bm) -> None:
+    config = replace(CONFIGS[16][1], bm=bm, rows=16, share=9, partial=1)
+    problem = Problem.of((1, 18, 9, 20), (bm + 1, 9, 9, 20), padding=4)
     check(problem, "forward", 16, 8, 9, config=config)
 
 
@@ -151,15 +151,15 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
     ("alpha", "config"),
     [
         *((a, v) for a, shapes in CONFIGS.items() for v in shapes),
-        (8, replace(CONFIGS[8][0], bn=72, cpt=1, xvec=1)),
-        (16, replace(CONFIGS[16][1], bn=24, cpt=1, xvec=1)),
+        (8, replace(CONFIGS[8][0], bm=72, cpt=1, xvec=1)),
+        (16, replace(CONFIGS[16][1], bm=24, cpt=1, xvec=1)),
     ],
     ids=str,
 )
 def test_the_main_loop_has_no_bank_conflicts(alpha, config) -> None:
     """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
     n, r = astuple(TILES[alpha])
-    problem = Problem.of((1, 3, n + r - 1, 16), (config.bn, 1, r, 16), padding=(1, 0))
+    problem = Problem.of((1, 3, n + r - 1, 16), (config.bm, 1, r, 16), padding=(1, 0))
     algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
     p = plan(Request(problem, "forward", H100, algorithm, config=config))
     rng = np.random.default_rng(0)

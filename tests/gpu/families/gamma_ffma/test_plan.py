@@ -72,7 +72,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         assert p.shared()["winolab_gamma"] <= H100.shared_memory
         assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
         columns = p.config.bt // p.config.rows
-        assert p.work_tiles * p.config.bn * p.config.rows * columns >= (
+        assert p.work_tiles * p.config.bm * p.config.rows * columns >= (
             p.columns * c.output[1] * c.out_channels
         )
         assert p.chunks * p.config.kc >= c.channels
@@ -109,19 +109,19 @@ def test_two_level_sums_take_blocks_with_room_for_them() -> None:
 def test_blocks_are_as_wide_as_the_output_channels_ask() -> None:
     problem = Problem.of((32, 48, 48, 63), (65, 3, 3, 63), padding=1)
     p = best(problem, algorithm=gamma(8, 6, 3))
-    assert (p.config.bn, p.blocks_m) == (72, 1)
-    assert [v.bn for v in fitted(CONFIGS[8][0], 8, 256)] == [128, 88]
-    assert [v.bn for v in fitted(CONFIGS[8][2], 8, 40)] == [64]  # has half the accumulators
+    assert (p.config.bm, p.blocks_m) == (72, 1)
+    assert [v.bm for v in fitted(CONFIGS[8][0], 8, 256)] == [128, 88]
+    assert [v.bm for v in fitted(CONFIGS[8][2], 8, 40)] == [64]  # has half the accumulators
 
 
 def test_no_more_filters_are_kept_than_there_are() -> None:
     """320 channels in blocks of 112, but for channels that are loaded one by one."""
     p = best(parse_layer("128x22x22x320:320x2x2").problem, algorithm=gamma(8, 7, 2))
-    assert (p.config.bn, p.config.compact, p.pitch) == (112, True, 320)
+    assert (p.config.bm, p.config.compact, p.pitch) == (112, True, 320)
     assert p.workspace == 4 * 8 * 2 * 320 * 320
     assert "compact=1" in str(p)
     p = best(parse_layer("32x48x48x63:65x3x3").problem, aligned=False, algorithm=gamma(8, 6, 3))
-    assert (p.config.bn, p.config.compact, p.pitch) == (72, False, 72)
+    assert (p.config.bm, p.config.compact, p.pitch) == (72, False, 72)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from winolab.gpu.families.nested.cut import KC
 from winolab.gpu.families.nested.launch import NestedPlan
 from winolab.gpu.families.nested.plan import plans
 from winolab.gpu.families.nested.source import SCALING
-from winolab.gpu.families.nested.tiles import BM, box, multiplications
+from winolab.gpu.families.nested.tiles import BN, box, multiplications
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as choose
@@ -154,7 +154,7 @@ def test_filters_of_neighbouring_rows_are_described_alike() -> None:
 def test_boxes_cover_every_tile_once() -> None:
     for images, height, width in ((1, 1, 1), (32, 7, 7), (3, 1, 300), (2, 150, 3), (128, 3, 3)):
         b = box(images, height, width)
-        assert b.tiles <= BM
+        assert b.tiles <= BN
         for blocks, size, count in (
             (b.blocks_width, b.width, width),
             (b.blocks_height, b.height, height),

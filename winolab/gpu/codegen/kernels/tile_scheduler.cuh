@@ -1,4 +1,4 @@
-// What the blocks of a Γ kernel work on: a correlation, cut into work tiles of BN output channels ×
+// What the blocks of a Γ kernel work on: a correlation, cut into work tiles of BM output channels ×
 // (ROWS × COLUMNS) tiles. GammaParams stand before it: block.cuh.
 #pragma once
 

@@ -4,7 +4,7 @@
 #include "arrays.cuh"
 
 template <int COLS>
-struct Row {
+struct InputRow {
   const Element* x;  // of the image, at the first column
   int column, step;  // the first, and from one to the next
   int pitch;         // elements from one to the next
@@ -12,7 +12,7 @@ struct Row {
   bool there;        // whether x has the row
   Raw raw[COLS];
 
-  __device__ __forceinline__ Row(const DepthwiseParams& p, const Element* image, int pixel,
+  __device__ __forceinline__ InputRow(const DepthwiseParams& p, const Element* image, int pixel,
                                  int first, int every, int width)
       : x(image + (long long)first * pixel), column(first), step(every), pitch(every * pixel),
         inside(first >= 0 && first + every * (COLS - 1) < width), there(false) {}

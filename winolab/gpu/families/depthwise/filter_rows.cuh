@@ -25,10 +25,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int outputs = min(p.rows, (p.out_height - at.phase_height + every - 1) / every - row);
     const int plane = at.depth * p.stride_depth - p.pad_depth;
     const int column = at.phase_width + p.phases_width * at.strip * TW;
-    Row<COLS> next(p, p.x + at.image * p.x_batch + (p.multiplier == 1 ? c : c / p.multiplier),
+    InputRow<COLS> next(p, p.x + at.image * p.x_batch + (p.multiplier == 1 ? c : c / p.multiplier),
                    p.x_pixel, at.phase_width - p.pad_width + p.phases_width * at.strip * TW * SW,
                    p.phases_width, p.width);
-    Row<TW> kept(p, p.other + at.image * p.y_batch + at.depth * p.y_depth + c, p.y_pixel, column,
+    InputRow<TW> kept(p, p.other + at.image * p.y_batch + at.depth * p.y_depth + c, p.y_pixel, column,
                  p.phases_width, p.out_width);
     const int steps = outputs > 0 ? outputs + OPEN - 1 : 0;
     const auto fetch = [&](int step, int q, int kd) {

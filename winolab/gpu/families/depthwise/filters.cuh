@@ -5,11 +5,11 @@
 
 constexpr int TAPS = KD * KH * KW, FILTER_PITCH = CHANNELS + 1;
 
-struct Filters {
+struct BlockFilters {
   float w[TAPS][V];
 
   // For channels of y from ``first`` on; all threads of the block come. ROTATED: taps backwards.
-  __device__ __forceinline__ Filters(const DepthwiseParams& p, int first) {
+  __device__ __forceinline__ BlockFilters(const DepthwiseParams& p, int first) {
     __shared__ float filters[TAPS * FILTER_PITCH];
     const Element* w = p.other + first * p.w_out;
     const int count = min(CHANNELS, p.channels - first) * TAPS;

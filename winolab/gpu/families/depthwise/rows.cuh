@@ -12,13 +12,13 @@ constexpr int OPEN = (KH + SH - 1) / SH;    // rows of y that a step's SH rows o
 // What one thread walks over. The phase's i-th row of y meets at tap k the row base + every (SH i + k) of x.
 struct Walk {
   const DepthwiseParams& p;
-  const Filters* w;
+  const BlockFilters* w;
   const Item at;
   const int every, base, plane;
   const int row, outputs, steps;  // of y: the first row and how many; a step brings SH rows of x
   const int column, there, pitch;  // of y: the first column, how many exist, elements between them
   Out* y;  // of the next row
-  Row<COLS> next;
+  InputRow<COLS> next;
   float sum[OPEN][TW][V];  // of row - i, as the step counts
 
   __device__ __forceinline__ Walk(const DepthwiseParams& p, int c, const Item& at)
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const bool active = c < p.channels && number < p.items;
   Walk walk(p, c, Item(p, active ? number : 0));
   if (active) walk.fetch(0, 0, 0);  // on its way while filters come
-  const Filters filter(p, first);
+  const BlockFilters filter(p, first);
   if (!active) return;
   walk.w = &filter;
   int step = 0;

@@ -12,7 +12,7 @@ constexpr int ABOVE = (KH - 1) / SH, OPEN = KH > SH ? KH : SH;
 extern "C" __global__ void __launch_bounds__(THREADS)
     winolab_depthwise(const __grid_constant__ DepthwiseParams p) {
   const int first = blockIdx.x % p.chunks * CHANNELS;
-  const Filters filter(p, first);
+  const BlockFilters filter(p, first);
   const int c = first + threadIdx.x % LANES * V;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;
   if (c >= p.channels || number >= p.items) return;
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int tile = at.segment * p.rows, outputs = min(p.rows, p.tiles_height - tile);
   const int row = p.first_height + tile - ABOVE;  // of dy, the first that is read
   const int column = p.first_width + at.strip * TQ;
-  Row<COLS> next(p, p.x + at.image * p.x_batch + c, p.x_pixel, column - BEFORE, 1, p.width);
+  InputRow<COLS> next(p, p.x + at.image * p.x_batch + c, p.x_pixel, column - BEFORE, 1, p.width);
   const int steps = outputs + ABOVE;
   const auto fetch = [&](int step, int kd) {
     const int h = row + step, from = at.depth + p.pad_depth - kd * p.dilation_depth;

@@ -10,14 +10,14 @@ constexpr int OPEN = (KH + SH - 1) / SH;  // rows of y that a step's SH rows of 
 struct Walk {
   const DepthwiseStagedParams& params;
   const DepthwiseParams& p;
-  const Filters& filter;
+  const BlockFilters& filter;
   Consumer& consumer;
   const int base, row, outputs, steps;
   Out* y;                  // of the next row
   int there;               // columns that y has
   float sum[OPEN][TW][V];  // of row - i, as the step counts
 
-  __device__ __forceinline__ Walk(const DepthwiseStagedParams& params, const Filters& filter,
+  __device__ __forceinline__ Walk(const DepthwiseStagedParams& params, const BlockFilters& filter,
                                   Consumer& consumer, int c, const Work& at)
       : params(params), p(params.p), filter(filter), consumer(consumer),
         base(at.segment * p.rows * SH - p.pad_height), row(at.segment * p.rows),
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
     }
     return;
   }
-  const Filters filter(p, first);
+  const BlockFilters filter(p, first);
   Consumer consumer(shared);
   const int c = first + threadIdx.x % LANES * V;
 #pragma unroll 1

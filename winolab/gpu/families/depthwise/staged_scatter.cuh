@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
     }
     return;
   }
-  const Filters filter(p, first);
+  const BlockFilters filter(p, first);
   Consumer consumer(shared);
   const int c = first + threadIdx.x % LANES * V, slot = threadIdx.x / LANES;
 #pragma unroll 1

@@ -22,8 +22,8 @@ SPLITS = (2, 4, 8)
 class Config(KernelConfig):
     """The compile-time shape of the kernel: policies of direct/kernel.cuh, by its names."""
 
-    bm: int  # output positions of a block
-    bn: int  # output channels of a block
+    bn: int  # output positions of a block
+    bm: int  # output channels of a block
     x_stages: int
     w_stages: int
     along: int = 0  # whether a copy of x serves all taps of a filter row
@@ -32,28 +32,28 @@ class Config(KernelConfig):
     @property
     def shared_memory(self) -> int:
         """Bytes of the kernel's shared memory."""
-        pixels = self.bm + MOST_MORE if self.along else self.bm
-        size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bn)
+        pixels = self.bn + MOST_MORE if self.along else self.bn
+        size = ROW_BYTES * (self.x_stages * pixels + self.w_stages * self.bm)
         return size + (self.x_stages + self.w_stages) * BARRIERS
 
     @property
     def splits(self) -> tuple[int, ...]:
         """How many blocks may share a sum: each finishes as many eights of channels."""
-        return tuple(n for n in SPLITS if self.bn // 8 % n == 0)
+        return tuple(n for n in SPLITS if self.bm // 8 % n == 0)
 
     def __str__(self) -> str:
         names = ("along", "split_k")
         changed = [f"{n}={v}" for n in names if (v := getattr(self, n)) != getattr(Config, n)]
         stages = f"{self.x_stages}+{self.w_stages}"
-        return " ".join([f"{self.bm}x{self.bn}x{KC} stages={stages}", *changed])
+        return " ".join([f"{self.bn}x{self.bm}x{KC} stages={stages}", *changed])
 
 
 # Positions × output channels of blocks whose sums fill the registers, as far as they have
 # channels: stages of x and w, and of such that a copy of x serves a filter row. Channels that 128
 # or 256 do not divide have blocks of their own.
 BLOCKS = tuple(
-    Config(bm, bn, *stages, along)
-    for (bm, bn), pairs in {
+    Config(bn, bm, *stages, along)
+    for (bn, bm), pairs in {
         (128, 256): ((4, 4), (3, 5)),
         (128, 224): ((5, 5), (4, 5)),
         (128, 192): ((5, 5), (4, 6)),
@@ -74,7 +74,7 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
     blocks are few."""
     most = [a.most for a in axes(c)]  # taps
     for shape in BLOCKS:
-        half_empty = shape.bn > 64 and c.out_channels <= shape.bn // 2
+        half_empty = shape.bm > 64 and c.out_channels <= shape.bm // 2
         if half_empty or (shape.along and most[2] == 1) or not serves(shape, c):
             continue
         copies = math.prod(most[:2] if shape.along else most) * -(-c.channels // KC)
@@ -88,7 +88,7 @@ def configs(c: Correlation, device: Device) -> Iterator[Config]:
 def serves(v: Config, c: Correlation) -> bool:
     """Whether a copy has so many taps, and w 64s of such channels where they are neighbours."""
     along = not v.along or (more(c, v) <= MOST_MORE and (c.rotated or c.stride[2] == 1))
-    return along and not (c.rotated and v.bn % 64) and v.split_k in (1, *v.splits)
+    return along and not (c.rotated and v.bm % 64) and v.split_k in (1, *v.splits)
 
 
 def more(c: Correlation, config: Config) -> int:
@@ -101,11 +101,11 @@ def box_of(c: Correlation, config: Config) -> Box:
     """Output positions of a block: neighbours of a row of a phase, rows, images."""
     _, height, width = axes(c)
     longest = height.longest, width.longest
-    return box(c.batch, height.outputs, width.outputs, config.bm, more(c, config), longest)
+    return box(c.batch, height.outputs, width.outputs, config.bn, more(c, config), longest)
 
 
 def tiles_of(c: Correlation, config: Config) -> int:
     """Blocks' worth of work of a group."""
-    along, blocks_n = axes(c), -(-c.out_channels // config.bn)
+    along, blocks_m = axes(c), -(-c.out_channels // config.bm)
     phases = math.prod(a.phases for a in along)
-    return phases * along[0].outputs * box_of(c, config).blocks * blocks_n
+    return phases * along[0].outputs * box_of(c, config).blocks * blocks_m

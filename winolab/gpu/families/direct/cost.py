@@ -35,14 +35,14 @@ def seconds(plan: Any) -> float:
     slots = clusters(device, v.split_k)
     blocks = v.split_k * min(plan.work_tiles, slots)
     inner = c.out_channels if c.rotated else c.channels
-    pixels = v.bm / (plan.axes[2].most if v.along else 1)
-    shared = min(1.0, SHARED * plan.blocks_n**0.25)
-    copied = _lines(c.channels) * pixels + shared * _lines(inner) * v.bn
+    pixels = v.bn / (plan.axes[2].most if v.along else 1)
+    shared = min(1.0, SHARED * plan.blocks_m**0.25)
+    copied = _lines(c.channels) * pixels + shared * _lines(inner) * v.bm
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
-    products = PRODUCTS * v.bm * v.bn * KC * depth / (H100.matrix * H100.clock)
+    products = PRODUCTS * v.bn * v.bm * KC * depth / (H100.matrix * H100.clock)
     step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
-    item = ITEM * v.bm * v.bn / SUMS + TOGETHER * (v.split_k > 1)
+    item = ITEM * v.bn * v.bm / SUMS + TOGETHER * (v.split_k > 1)
     summed = sum(
         count * (-(-taps * plan.chunks // v.split_k) * step + item)
         for taps, count in _turns(plan, slots)

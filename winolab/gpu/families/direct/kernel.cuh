@@ -1,6 +1,6 @@
 // Direct forward and backward data of 16 bits on wgmma: x and w are read as they lie in memory.
 //
-// A block computes a box of at most BM output positions × BN output channels, a work tile; a step
+// A block computes a box of at most BN output positions × BM output channels, a work tile; a step
 // is 64 channels of a tap. The SPLIT_K of a cluster, which share a box's steps, each add up a part of
 // all sums, by way of the stages' memory.
 //
@@ -24,7 +24,7 @@
 // where there are four times eight.
 template <int FIRST, int COUNT>
 __device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTile& work,
-                                      const float (&acc)[HELD][BN / 2], int first, int lane) {
+                                      const float (&acc)[HELD][BM / 2], int first, int lane) {
 #pragma unroll
   for (int i = 0; i < HELD; ++i)
 #pragma unroll
@@ -62,8 +62,8 @@ __device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTil
 // stages' memory, each thread for the one of its number there.
 template <int RANK>
 __device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTile& work, float4* sums,
-                                       float (&acc)[HELD][BN / 2], int first, int lane) {
-  constexpr int COUNT = BN / 8 / SPLIT_K;
+                                       float (&acc)[HELD][BM / 2], int first, int lane) {
+  constexpr int COUNT = BM / 8 / SPLIT_K;
   const auto at = [](int rank, int i, int j) {
     return ((rank * HELD + i) * COUNT + j) * CONSUMERS + (int)threadIdx.x;
   };
@@ -99,7 +99,7 @@ __device__ __forceinline__ void finish(const DirectParams& p, const DirectWorkTi
 // By the block of that rank.
 template <int RANK = 0>
 __device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const DirectWorkTile& work,
-                                          float4* sums, float (&acc)[HELD][BN / 2], int first,
+                                          float4* sums, float (&acc)[HELD][BM / 2], int first,
                                           int lane) {
   if (rank == RANK)
     finish<RANK>(p, work, sums, acc, first, lane);
@@ -109,7 +109,7 @@ __device__ __forceinline__ void finish_as(int rank, const DirectParams& p, const
 
 // Products of a step's first DEPTH times 16 channels, asynchronous.
 template <int DEPTH>
-__device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned long long x,
+__device__ __forceinline__ void multiply(float (&acc)[HELD][BM / 2], unsigned long long x,
                                          unsigned long long w) {
 #pragma unroll
   for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
@@ -118,7 +118,7 @@ __device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned lo
   for (int k = 0; k < DEPTH; ++k)
 #pragma unroll
     for (int i = 0; i < HELD; ++i)
-      wgmma<BN, BF16, false, ROTATED>(
+      wgmma<BM, BF16, false, ROTATED>(
           acc[i], descriptor_offset(x, i * 64 * ROW_BYTES + k * 32),
           descriptor_offset(w, k * (ROTATED ? 16 * ROW_BYTES : 32)), true);
   wgmma_commit();
@@ -127,7 +127,7 @@ __device__ __forceinline__ void multiply(float (&acc)[HELD][BN / 2], unsigned lo
 __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const int first = group * (BM / 2) + warp * 16;
+  const int first = group * (BN / 2) + warp * 16;
   Pipe<X_STAGES> x_pipe;
   Pipe<W_STAGES> w_pipe;
 #pragma unroll 1
@@ -135,11 +135,11 @@ __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& sha
     const DirectWorkTile work(p, index);
     const int taps = !ALONG ? 1 : STRIDED ? work.taps_width.count : p.taps_width;
     const int next = STRIDED ? p.along_width.step * ROW_BYTES : ROW_BYTES;  // tap's pixels
-    float acc[HELD][BN / 2];
+    float acc[HELD][BM / 2];
 #pragma unroll
     for (int i = 0; i < HELD; ++i)
 #pragma unroll
-      for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+      for (int j = 0; j < BM / 2; ++j) acc[i][j] = 0.0f;
     // Released, by a lane of each warp, when the next step's products have begun.
     unsigned long long *x_read = nullptr, *w_read = nullptr;
     const auto release = [&] {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& sha
       left = short_step ? p.chunks : left - 1;
       barrier_wait(&shared.x_full[x_pipe.stage], x_pipe.phase);
       unsigned long long x = matrix_descriptor(
-          shared.x[x_pipe.stage] + group * (BM / 2 * ROW_BYTES), 16, 1024, Swizzle::B128);
+          shared.x[x_pipe.stage] + group * (BN / 2 * ROW_BYTES), 16, 1024, Swizzle::B128);
 #pragma unroll 1
       for (int t = 0; t < taps; ++t) {
         barrier_wait(&shared.w_full[w_pipe.stage], w_pipe.phase);
@@ -178,7 +178,7 @@ __device__ __forceinline__ void consume(const DirectParams& p, DirectShared& sha
     for (int i = 0; i < HELD; ++i) wgmma_pin(acc[i]);
     release();
     if constexpr (SPLIT_K == 1)
-      store<0, BN / 8>(p, work, acc, first, lane);
+      store<0, BM / 8>(p, work, acc, first, lane);
     else
       finish_as(cluster_rank(), p, work, reinterpret_cast<float4*>(&shared), acc, first, lane);
   }

@@ -103,9 +103,9 @@ class DirectPlan(BasePlan):
         return _row(self.correlation) if self.flat else self.correlation
 
     @property
-    def blocks_n(self) -> int:
+    def blocks_m(self) -> int:
         """Blocks of output channels."""
-        return -(-self.correlation.out_channels // self.config.bn)
+        return -(-self.correlation.out_channels // self.config.bm)
 
     @property
     def work_tiles(self) -> int:
@@ -145,7 +145,7 @@ class DirectPlan(BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape}{strided} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
-                f"block      {v.bn} channels × {b.images} images × {b.height} × {b.width} outputs, "
+                f"block      {v.bm} channels × {b.images} images × {b.height} × {b.width} outputs, "
                 f"{KC} channels a step{row}",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {THREADS} threads, "
@@ -191,7 +191,7 @@ class DirectPlan(BasePlan):
             b.blocks_width,
             b.blocks_height,
             b.blocks_images,
-            self.blocks_n,
+            self.blocks_m,
             self.work_tiles,
             c.batch,
             *c.output,
@@ -221,7 +221,7 @@ class DirectPlan(BasePlan):
         if c.rotated:
             inner, outer = outer, inner
         sizes = (inner, *c.filter[::-1], outer)
-        shape = (KC, 1, 1, 1, KC if c.rotated else self.config.bn)
+        shape = (KC, 1, 1, 1, KC if c.rotated else self.config.bm)
         address = w.address + SIZE * group * outer * w.strides[0]
         return TensorMap.of(address, SIZE, sizes, w.strides[3::-1], shape)
 

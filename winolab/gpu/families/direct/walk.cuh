@@ -1,6 +1,6 @@
 // What blocks of direct products compute, and the copies that their producer threads order.
 //
-// A work tile is a box of at most BM output positions × BN output channels; a step is KC channels of
+// A work tile is a box of at most BN output positions × BM output channels; a step is KC channels of
 // a tap, for which a thread orders a tensor copy of x, shifted by the tap, and one of w, of 128 bytes
 // a position and an output channel. Blocks are persistent; or the SPLIT_K of a cluster share a
 // work tile's steps.
@@ -36,7 +36,7 @@ struct DirectParams {
   long long y_batch, y_depth, y_row;  // strides in elements
   int y_pixel;
   int box_width, box_height, box_images, box_bytes;  // of x
-  int blocks_width, blocks_height, blocks_images, blocks_n, work_tiles;
+  int blocks_width, blocks_height, blocks_images, blocks_m, work_tiles;
   int batch, out_depth, out_height, out_width, out_channels;
   int pad_depth, pad_height, pad_width;
   int taps_depth, taps_height, taps_width, chunks;
@@ -47,18 +47,18 @@ struct DirectParams {
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;
 constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels
 constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
-constexpr int HELD = BM / 128;            // of a warpgroup's 64 positions
-constexpr int PIXELS = ALONG ? BM + 8 : BM;  // of a stage, for up to nine taps
+constexpr int HELD = BN / 128;            // of a warpgroup's 64 positions
+constexpr int PIXELS = ALONG ? BN + 8 : BN;  // of a stage, for up to nine taps
 constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
-static_assert(BN % (ROTATED ? 64 : 32) == 0 && BN / 8 % SPLIT_K == 0, "output channels of a block");
+static_assert(BM % (ROTATED ? 64 : 32) == 0 && BM / 8 % SPLIT_K == 0, "output channels of a block");
 
 struct DirectShared {
   unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
-  unsigned char w[W_STAGES][BN * ROW_BYTES];
+  unsigned char w[W_STAGES][BM * ROW_BYTES];
   unsigned long long x_full[X_STAGES], x_empty[X_STAGES], w_full[W_STAGES], w_empty[W_STAGES];
 };
 static_assert(sizeof(DirectShared) <= SHARED, "as the plan has it");
-static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BM * BN * 4, "room for a block's sums");
+static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BN * BM * 4, "room for a block's sums");
 
 // The taps that meet a phase's outputs along one dimension: how many, and of the first one its number
 // and where in x it meets output 0. Output o of the phase is output + o * stride of y.
@@ -82,7 +82,7 @@ struct DirectWorkTile {
   int channel, width, height, depth, image, begin, end;
   Taps taps_depth, taps_height, taps_width;  // STRIDED
   __device__ __forceinline__ DirectWorkTile(const DirectParams& p, int index) {
-    channel = index % p.blocks_n * BN, index /= p.blocks_n;
+    channel = index % p.blocks_m * BM, index /= p.blocks_m;
     width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
     height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
     int steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
@@ -110,7 +110,7 @@ struct DirectWorkTile {
 __device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filters, int channel,
                                       int w, int h, int d, int chunk, unsigned long long* full) {
   if constexpr (ROTATED) {
-    for (int n = 0; n < BN / 64; ++n)
+    for (int n = 0; n < BM / 64; ++n)
       box_copy(filters + n * PLANE, p.w_map, channel + n * 64, p.taps_width - 1 - w,
                p.taps_height - 1 - h, p.taps_depth - 1 - d, chunk * KC, full);
   } else {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& sha
       for (int t = 0; t < taps(); ++t) {
         unsigned long long* w_full = &shared.w_full[w_pipe.stage];
         barrier_wait(&shared.w_empty[w_pipe.stage], w_pipe.phase ^ 1);
-        barrier_arrive_expect(w_full, BN * ROW_BYTES);
+        barrier_arrive_expect(w_full, BM * ROW_BYTES);
         if constexpr (STRIDED)
           bring(p, shared.w[w_pipe.stage], work.channel,
                 work.taps_width.first + (w + t) * p.along_width.apart,

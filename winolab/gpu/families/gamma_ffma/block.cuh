@@ -25,7 +25,7 @@ constexpr int WARPS = CONSUMERS / 32;
 constexpr int STATES = ALPHA > WARPS ? ALPHA / WARPS : 1;          // states of a warp
 constexpr int SHARERS = ALPHA < WARPS ? WARPS / ALPHA : 1;         // warps of a state
 constexpr int LANES_T = 32 / LANES_M;                              // a warp's lanes along tiles
-constexpr int TM = BN / LANES_M, TT = BT / SHARERS / LANES_T;      // outputs × tiles of a lane
+constexpr int TM = BM / LANES_M, TT = BT / SHARERS / LANES_T;      // outputs × tiles of a lane
 constexpr int VECTORS = TM / 4 * 4;                                // outputs that it reads by fours
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS;              // of a V stage
@@ -49,14 +49,14 @@ __device__ constexpr int v_stride() {
   return stride;
 }
 constexpr int V_STRIDE = v_stride();
-constexpr int U_SIZE = ALPHA * KC * BN, V_SIZE = ALPHA * KC * V_STRIDE;  // floats of a stage
+constexpr int U_SIZE = ALPHA * KC * BM, V_SIZE = ALPHA * KC * V_STRIDE;  // floats of a stage
 constexpr int STAGED = BT / PASSES;                                // tiles staged in a pass
 constexpr int HELD = TT / PASSES, SIDE = HELD < 4 ? HELD : 4;      // of a lane; side by side
 constexpr int GROUPS_M = (TM + LANES_T - 1) / LANES_T;             // of 32 outputs, the last padded
 constexpr int ROW = 32 * GROUPS_M;                                 // floats of a staged tile
 static_assert(KC % CPT == 0 && (XVEC == 1 || XVEC == CPT), "producer shape");
 static_assert(BT % ROWS == 0 && COLUMNS % 4 == 0, "four tiles of a vector lie in one row");
-static_assert(BN % LANES_M == 0 && TT % 4 == 0 && BT <= CONSUMERS, "tile shape");
+static_assert(BM % LANES_M == 0 && TT % 4 == 0 && BT <= CONSUMERS, "tile shape");
 static_assert(TT % PASSES == 0 && (SIDE == 4 ? HELD % 4 == 0 : PASSES * SIDE == 4), "passes");
 
 struct GammaFfmaShared {

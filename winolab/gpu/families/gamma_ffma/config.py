@@ -16,7 +16,7 @@ from winolab.options import KernelConfig
 class Config(KernelConfig):
     """The compile-time shape of one kernel: policies of mainloop.cuh, by its names."""
 
-    bn: int  # output channels of a block
+    bm: int  # output channels of a block
     bt: int  # tiles of a block: rows × columns
     u_stages: int
     v_stages: int
@@ -67,7 +67,7 @@ class Config(KernelConfig):
     def lane(self, alpha: int) -> tuple[int, int]:
         """Output channels × tiles of a consumer lane, in each of its warp's states."""
         sharers = max(1, self.consumers // 32 // alpha)  # warps of a state
-        return self.bn // self.lanes_m, self.bt // sharers * self.lanes_m // 32
+        return self.bm // self.lanes_m, self.bt // sharers * self.lanes_m // 32
 
     @property
     def threads(self) -> int:
@@ -76,7 +76,7 @@ class Config(KernelConfig):
 
     def accumulators(self, alpha: int) -> int:
         """Accumulators of a consumer lane, all its states."""
-        return self.bn * self.bt * alpha // self.consumers
+        return self.bm * self.bt * alpha // self.consumers
 
     def served(self, alpha: int) -> bool:
         """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
@@ -88,7 +88,7 @@ class Config(KernelConfig):
         if not self.finishers:
             return True
         return (
-            self.xvec > 1 and self.share >= 3 and (self.split_k == 1 or self.bn * self.bt <= 2048)
+            self.xvec > 1 and self.share >= 3 and (self.split_k == 1 or self.bm * self.bt <= 2048)
         )
 
     def load_warps(self, alpha: int) -> bool:
@@ -100,13 +100,13 @@ class Config(KernelConfig):
     def compacts(self, outputs: int) -> bool:
         """Whether U is: where it is smaller so. Tensor copies take 2 % less time than bulk ones to
         1 % more, but up to 8 % more where x comes in scalars, which keep their warp late."""
-        return bool(self.bulk) and self.xvec > 1 and outputs % self.bn > 0
+        return bool(self.bulk) and self.xvec > 1 and outputs % self.bm > 0
 
     def shared_memory(self, alpha: int) -> int:
         """Bytes of the kernel's shared memory."""
-        floats = alpha * self.kc * (self.u_stages * self.bn + self.v_stages * self.v_stride)
+        floats = alpha * self.kc * (self.u_stages * self.bm + self.v_stages * self.v_stride)
         lanes_t = 32 // self.lanes_m
-        row = 32 * -(-self.bn // (self.lanes_m * lanes_t))
+        row = 32 * -(-self.bm // (self.lanes_m * lanes_t))
         floats += alpha * self.bt // self.passes * row
         return 4 * floats + 12 * self.bt + 16 * (self.u_stages + self.v_stages + 1)
 
@@ -130,7 +130,7 @@ class Config(KernelConfig):
             if f.name in names and getattr(self, f.name) != f.default
         ]
         stages = f"{self.u_stages}+{self.v_stages}"
-        return " ".join([f"{self.bn}x{self.bt}x{self.kc} stages={stages}", *changed])
+        return " ".join([f"{self.bm}x{self.bt}x{self.kc} stages={stages}", *changed])
 
 
 ACCUMULATORS = 32768  # fill the registers of 256 consumer threads
@@ -210,11 +210,11 @@ def fitted(shape: Config, alpha: int, outputs: int) -> Iterator[Config]:
     for so many output channels, or one more, as narrow as they can be."""
     yield shape
     if shape.accumulators(alpha) == 128:
-        blocks = -(-outputs // shape.bn)
+        blocks = -(-outputs // shape.bm)
         for count in (blocks, blocks + 1):
             width = shape.lanes_m * -(-outputs // (count * shape.lanes_m))
-            if shape.bn // 2 < width < shape.bn:
-                yield replace(shape, bn=width)
+            if shape.bm // 2 < width < shape.bm:
+                yield replace(shape, bm=width)
 
 
 def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:

@@ -54,7 +54,7 @@ def spent(plan: Any) -> dict[str, float]:
     "products" are FFMAs of all tiles and channels of its blocks, also of those that do not exist.
     """
     v, alpha, device = plan.config, plan.tile.alpha, plan.device
-    ffmas = v.kc * alpha * v.bn * v.bt  # of a stage
+    ffmas = v.kc * alpha * v.bm * v.bt  # of a stage
     lane_m, lane_tiles = v.lane(alpha)
     overhead = OPERAND_OVERHEAD * (1 / lane_m + 1 / lane_tiles)
     tiles = v.v_tiles / v.share  # transformed for a filter row

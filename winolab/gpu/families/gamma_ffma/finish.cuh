@@ -23,7 +23,7 @@ __device__ __forceinline__ void stage(GammaFfmaShared& shared, const float (&acc
     }
 }
 
-// What stage() has put where: a tile and an output of the block, BN where there is none.
+// What stage() has put where: a tile and an output of the block, BM where there is none.
 struct StagedOutput {
   int tile, output;
   __device__ __forceinline__ StagedOutput(int staged, int pass, int group, int lane) {
@@ -33,7 +33,7 @@ struct StagedOutput {
     tile = sharer * (BT / SHARERS) + inside;
     const int ln = lane % LANES_M, lt = at / SIDE % LANES_T;
     const int i = group * LANES_T + (lane / LANES_M + LANES_T - lt) % LANES_T;
-    output = i < VECTORS ? (i / 4 * LANES_M + ln) * 4 + i % 4 : i < TM ? i * LANES_M + ln : BN;
+    output = i < VECTORS ? (i / 4 * LANES_M + ln) * 4 + i % 4 : i < TM ? i * LANES_M + ln : BM;
   }
 };
 
@@ -72,10 +72,10 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
   for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
     const int staged = e / GROUPS_M, group = e % GROUPS_M;
     const StagedOutput place(staged, pass, group, lane);
-    const int output = work.block_m * BN + place.output;
+    const int output = work.block_m * BM + place.output;
     float* y = p.y + shared.offset[place.tile] + output;
     const int columns =
-        place.output < BN && output < p.out_channels ? shared.columns[place.tile] : 0;
+        place.output < BM && output < p.out_channels ? shared.columns[place.tile] : 0;
     const float* from = shared.out + staged * ROW + group * 32 + lane;
     float state[ALPHA], out[N];
     [[maybe_unused]] float before[N];  // what y has

@@ -20,7 +20,7 @@ __device__ __forceinline__ void load_filters(const GammaParams& p, GammaFfmaShar
       if (issues) {
         for (int stage = SHARE * sums.at(sum); stage < SHARE * sums.at(sum + 1); ++stage) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
-          copy_stage(p, shared.u[u_pipe.stage], u, u_row, block_m * BN,
+          copy_stage(p, shared.u[u_pipe.stage], u, u_row, block_m * BM,
                      &shared.u_full[u_pipe.stage]);
           u_pipe.advance();
         }

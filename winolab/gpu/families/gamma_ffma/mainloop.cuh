@@ -1,6 +1,6 @@
 // Fused Γα(n, r) on FFMA units: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from filter.cuh.
 //
-// A block computes BN output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are persistent:
+// A block computes BM output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are persistent:
 // producers run ahead into the next work tile while consumers finish the last.
 //
 // Roles, by warp:
@@ -82,7 +82,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
 #pragma unroll 1
         for (int f = 0; f < SHARE; ++f) {
           barrier_wait(&shared.u_full[u_pipe.stage], u_pipe.phase);
-          const float* u = shared.u[u_pipe.stage] + state0 * KC * BN + ln * 4;
+          const float* u = shared.u[u_pipe.stage] + state0 * KC * BM + ln * 4;
           const float* v =
               shared.v[v_pipe.stage] + state0 * KC * V_STRIDE + tile0 + f * COLUMNS + lt * 4;
           float a[2][GROUPS_M * LANES_T], b[2][TT];
@@ -91,7 +91,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
           for (int q = 0; q < KC * STATES; ++q) {
             const int next = q + 1, s = q % STATES, at = next % STATES * KC + next / STATES;
             if (next < KC * STATES)
-              load_fragments(a[next % 2], b[next % 2], u + at * BN, v + at * V_STRIDE, ln);
+              load_fragments(a[next % 2], b[next % 2], u + at * BM, v + at * V_STRIDE, ln);
             add_outer_product(acc[s], a[q % 2], b[q % 2]);
           }
           // Every lane for itself: nothing says that a warp's lanes leave a wait together.

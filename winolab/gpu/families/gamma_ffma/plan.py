@@ -96,8 +96,8 @@ class GammaFfmaPlan(BasePlan):
 
     @property
     def blocks_m(self) -> int:
-        """Blocks of BN output channels."""
-        return -(-self.correlation.out_channels // self.config.bn)
+        """Blocks of BM output channels."""
+        return -(-self.correlation.out_channels // self.config.bm)
 
     @property
     def pitch(self) -> int:
@@ -122,7 +122,7 @@ class GammaFfmaPlan(BasePlan):
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} fp32, points {self.points}",
-                f"block      {v.bn} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
+                f"block      {v.bm} channels × {v.rows} rows × {v.bt // v.rows} tiles, "
                 f"{v.kc} channels a stage",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {v.threads} threads, "
@@ -225,7 +225,7 @@ class GammaFfmaPlan(BasePlan):
         rows = self.tile.alpha * self.config.kc  # a copy's
         address = self._filter(group, prepared)
         sizes = (self.pitch, self.workspace // (4 * self.pitch * self.correlation.groups), 1, 1, 1)
-        box = (self.config.bn, rows, 1, 1, 1)
+        box = (self.config.bm, rows, 1, 1, 1)
         return TensorMap.of(address, 4, sizes, (self.pitch, 0, 0, 0), box, plain=True)
 
     def _filter(self, group: int, prepared: int) -> int:
@@ -296,7 +296,7 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
 
 def _pitch(correlation: Correlation, config: Config) -> int:
     """GammaFfmaPlan.pitch: tensor copies take fours."""
-    step = 4 if config.compact else config.bn
+    step = 4 if config.compact else config.bm
     return -(-correlation.out_channels // step) * step
 
 
@@ -304,7 +304,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     device = request.device
     depth, height, width = correlation.output
     tiles_width = -(-width // tile.n)
-    blocks_m = -(-correlation.out_channels // config.bn)
+    blocks_m = -(-correlation.out_channels // config.bm)
     blocks_row = -(-height // config.rows)
     columns = config.bt // config.rows
     work_tiles = blocks_m * blocks_row * -(-correlation.batch * depth * tiles_width // columns)

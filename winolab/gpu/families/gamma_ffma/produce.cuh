@@ -155,7 +155,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
       } else if (thread == ISSUER) {
         for (int row = 0; row < SHARE; ++row) {
           barrier_wait(&shared.u_empty[u_pipe.stage], u_pipe.phase ^ 1);
-          copy_stage(p, shared.u[u_pipe.stage], u, u_row, work.block_m * BN,
+          copy_stage(p, shared.u[u_pipe.stage], u, u_row, work.block_m * BM,
                      &shared.u_full[u_pipe.stage]);
           u_pipe.advance();
         }

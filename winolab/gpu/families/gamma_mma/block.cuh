@@ -26,7 +26,7 @@ constexpr int SLOTS = (UNITS + WARPS - 1) / WARPS;     // of a warp
 constexpr int V_PART = V_TILES * KC * 2;               // bytes of a state's part
 constexpr int V_SIZE = ALPHA * PARTS * V_PART;         // of a stage
 constexpr int TILES_OUT = BT / PASSES;                 // tiles staged in a pass of the epilogue
-constexpr int ROW_OUT = BN + 4;                        // floats: lanes of a store hit 32 banks
+constexpr int ROW_OUT = BM + 4;                        // floats: lanes of a store hit 32 banks
 constexpr int OUT_SIZE = ALPHA * TILES_OUT * ROW_OUT * 4;
-static_assert(BN == 64 && COLUMNS % 8 == 0 && TILES % (16 > 8 * PASSES ? 16 : 8 * PASSES) == 0,
+static_assert(BM == 64 && COLUMNS % 8 == 0 && TILES % (16 > 8 * PASSES ? 16 : 8 * PASSES) == 0,
               "block shape");

@@ -1,7 +1,7 @@
 // Fused Γα(n, r) on mma.sync, for compute capability 8.x: the products of gamma_wgmma/kernel.cuh,
 // with the same transformed filter U (filter_tensor.cuh).
 //
-// A block computes BN = 64 output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are
+// A block computes BM = 64 output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are
 // persistent: copies run ahead into the next work tile.
 //
 // Roles: all eight warps are alike. Each multiplies one state, or its part of the tiles of one, for all
@@ -249,8 +249,8 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
   constexpr int PART = TILES / PASSES;  // tiles of a warp in a pass
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   const WorkTile work(p, index);
-  const int first = threadIdx.x % (BN / 4) * 4;  // of the thread's outputs
-  const int channel = work.block_m * BN + first;
+  const int first = threadIdx.x % (BM / 4) * 4;  // of the thread's outputs
+  const int channel = work.block_m * BM + first;
   float* out = reinterpret_cast<float*>(shared.v);
   float* to = out + (warp / SHARERS * TILES_OUT + warp % SHARERS * PART + q * 2) * ROW_OUT + g;
   AccuracyCheck<> check(p.header, p.rows + channel, input_scale(p.header));
@@ -267,8 +267,8 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
     }
     __syncthreads();
 #pragma unroll 1
-    for (int e = threadIdx.x; e < TILES_OUT * BN / 4; e += THREADS) {
-      const int local = e / (BN / 4), tile = local / PART * TILES + pass * PART + local % PART;
+    for (int e = threadIdx.x; e < TILES_OUT * BM / 4; e += THREADS) {
+      const int local = e / (BM / 4), tile = local / PART * TILES + pass * PART + local % PART;
       float state[4][ALPHA], y[4][N];
 #pragma unroll
       for (int s = 0; s < ALPHA; ++s) {

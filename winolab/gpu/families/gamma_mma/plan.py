@@ -13,7 +13,7 @@ from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Files, loads
 from winolab.gpu.families.gamma_wgmma.launch import Launcher
 from winolab.gpu.families.gamma_wgmma.offers import offered
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
-from winolab.gpu.families.gamma_wgmma.tiles import BN
+from winolab.gpu.families.gamma_wgmma.tiles import BM
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
@@ -79,7 +79,7 @@ class Config(KernelConfig):
 
     def staged(self) -> int:
         """Bytes of the accumulators of a pass of the epilogue."""
-        return self.tile_states // self.passes * (BN + 4) * 4
+        return self.tile_states // self.passes * (BM + 4) * 4
 
     def stages(self, tile: Tile, parts: int) -> int:
         """Bytes of the stages of transformed input."""
@@ -177,7 +177,7 @@ def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
     """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
     v, device, parts = plan.config, plan.device, plan.parts
     rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
-    work = v.tile_states * BN * KC * v.share * products(parts)
+    work = v.tile_states * BM * KC * v.share * products(parts)
     transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
     transforms *= SCALAR_LOADS if v.xvec == 1 else 1
     stage = PRODUCT_SHARE * work / rate + transforms + STAGE_CYCLES

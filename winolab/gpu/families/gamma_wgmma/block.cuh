@@ -25,8 +25,8 @@ constexpr int THREADS = CONSUMERS + PRODUCERS + LOADERS;
 constexpr int FILTER_LOADERS = U_RING ? 64 : 0;
 constexpr int HELD = ALPHA / 2;                       // states of a consumer warpgroup
 constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a wgmma
-constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BN
-constexpr int SUMS = BN / 2;                          // of a thread in each
+constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BM
+constexpr int SUMS = BM / 2;                          // of a thread in each
 constexpr int COLUMNS = BT / ROWS;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS; // of a V stage
 // units of 8 tiles × KC channels of a producer warp

@@ -18,11 +18,11 @@ from winolab.gpu.families.gamma_wgmma.config import (
 )
 from winolab.gpu.families.gamma_wgmma.geometry import cluster_slots
 from winolab.gpu.families.gamma_wgmma.input import padded_size
-from winolab.gpu.families.gamma_wgmma.tiles import BN, TEN, TILE_STATES, block_outputs, block_tiles
+from winolab.gpu.families.gamma_wgmma.tiles import BM, TEN, TILE_STATES, block_outputs, block_tiles
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
 
-OUTPUTS = BN * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
+OUTPUTS = BM * 384  # of an item of Γ8(6,3): 64 channels × 64 tiles × 6
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _boxed(plan: Any) -> tuple[float, float]:
         four, far = c.four, c.ahead if v.u_ahead else c.far
         bare = c.bare if v.share > STAGE_ROWS and not v.u_ahead else 1.0
     row *= (four if tile.alpha == 4 else 1) / STAGE_ROWS
-    row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES * plan.block / BN
+    row *= tile.alpha * block_tiles(tile.alpha) / TILE_STATES * plan.block / BM
     share_of_l2 = plan.transformed / (plan.transformed + plan.device.l2)
     row *= 1 + far * share_of_l2
     row *= bare
@@ -342,7 +342,7 @@ def _least_boxed(
         if split_k == 1:
             ways.append((TILES_LEFT.fixed, TILES_LEFT.products, TILES_LEFT.four))
     rows = c.filter[1] / -(-c.filter[1] // share)  # of a stage, on average
-    work = tile.alpha * block_tiles(tile.alpha) / TILE_STATES * block_outputs(tile.alpha) / BN
+    work = tile.alpha * block_tiles(tile.alpha) / TILE_STATES * block_outputs(tile.alpha) / BM
     work *= (ten.products if ten else 1) / STAGE_ROWS * rows
     products = min(
         fixed + row * work * (four if tile.alpha == 4 else 1) for fixed, row, four in ways

@@ -1,4 +1,4 @@
-// U = G w for every outer tap, as 16-bit parts: [block of BN outputs, the last of NARROW where that
+// U = G w for every outer tap, as 16-bit parts: [block of BM outputs, the last of NARROW where that
 // is not 0][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part], zero-filled;
 // of a filter's last stage, REST rows where it has not SHARE. A part of a filter row of a state is
 // in the order of wgmma's A registers, [warp][lane][4 registers of 2 values], or (TURNED) of its B
@@ -33,8 +33,8 @@ struct FilterPair {
   unsigned* u;       // of the output's block, the word
   __device__ __forceinline__ FilterPair(const GammaWgmmaFilterParams& p, int thread, int block) {
     static_assert(FILTER_M == 16, "a warp's rows of wgmma's A");
-    const int group = block % (BN / FILTER_M);
-    const int outputs = NARROW > 0 && p.outputs - (block - group) * FILTER_M < BN ? NARROW : BN;
+    const int group = block % (BM / FILTER_M);
+    const int outputs = NARROW > 0 && p.outputs - (block - group) * FILTER_M < BM ? NARROW : BM;
     int word;
     if (TURNED) {
       const int n = thread / 8;
@@ -48,8 +48,8 @@ struct FilterPair {
     m += block * FILTER_M;
     part = outputs * (KC / 2);
     w = p.w + m * p.m_stride + channel * p.c_stride;
-    const long long stages = (long long)(m / BN) * p.taps * p.chunks;
-    u = p.u + stages * (BN * (KC / 2) * ALPHA * PARTS) + word;
+    const long long stages = (long long)(m / BM) * p.taps * p.chunks;
+    u = p.u + stages * (BM * (KC / 2) * ALPHA * PARTS) + word;
   }
 };
 

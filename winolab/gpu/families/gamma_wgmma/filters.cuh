@@ -6,7 +6,7 @@
 
 constexpr int LAST = REST ? REST : SHARE;  // rows of a filter's last stage
 // vectors; of a filter row of a stage
-constexpr int U_FILTER = PARTS * BN * 2, U_ROW = ALPHA * U_FILTER;
+constexpr int U_FILTER = PARTS * BM * 2, U_ROW = ALPHA * U_FILTER;
 
 // Whether a stage is of a filter's last rows, of which REST are there. Not counted from stage to stage:
 // consumers have no registers left.

@@ -27,7 +27,7 @@ __device__ __forceinline__ void ring_init(FilterRing& ring) {
 // Outputs of a block that U has, one behind the other also in shared memory: NARROW, not 0, in the
 // last.
 __device__ __forceinline__ int outputs_of(const GammaParams& p, int block_m) {
-  return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BN;
+  return NARROW > 0 && block_m == p.blocks_m - 1 ? NARROW : BM;
 }
 
 // By a lane: a group's filters, over stages and work tiles.
@@ -102,7 +102,7 @@ struct Products {
   }
 
   __device__ __forceinline__ void start(const GammaParams& p, int index) {
-    narrow = NARROW > 0 && outputs_of(p, work_at(p, index).block_m) < BN;
+    narrow = NARROW > 0 && outputs_of(p, work_at(p, index).block_m) < BM;
   }
 
   // Multiply a stage of V with TAPS filter rows; once it has been read, its barrier is told.
@@ -110,9 +110,9 @@ struct Products {
   __device__ __forceinline__ void multiply(float (&acc)[STEPS][SUMS], const unsigned char* stage,
                                            unsigned long long* empty) {
     if (NARROW > 0 && narrow)
-      multiply_outputs<TAPS, NARROW ? NARROW : BN>(acc, stage, empty);
+      multiply_outputs<TAPS, NARROW ? NARROW : BM>(acc, stage, empty);
     else
-      multiply_outputs<TAPS, BN>(acc, stage, empty);
+      multiply_outputs<TAPS, BM>(acc, stage, empty);
   }
 
   template <int TAPS, int OUTPUTS>

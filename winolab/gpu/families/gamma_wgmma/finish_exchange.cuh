@@ -20,7 +20,7 @@ struct Staging {
   float4 box[EXCHANGES][2][HELD][128];  // of a chunk, for a warpgroup, from the other one
   long long first[BT];                  // of a tile: its first output in y
   int columns[BT];                      // its outputs along the width, 0: none; negative: STARTS
-  Factors factors[BN];
+  Factors factors[BM];
   int channel;  // of the work tile, the first
   unsigned long long described, read;
 };
@@ -54,10 +54,10 @@ __device__ __forceinline__ void places(const GammaParams& p, Staging& staging, i
 template <int COUNT>
 __device__ __forceinline__ void factors(const GammaParams& p, Staging& staging, int index, int thread) {
   const float back = inverse_of(input_scale(p.header));  // anew: registers are few
-  const int channel = work_at(p, index).block_m * BN;
+  const int channel = work_at(p, index).block_m * BM;
   if (thread == 0) staging.channel = channel;
 #pragma unroll 1
-  for (int m = thread; m < BN; m += COUNT)
+  for (int m = thread; m < BM; m += COUNT)
     staging.factors[m] = Factors(p.rows + channel + m, back);
 }
 

@@ -9,7 +9,7 @@
 #include "filters.cuh"
 #include "place.cuh"
 
-constexpr int ROW_OUT = BN + 4;  // floats: lanes of a store hit 32 banks
+constexpr int ROW_OUT = BM + 4;  // floats: lanes of a store hit 32 banks
 
 struct Staging {
   float out[BUFFERS][ALPHA][TILES_OUT][ROW_OUT];  // accumulators
@@ -84,7 +84,7 @@ __device__ __forceinline__ void finish(const GammaParams& p, Staging& staging, i
                                        Delivered& pipe, float scale) {
   const int rank = SPLIT_K > 1 ? cluster_rank() : 0, thread = threadIdx.x - CONSUMERS;
   const WorkTile work(p, index);
-  const int m = thread % (BN / 4) * 4, channel = work.block_m * BN + m;  // of the thread's outputs
+  const int m = thread % (BM / 4) * 4, channel = work.block_m * BM + m;  // of the thread's outputs
   AccuracyCheck<> check(p.header, p.rows + channel, scale);
 #pragma unroll 1
   for (int pass = 0; pass < PASSES; ++pass) {
@@ -93,8 +93,8 @@ __device__ __forceinline__ void finish(const GammaParams& p, Staging& staging, i
     else
       cluster_sync();
 #pragma unroll 1
-    for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BN / 4; e += SPLIT_K * PRODUCERS) {
-      const int local = e / (BN / 4), tile = pass * TILES_OUT + local;
+    for (int e = rank * PRODUCERS + thread; e < TILES_OUT * BM / 4; e += SPLIT_K * PRODUCERS) {
+      const int local = e / (BM / 4), tile = pass * TILES_OUT + local;
       float state[4][ALPHA], y[4][N];
       gather(state, &staging.out[pipe.stage][0][local][m]);
 #pragma unroll

@@ -1,6 +1,6 @@
 // Fused Γα(n, r) on wgmma: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from filter_tensor.cuh.
 //
-// A block computes BN output channels (64; 48 of ten states) × (ROWS × COLUMNS) tiles, a work tile.
+// A block computes BM output channels (64; 48 of ten states) × (ROWS × COLUMNS) tiles, a work tile.
 // Blocks are persistent: producers run ahead into the next work tile.
 //
 // Roles, by warpgroup:

@@ -6,7 +6,7 @@
 
 #include "filters_shared.cuh"
 
-constexpr int SIXTEENS = BN / 16;
+constexpr int SIXTEENS = BM / 16;
 constexpr bool TILES_HALVED = SIXTEENS % 2 == 1;
 constexpr int CHUNKS = SIXTEENS * HALVES;  // of a warpgroup
 constexpr int THREAD_TILES = TILES_HALVED ? HALVES : 2 * HALVES;  // of the same channels

@@ -44,7 +44,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Any)
     files |= {"FILTER_FILE": gamma_wgmma_filter.file(parts, config.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
-    constants |= {"BN": block_outputs(tile.alpha)}
+    constants |= {"BM": block_outputs(tile.alpha)}
     constants |= gamma_wgmma_filter.constants(parts)
     constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}

@@ -15,9 +15,9 @@ WIDTHS = {8: range(2, 8), 6: range(2, 6), 4: range(2, 4)}  # r of the tiles, by 
 # they were 0 to 40 % slower than eight on six layers; nine taps as five and five gain on two.
 TEN, TEN_WIDTHS = 10, range(5, 8)
 WGMMA_TILES = 64  # of a product of a state
-TILE_STATES = 512  # of a block, tiles × states of BN channels at most: they fill the registers
+TILE_STATES = 512  # of a block, tiles × states of BM channels at most: they fill the registers
 FFMA = "precision 'fp32' or 'fp32_ffma'"  # what runs on FFMA units
-BN, FEW = 64, 48  # output channels of a block; of ten states
+BM, FEW = 64, 48  # output channels of a block; of ten states
 
 
 def widths_of(precision: str) -> Widths:
@@ -32,7 +32,7 @@ def block_tiles(alpha: int) -> int:
 
 def block_outputs(alpha: int) -> int:
     """Output channels of a block: as many as registers hold of its tiles' states."""
-    return BN if alpha * block_tiles(alpha) <= TILE_STATES else FEW
+    return BM if alpha * block_tiles(alpha) <= TILE_STATES else FEW
 
 
 def _admissible(tile: Tile) -> bool:

@@ -30,7 +30,7 @@ def seconds(plan: Cut) -> float:
     memory = device.memory_rate**MEMORY
     cycles = device.clock * device.multiprocessors / H100.clock / H100.multiprocessors
     filter_ = 4 * c.channels * c.out_channels * math.prod(c.filter)
-    stage = max(STAGE + COLUMN * plan.config.bn, ROW * plan.rows_stage) / cycles
+    stage = max(STAGE + COLUMN * plan.config.bm, ROW * plan.rows_stage) / cycles
     total = CALL + PART * (len(plan.parts) - 1) + ASIDE * c.rotated + STATE * plan.states
     total += _moved(filter_ + plan.transformed, FILTER * memory)
     for part in plan.parts:

@@ -11,7 +11,7 @@ from winolab.device import Device
 from winolab.gpu.families import scale
 from winolab.gpu.families.nested.source import infinite, made_of, name
 from winolab.gpu.families.nested.tiles import (
-    BM,
+    BN,
     ROW_BYTES,
     Box,
     Config,
@@ -96,14 +96,14 @@ class Cut:
         return self.chunks * math.prod(n - is_short / t.alpha for t, n, is_short in sides)
 
     @property
-    def blocks_n(self) -> int:
+    def blocks_m(self) -> int:
         """Blocks of output channels."""
-        return -(-self.correlation.out_channels // self.config.bn)
+        return -(-self.correlation.out_channels // self.config.bm)
 
     @property
     def outputs(self) -> int:
         """Output channels of U and M, in whole blocks."""
-        return self.blocks_n * self.config.bn
+        return self.blocks_m * self.config.bm
 
     def box(self, images: int) -> Box:
         """The box of the blocks of so many images."""
@@ -112,12 +112,12 @@ class Cut:
 
     def work_tiles(self, images: int) -> int:
         """Blocks' worth of products of so many images."""
-        return self.states * self.box(images).blocks * self.blocks_n
+        return self.states * self.box(images).blocks * self.blocks_m
 
     @property
     def rows_stage(self) -> int:
         """Rows of U and V that a stage brings."""
-        return BM + self.config.bn
+        return BN + self.config.bm
 
     def moved(self, images: int) -> tuple[int, int]:
         """Bytes of V and M of so many images."""
@@ -140,8 +140,8 @@ class Cut:
         sizes = {
             "header": scale.header_size(c, self.tiles),
             "v": self.moved(self.images)[0],
-            "m": self.states * most * BM * self.outputs * 4,
-            "rows": scale.size(c, self.config.bn),
+            "m": self.states * most * BN * self.outputs * 4,
+            "rows": scale.size(c, self.config.bm),
             "found": c.groups * sum(self.found),
             "u": c.groups * self.transformed,
         }

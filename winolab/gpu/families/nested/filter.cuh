@@ -1,5 +1,5 @@
 // The filter of nested Winograd, U = (G ⊗ G) w of every piece of RH × RW taps, as a high and a low FP16
-// part, and the scales and thresholds of its rows (scale.cuh). Layout: [state][block of BN outputs]
+// part, and the scales and thresholds of its rows (scale.cuh). Layout: [state][block of BM outputs]
 // [piece][chunk of 32 channels][output], 128 bytes each: 32 high parts, then 32 low ones, 16-byte units
 // exchanged as wgmma reads them with the 128-byte swizzle. The operand map is in the strides: backward
 // data swaps m and c and walks the taps backwards.
@@ -298,9 +298,9 @@ extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
     scale = *const_cast<volatile float*>(&p.rows[m].scale);
   }
   const long long state_stride = (long long)p.outputs * units * ROW_WORDS;
-  unsigned* u = p.u + (((long long)(m / BN) * units + unit) * BN + m % BN) * ROW_WORDS;
+  unsigned* u = p.u + (((long long)(m / BM) * units + unit) * BM + m % BM) * ROW_WORDS;
   const int piece = unit / p.chunks;
   const bool last_row = (piece / p.pieces_width + 1) * RH <= p.height;  // whether the piece has it
   const bool last_tap = (piece % p.pieces_width + 1) * RW <= p.width;
-  write_states(taps, scale, last_row, last_tap, m % BN, u, state_stride);
+  write_states(taps, scale, last_row, last_tap, m % BM, u, state_stride);
 }

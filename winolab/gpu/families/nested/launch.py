@@ -16,7 +16,7 @@ from winolab.gpu.codegen.structs import layout, layouts
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.nested.cut import KC, Cut
 from winolab.gpu.families.nested.source import made_of, source
-from winolab.gpu.families.nested.tiles import BM, ROW_BYTES, Box
+from winolab.gpu.families.nested.tiles import BN, ROW_BYTES, Box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.request import BasePlan
@@ -57,7 +57,7 @@ class NestedPlan(Cut, BasePlan):
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, "
                 f"{math.prod(self.pieces)} pieces of the filter",
-                f"block      {self.config.bn} channels × {b.images} images × {b.height} × "
+                f"block      {self.config.bm} channels × {b.images} images × {b.height} × "
                 f"{b.width} tiles, {KC} channels a stage",
                 f"policies   {self.config}",
                 f"parts      {len(self.parts)} of {self.images} images, "
@@ -88,7 +88,7 @@ class NestedPlan(Cut, BasePlan):
         c = self.correlation
         wide = self.config.xvec == 2 and c.channels % 4 == 0
         known, room = self._known[0], scale.room(c, self.tiles)
-        return scale.parameters(c, header, rows, x, wide, known, self.config.bn, room=room)
+        return scale.parameters(c, header, rows, x, wide, known, self.config.bm, room=room)
 
     @property
     def _known(self) -> tuple[int, float]:
@@ -146,7 +146,7 @@ class NestedPlan(Cut, BasePlan):
         return FILTER_PARAMS.pack(
             address,
             self._u(prepared, group),
-            scale.row(c, prepared, group, self.config.bn),
+            scale.row(c, prepared, group, self.config.bm),
             found,
             found + self.found[0],
             m,
@@ -220,7 +220,7 @@ class NestedPlan(Cut, BasePlan):
             b.blocks_width,
             b.blocks_height,
             b.blocks,
-            self.blocks_n,
+            self.blocks_m,
             work_tiles,
             *self.pieces,
             self.chunks,
@@ -248,10 +248,10 @@ class NestedPlan(Cut, BasePlan):
             self._at(header, "m"),
             y.address + 4 * (group * c.out_channels + part.start * y.strides[0]),
             header,
-            scale.row(c, prepared, group, self.config.bn),
+            scale.row(c, prepared, group, self.config.bm),
             y.strides[0],
             y.strides[2],
-            b.blocks * BM * self.outputs,
+            b.blocks * BN * self.outputs,
             y.strides[3],
             *c.output[1:],
             c.out_channels,

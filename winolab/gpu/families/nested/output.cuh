@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
                     column / p.box_width;
   const int in_box = (image % p.box_images * p.box_height + row % p.box_height) * p.box_width +
                      column % p.box_width;
-  const float* m = p.m + ((long long)block * BM + in_box) * p.pitch + channel;
+  const float* m = p.m + ((long long)block * BN + in_box) * p.pitch + channel;
   float half[2][NH][AW];  // transformed along the height
 #pragma unroll
   for (int j = 0; j < AW; ++j) {

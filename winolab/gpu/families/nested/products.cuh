@@ -1,8 +1,8 @@
 // The products of nested Winograd: M[state] = V Uᵀ, summed over pieces and channels.
 //
-// A block computes a box of at most BM tiles × BN output channels of one state, a work tile. Blocks
+// A block computes a box of at most BN tiles × BM output channels of one state, a work tile. Blocks
 // are persistent; states vary last, so that U of a state stays in L2. M: [state][block of
-// tiles][BM][outputs].
+// tiles][BN][outputs].
 //
 // Roles: a producer thread orders a tensor copy of V and a bulk copy of U a stage of 32 channels; two
 // consumer warpgroups multiply 64 tiles each. Products: low·high, high·low, high·high, summed by the
@@ -22,27 +22,27 @@ struct ProductsParams {
   const unsigned char* u;
   float* m;
   int box_width, box_height, box_images, box_bytes;  // of V
-  int blocks_width, blocks_height, blocks_m, blocks_n, work_tiles;
+  int blocks_width, blocks_height, blocks_n, blocks_m, work_tiles;
   int pieces_height, pieces_width, chunks;
   int short_height, short_width;  // whether the last piece lacks its last tap
 };
 
-constexpr int BM = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
+constexpr int BN = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
 constexpr int ROW_BYTES = 128;
 constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
 
 struct NestedShared {
-  unsigned char v[STAGES][BM * ROW_BYTES];
-  unsigned char u[STAGES][BN * ROW_BYTES];
+  unsigned char v[STAGES][BN * ROW_BYTES];
+  unsigned char u[STAGES][BM * ROW_BYTES];
   unsigned long long full[STAGES], empty[STAGES];
 };
 static_assert(sizeof(NestedShared) <= SHARED, "as the plan has it");
 
 struct ProductsWorkTile {
-  int block_n, block_m, state;
+  int block_m, block_n, state;
   __device__ __forceinline__ ProductsWorkTile(const ProductsParams& p, int index) {
-    block_n = index % p.blocks_n, index /= p.blocks_n;
-    block_m = index % p.blocks_m, state = index / p.blocks_m;
+    block_m = index % p.blocks_m, index /= p.blocks_m;
+    block_n = index % p.blocks_n, state = index / p.blocks_n;
   }
 };
 
@@ -60,24 +60,24 @@ __device__ __forceinline__ void produce(const ProductsParams& p, NestedShared& s
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const ProductsWorkTile work(p, index);
     const Pieces pieces(p, work.state);
-    const int width = work.block_m % p.blocks_width * p.box_width;
-    const int rest = work.block_m / p.blocks_width;
+    const int width = work.block_n % p.blocks_width * p.box_width;
+    const int rest = work.block_n / p.blocks_width;
     const int height = rest % p.blocks_height * p.box_height;
     const int image = rest / p.blocks_height * p.box_images;
-    const long long first = ((long long)work.state * p.blocks_n + work.block_n) * p.pieces_height;
+    const long long first = ((long long)work.state * p.blocks_m + work.block_m) * p.pieces_height;
     for (int h = 0; h < pieces.height; ++h)
       for (int w = 0; w < pieces.width; ++w) {
         const unsigned char* u =
-            p.u + ((first + h) * p.pieces_width + w) * p.chunks * (BN * ROW_BYTES);
+            p.u + ((first + h) * p.pieces_width + w) * p.chunks * (BM * ROW_BYTES);
         for (int c = 0; c < p.chunks; ++c) {
           unsigned long long* full = &shared.full[pipe.stage];
           barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
-          barrier_arrive_expect(full, p.box_bytes + BN * ROW_BYTES);
+          barrier_arrive_expect(full, p.box_bytes + BM * ROW_BYTES);
           box_copy(shared.v[pipe.stage], p.v_map, c * (ROW_BYTES / 2), width + w * SHIFT_W,
                    height + h * SHIFT_H, image, work.state, full);
           bulk_copy(reinterpret_cast<float*>(shared.u[pipe.stage]),
-                    reinterpret_cast<const float*>(u), BN * ROW_BYTES, full);
-          u += BN * ROW_BYTES;
+                    reinterpret_cast<const float*>(u), BM * ROW_BYTES, full);
+          u += BM * ROW_BYTES;
           pipe.advance();
         }
       }
@@ -86,7 +86,7 @@ __device__ __forceinline__ void produce(const ProductsParams& p, NestedShared& s
 
 // A stage's products in WIDTH columns from FIRST on, added to the accumulators.
 template <int FIRST, int WIDTH>
-__device__ __forceinline__ void multiply(float (&acc)[BN / 2], const unsigned char* v,
+__device__ __forceinline__ void multiply(float (&acc)[BM / 2], const unsigned char* v,
                                          const unsigned char* u) {
   if constexpr (WIDTH > 0) {
     const unsigned long long high_v = matrix_descriptor(v, 16, 1024, Swizzle::B128);
@@ -115,15 +115,15 @@ __device__ __forceinline__ void multiply(float (&acc)[BN / 2], const unsigned ch
 __device__ __forceinline__ void consume(const ProductsParams& p, NestedShared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
-  const int pitch = p.blocks_n * BN;
+  const int pitch = p.blocks_m * BM;
   Pipe<STAGES> pipe;
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const ProductsWorkTile work(p, index);
     const Pieces pieces(p, work.state);
     const int steps = pieces.height * pieces.width * p.chunks;
-    float acc[BN / 2];
+    float acc[BM / 2];
 #pragma unroll
-    for (int i = 0; i < BN / 2; ++i) acc[i] = 0.0f;
+    for (int i = 0; i < BM / 2; ++i) acc[i] = 0.0f;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       barrier_wait(&shared.full[pipe.stage], pipe.phase);
@@ -134,11 +134,11 @@ __device__ __forceinline__ void consume(const ProductsParams& p, NestedShared& s
       barrier_arrive(&shared.empty[pipe.stage]);
       pipe.advance();
     }
-    const long long row = ((long long)work.state * p.blocks_m + work.block_m) * BM + group * 64 +
+    const long long row = ((long long)work.state * p.blocks_n + work.block_n) * BN + group * 64 +
                           warp * 16 + lane / 4;
-    float* m = p.m + row * pitch + work.block_n * BN + lane % 4 * 2;
+    float* m = p.m + row * pitch + work.block_m * BM + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < BN / 2; i += 2)
+    for (int i = 0; i < BM / 2; i += 2)
       *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * (long long)pitch + i / 4 * 8) =
           make_float2(acc[i], acc[i + 1]);
   }

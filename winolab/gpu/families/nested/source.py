@@ -42,7 +42,7 @@ def source(tiles: Pair, points: str, config: Config) -> str:
         constants |= {f"INFINITE_{side}": infinite(its)}
         constants |= {f"SHIFT_{side}": tile.r // tile.n}  # tiles from a piece to the next
     constants |= {name.upper(): value for name, value in asdict(config).items()}
-    constants |= {"BN": config.bn, "SHARED": config.shared_memory}
+    constants |= {"BM": config.bm, "SHARED": config.shared_memory}
     constants |= scale.constants(*zip(tiles, made, strict=True)) | scale.BLOCKS
     programs = {}
     for along, its in zip(("rows", "columns"), (m.programs for m in made), strict=True):

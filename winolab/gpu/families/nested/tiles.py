@@ -13,7 +13,7 @@ from winolab.options import KernelConfig
 
 Pair = tuple[Tile, Tile]  # along the height, along the width
 
-BM = 128  # tiles of a block, at most: nested/products.cuh
+BN = 128  # tiles of a block, at most: nested/products.cuh
 MOST_ALPHA = 10  # of one dimension
 MOST_STATES = 64  # of both: two channels of 8 × 8 pixels fill a thread's registers
 MOST_WIDTH = 256  # output channels of a block, whose sums fill the registers
@@ -34,17 +34,17 @@ class Config(KernelConfig):
     yvec: int = 2
 
     @property
-    def bn(self) -> int:
+    def bm(self) -> int:
         """Output channels of a block."""
         return self.width_0 + self.width_1
 
     @property
     def shared_memory(self) -> int:
         """Bytes of the products' shared memory."""
-        return self.stages * ((BM + self.bn) * ROW_BYTES + BARRIERS)
+        return self.stages * ((BN + self.bm) * ROW_BYTES + BARRIERS)
 
     def __str__(self) -> str:
-        return f"{BM}x{self.bn} stages={self.stages} xvec={self.xvec} yvec={self.yvec}"
+        return f"{BN}x{self.bm} stages={self.stages} xvec={self.xvec} yvec={self.yvec}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def box(
     images: int,
     height: int,
     width: int,
-    most: int = BM,
+    most: int = BN,
     more: int = 0,
     longest: tuple[int, int] = (256, 256),
 ) -> Box:

@@ -58,13 +58,13 @@ struct NarrowShared {
 };
 
 // A position of the sum that goes on PRODUCERS positions at a time, without divisions.
-struct Walk {
+struct PositionWalk {
   int index, column, row, depth, image;
   long long x, dy;                            // offsets of the position in both arrays
   int by_column, by_row, by_depth, by_image;  // PRODUCERS positions in these units
   long long x_by, dy_by;
   int pitch, rows, depths;
-  __device__ __forceinline__ Walk(const GradientParams& p, const GradientWorkTile& work, int first)
+  __device__ __forceinline__ PositionWalk(const GradientParams& p, const GradientWorkTile& work, int first)
       : index(first), pitch(p.pitch), rows(max(1, work.rows)), depths(max(1, work.depths)) {
     split(first, column, row, depth, image);
     split(PRODUCERS, by_column, by_row, by_depth, by_image);
@@ -115,7 +115,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, NarrowShared& s
                      (long long)(work.tap_width - p.pad_width) * p.x_pixel;
   const Element* dy = p.dy + work.group * p.out_channels + work.out + work.depth0 * p.dy_depth +
                       work.row0 * p.dy_row;
-  Walk walk(p, work, work.begin + thread);
+  PositionWalk walk(p, work, work.begin + thread);
   int table = 0;
   // Taps after the first meet x beyond the segment's last position.
   const auto describe = [&] {
