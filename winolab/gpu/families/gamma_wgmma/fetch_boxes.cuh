@@ -196,7 +196,7 @@ struct Fetch {
   }
 
   // The present stage is that one of the boxes'.
-  __device__ __forceinline__ void turn(int to) {
+  __device__ __forceinline__ void step_to(int to) {
     if constexpr (REUSE > 1) {
 #pragma unroll
       for (int i = 0; i < ALPHA; ++i) {
@@ -213,7 +213,7 @@ struct Fetch {
       if (more == 0) more = steps.end - steps.begin;
       const int chunk = (steps.end - more) % p.chunks;
       left = serves(p, chunk, more);
-      turn(chunk % REUSE);
+      step_to(chunk % REUSE);
       more -= left;
     }
   }
@@ -247,7 +247,7 @@ struct Fetch {
 
   __device__ __forceinline__ void next(const GammaParams& p) {
     if (--left > 0) {
-      turn(sub + 1);
+      step_to(sub + 1);
     } else {
       begin(p);
       phase ^= 1;

@@ -39,7 +39,7 @@ __device__ __forceinline__ Loss across(const Loss& v, int flip) {
 template <int WARPS, class T>
 __device__ __forceinline__ void combine(T (&values)[FILTER_WARPS][FILTER_ROWS], T value,
                                         unsigned row, int rows) {
-  constexpr int FLIP = TURNED ? 1 : 2;  // a row's lanes differ in FLIP, 2 FLIP and 4 FLIP
+  constexpr int FLIP = V_AS_A ? 1 : 2;  // a row's lanes differ in FLIP, 2 FLIP and 4 FLIP
 #pragma unroll
   for (int flip = FLIP; flip < 8 * FLIP; flip *= 2) value = merged(value, across(value, flip));
   if (WARPS == 1 && rows == 2) value = merged(value, across(value, 16));
@@ -150,14 +150,14 @@ __device__ __forceinline__ void filter_rows(const ScaledParams& params) {
   const int rows = CLUSTERED ? WARPS * FILTER_ROWS : params.rows, team_size = 8 * rows;
   const int part = blockIdx.x / blocks, parts = FILTER_M / rows, lane = threadIdx.x % 32;
   const int team = threadIdx.x / team_size, team_lane = threadIdx.x % team_size;
-  // TURNED, a warp's four rows and those 64 places behind are eight neighbours: 32 bytes of backward
+  // V_AS_A, a warp's four rows and those 64 places behind are eight neighbours: 32 bytes of backward
   // data's w, of which four would read half.
   const int place = CLUSTERED ? part % 2 * 32 + team_lane % 32 + team_lane / 32 * 64
                               : part % parts * team_size + team_lane;
   const FilterPair pair(p, place, part / parts);
-  const int row = TURNED ? team_lane / 8 : team_lane / 16 * 2 + lane % 2;
+  const int row = V_AS_A ? team_lane / 8 : team_lane / 16 * 2 + lane % 2;
   const int row_threads = blockDim.x / rows, size = pair.m < p.out_channels ? params.row_size : 0;
-  const int first = team * 8 + (TURNED ? lane % 8 : lane % 16 / 2);  // of the row's threads
+  const int first = team * 8 + (V_AS_A ? lane % 8 : lane % 16 / 2);  // of the row's threads
   float* image = !CLUSTERED && params.image ? images + row * params.image : nullptr;
   const float* w = p.w + pair.m * p.m_stride;
   unsigned most = 0;

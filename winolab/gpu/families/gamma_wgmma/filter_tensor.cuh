@@ -1,7 +1,7 @@
 // U = G w for every outer tap, as 16-bit parts: [block of BM outputs, the last of NARROW where that
 // is not 0][outer tap / SHARE][chunk of 16 channels][state][filter row % SHARE][part], zero-filled;
 // of a filter's last stage, REST rows where it has not SHARE. A part of a filter row of a state is
-// in the order of wgmma's A registers, [warp][lane][4 registers of 2 values], or (TURNED) of its B
+// in the order of wgmma's A registers, [warp][lane][4 registers of 2 values], or (V_AS_A) of its B
 // in shared memory, [channel / 8][output][channel % 8], of every 16 outputs in the order 0 1 4 5 8
 // 9 12 13 2 3 6 7 10 11 14 15, so that a thread's accumulators of two groups of eight are four
 // neighbours. The operand map is in the strides: backward data swaps m and c and walks the taps
@@ -36,7 +36,7 @@ struct FilterPair {
     const int group = block % (BM / FILTER_M);
     const int outputs = NARROW > 0 && p.outputs - (block - group) * FILTER_M < BM ? NARROW : BM;
     int word;
-    if (TURNED) {
+    if (V_AS_A) {
       const int n = thread / 8;
       m = n % 8 / 2 * 4 + n / 8 * 2 + n % 2, channel = thread % 8 * 2;
       word = thread % 8 / 4 * (outputs * 4) + (group * FILTER_M + n) * 4 + thread % 4;

@@ -134,7 +134,7 @@ class Geometry:
 
     @property
     def slots(self) -> int:
-        """Items that run at once, on a cluster each or, by multicast pairs, on a block."""
+        """Work tiles that run at once, on a cluster each or, by multicast pairs, on a block."""
         v = self.config
         return cluster_slots(self.device, v.split_k * v.multicast) * v.multicast
 
@@ -149,9 +149,9 @@ class Geometry:
         return (self.blocks_m - 1) * self.block + (self.config.narrow or self.block)
 
     @property
-    def turn(self) -> int:
-        """Items that run at once, where a block would meet the same channels again and again: after
-        so many it turns to the next ones. Else more than there are.
+    def rotation(self) -> int:
+        """Work tiles after which blocks move on to other output channels: those that run at once,
+        where a block would meet the same channels again and again. Else more than there are.
         """
         at_once = self.grid // self.config.multicast
         return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
@@ -160,7 +160,7 @@ class Geometry:
     def places(self) -> tuple[int, ...]:
         """What the main kernel is told besides of where its work tiles lie."""
         s = self.stack
-        return self.turn, self.correlation.batch, s.abreast if s else 0, s.pitch if s else 0
+        return self.rotation, self.correlation.batch, s.abreast if s else 0, s.pitch if s else 0
 
     @property
     def transformed(self) -> int:

@@ -54,7 +54,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Any)
     constants |= {"SHARED": config.shared_memory(tile, parts, size)}
     constants |= {
         "PAIRED": int(EXCHANGED in files.values()),
-        "TURNED": int(TILES_LEFT[0] in files.values()),
+        "V_AS_A": int(TILES_LEFT[0] in files.values()),
     }
     programs = made.programs
     constants |= {"BARE": programs.G.bare}
