@@ -21,7 +21,7 @@ reproduce: $(VENV)/.has-experiments
 	$(BIN)/winolab reproduce $(if $(ALL),--all) $(if $(FULL),--full)
 
 test: $(VENV)/.has-dev
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Each worker compiles the kernels of its tests; all share the GPU.
 test-gpu: $(VENV)/.has-dev $(VENV)/.has-$(GPU)

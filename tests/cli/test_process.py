@@ -85,6 +85,10 @@ def test_a_reader_that_has_enough_gets_no_traceback(size: str) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def _listens() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
 )
@@ -94,9 +98,9 @@ def test_a_signal_ends_a_sweep_its_workers_and_its_lock(
     """Nobody holds the pipes any more: that is when communicate returns."""
     rows = tmp_path / "rows.jsonl"
     sweep = [*COMMAND, "accuracy", *HUGE, "--seed", "0,1,2", "--workers", "2", "--out", str(rows)]
-    with subprocess.Popen(
-        sweep, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A shell's background job ignores SIGINT, and hands that down.
+    with subprocess.Popen(sweep, env=ENV, preexec_fn=_listens, **pipes) as running:
         while not rows.exists():
             assert running.poll() is None
             time.sleep(0.05)
