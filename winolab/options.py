@@ -41,7 +41,7 @@ class ConvOptions:
     out_dtype: Any = None
     workspace_limit: int | None = None  # bytes
     on_range: str = "fallback"
-    scale: Any = None  # of split products: a ref.split.Scale, or what its of_caller takes
+    scale: Any = None  # of split products: ref.arithmetic.split.Scale, or what its of_caller takes
     config: KernelConfig | None = None  # of a family's kernels
 
     @property

@@ -378,7 +378,7 @@ def _limits(
         )
         of_w, of_x = of_w * max(g), of_x * max(bt)
         at, g, bt = (np.array(m.exact(), float) for m in (its.AT, its.G, its.BT))
-        gain = at**2 @ ((g**2).sum(axis=1) * (bt**2).sum(axis=1))  # errors.noise_gain, by outputs
+        gain = at**2 @ ((g**2).sum(axis=1) * (bt**2).sum(axis=1))  # metrics.noise_gain, by outputs
         uneven *= gain.max() / gain.mean()
     cost = Cost.of(tiles, depth, algorithm, simulated, None)
     scale = simulated.exponents(gains(programs))

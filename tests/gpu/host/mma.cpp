@@ -97,7 +97,7 @@ void add_products(const Row& a, const Columns& b, float (&sums)[COLUMNS]) {
   }
 }
 
-// The element at (mn, k) of a matrix in shared memory, see codegen/mma.cuh.
+// The element at (mn, k) of a matrix in shared memory, see codegen/kernels/mma.cuh.
 float element(unsigned long long descriptor, bool mn_major, int mn, int k, bool bf16) {
   const unsigned leading = (descriptor >> 16 & 0x3fff) << 4, stride = (descriptor >> 32 & 0x3fff) << 4;
   unsigned at = (descriptor & 0x3fff) << 4;

@@ -70,7 +70,7 @@ def fingerprint(source: str) -> str:
     return sha256(" ".join(code.split()).encode()).hexdigest()
 
 
-WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of tensor.cuh
+WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.cuh
 
 
 ROOT = Path(str(resources.files("winolab.gpu")))

@@ -133,7 +133,7 @@ def parameters(
     late: bool = False,
     room: int = 0,
 ) -> Params:
-    """Parameters of ``scale``, which finds the scale of x, and of ``scan``, or tail.cuh's.
+    """Parameters of ``scale``, which finds x's scale, and of ``scan``, or fallback_kernel.cuh's.
 
     ``header`` and ``rows`` are where they are kept; ``wide``: x allows loads of four elements;
     ``known``: the first of the function of that name; ``block`` as for ``padded``; ``late``:
@@ -170,7 +170,7 @@ def scale(kernels: Kernels, params: Params, early: bool) -> None:
 
 def scan(kernels: Kernels, device: Device, params: Params) -> None:
     """After everything else: whether results of 0 hide numbers that vanished; kernels without the
-    scan's have one that does it before a fallback (guard.py).
+    scan's have one that does it before a fallback (planner/fallback.py).
     """
     if "winolab_scan" not in kernels:
         return

@@ -25,7 +25,7 @@ BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
 NEAR_FASTEST = 1.02
 WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
 WAVES = 24  # of blocks, up to which segments are counted to fill them
-ADMITTED = 8  # the largest alpha whose error ref.errors.error_ratio admits
+ADMITTED = 8  # the largest alpha whose error ref.error.metrics.error_ratio admits
 POSITIONS = 1 << 31  # the kernels count them in 32 bits
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels of gradients name them

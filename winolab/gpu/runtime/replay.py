@@ -2,7 +2,7 @@
 
 A plan packs parameters in Python; a replay writes the few device addresses into the packed structs
 and launches through the driver, which is what keeps a call's cost on the host small. What comes
-again with the same addresses may be launched as a graph (``gpu/graph.py``).
+again with the same addresses may be launched as a graph (``gpu/runtime/cuda_graphs.py``).
 """
 
 from __future__ import annotations

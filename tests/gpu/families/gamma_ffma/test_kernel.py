@@ -37,7 +37,7 @@ def check(
     y = hosted.execute(p, a, b, seed=3)
     assert np.array_equal(y, predicted(p, algorithm, a, b))
     exact = getattr(winograd, direction)(a, b, problem, direct(), winolab.arithmetic("fp64"))
-    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
+    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (metrics.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
     gain = noise_gain(algorithm) if alpha > 1 else 1
     terms = b.size // problem.out_channels + 32

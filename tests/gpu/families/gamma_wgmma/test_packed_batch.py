@@ -30,7 +30,7 @@ from winolab.gpu.runtime import loader
 from winolab.ref.algorithms import convolution
 
 SPLIT = "fp32_split"
-BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_gamma_tensor.py has them
+BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_plan.py has them
 
 
 def _found(

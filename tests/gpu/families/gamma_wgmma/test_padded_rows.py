@@ -49,7 +49,7 @@ def test_odd_rows_are_offered_with_a_tile_more(tiles: int, runs: tuple[int, int]
 
 
 SPLIT = "fp32_split"
-BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_gamma_tensor.py has them
+BOUNDS = {SPLIT: BOUND, "fp16": 5 * 2**-11, "bf16": 5 * 2**-8}  # as test_plan.py has them
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from winolab.gpu.families.gamma_wgmma.plan import plans
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.ref.algorithms import convolution
 
-BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in test_gamma_tensor
+BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in test_plan.py
 
 
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])

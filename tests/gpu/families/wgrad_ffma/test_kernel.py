@@ -33,7 +33,7 @@ def check(p: WgradFfmaPlan) -> None:
     dw = hosted.execute(p, x, dy)
     assert np.array_equal(dw, hosted.execute(p, x, dy, seed=3))
     exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
-    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
+    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (metrics.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
     gain = noise_gain(gamma(p.tile.alpha, p.tile.n, p.tile.r)) if p.tile.alpha > 1 else 1
     terms = dy[..., 0].size + 32

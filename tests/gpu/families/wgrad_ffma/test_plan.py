@@ -249,7 +249,7 @@ def check(problem: Problem, p: WgradFfmaPlan, seed: int = 0) -> None:
     if not bool(exact.any()):
         assert not bool(results[0].any())
         return
-    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (errors.noise_gain); the
+    # Sequential sums on zero-mean data have 0.30 u √(terms · gain) (metrics.noise_gain); the
     # transforms' own roundings and small samples are given a factor of 3.
     terms = problem.batch * math.prod(problem.output)
     tile = p.tile

@@ -49,7 +49,7 @@ __device__ __forceinline__ void reads_done() {
 }
 
 // Until the launch before this one is over and what it wrote can be read; at once where this one
-// did not ask to begin earlier (launch.Kernel).
+// did not ask to begin earlier (driver.Kernel).
 __device__ __forceinline__ void launch_before_done() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

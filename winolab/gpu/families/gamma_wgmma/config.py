@@ -204,7 +204,7 @@ def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[S
         fetched = [{**box, "padded": 0} for box in ways]
         if not request.aligned or correlation.channels * size % VECTOR:
             fetched = [{"run": 0, "images": 1, "packed": 0, "padded": 0}]
-            if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # as fill.cuh counts
+            if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # pad_channels.cuh
                 fetched += [{**box, "padded": 1} for box in ways]
         names = ("rows", "share", "v_stages", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}

@@ -13,7 +13,7 @@ struct alignas(16) TileSource {
   unsigned inside;
 };
 
-// ``At``: how a block's columns are counted, Column or Place.
+// ``At``: how a block's columns are counted, Column or TilePlace.
 template <class At>
 __device__ __forceinline__ TileSource source_of(const GammaParams& p, const WorkTile& work,
                                                 int tile, int fd, int fh, int fw, bool any) {

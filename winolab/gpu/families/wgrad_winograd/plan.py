@@ -22,7 +22,8 @@ from winolab.ref.error.metrics import error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
 OLDEST = (8, 0)  # with m16n8k16 of BF16 and asynchronous copies
-# Tiles whose error errors.error_ratio admits; any other with alpha up to 16 runs where it is named.
+# Tiles whose error ref.error.metrics.error_ratio admits; any other with alpha up to 16 runs where
+# it is named.
 ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),

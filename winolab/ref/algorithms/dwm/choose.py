@@ -7,7 +7,7 @@ those on the front. Along the front the error itself is predicted, rounding by r
 large as those at hand where a format of few exponents could not hold their transforms: what could
 overflow a transform, or is expected to overflow sums, has an infinite error. Pieces are
 balanced: with the best points no other cut into as many pieces has less noise (every cut of up to
-11 taps, tiles of 2 to 8, in tests/ref/test_choose.py).
+11 taps, tiles of 2 to 8, in tests/ref/algorithms/dwm/test_choose.py).
 """
 
 from __future__ import annotations
