@@ -71,7 +71,7 @@ def shown(table: Table, cells: Sequence[Cell]) -> Group:
         ("aim", lambda c: number(c.aim)),
         ("ours", lambda c: number(c.ours)),
         ("interval", lambda c: f"{number(c.low)} … {number(c.high)}" if c.low < c.high else ""),
-        ("ratio", lambda c: "" if c.ratio is None else number(c.ratio)),
+        ("ratio", lambda c: "" if c.ratio is None else f"{c.ratio:.2f}"),
         ("prediction", lambda c: number(c.prediction)),
         ("bound", lambda c: number(c.bound)),
         ("verdict", lambda c: "" if c.verdict is Verdict.SHOWN else c.verdict.value),

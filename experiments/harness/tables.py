@@ -47,8 +47,8 @@ class Cell:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the paper's."""
-        return self.ours / self.paper if self.paper else None
+        """Ours over the paper's, where there are both."""
+        return self.ours / self.paper if self.paper and not math.isnan(self.ours) else None
 
     @property
     def verdict(self) -> Verdict:

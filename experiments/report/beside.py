@@ -91,8 +91,7 @@ def verdict(cell: Cell) -> str:
 
 def ratio(cell: Cell) -> str:
     """Ours over the paper's, where there are both."""
-    value = cell.ratio
-    return "" if value is None or math.isnan(value) else f"{value:.2f}"
+    return "" if cell.ratio is None else f"{cell.ratio:.2f}"
 
 
 class Paper:

@@ -1,5 +1,6 @@
 """Counts of cells are of each verdict once, numbers and claims apart."""
 
+from experiments.harness.missing import not_reproduced
 from experiments.harness.tables import Cell, one
 from experiments.harness.verdicts import Verdict, below, equal
 from experiments.report.counts import Counts, counts
@@ -19,3 +20,8 @@ def test_numbers_and_claims_are_counted_apart() -> None:
     told = "2 of 3 numbers agree, 1 of 2 claims hold; 1 fitted, 1 not reproduced"
     assert found.text == told
     assert counts([]).text == "nothing judged"
+
+
+def test_a_number_that_is_not_reproduced_has_no_ratio_and_no_verdict() -> None:
+    alone = not_reproduced("where", "column", 2.0)
+    assert (alone.ratio, alone.agrees, alone.verdict) == (None, None, Verdict.NOT_REPRODUCED)
