@@ -158,12 +158,12 @@ def test_every_channel_has_the_accuracy_of_fp32(name) -> None:
     x[..., 3] *= cp.float32(factor)
     x, dy = x * cp.float32(of_x), dy * cp.float32(of_dy)
     choice = candidates(Request(problem, "backward_filter", driver.device(0)))
-    guarded = next(p for p in choice.plans if isinstance(p, PlanWithFallback))
-    kernels = loader.load(guarded.source(), name, guarded.shared(), 0)
+    found = next(p for p in choice.plans if isinstance(p, PlanWithFallback))
+    kernels = loader.load(found.source(), name, found.shared(), 0)
     dw = cp.full(problem.w_shape, cp.nan, "float32")
-    workspace = cp.full(guarded.workspace, 0xFF, "uint8")
+    workspace = cp.full(found.workspace, 0xFF, "uint8")
     a, b, out = (View(g.data.ptr, _strides(g, k)) for g, k in ((x, 4), (dy, 4), (dw, 5)))
-    guarded.launch(kernels, a, b, out, workspace.data.ptr, 0)
+    found.launch(kernels, a, b, out, workspace.data.ptr, 0)
     assert workspace[:12].view("int32").tolist() == flags
     exact = oracle.fp64("backward_filter", problem, x, dy)
     for result in (dw, conv_backward_filter(x, dy, problem.w_shape, padding=1)):

@@ -33,7 +33,7 @@ PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
 FLOOR = 10 * 2**-24  # relative RMS: what products of 22 bits have
 
 
-def _guarded(problem: Problem, direction: str, text: str | None = None) -> PlanWithFallback:
+def _with_fallback(problem: Problem, direction: str, text: str | None = None) -> PlanWithFallback:
     modules = (
         (wgrad_winograd, wgrad_ffma)
         if direction == "backward_filter"
@@ -81,7 +81,7 @@ def test_no_accuracy_is_lost(name: str, direction: str, text: str | None) -> Non
     most twice the error of direct summation, which is next to none of a single large product."""
     forward = direction == "forward"
     a, b = made(name, PROBLEM.x_shape if forward else PROBLEM.y_shape, PROBLEM.w_shape)
-    plan = _guarded(PROBLEM, direction, text)
+    plan = _with_fallback(PROBLEM, direction, text)
     got = hosted.execute(plan, a, b)
     again = hosted.execute(plan.fallback, a, b)
     if DATA[name][1]:
@@ -99,7 +99,7 @@ def test_no_accuracy_is_lost(name: str, direction: str, text: str | None) -> Non
 @pytest.mark.parametrize("name", ["normal", "NaN"])
 @pytest.mark.parametrize("text", [None, NESTED])
 def test_filters_transformed_before_give_the_same_bits(name: str, text: str | None) -> None:
-    plan = _guarded(PROBLEM, "forward", text)
+    plan = _with_fallback(PROBLEM, "forward", text)
     assert isinstance(plan, CorrelationWithFallback)
     a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
     kernels = hosted.loaded(plan)
@@ -151,7 +151,7 @@ BLOCKS |= {"subnormal", "channels 2^14 apart", "one huge element"}
 def test_no_accuracy_of_filter_gradients_is_lost(name: str) -> None:
     """As above, of every output and of every input channel."""
     problem = Problem.of((2, 9, 20, 68), (20, 3, 3, 68), padding=1)
-    plan = _guarded(problem, "backward_filter")
+    plan = _with_fallback(problem, "backward_filter")
     x, dy = made(name, problem.x_shape, problem.y_shape)
     got = hosted.execute(plan, x, dy)
     again = hosted.execute(plan.fallback, x, dy)
@@ -176,7 +176,7 @@ def test_flags_are_read_as_the_kernels_read_them() -> None:
 
 
 def test_both_units_compile_as_one() -> None:
-    plan = _guarded(PROBLEM, "forward")
+    plan = _with_fallback(PROBLEM, "forward")
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
     assert set(resources) == {"winolab_scan", *plan.shared()}
     assert {"winolab_filter_fallback", "winolab_fallback"} <= set(plan.shared())
@@ -184,7 +184,7 @@ def test_both_units_compile_as_one() -> None:
 
 
 def test_the_fallback_spares_the_flags_alone() -> None:
-    plan = _guarded(PROBLEM, "forward")
+    plan = _with_fallback(PROBLEM, "forward")
     assert plan.workspace == max(plan.primary.workspace, plan.kept + plan.fallback.workspace)
     assert plan.predicted == plan.primary.predicted  # one launch in the place of another
     assert "fallback" in str(plan)
@@ -193,7 +193,7 @@ def test_the_fallback_spares_the_flags_alone() -> None:
 @pytest.mark.parametrize(("groups", "split_k"), [(3, 1), (1, 2), (2, 2)])
 def test_one_launch_serves_groups_and_clusters(groups: int, split_k: int) -> None:
     problem = Problem.of((2, 5, 9, 16 * groups), (68 * groups, 3, 3, 16), padding=1, groups=groups)
-    fast = _guarded(problem, "forward")
+    fast = _with_fallback(problem, "forward")
     shared = gamma_ffma.plans(Request(problem, "forward", H100, None, "fp32"))
     plan = replace(fast, fallback=next(p for p in shared if p.config.split_k == split_k))
     kernels, fallback = hosted.loaded(plan), hosted.loaded(plan.fallback)
@@ -205,7 +205,7 @@ def test_one_launch_serves_groups_and_clusters(groups: int, split_k: int) -> Non
 
 
 def test_every_launch_behind_the_first_begins_early() -> None:
-    plan, begun = _guarded(PROBLEM, "forward"), []
+    plan, begun = _with_fallback(PROBLEM, "forward"), []
     assert isinstance(plan, CorrelationWithFallback)
 
     def record(grid, threads, params, early=False) -> None:
@@ -319,7 +319,7 @@ def test_prepared_filters_are_checked_too(name: str) -> None:
 @pytest.mark.gpu
 def test_a_graph_holds_both_units() -> None:
     cupy = driver.cupy()
-    plan = _guarded(PROBLEM, "forward")
+    plan = _with_fallback(PROBLEM, "forward")
     kernels = loader.load(plan.source(), "guarded", plan.shared(), 0)
     x, w = (cupy.empty(s, "float32") for s in (PROBLEM.x_shape, PROBLEM.w_shape))
     y, space = cupy.empty(PROBLEM.y_shape, "float32"), cupy.empty(plan.workspace, "uint8")
