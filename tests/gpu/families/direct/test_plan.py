@@ -16,7 +16,7 @@ from tests.gpu.support.pretended import Array
 from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
-from winolab.gpu.families.direct import plan as direct_tensor
+from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.direct.plan import BLOCKS, Config, DirectPlan
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.planner import plan
@@ -41,7 +41,7 @@ def planned(
     problem: Problem, direction: str, config: Config, precision: str, out_dtype: str | None = None
 ) -> DirectPlan:
     asked = Request(problem, direction, H100, None, precision, config=config, out_dtype=out_dtype)
-    (found,) = direct_tensor.plans(asked)
+    (found,) = direct.plans(asked)
     return found
 
 
@@ -175,7 +175,7 @@ def test_infinities_and_nan_stay_where_they_are() -> None:
 def test_what_cannot_run_is_refused(change, message) -> None:
     request = Request(Problem.of((1, 5, 5, 8), (8, 3, 3, 8)), FORTH, H100, None, "fp16")
     with pytest.raises(ValueError, match=message):
-        list(direct_tensor.plans(replace(request, **change)))
+        list(direct.plans(replace(request, **change)))
 
 
 @pytest.mark.parametrize(
