@@ -145,6 +145,10 @@ void box_copy(void* shared, const TensorMap& map, int c, int w, int h, int d, in
   const unsigned base = own_address(shared) - 1024;
   if (base % 128) host::fail("a box that does not begin at a multiple of 128 bytes");
   if ((uintptr_t)map.address % 16) host::fail("a tensor map's address that is not aligned");
+  if (map.box[0] * map.size % 16) host::fail("a box that is no multiple of 16 bytes wide");
+  for (int i = 0; i < 5; ++i)
+    if (map.box[i] < 1 || map.box[i] > 256)
+      host::fail("a box of %d elements along a dimension", map.box[i]);
   for (int i = 0; i < 4; ++i)
     if (map.strides[i] % 16) host::fail("a tensor map's stride that is not a multiple of 16");
   for (int i = 0; i < 5; ++i)

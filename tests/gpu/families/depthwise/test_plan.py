@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -12,10 +14,10 @@ from winolab.algorithm import Problem, gamma
 from winolab.bench.contenders import unnamed
 from winolab.device import H100, datasheet
 from winolab.gpu.families.depthwise import plan as depthwise
-from winolab.gpu.families.depthwise.config import Config, kind
+from winolab.gpu.families.depthwise.config import Config, Stage, kind
 from winolab.gpu.families.depthwise.geometry import Depthwise
 from winolab.gpu.planner.planner import candidates, plan
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.gpu.runtime import call
 
 
@@ -98,6 +100,26 @@ def test_rows_come_ahead_where_bulk_copies_read_arrays() -> None:
             assert max(p.shared().values()) <= 56 << 10
             assert p.config.images * p.config.strips == p.config.slots
             assert p.config.group % p.shape.stride[1] == 0
+
+
+def test_boxes_are_what_bulk_copies_bring() -> None:
+    """Whole 16 bytes wide, at most 256 elements along a dimension: 8 channels of 16 bits, too."""
+    found = 0
+    for channels, taps, size in itertools.product((4, 8, 24, 40, 256), (3, 5, 7), (7, 112)):
+        for stride, precision, direction in itertools.product((1, 2), ("fp32", "fp16"), DIRECTIONS):
+            problem = layer(
+                (8, size, size, channels), (taps, taps), padding=taps // 2, stride=stride
+            )
+            for p in offered(problem, direction, precision):
+                if not p.config.stages:
+                    continue
+                itemsize = ITEMSIZE[p.dtype]
+                stage = Stage.of(p.shape, p.config, p.gradient, itemsize)
+                for box in filter(None, (stage.x, stage.dy)):
+                    found += 1
+                    assert box[0] * itemsize % 16 == 0, p
+                    assert 1 <= min(box) <= max(box) <= 256, p
+    assert found > 1000
 
 
 def test_blocks_that_stay_take_turns_of_equal_length() -> None:

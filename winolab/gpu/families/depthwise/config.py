@@ -171,7 +171,8 @@ def staged(d: Depthwise, gradient: bool, itemsize: int, aligned: bool) -> Iterat
     if made == "any" or not whole or not plain or (d.gathered and d.stride[0] > 1):
         return
     for v in configs(d, gradient, itemsize, aligned, stages=2):
-        if v.channels * itemsize < min(LINE, d.channels * itemsize) // 2:
+        size = v.channels * itemsize
+        if size % VECTOR or size < min(LINE, d.channels * itemsize) // 2:
             continue
         _, _, rows = window(d, v)
         need = d.windows(2)[1] * d.stride[2] if v.kind == "scatter" else d.output[2]
