@@ -22,7 +22,6 @@ from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks, split
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
-from winolab.gpu.planner.fallback import TAIL
 
 FFMA = gamma_ffma
 # Struct, its file, its layouts; before these, structs that lie in it, as files declare them.
@@ -87,7 +86,7 @@ STRUCTS = {
     "fallback": (
         "FallbackParams",
         "gamma_ffma/fallback_kernel",
-        [scale.PARAMS, FFMA.FILTER_PARAMS, FFMA.PARAMS, TAIL],
+        [scale.PARAMS, FFMA.FILTER_PARAMS, FFMA.PARAMS, FFMA.FALLBACK_PARAMS],
         [
             ("ScaleParams", "scale"),
             ("GammaFfmaFilterParams", "gamma_ffma/filter"),

@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 
-from winolab.gpu.planner.fallback import FLAGS, with_fallback
+from winolab.algorithm import Problem
+from winolab.device import H100
+from winolab.gpu.planner.fallback import FLAGS, PlanWithFallback, with_fallback
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import DIRECTIONS, Request
 
 
 def planned(workspace: int, predicted: float = 1.0) -> Any:
-    return SimpleNamespace(
+    plan: Any = SimpleNamespace(
         workspace=workspace,
         predicted=predicted,
         direction="backward_filter",
         checks_accuracy=True,
         accurate=True,
+        fallback_correlation=None,
     )
+    plan.fallback_gradient = plan
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -36,3 +43,18 @@ def test_a_fallback_is_the_fastest_behind_the_flags_or_the_smallest(room, fallba
 def test_a_workspace_holds_the_fallbacks_behind_the_flags() -> None:
     (found,) = with_fallback([planned(10)], [planned(2000)], named=False)
     assert found.workspace == FLAGS + 2000
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_only_what_can_run_behind_flags_is_a_fallback(direction: str) -> None:
+    """Depthwise kernels, which are the fastest here, run at once whatever the flags say."""
+    problem = Problem.of((2, 8, 8, 64), (64, 3, 3, 1), padding=1, groups=64)
+    request = Request(problem, direction, H100)
+    found = candidates(request).plans
+    behind = [p.fallback for p in found if p.fallback]
+    assert behind
+    assert all(p.fallback_correlation or p.fallback_gradient for p in behind)
+    depthwise = plan(request)
+    assert not depthwise.fallback
+    with pytest.raises(ValueError, match="is no fallback of"):
+        PlanWithFallback.of(depthwise, depthwise)

@@ -2,7 +2,7 @@
 
 The kernels of split products set flags at the start of the workspace (fallback.cuh) where a
 result is not finite or so small that low parts may be missing in it. The fallback comes after them
-on the same stream, Γ's in one launch (fallback_kernel.cuh), and returns at once where no flag asks
+on the same stream, a correlation's in one launch, and returns at once where no flag asks
 for it: no host waits, and a CUDA graph can hold both.
 """
 
@@ -12,89 +12,26 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, Self, cast
+from functools import cached_property
+from typing import ClassVar, Self
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.codegen.structs import layout
-from winolab.gpu.params import Kernels, Params, View
-from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.request import Plan, Sum, TakesFilters
+from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.request import (
+    CheckedCorrelation,
+    FallbackCorrelation,
+    FallbackGradient,
+    Plan,
+    Sum,
+    TakesFilters,
+)
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
 CHECKED_OUTPUTS = 4  # as accuracy_check.cuh has it
 IDLE_SECONDS = 2e-6  # of a launch that returns at once: 1.1 to 1.9 on an H100, in a CUDA graph
-TAIL = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
-
-
-class CheckedCorrelation(Plan, Protocol):
-    """Split products of a correlation, with what a fallback behind them needs to know."""
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        ...
-
-    @property
-    def header(self) -> int:
-        """Bytes of a call's own, first in the workspace."""
-        ...
-
-    def scale_params(self, x: View, header: int, rows: int) -> Params:
-        """Parameters of the launch that scans x: ``header`` and the filter's ``rows``."""
-        ...
-
-
-class Tail(Plan, Protocol):
-    """Γ on FFMA units, whose kernels can run within one launch (fallback_kernel.cuh)."""
-
-    @property
-    def correlation(self) -> Correlation: ...
-    @property
-    def grid(self) -> int:
-        """Blocks."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        ...
-
-    @property
-    def filter_grid(self) -> tuple[int, int, int]:
-        """Blocks that transform a group's filter."""
-        ...
-
-    def source(self, *, alone: bool = True) -> str:
-        """The translation unit of its kernels, or, unless ``alone``, of that launch."""
-        ...
-
-    def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
-        """Parameters of the transform of a group's filter; zeros without one."""
-        ...
-
-    def params(self, group: int, x: View, prepared: int, y: View) -> Params:
-        """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
-        ...
-
-
-class Repeated(Plan, Protocol):
-    """A filter gradient whose launches return at once unless a flag wants them."""
-
-    def launch(
-        self,
-        kernels: Kernels,
-        a: View,
-        b: View,
-        out: View,
-        workspace: int,
-        index: int,
-        wanted: int = 0,
-    ) -> None:
-        """Compute all groups; ``wanted``: the address of fallback.cuh's flags."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -110,10 +47,13 @@ class PlanWithFallback(TakesFilters, ABC):
 
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:
-        """A plan of a problem and the one behind it."""
-        if primary.direction == "backward_filter":
-            return GradientWithFallback(primary, cast(Repeated, fallback))
-        return CorrelationWithFallback(cast(CheckedCorrelation, primary), cast(Tail, fallback))
+        """A plan of a problem and the one behind it; ValueError where these cannot be paired."""
+        if gradient := fallback.fallback_gradient:
+            return GradientWithFallback(primary, gradient)
+        checked, correlation = primary.checked_correlation, fallback.fallback_correlation
+        if not checked or not correlation:
+            raise ValueError(f"{fallback.kernel} is no fallback of {primary.kernel}")
+        return CorrelationWithFallback(checked, correlation)
 
     @property
     @abstractmethod
@@ -224,7 +164,7 @@ class GradientWithFallback(PlanWithFallback):
     """Filter gradients in split products; each launch of the fallback looks for the flags."""
 
     primary: Plan
-    fallback: Repeated
+    fallback: FallbackGradient
 
     flags = 3  # nothing is suspect: it is lost or not
 
@@ -253,10 +193,10 @@ class GradientWithFallback(PlanWithFallback):
 
 @dataclass(frozen=True)
 class CorrelationWithFallback(PlanWithFallback):
-    """With Γ behind: all that follows the split products is one launch, in the scan's place."""
+    """Correlations: all that follows the split products is one launch, in the scan's place."""
 
     primary: CheckedCorrelation
-    fallback: Tail
+    fallback: FallbackCorrelation
 
     flags = 4
 
@@ -285,58 +225,43 @@ class CorrelationWithFallback(PlanWithFallback):
         return max(self.kept, self.primary.workspace - self.primary.prepared)
 
     def source(self) -> str:
-        return self._source(_renamed(self.fallback.source(alone=False)))
+        return self._source(_renamed(self.fallback.fallback_source()))
 
     def shared(self) -> dict[str, int]:
         split = {
             name: size for name, size in self.primary.shared().items() if name != "winolab_scan"
         }
-        tail = self.fallback.shared()["winolab_gamma"]
-        return split | {_renamed("winolab_filter"): 0, "winolab_fallback": tail}
+        return split | {_renamed(name): size for name, size in self._again.items()}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         self.primary.launch(kernels, a, b, out, workspace, index)
         rows = workspace + self.primary.workspace - self.primary.prepared
-        self._tail(kernels, a, b, out, workspace, rows, workspace + self.kept)
+        scan = self.primary.scale_params(a, workspace, rows)
+        self.fallback.fall_back(self._of(kernels), scan, a, b, workspace + self.kept, out)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
         self.primary.prepare(kernels, b, prepared, index)
-        again = {"winolab_filter": kernels[_renamed("winolab_filter")]}
-        self.fallback.prepare(again, b, prepared + self.primary.prepared, index)
+        self.fallback.prepare(self._of(kernels), b, prepared + self.primary.prepared, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with the transformed filters; ``workspace`` begins with the flags."""
         self.primary.run(kernels, a, prepared, out, workspace, index)
-        other = prepared + self.primary.prepared
-        self._tail(kernels, a, None, out, workspace, prepared, other)
+        scan = self.primary.scale_params(a, workspace, prepared)
+        behind = prepared + self.primary.prepared
+        self.fallback.fall_back(self._of(kernels), scan, a, None, behind, out)
 
-    def _tail(
-        self,
-        kernels: Kernels,
-        x: View,
-        w: View | None,
-        y: View,
-        flags: int,
-        rows: int,
-        prepared: int,
-    ) -> None:
-        """``rows``: of split's filter; ``prepared``: where the fallback's is, or w's will be."""
-        f = self.fallback
-        blocks = f.filter_grid if w else (0, 0, 0)
-        for group in range(f.correlation.groups):
-            params = Params.of(
-                self.primary.scale_params(x, flags, rows),
-                f.filter_params(group, w, prepared),
-                f.params(group, x, prepared, y),
-                TAIL.pack(*blocks, group),
-            )
-            early = self.device.early_launches
-            kernels["winolab_fallback"]((f.grid, 1, 1), f.threads, params, early)
+    def _of(self, kernels: Kernels) -> Kernels:
+        """The fallback's kernels, by its own names."""
+        return {name: kernels[_renamed(name)] for name in self._again}
+
+    @cached_property
+    def _again(self) -> dict[str, int]:
+        return self.fallback.fallback_shared()
 
 
 def checkable(outputs: int) -> bool:
@@ -378,6 +303,7 @@ def with_fallback(
     lose more than FFMA's are kept where split products were ``named``, and those that check
     nothing only to be looked at by themselves, ``alone``.
     """
+    fallbacks = [f for f in fallbacks if f.fallback_correlation or f.fallback_gradient]
     fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
     least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:

@@ -1,8 +1,7 @@
 """What planner, families and callers agree on: a Request, and the Plan that answers it.
 
-No family is imported here: families import this, the registry imports families, and the planner
-asks the registry. A plan has every member of ``Plan``; ``BasePlan`` has those that most families
-do not care for.
+No family is imported here: families import this, the registry families, the planner the registry.
+A plan has every member of ``Plan``; ``BasePlan`` has those that most families do not care for.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
 from winolab.kind import ShowsText
 from winolab.options import KernelConfig
@@ -146,6 +145,21 @@ class Plan(Protocol):
         """What computes again where results show a flag."""
         ...
 
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        """The plan itself, if it is a correlation whose results a fallback can compute again."""
+        ...
+
+    @property
+    def fallback_correlation(self) -> FallbackCorrelation | None:
+        """The plan itself, where it can be a correlation's fallback."""
+        ...
+
+    @property
+    def fallback_gradient(self) -> FallbackGradient | None:
+        """The plan itself, where it can be a filter gradient's fallback."""
+        ...
+
     def scaled(self, scale: Scale | None) -> Plan:
         """The plan with the caller's scale where its products are split; others need none."""
         ...
@@ -179,8 +193,74 @@ class Plan(Protocol):
         ...
 
 
+class CheckedCorrelation(Plan, Protocol):
+    """Split products of a correlation, with what a fallback behind them needs to know."""
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        ...
+
+    @property
+    def header(self) -> int:
+        """Bytes of a call's own, first in the workspace."""
+        ...
+
+    def scale_params(self, x: View, header: int, rows: int) -> Params:
+        """Parameters of the launch that scans x: ``header`` and the filter's ``rows``."""
+        ...
+
+
+class FallbackCorrelation(Plan, Protocol):
+    """A correlation whose kernels can run within one launch, which a scan of x begins."""
+
+    def fallback_source(self) -> str:
+        """The translation unit of that launch, and of the filter's transform by itself."""
+        ...
+
+    def fallback_shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory of their kernels, by name."""
+        ...
+
+    def fall_back(
+        self, kernels: Kernels, scan: Params, x: View, w: View | None, prepared: int, y: View
+    ) -> None:
+        """Compute all groups where the flags ask for it; ``scan``: parameters of the scan,
+        ``prepared``: the address of the transformed filter, or where that of ``w`` will be."""
+        ...
+
+
+class FallbackGradient(Plan, Protocol):
+    """A filter gradient whose launches return at once unless a flag wants them."""
+
+    def launch(
+        self,
+        kernels: Kernels,
+        a: View,
+        b: View,
+        out: View,
+        workspace: int,
+        index: int,
+        wanted: int = 0,
+    ) -> None:
+        """Compute all groups; ``wanted``: the address of fallback.cuh's flags."""
+        ...
+
+
 class TakesFilters(ShowsText):
-    """The members of a Plan about a filter that is transformed apart, where none is."""
+    """A Plan's members about a filter transformed apart and about fallbacks, where it has none."""
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return None
+
+    @property
+    def fallback_correlation(self) -> FallbackCorrelation | None:
+        return None
+
+    @property
+    def fallback_gradient(self) -> FallbackGradient | None:
+        return None
 
     @property
     def prepared(self) -> int:

@@ -26,7 +26,7 @@ from winolab.gpu.params import (
     View,
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
-from winolab.gpu.planner.request import BasePlan, Request
+from winolab.gpu.planner.request import BasePlan, FallbackCorrelation, Request
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
@@ -38,6 +38,7 @@ WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
 PARAMS = layout("PlainParams", "gamma_ffma/block")
 COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
+FALLBACK_PARAMS = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
 FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
 
 
@@ -133,11 +134,9 @@ class GammaFfmaPlan(BasePlan):
             ]
         )
 
-    def source(self, *, alone: bool = True) -> str:
-        """The translation unit of ``winolab_filter`` and ``winolab_gamma``; unless ``alone``,
-        ``winolab_fallback`` launches the latter, behind split products' unit.
-        """
-        return source(self.tile, self.points, self.config, alone)
+    def source(self) -> str:
+        """The translation unit of ``winolab_filter`` and ``winolab_gamma``."""
+        return source(self.tile, self.points, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -176,6 +175,36 @@ class GammaFfmaPlan(BasePlan):
             params = self.params(group, x, prepared, y)
             begin = early and group == 0
             kernels["winolab_gamma"]((self.grid, 1, 1), self.config.threads, params, begin)
+
+    @property
+    def fallback_correlation(self) -> FallbackCorrelation:
+        return self
+
+    def fallback_source(self) -> str:
+        """The translation unit of ``winolab_filter`` and ``winolab_fallback``, which goes behind
+        that of split products."""
+        return source(self.tile, self.points, self.config, alone=False)
+
+    def fallback_shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        shared = self.shared()
+        return {"winolab_filter": 0, "winolab_fallback": shared["winolab_gamma"]}
+
+    def fall_back(
+        self, kernels: Kernels, scan: Params, x: View, w: View | None, prepared: int, y: View
+    ) -> None:
+        """Compute all groups where the flags ask for it: a launch a group scans x, transforms w,
+        if there is one, and convolves."""
+        blocks = self.filter_grid if w else (0, 0, 0)
+        for group in range(self.correlation.groups):
+            params = Params.of(
+                scan,
+                self.filter_params(group, w, prepared),
+                self.params(group, x, prepared, y),
+                FALLBACK_PARAMS.pack(*blocks, group),
+            )
+            early = self.device.early_launches
+            kernels["winolab_fallback"]((self.grid, 1, 1), self.threads, params, early)
 
     @property
     def filter_grid(self) -> tuple[int, int, int]:
@@ -235,7 +264,7 @@ class GammaFfmaPlan(BasePlan):
 
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
-    """The translation unit of one config of Γα(n,r); ``alone``: GammaFfmaPlan.source."""
+    """The translation unit of one config of Γα(n,r); unless ``alone`` behind another's."""
     made = transforms(tile.n, tile.r, points).programs
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",

@@ -28,7 +28,7 @@ from winolab.gpu.families.gamma_wgmma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma_wgmma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.ranking import NEAR
-from winolab.gpu.planner.request import BasePlan, Request
+from winolab.gpu.planner.request import BasePlan, CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
 
 __all__ = ["Config", "GammaWgmmaPlan", "plans"]
@@ -144,6 +144,10 @@ class GammaWgmmaPlan(Geometry, BasePlan):
     ) -> None:
         """Convolve with a transformed filter; ``workspace`` begins with the header."""
         self.launcher.run(kernels, a, prepared, out, workspace, index)
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return self if self.checks_accuracy else None
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""

@@ -19,7 +19,7 @@ from winolab.gpu.families.nested.source import made_of, source
 from winolab.gpu.families.nested.tiles import BN, ROW_BYTES, Box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import SCALING
-from winolab.gpu.planner.request import BasePlan
+from winolab.gpu.planner.request import BasePlan, CheckedCorrelation
 from winolab.ref.arithmetic.split import Scale
 
 FILTER_PARAMS = layout("NestedFilterParams", "nested/filter")
@@ -82,6 +82,10 @@ class NestedPlan(Cut, BasePlan):
         others += ("nested_input", "nested_output")
         products = {"winolab_nested_products": self.config.shared_memory}
         return {f"winolab_{name}": 0 for name in others} | products
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return self
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""

@@ -25,7 +25,7 @@ from winolab.gpu.families.wgrad import (
     tiles,
 )
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.request import BasePlan, Request, Sum
+from winolab.gpu.planner.request import BasePlan, FallbackGradient, Request, Sum
 from winolab.options import KernelConfig
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
@@ -190,6 +190,10 @@ class WgradFfmaPlan(BasePlan):
             "winolab_omega": self.config.shared_memory(self.tile.alpha),
             "winolab_reduce": 0,
         }
+
+    @property
+    def fallback_gradient(self) -> FallbackGradient:
+        return self
 
     def launch(
         self,
