@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 
-from papers.winrs_2025.grid import FILTERS
-from papers.winrs_2025.grid import grid as winrs_grid
+from experiments.harness.facts import PAPERS, papers
 from winolab.bench.compare import Effort
 from winolab.bench.layers import LAYERS, Layer
 
 GRADIENT = ("backward_filter",)
-# WinRS's grid has 1,117 layers: so many of each filter size are drawn, of at most so much work,
-# that a run of all of cuDNN's algorithms fits a few minutes.
-SEED, DRAWN, GFLOP = 2025, 3, 600
 
 
-def winrs_sample() -> list[Layer]:
-    """Layers drawn from WinRS's grid, the same ones every time."""
-    found: list[Layer] = []
-    for taps in FILTERS:
-        mine = [g for g in winrs_grid() if g.taps == taps and 2 * g.problem.macs <= GFLOP * 1e9]
-        drawn = random.Random(SEED + taps).sample(mine, DRAWN)
-        found += [
-            Layer(g.batch, (g.output, g.output), g.channels, g.channels, g.taps) for g in drawn
-        ]
+def lists() -> dict[str, list[Layer]]:
+    """Layers by list: this package's, and those of the papers that have a module ``lists``."""
+    found = dict(LAYERS)
+    for paper in papers():
+        if (PAPERS / paper / "lists.py").is_file():
+            found |= import_module(f"papers.{paper}.lists").LISTS
     return found
 
 
-LISTS = {**LAYERS, "winrs": winrs_sample()}
+LISTS = lists()
 
 
 @dataclass(frozen=True)

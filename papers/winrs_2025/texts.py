@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from experiments.gpu.texts import RUN, told
 from experiments.harness.tables import Cell
 from experiments.harness.verdicts import Verdict
-from experiments.measure.cases import DRAWN, GFLOP
 from experiments.report.counts import counts
 from experiments.report.texts import Text
 from papers.winrs_2025.grid import MB, MULTIPLE, grid
+from papers.winrs_2025.lists import DRAWN, GFLOP
 from papers.winrs_2025.timing import FP16_OVER_FP32
 
 GRID = (

@@ -16,10 +16,11 @@ from experiments.gpu.rows import cases, data_bytes, kernel, ratio, tiles
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import studies
 from experiments.harness.verdicts import Verdict
-from experiments.measure.cases import DRAWN, FILTERS, GFLOP, LISTS
+from experiments.measure.cases import LISTS
 from papers.im2col_winograd_2024 import kernels as im2col_kernels
 from papers.winrs_2025 import kernels as winrs_kernels
-from papers.winrs_2025.grid import grid
+from papers.winrs_2025.grid import FILTERS, grid
+from papers.winrs_2025.lists import DRAWN, GFLOP
 from tests.experiments import gpu_rows
 from tests.experiments.gpu_rows import MACHINE
 from winolab.algorithm import Tile

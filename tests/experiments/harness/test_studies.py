@@ -168,6 +168,12 @@ def test_the_harness_knows_no_study_by_name() -> None:
         assert [name for name in facts.papers() if name in path.read_text()] == [], path.name
 
 
+def test_experiments_import_no_paper_by_name() -> None:
+    """Papers use the harness and what a GPU measured, not the other way round."""
+    for path in studies.EXPERIMENTS.rglob("*.py"):
+        assert not [name for name in imported(path) if name.startswith("papers.")], path.name
+
+
 def test_no_paper_imports_another() -> None:
     for path in facts.PAPERS.glob("*/*.py"):
         for name in imported(path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.measure.cases import winrs_sample
+from papers.winrs_2025.lists import sample
 from winolab.algorithm import parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
@@ -66,7 +66,7 @@ def test_where_transforms_take_longer_than_they_save(layer, precision, family) -
 def test_a_gradient_keeps_to_the_usual_workspace(precision) -> None:
     """WinRS's grid takes 0.18 of the data on average, no layer much more than the least time."""
     shares = []
-    for layer in winrs_sample():
+    for layer in sample():
         request = request_of(str(layer), precision)
         chosen, fastest = plan(request), candidates(request).plans[0]
         assert chosen.workspace <= usual_limit(request)
