@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.gpu.rows import Measured, Row, cases, kernel, stored
 from experiments.gpu.targets.aims import FILTER, FORWARD, ffma, limits, regular
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of, with_legend
+from experiments.report.figures import INK, is_narrow, lines_of, with_legend
 from experiments.report.texts import Text
 from winolab.algorithm import gamma as named_gamma
 from winolab.algorithm import omega as named_omega
@@ -113,16 +113,17 @@ class Kind:
     def picture(self, rows: Sequence[Row]) -> Figure:
         """Parts of the time, a bar a layer, and the share of Φ·SGEMM."""
         every = self.bounds(rows)
-        figure, (panel,) = panels_of(1, 1, (7.2, 0.2 * len(every) + 1.6))
+        names = [b.name for b in every]
+        figure, panel = lines_of(names, (7.2, 0.2 * len(every) + 1.6))
+        thick = 0.35 if is_narrow() else 0.8
         at, left = np.arange(len(every)), np.zeros(len(every))
         for i, name in enumerate(every[0].parts):
             values = np.array([b.shown[name] for b in every])
-            panel.barh(at, values, 0.8, left, color=f"C{i}", alpha=0.75, label=name)
+            panel.barh(at, values, thick, left, color=f"C{i}", alpha=0.75, label=name)
             left += values
         panel.plot([b.share for b in every], at, "o", color=INK, markersize=3.5, label=SHARE)
         panel.axvline(self.aim, color=INK, linewidth=0.8, linestyle="--")
-        panel.set_yticks(at, [b.name for b in every])
-        panel.set(xlabel="of the time", xlim=(0, 1.1), ylim=(len(every) - 0.5, -0.5))
+        panel.set(xlabel="of the time", xlim=(0, 1.1))
         return with_legend(figure, panel)
 
 

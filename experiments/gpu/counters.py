@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.gpu.rows import Row, stored, tiles, where
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of
+from experiments.report.figures import INK, PHONE, SIDE_BY_SIDE, is_narrow, panels_of
 from experiments.report.texts import Text
 from winolab.bench.layers import parse_layer
 
@@ -182,8 +183,10 @@ def roofline(rows: Sequence[Row]) -> Figure:
     kinds = [(name, mine) for name, tensor in (("FFMA", False), ("Tensor Cores", True))
              if (mine := [p for p in every if p.tensor == tensor])]  # fmt: skip
     longest = max((len(mine) for _, mine in kinds), default=0)
-    heights = 4.2 + 0.17 * longest  # inches, with the names
-    figure, panels = panels_of(len(kinds), 1, (7.2, heights * len(kinds)), sharey=False)
+    # inches, with the names below, each in one line or in two
+    width, heights = (PHONE, 3.4 + 0.36 * longest) if is_narrow() else (7.2, 4.2 + 0.17 * longest)
+    figure, panels = panels_of(len(kinds), 1, (width, heights * len(kinds)), sharey=False)
+    SIDE_BY_SIDE.add(figure)
     for panel, (title, mine) in zip(panels, kinds, strict=True):
         intensities = np.geomspace(2, 5e3, 200)
         first = mine[0]
@@ -201,7 +204,7 @@ def roofline(rows: Sequence[Row]) -> Figure:
             colour = colormaps["tab10"](i % 10)
             places = [plan.useful / _bytes(plan, level) for level in ("dram", "l2")]
             panel.plot(places, [speed] * 2, color=colour, linewidth=0.6)
-            name = f"{i}  {plan.name}"
+            name = textwrap.fill(f"{i}  {plan.name}", 36 if is_narrow() else 90)
             panel.plot(places[0], speed, "o", color=colour, label=name, markersize=5)
             panel.plot(places[1], speed, "o", color=colour, markerfacecolor="white", markersize=5)
             panel.annotate(str(i), (places[0], speed), xytext=(3, 3), textcoords="offset points",
@@ -213,7 +216,8 @@ def roofline(rows: Sequence[Row]) -> Figure:
         ticks = [v for v in (5, 10, 20, 40, 60, 100, 200, 400, 600, 1000) if low <= v <= high]
         panel.set_yticks(ticks, [str(v) for v in ticks])
         panel.set_yticks([], minor=True)
-        panel.legend(loc="upper left", bbox_to_anchor=(-0.05, -0.13), handlelength=1)
+        below = (-0.22, -0.16) if is_narrow() else (-0.08, -0.13)
+        panel.legend(loc="upper left", bbox_to_anchor=below, handlelength=1)
         panel.set_ylabel("TFLOPS of products that the algorithm needs")
     return figure
 
@@ -236,28 +240,41 @@ def utilisation(rows: Sequence[Row]) -> Figure:
     every = plans(rows)
     names = list(dict.fromkeys(name for plan in every for name, _ in plan.stalls[:3]))
     units = ("product unit", "issue slots", "shared memory", "L2", "DRAM")
-    size = (11, 1.2 + 0.26 * len(every))
-    figure, panels = panels_of(1, 2, size, sharey=False, stacks=False)
+    slim = is_narrow()
+    if slim:
+        figure, panels = panels_of(2, 1, (PHONE, 2 * (1.2 + 0.36 * len(every))), sharey=False)
+    else:
+        size = (11, 1.2 + 0.26 * len(every))
+        figure, panels = panels_of(1, 2, size, sharey=False, stacks=False)
+    SIDE_BY_SIDE.add(figure)
     # Transparent to blue, so that ink is legible on every cell, on light pages and on dark ones.
     blues = ListedColormap([(0.19, 0.51, 0.74, share) for share in np.linspace(0, 0.6, 101)])
     values = np.array([list(plan.units().values()) for plan in every])
     stalls = np.array([[100 * dict(plan.stalls).get(name, 0) for name in names] for plan in every])
+    step = 2 if slim else 1  # places a plan: above its values stands its name
+    middles = step * np.arange(len(every)) + step - 0.5
     for panel, (title, columns, shown) in zip(
         panels,
         (("% of what the unit sustains", units, values),
          ("% of warps' samples that wait for", [n.replace("_", " ") for n in names], stalls)),
         strict=True,
     ):  # fmt: skip
-        panel.pcolormesh(shown, cmap=blues, vmin=0, vmax=100)
+        spread = np.full((step * len(every), len(columns)), np.nan)
+        spread[step - 1 :: step] = shown
+        panel.pcolormesh(spread, cmap=blues, vmin=0, vmax=100)
         panel.invert_yaxis()
-        panel.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=35, ha="right")
-        panel.set_yticks(np.arange(len(every)) + 0.5, [plan.name for plan in every])
+        turned = {"rotation": 90} if slim else {"rotation": 35, "ha": "right"}
+        panel.set_xticks(np.arange(len(columns)) + 0.5, columns, **turned)
         panel.grid(visible=False)
         panel.set_title(title)
-        for i, line in enumerate(shown):
+        panel.set_yticks([])
+        for at, plan, line in zip(middles, every, shown, strict=True):
+            if slim:
+                panel.text(0, at - 1, plan.name, va="center").set_in_layout(False)
             for j, value in enumerate(line):
-                panel.text(j + 0.5, i + 0.5, f"{value:.0f}", ha="center", va="center", color=INK)
-    panels[1].set_yticks([])
+                panel.text(j + 0.5, at, f"{value:.0f}", ha="center", va="center", color=INK)
+    if not slim:
+        panels[0].set_yticks(middles, [plan.name for plan in every])
     return figure
 
 
@@ -270,7 +287,7 @@ FIGURES = {
     COUNTERS.key: (
         (roofline, "Roofline of the kernels that make the products: FLOP that the algorithm needs, "
          "over bytes of DRAM (filled) and of L2 (hollow)."),
-        (utilisation, "Left: how busy units are over the main kernel. Right: what warps wait for."),
+        (utilisation, "How busy units are over the main kernel, and what warps wait for."),
     ),
 }  # fmt: skip
 TEXTS = {

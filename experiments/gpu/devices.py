@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from experiments.gpu.losses import COLUMNS, by_list, compared, label
 from experiments.gpu.rows import Row, cases, devices, mean, stored, where
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of
+from experiments.report.figures import INK, lines_of, with_legend
 from experiments.report.texts import Text
 
 Means = dict[tuple[str, str, str], tuple[float, int]]
@@ -51,17 +51,14 @@ def picture(rows: Sequence[Row]) -> Figure:
     """The geometric means, a line a list, a marker a GPU."""
     found = means(rows)
     keys = [key for key in COLUMNS if any(key in mine for mine in found.values())]
-    figure, (panel,) = panels_of(1, 1, (7.5, 1 + 0.24 * len(keys)))
+    figure, panel = lines_of([label(*key) for key in keys], (7.5, 1 + 0.24 * len(keys)))
     for i, (gpu, mine) in enumerate(found.items()):
         places = [(mine[key][0], line) for line, key in enumerate(keys) if key in mine]
         panel.plot(*zip(*places, strict=True), "os^D"[i % 4], color=f"C{i}", label=gpu,
                    markersize=5, alpha=0.8)  # fmt: skip
     panel.axvline(1, color=INK, linewidth=0.8)
-    panel.set_yticks(range(len(keys)), [label(*key) for key in keys], fontsize=7)
-    panel.set(xlabel="speed over the fastest library's, geometric mean",
-              ylim=(len(keys) - 0.5, -0.5), xlim=(0, None))  # fmt: skip
-    panel.legend(fontsize=8)
-    return figure
+    panel.set(xlabel="speed over the fastest library's, geometric mean", xlim=(0, None))
+    return with_legend(figure, panel)
 
 
 DEVICES = Table(

@@ -29,7 +29,7 @@ from experiments.harness.facts import table
 from experiments.harness.outputs import BINS
 from experiments.harness.tables import select, stored
 from experiments.harness.verdicts import Verdict
-from experiments.report.figures import INK, PAPER_STYLE, Drawn, panels_of, with_legend
+from experiments.report.figures import INK, PAPER_STYLE, Drawn, lines_of, panels_of, with_legend
 
 Pick = Callable[[Measured], Row | None]
 # Who is drawn how: colour and marker; ours filled, libraries hollow.
@@ -232,17 +232,16 @@ def _gradient_point(row: Row) -> dict[str, Any]:
 def reached(rows: Sequence[Row]) -> Figure:
     """Every aim: how far it is exceeded (right of 1) or missed."""
     judged = [c for c in gpu_targets.cells(rows) if c.aim and 0 < c.ours < math.inf]
-    figure, (panel,) = panels_of(1, 1, (8.5, 1 + 0.16 * len(judged)))
+    names = [f"{c.where}, {c.column}" for c in judged]
+    figure, panel = lines_of(names, (8.5, 1 + 0.16 * len(judged)))
     for i, c in enumerate(judged):
         share, met = c.ours / (c.aim or 1), c.verdict is Verdict.REACHED
         share = share if (share >= 1) == met else 1 / share  # of aims that are upper limits
         panel.plot([1, share], [i, i], color=COLOURS[met], linewidth=1)
         panel.plot(share, i, "o", color=COLOURS[met], markersize=4)
     panel.axvline(1, color=INK, linewidth=0.8)
-    panel.set_yticks(range(len(judged)), [f"{c.where}, {c.column}" for c in judged], fontsize=6)
     ticks = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-    panel.set(xscale="log", xlabel="measured over the aim; for upper limits, the aim over measured",
-              ylim=(len(judged) - 0.5, -0.5))  # fmt: skip
+    panel.set(xscale="log", xlabel="measured over the aim (limits: the aim over measured)")
     panel.set_xticks(ticks, [f"{v:g}" for v in ticks])
     panel.set_xticks([], minor=True)
     return figure

@@ -13,7 +13,7 @@ from experiments.gpu import counters as counters_tables
 from experiments.gpu.frontier import KINDS
 from experiments.gpu.rows import Measured, Row, cases, mean, ratio, stored, tiles, where
 from experiments.harness.tables import Cell, Table
-from experiments.report.figures import INK, panels_of, with_legend
+from experiments.report.figures import INK, lines_of, with_legend
 from experiments.report.texts import Text
 from winolab.bench.contenders import GROUPS
 
@@ -207,20 +207,19 @@ def ratios(rows: Sequence[Row]) -> Figure:
     """Speed over the fastest library's, a line a list, a colour a size of filter."""
     every = compared(cases(rows))
     columns = by_list(every)
-    figure, (panel,) = panels_of(1, 1, (7.2, 0.3 * len(columns) + 1.2))
+    names = [label(*key) for key in columns]
+    figure, panel = lines_of(names, (7.2, 0.3 * len(columns) + 1.2), 0.46)
     taps = sorted({one.case.layer.taps for one in every})
     rng = np.random.default_rng(0)
     for i, mine in enumerate(columns.values()):
         for one in mine:
             place = taps.index(one.case.layer.taps)
-            at = i + (place - (len(taps) - 1) / 2) * 0.09 + rng.uniform(-0.02, 0.02)
+            at = i + (place - (len(taps) - 1) / 2) * 0.05 + rng.uniform(-0.02, 0.02)
             panel.plot(one.ratio, at, "o", color=f"C{place}", markersize=3.5, alpha=0.8)
     for place, size in enumerate(taps):
         panel.plot([], [], "o", color=f"C{place}", markersize=4, label=f"{size}×{size}")
     panel.axvline(1, color=INK, linewidth=0.8)
-    panel.set_yticks(range(len(columns)), [label(*key) for key in columns])
-    panel.set(xscale="log", xlabel="speed over the fastest library's",
-              ylim=(len(columns) - 0.5, -0.5))  # fmt: skip
+    panel.set(xscale="log", xlabel="speed over the fastest library's")
     low, high = panel.get_xlim()
     ticks = [v for v in (0.1, 0.2, 0.5, 1, 2, 5, 10) if low <= v <= high]
     panel.set_xticks(ticks, [f"{v:g}" for v in ticks])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -60,7 +61,7 @@ mpl.rcParams.update(SETTINGS)
 
 PHONE = 3.7  # inches that a page of 390 pixels leaves
 _narrow: ContextVar[bool] = ContextVar("narrow", default=False)
-# Figures whose panels stand side by side, which a narrow page has one below the other.
+# Figures that a narrow page has otherwise: panels one below the other, names above their lines.
 SIDE_BY_SIDE: WeakSet[Figure] = WeakSet()
 
 
@@ -95,6 +96,39 @@ def panels_of(
     if stacks and columns > 1:
         SIDE_BY_SIDE.add(figure)
     return figure, list(grid.ravel())
+
+
+def lines_of(
+    names: Sequence[str], size: tuple[float, float], line: float = 0.36
+) -> tuple[Figure, Axes]:
+    """A figure with a place a name, 0, 1, … from above, and its panel.
+
+    Names stand left of the panel; on a narrow page above their places, which are ``line`` inches
+    apart then: leave a quarter of a place free above.
+    """
+    figure, (panel,) = panels_of(1, 1, size)
+    ends = (len(names) - 0.5, -0.5)
+    if _narrow.get():
+        written = [textwrap.fill(name, 46) for name in names]
+        line += 0.14 * max(name.count("\n") for name in written)
+        figure.set_size_inches(PHONE, line * len(names) + 1.2)
+        panel.set_yticks([])
+        panel.spines["left"].set_visible(False)
+        across = panel.get_yaxis_transform()
+        for at, name in enumerate(written):
+            # beside the layout: the panel is as wide as the page, whatever its names
+            panel.text(0, at - 0.2, name, transform=across, va="bottom").set_in_layout(False)
+        ends = (len(names) - 0.5, -0.8)
+    else:
+        panel.set_yticks(range(len(names)), names)
+        SIDE_BY_SIDE.add(figure)
+    panel.set_ylim(*ends)
+    return figure, panel
+
+
+def is_narrow() -> bool:
+    """Whether a narrow page is drawn for."""
+    return _narrow.get()
 
 
 def intervals(panel: Axes, at, values, colour: str, marker: str, label: str) -> None:

@@ -36,8 +36,8 @@ COLOURS = {
 NOTHING = (
     '<style type="text/css">*{stroke-linejoin: round; stroke-linecap: butt}</style>',
     "<defs></defs>",
-    "font-family: 'DejaVu Sans'; ",
-    "; font-family: 'DejaVu Sans'",
+    "font-family:'DejaVu Sans';",
+    ";font-family:'DejaVu Sans'",
 )
 _numbers = count()
 
@@ -86,18 +86,26 @@ def _powers(axis: Axis) -> None:
 def _small(text: str) -> str:
     """Without what no page needs, and coordinates to a twentieth of a point."""
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)
-    text = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", text)
-    text = re.sub(r"(\d)\.0(?=\D)", r"\1", text)
-    text = re.sub(r"\s*\n\s*", " ", text)
-    text = re.sub(r"> +<", "><", text)
-    text = re.sub(r"(?<=[ \d]) *([MLCQz]) *(?=[-\d\"MLCQz])", r"\1", text)
-    for colour, of_page in COLOURS.items():
-        text = text.replace(colour, of_page)
-    text = _flat(text)
+    text = re.sub(r"<[^>]+>", lambda tag: _small_tag(tag[0]), text)
+    text = _flat(re.sub(r">\s+<", "><", text))
     for nothing in NOTHING:
         text = text.replace(nothing, "")
-    return re.sub(r'(?<=[ "])([a-z-]+): |; (?=[a-z-]+:)', lambda m: m[0].rstrip(), text)
+    return text
+
+
+def _small_tag(tag: str) -> str:
+    """One tag: what stands between tags is read and left as it is."""
+    if tag.startswith("<g id="):
+        tag = re.sub(r' id="[^"]*"', "", tag)
+    if tag.startswith("<image"):
+        return re.sub(r"\s*\n\s*", "", tag)
+    tag = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", tag)
+    tag = re.sub(r"(\d)\.0(?=\D)", r"\1", tag)
+    tag = re.sub(r"\s*\n\s*", " ", tag)
+    tag = re.sub(r"(?<=[ \d]) *([MLCQz]) *(?=[-\d\"MLCQz])", r"\1", tag)
+    for colour, of_page in COLOURS.items():
+        tag = tag.replace(colour, of_page)
+    return re.sub(r'(?<=[ "])([a-z-]+): |; (?=[a-z-]+:)', lambda m: m[0].rstrip(), tag)
 
 
 def _flat(text: str) -> str:

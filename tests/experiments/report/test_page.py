@@ -130,13 +130,14 @@ def figure(size: float = 6) -> Figure:
     for panel in panels:
         panel.set(xscale="log", xlabel="channels", title="Γ")
         panel.plot([10, 1000], [1, 2], label="paper")
-        panel.text(20, 1.5, "small", fontsize=size)
+        panel.text(20, 1.5, "small 0.05; of: 1.234", fontsize=size)
     return figures.with_legend(made, panels[0])
 
 
 def test_small_text_grows_and_powers_are_characters() -> None:
     drawn = svg(figure(size=2))
     assert "10²" in drawn
+    assert drawn.count("small 0.05; of: 1.234") == 2  # what is read is not rounded
     assert "tspan" not in drawn
     sizes = [float(v) for v in re.findall(r"font(?:-size)?: ?([\d.]+)px", drawn)]
     assert min(sizes) * PIXELS >= LEAST
@@ -156,6 +157,17 @@ def test_panels_stand_side_by_side_or_in_one_column() -> None:
     assert slim not in figures.SIDE_BY_SIDE
     assert slim.get_size_inches()[0] == figures.PHONE
     assert len(slim.axes) == 2
+
+
+def test_names_stand_beside_their_lines_or_above_them() -> None:
+    wide, panel = figures.lines_of(["first", "second"], (7, 2))
+    assert wide in figures.SIDE_BY_SIDE
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["first", "second"]
+    with figures.narrow():
+        slim, panel = figures.lines_of(["first", "a name " * 10], (7, 2))
+    assert panel.texts[0].get_text() == "first"
+    assert all(len(line) <= 46 for text in panel.texts for line in text.get_text().split("\n"))
+    assert slim.get_size_inches()[0] == figures.PHONE
 
 
 def test_styles_that_repeat_become_classes() -> None:
