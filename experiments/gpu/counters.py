@@ -259,16 +259,15 @@ def utilisation(rows: Sequence[Row]) -> Figure:
          ("% of warps' samples that wait for", [n.replace("_", " ") for n in names], stalls)),
         strict=True,
     ):  # fmt: skip
-        spread = np.full((step * len(every), len(columns)), np.nan)
-        spread[step - 1 :: step] = shown
-        panel.pcolormesh(spread, cmap=blues, vmin=0, vmax=100)
-        panel.invert_yaxis()
-        turned = {"rotation": 90} if slim else {"rotation": 35, "ha": "right"}
-        panel.set_xticks(np.arange(len(columns)) + 0.5, columns, **turned)
+        panel.set_ylim(step * len(every), 0)
+        edges = np.arange(len(columns) + 1)
+        panel.set_xticks(edges[:-1] + 0.5, columns, rotation=90 if slim else 35,
+                         ha="center" if slim else "right")  # fmt: skip
         panel.grid(visible=False)
         panel.set_title(title)
         panel.set_yticks([])
         for at, plan, line in zip(middles, every, shown, strict=True):
+            panel.pcolormesh(edges, [at - 0.5, at + 0.5], [line], cmap=blues, vmin=0, vmax=100)
             if slim:
                 panel.text(0, at - 1, plan.name, va="center").set_in_layout(False)
             for j, value in enumerate(line):

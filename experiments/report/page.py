@@ -27,7 +27,7 @@ REPORT = ROOT / "results" / "report.html"
 HERE = Path(__file__).parent
 LINES = 5  # sentences that stand open
 FEW = 40  # numbers that stand open
-MANY = 300  # and those of which the page has the first, where none is judged
+MANY = 200  # and those of which the page has the first, where none is judged
 
 
 def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:

@@ -102,7 +102,8 @@ def _small_tag(tag: str) -> str:
     tag = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", tag)
     tag = re.sub(r"(\d)\.0(?=\D)", r"\1", tag)
     tag = re.sub(r"\s*\n\s*", " ", tag)
-    tag = re.sub(r"(?<=[ \d]) *([MLCQz]) *(?=[-\d\"MLCQz])", r"\1", tag)
+    tag = re.sub(r' d="[^"]+"', lambda d: re.sub(r" *([MLCQz]) *", r"\1", d[0]), tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
     for colour, of_page in COLOURS.items():
         tag = tag.replace(colour, of_page)
     return re.sub(r'(?<=[ "])([a-z-]+): |; (?=[a-z-]+:)', lambda m: m[0].rstrip(), tag)

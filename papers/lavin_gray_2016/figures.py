@@ -81,7 +81,7 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     "lavin_gray_2016 table1": (
         (
             complexity,
-            "Left: multiplications. Right: instructions of the data's transform, over "
+            "Multiplications an output, and instructions of the data's transform over "
             "multiplications. Crosses: the paper.",
         ),
     ),
