@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 # Who imports the GPU's libraries; a folder stands for what is in it.
 CUPY = ("winolab.gpu.driver", "winolab.bench")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
+DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
 ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
     (
@@ -89,6 +91,14 @@ def test_a_family_is_imported_by_the_registry_alone() -> None:
 
 def test_no_imports_run_in_a_circle() -> None:
     assert not circles(IMPORTS)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not inside(m, "papers")])
+def test_papers_are_found_and_not_named(module: str) -> None:
+    """A folder under papers/ can go, and only what is in it goes."""
+    if module not in DISCOVER:
+        assert not {name for name in IMPORTS[module] if inside(name, "papers")}
+    assert not re.search(r"""["' ]papers\.[a-z]\w*\.""", MODULES[module].read_text())
 
 
 def test_what_is_imported_by_name_counts(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ import winolab
 from experiments.gpu import losses as gpu_losses
 from experiments.gpu.rows import stored
 from experiments.report.beside import Paper
+from experiments.report.partition_picture import picture
 from papers.winrs_2025 import errors as study
 from papers.winrs_2025.accuracy import Gradient
 from papers.winrs_2025.grid import Layer
-from papers.winrs_2025.partition_picture import picture
 from winolab import Problem, Tile
 from winolab.ref.algorithms.winrs.plan import plan
 

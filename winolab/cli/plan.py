@@ -242,7 +242,7 @@ def _draw(plans: list[Plan], path: Path) -> None:
         raise ValueError(f"picture {str(path)!r}; expected a file such as plan.svg, .pdf or .png")
     root = environment.experiments()
     parts = [each.as_dict() | each.partition() for each in plans]
-    command = [sys.executable, "-m", "papers.winrs_2025.partition_picture", str(path.resolve())]
+    command = [sys.executable, "-m", "experiments.report.partition_picture", str(path.resolve())]
     done = subprocess.run(
         command, cwd=root, input=json.dumps(parts), text=True, check=False, capture_output=True
     )
