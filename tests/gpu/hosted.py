@@ -41,7 +41,7 @@ FLAGS = [
 ]
 # What takes a kernel's time is in the library beside it, which is compiled once; of the kernel
 # itself the compiler's optimizer would take longer than it saves.
-OPTIMIZED, QUICK = "-O1", ("-Xclang", "-O0")
+OPTIMIZED = "-O1"
 OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
 OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
 # host/count.cpp has what this check calls, once an access: none may be a vector of several
@@ -319,7 +319,8 @@ def _strides(array: np.ndarray, kept: int) -> tuple[int, ...]:
 
 def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     """The shared library of a translated source, compiled unless it was before."""
-    quick = () if flags else QUICK  # what is counted are accesses that the optimizer leaves
+    # zig takes no -O0 beside -O1; what is counted are accesses that the optimizer leaves.
+    quick = () if flags else ("-Xclang", "-O0") if "zig" in compiler()[0] else ("-O0",)
     outer = kernel("ffma") + OUTER_PRODUCTS
     spaces = (f"namespace {name} {{\n{outer}\n}}" for name in ("split", "fallback"))
     library = "\n".join(['#include "library.cpp"', outer, *spaces])
