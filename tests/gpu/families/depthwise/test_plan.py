@@ -148,7 +148,6 @@ def test_a_gradient_s_parts_stay_within_the_workspace() -> None:
     [
         ({"device": datasheet("v100")}, r"compute capability 7\.0; the kernels need 8\.0"),
         ({"algorithm": gamma(8, 6, 3)}, "do not compute gamma:8:6:3"),
-        ({"problem": Problem.of((1, 5, 5, 8), (8, 3, 3, 4), groups=2)}, "not 2 of 8"),
         ({"problem": layer((0, 5, 5, 8), (3, 3))}, "need something to sum"),
         ({"problem": layer((1, 5, 5, 8), (3, 3), padding=1, stride=1 << 40)}, "the stride is 109"),
     ],
@@ -161,6 +160,9 @@ def test_what_cannot_run_is_refused(change, message) -> None:
 
 def test_strides_of_other_groups_are_still_refused() -> None:
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 4), groups=2, stride=2)
+    assert not list(depthwise.plans(Request(problem, "forward", H100)))
+    with pytest.raises(ValueError, match="as many groups as input channels, not 2 of 8"):
+        Depthwise.of(problem, "forward")
     with pytest.raises(ValueError, match=r"stride 1 and dilation 1, .* unless every channel is a"):
         plan(Request(problem, "forward", H100))
     alone = Problem.of((1, 9, 9, 8), (8, 3, 3, 1), groups=8, stride=2)

@@ -284,8 +284,13 @@ def source(
 
 
 def plans(request: Request) -> Iterator[DepthwisePlan]:
-    """Every block shape that can run. Raises ValueError where none can, and says why."""
+    """Every block shape that can run; none of problems that are not depthwise.
+
+    Raises ValueError where none can run a depthwise problem, and says why.
+    """
     device, algorithm = request.device, request.algorithm
+    if not request.problem.depthwise:  # another family says what is wrong with it
+        return
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
