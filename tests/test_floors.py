@@ -35,6 +35,16 @@ FLOORS = (
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 
 
+FAMILIES = "winolab.gpu.families"
+BORROWED = {  # families that import another -> why
+    (
+        "gamma_mma",
+        "gamma_wgmma",
+    ): "its algorithm, workspace and filters; the main kernel is another",
+    ("direct", "gamma_ffma"): "how many clusters run at once",
+}
+
+
 def inside(module: str, place: str) -> bool:
     return module == place or module.startswith(f"{place}.")
 
@@ -79,14 +89,29 @@ def test_a_gpu_s_libraries_have_their_places(module: str) -> None:
         assert allowed, f"{module} imports {name}"
 
 
-def test_a_family_is_imported_by_the_registry_alone() -> None:
-    """And by others of its kind: gamma_mma has gamma_wgmma's filter, scales and workspace."""
-    place = "winolab.gpu.families"
-    families = {m for m in MODULES if inside(m, place) and m.count(".") > place.count(".") + 1}
-    assert len(families) > 20
+FOLDERS = {path.parent.name for path in (ROOT / "winolab/gpu/families").glob("*/__init__.py")}
+
+
+def family(module: str) -> str | None:
+    """The kernel family whose folder has the module."""
+    name = module.removeprefix(f"{FAMILIES}.").partition(".")[0]
+    return name if inside(module, FAMILIES) and name in FOLDERS else None
+
+
+def test_a_family_is_known_to_the_registry_alone() -> None:
+    """Others import none, nor name its files; what several share lies beside their folders."""
+    assert len(FOLDERS) > 8
+    borrowed = set()
     for module, others in IMPORTS.items():
-        if inside(module, "winolab.gpu") and module not in families | {f"{place}.registry"}:
-            assert not others & families, f"{module} imports {others & families}"
+        if inside(module, "winolab.gpu") and module != f"{FAMILIES}.registry":
+            found = {family(other) for other in others} - {None, family(module)}
+            borrowed |= {(family(module), other) for other in found}
+    for path in (ROOT / "winolab/gpu").rglob("*.*"):
+        if path.suffix in (".py", ".cuh"):
+            own = path.parent.name if path.parent.name in FOLDERS else None
+            named = set(re.findall(r'"(?:\.\./)?(\w+)/\w+(?:\.cuh)?"', path.read_text())) & FOLDERS
+            borrowed |= {(own, other) for other in named - {own}}
+    assert borrowed == BORROWED.keys()
 
 
 def test_no_imports_run_in_a_circle() -> None:

@@ -79,7 +79,7 @@ INCLUDE = r'^#include (?:"([^"]+)"|(\w+_FILE))\n'
 
 
 def path(name: str) -> Path:
-    """Where a kernel file is: ``"pipeline"`` among the shared ones, ``"direct/kernel"`` a family's.
+    """Where a kernel file is: ``"pipeline"`` among the shared ones, ``"FAMILY/kernel"`` a family's.
 
     Raises ValueError where there is none.
     """

@@ -17,7 +17,7 @@ from winolab.gpu.families.nested.cut import KC
 from winolab.gpu.families.nested.launch import NestedPlan
 from winolab.gpu.families.nested.plan import plans
 from winolab.gpu.families.nested.source import SCALING
-from winolab.gpu.families.nested.tiles import BN, box, multiplications
+from winolab.gpu.families.nested.tiles import multiplications
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as choose
@@ -149,19 +149,6 @@ def test_filters_of_neighbouring_rows_are_described_alike() -> None:
     assert (u[0] == u[1]).all()
     assert (rows[0][:36, (0, 1, 3)] == rows[1][:36, (0, 1, 3)]).all()
     assert rows[0][:36, 2] == pytest.approx(rows[1][:36, 2], rel=1e-5)  # sums in another order
-
-
-def test_boxes_cover_every_tile_once() -> None:
-    for images, height, width in ((1, 1, 1), (32, 7, 7), (3, 1, 300), (2, 150, 3), (128, 3, 3)):
-        b = box(images, height, width)
-        assert b.tiles <= BN
-        for blocks, size, count in (
-            (b.blocks_width, b.width, width),
-            (b.blocks_height, b.height, height),
-            (b.blocks_images, b.images, images),
-        ):
-            assert (blocks - 1) * size < count <= blocks * size
-    assert box(32, 7, 7).blocks == 14  # 12.25 blocks' worth of tiles
 
 
 def test_a_large_workspace_has_to_be_worth_it() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.device import Device
+from winolab.gpu.families.boxes import Box, box
 from winolab.gpu.families.direct.axes import axes
-from winolab.gpu.families.nested.tiles import Box, box
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
 

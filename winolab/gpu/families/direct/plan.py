@@ -15,6 +15,7 @@ from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families.boxes import Box
 from winolab.gpu.families.direct import cost
 from winolab.gpu.families.direct.axes import MOST_STEP, MOST_STRIDE, Axis, axes
 from winolab.gpu.families.direct.config import (
@@ -28,7 +29,6 @@ from winolab.gpu.families.direct.config import (
     serves,
     tiles_of,
 )
-from winolab.gpu.families.nested.tiles import Box
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request

@@ -9,14 +9,13 @@ from functools import cached_property
 from winolab.algorithm import Algorithm, Problem, Winograd
 from winolab.device import Device
 from winolab.gpu.families import scale
+from winolab.gpu.families.boxes import Box, box
 from winolab.gpu.families.nested.source import infinite, made_of, name
 from winolab.gpu.families.nested.tiles import (
     BN,
     ROW_BYTES,
-    Box,
     Config,
     Pair,
-    box,
     grid,
     pieces,
     short,
@@ -108,7 +107,7 @@ class Cut:
     def box(self, images: int) -> Box:
         """The box of the blocks of so many images."""
         (high, _), (wide, _) = self.grids
-        return box(images, high, wide)
+        return box(images, high, wide, BN)
 
     def work_tiles(self, images: int) -> int:
         """Blocks' worth of products of so many images."""

@@ -14,9 +14,10 @@ from typing import Self
 
 from winolab.gpu.codegen.structs import layout, layouts
 from winolab.gpu.families import geometry, scale
+from winolab.gpu.families.boxes import Box
 from winolab.gpu.families.nested.cut import KC, Cut
 from winolab.gpu.families.nested.source import made_of, source
-from winolab.gpu.families.nested.tiles import BN, ROW_BYTES, Box
+from winolab.gpu.families.nested.tiles import BN, ROW_BYTES
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.request import BasePlan, CheckedCorrelation
