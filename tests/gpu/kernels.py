@@ -56,6 +56,7 @@ ASKED = {
     "winolab_wgrad_narrow": DIRECT,
     "winolab_wgrad_split": DIRECT,
     "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
+    "winolab_direct_split": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_direct": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_nested_products": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
 }

@@ -17,6 +17,8 @@ MOLDS = {
     "gamma_mma": 2,
     "nested": 3,
     "direct": 6,
+    "direct.split": 6,
+    "direct.ffma": 2,
     "depthwise": 12,
     "wgrad_ffma": 2,
     "wgrad_winograd": 2,
@@ -44,7 +46,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    if family in ("direct", "depthwise"):
+    if family.startswith(("direct", "depthwise")):
         return ["direct"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
@@ -65,10 +67,12 @@ def depthwise_taps(seed: str) -> list[int]:
 
 
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
-    """Their strides and dilations, and those of half of the direct kernels; others have none."""
+    """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family == "depthwise" or (family == "direct" and rng.random() < 0.5)
+    has = family == "depthwise" or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
+    if family == "direct.ffma":  # strides or dilation alone
+        steps[ndim - 1] = rng.choice([2, 3])
     return steps[:ndim], steps[ndim:]
 
 

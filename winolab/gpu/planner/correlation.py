@@ -109,9 +109,9 @@ def strided(problem: Problem) -> ValueError:
     """What a family raises for strides and dilation that none of its kernels serves."""
     return ValueError(
         f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-        f"dilation {problem.dilation}, unless every channel is a group or forward and backward "
-        "data are direct products on 9.0's Tensor Cores; NumPy arrays run on the reference, which "
-        "has both"
+        f"dilation {problem.dilation}, unless every channel is a group or products are direct ones "
+        "of forward and backward data, in 16 bits on 9.0 alone; NumPy arrays run on the reference, "
+        "which has both"
     )
 
 

@@ -48,9 +48,11 @@ class PlanWithFallback(TakesFilters, ABC):
     @staticmethod
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:
         """A plan of a problem and the one behind it; ValueError where these cannot be paired."""
-        if gradient := fallback.fallback_gradient:
-            return GradientWithFallback(primary, gradient)
         checked, correlation = primary.checked_correlation, fallback.fallback_correlation
+        if repeated := fallback.fallback_gradient:
+            if checked:
+                return StridedWithFallback(checked, repeated)
+            return GradientWithFallback(primary, repeated)
         if not checked or not correlation:
             raise ValueError(f"{fallback.kernel} is no fallback of {primary.kernel}")
         return CorrelationWithFallback(checked, correlation)
@@ -189,6 +191,24 @@ class GradientWithFallback(PlanWithFallback):
         self.primary.launch(kernels, a, b, out, workspace, index)
         again = {name: kernels[_renamed(name)] for name in self.fallback.shared()}
         self.fallback.launch(again, a, b, out, workspace + self.kept, index, wanted=workspace)
+
+
+@dataclass(frozen=True)
+class StridedWithFallback(GradientWithFallback):
+    """Correlations with strides or dilation, whose fallback's launch looks for the flags."""
+
+    primary: CheckedCorrelation
+
+    flags = 4
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls the algorithm of the split products."""
+        return self.primary.algorithm
+
+    @property
+    def kept(self) -> int:
+        return self.primary.header
 
 
 @dataclass(frozen=True)

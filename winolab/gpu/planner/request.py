@@ -157,7 +157,7 @@ class Plan(Protocol):
 
     @property
     def fallback_gradient(self) -> FallbackGradient | None:
-        """The plan itself, where it can be a filter gradient's fallback."""
+        """The plan itself, where it can be the fallback of a filter gradient or of strides."""
         ...
 
     def scaled(self, scale: Scale | None) -> Plan:
@@ -231,7 +231,8 @@ class FallbackCorrelation(Plan, Protocol):
 
 
 class FallbackGradient(Plan, Protocol):
-    """A filter gradient whose launches return at once unless a flag wants them."""
+    """A filter gradient, or a correlation with strides, whose launches return at once unless a
+    flag wants them."""
 
     def launch(
         self,

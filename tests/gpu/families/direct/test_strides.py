@@ -14,7 +14,8 @@ from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.direct.cases import DIRECTIONS, PROBLEMS, layer, offered
 from winolab.gpu.families.direct.axes import MOST_STRIDE, Axis, axes
 from winolab.gpu.families.direct.config import Config, serves
-from winolab.gpu.families.direct.plan import PARAMS, DirectPlan
+from winolab.gpu.families.direct.plan import DirectPlan
+from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
@@ -30,6 +31,13 @@ def planned(name: str, direction: str, precision: str) -> DirectPlan:
         shape = Config(256, 64, 2, 4, 0, 2)
     (p,) = offered(PROBLEMS[name], direction, precision, config=shape)
     return p
+
+
+def parameters(p: DirectPlan) -> bytes:
+    """As the kernel gets them, filled up as C does."""
+    view, w = View(0, (16,) * 4), View(0, (16,) * 5)
+    data = p.params(0, view, w, view).data
+    return data + bytes(-len(data) % 64)
 
 
 def on_cpu(p: DirectPlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -117,6 +125,6 @@ def test_strides_that_are_not_counted_are_refused() -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_kernel_spills_nothing(direction: str) -> None:
     p = planned("3x3 stride 2", direction, "bf16")
-    check = f"\nstatic_assert(sizeof(DirectParams) == {-(-PARAMS.size // 64) * 64});"
+    check = f"\nstatic_assert(sizeof(DirectParams) == {len(parameters(p))});"
     found = nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
     assert not any(kernel.spills for kernel in found.values())

@@ -6,8 +6,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from winolab.algorithm import Problem
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.params import Params
 from winolab.gpu.planner.correlation import Correlation
 
+PARAMS = layout("DirectAxis", "direct/axes")
 MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
 MOST_SPAN = 256  # elements that a copy's box may span
 MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
@@ -71,9 +75,11 @@ class Axis:
         """Taps of a phase, at most."""
         return -(-self.taps // self.apart)
 
-    def values(self) -> tuple[int, ...]:
-        """As walk.cuh's DirectAxis has them."""
-        return self.stride, self.dilation, self.apart, self.step, self.phases, self.outputs
+    def params(self) -> Params:
+        """What kernels are told of it."""
+        return PARAMS.pack(
+            self.stride, self.dilation, self.apart, self.step, self.phases, self.outputs
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -82,3 +88,14 @@ def axes(c: Correlation) -> tuple[Axis, Axis, Axis]:
     parts = zip(c.filter, c.padding, c.stride, c.dilation, c.output, strict=True)
     depth, height, width = (Axis(*part, c.rotated) for part in parts)
     return depth, height, width
+
+
+def counted(problem: Problem, direction: str) -> Correlation:
+    """The correlation that computes it. Raises ValueError for strides that 32 bits do not count."""
+    c = Correlation.of(problem, direction, unit=False)
+    if max(map(math.prod, zip(c.stride, c.dilation, strict=True))) > MOST_STRIDE:
+        raise ValueError(
+            f"direct products take strides × dilation up to {MOST_STRIDE}, not stride "
+            f"{problem.stride} with dilation {problem.dilation}"
+        )
+    return c

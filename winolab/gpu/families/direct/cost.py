@@ -41,19 +41,19 @@ def seconds(plan: Any) -> float:
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
     products = PRODUCTS * v.bn * v.bm * KC * depth / (H100.matrix * H100.clock)
-    step = _overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
+    step = overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
     item = ITEM * v.bn * v.bm / SUMS + TOGETHER * (v.split_k > 1)
     summed = sum(
         count * (-(-taps * plan.chunks // v.split_k) * step + item)
-        for taps, count in _turns(plan, slots)
+        for taps, count in turns(plan, slots)
     )
     y = c.batch * math.prod(c.output) * c.out_channels
-    read = c.channels * (c.batch * _read(plan) + c.out_channels * math.prod(c.filter))
-    size = SIZE * read + ITEMSIZE[plan.out_dtype] * y
-    return c.groups * (LAUNCH + _overlapped(3, summed, size / (ARRAYS * memory)))
+    elements = c.channels * (c.batch * read(plan) + c.out_channels * math.prod(c.filter))
+    size = SIZE * elements + ITEMSIZE[plan.out_dtype] * y
+    return c.groups * (LAUNCH + overlapped(3, summed, size / (ARRAYS * memory)))
 
 
-def _turns(plan: Any, slots: int) -> list[tuple[int, int]]:
+def turns(plan: Any, slots: int) -> list[tuple[int, int]]:
     """Taps, and how many work tiles of a block that has one of the first: of
     the phases in turn."""
     each = plan.work_tiles // math.prod(a.phases for a in plan.axes)
@@ -66,7 +66,7 @@ def _turns(plan: Any, slots: int) -> list[tuple[int, int]]:
     return found
 
 
-def _read(plan: Any) -> int:
+def read(plan: Any) -> int:
     """Positions of an image of x that some tap meets, at most."""
     met = (
         size if a.rotated else min(size, a.size * a.taps)
@@ -87,6 +87,6 @@ def _lines(channels: int) -> float:
     return 1 + ASKEW * (touched / (len(places) * steps) - 1)
 
 
-def _overlapped(power: int, *seconds: float) -> float:
+def overlapped(power: int, *seconds: float) -> float:
     """The time of what goes on at once, which is rarely as fast as the slowest alone."""
     return sum(s**power for s in seconds) ** (1 / power)

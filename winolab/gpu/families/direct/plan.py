@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from typing import ClassVar, Self
 
 from winolab.algorithm import Algorithm, Problem, Tile, direct
 from winolab.device import Device
@@ -17,7 +18,7 @@ from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.boxes import Box
 from winolab.gpu.families.direct import cost
-from winolab.gpu.families.direct.axes import MOST_STEP, MOST_STRIDE, Axis, axes
+from winolab.gpu.families.direct.axes import MOST_STEP, Axis, axes, counted
 from winolab.gpu.families.direct.config import (
     BLOCKS,
     KC,
@@ -59,6 +60,8 @@ class DirectPlan(BasePlan):
     points = "best"  # as of all plans; there is nothing to interpolate
     tile = Tile(1, 1)
     workspace = 0
+    step_channels: ClassVar[int] = KC
+    itemsize: ClassVar[int] = SIZE  # bytes of an element of x
     reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
 
     @property
@@ -120,7 +123,7 @@ class DirectPlan(BasePlan):
     @property
     def chunks(self) -> int:
         """Steps of a tap."""
-        return -(-self.correlation.channels // KC)
+        return -(-self.correlation.channels // self.step_channels)
 
     @property
     def steps(self) -> int:
@@ -140,17 +143,18 @@ class DirectPlan(BasePlan):
     def __str__(self) -> str:
         p, v, b = self.problem, self.config, self.box
         row = ", all positions of dense arrays as one row" if self.flat else ""
+        workspace = f"{self.workspace} B" if self.workspace else "no"
         strided = "" if p.unit else f" stride {p.stride} dilation {p.dilation}"
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape}{strided} padding {p.padding}",
                 f"kernel     {self.kernel} {self.precision}, nothing transformed",
                 f"block      {v.bm} channels × {b.images} images × {b.height} × {b.width} outputs, "
-                f"{KC} channels a step{row}",
+                f"{self.step_channels} channels a step{row}",
                 f"policies   {v}",
                 f"grid       {self.grid} blocks of {THREADS} threads, "
                 f"{self.work_tiles} work tiles of {self.steps} steps",
-                f"memory     {v.shared_memory} B shared, no workspace",
+                f"memory     {v.shared_memory} B shared, {workspace} workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
         )
@@ -169,17 +173,22 @@ class DirectPlan(BasePlan):
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        c = self.correlation
-        gaps = not (_dense(a, c.batch, c.input) and _dense(out, c.batch, c.output))
-        plan = replace(self, flat=False) if self.flat and gaps else self
-        for group in range(c.groups):
+        plan = self.fitting(a, out)
+        for group in range(self.correlation.groups):
             kernels["winolab_direct"]((plan.grid, 1, 1), THREADS, plan.params(group, a, b, out))
+
+    def fitting(self, x: View, y: View) -> Self:
+        """The plan, or, where its positions are one row and those of these arrays are not, one of
+        rows."""
+        c = self.correlation
+        gaps = not (_dense(x, c.batch, c.input) and _dense(y, c.batch, c.output))
+        return replace(self, flat=False) if self.flat and gaps else self
 
     def params(self, group: int, x: View, w: View, y: View) -> Params:
         """Parameters of a group's convolution."""
         c, b = self.walked, self.box
         pitch = b.width + self.more
-        return PARAMS.pack(
+        params = PARAMS.pack(
             self._inputs(group, x),
             self._filters(group, w),
             y.address + ITEMSIZE[self.out_dtype] * group * c.out_channels,
@@ -200,18 +209,18 @@ class DirectPlan(BasePlan):
             *c.filter,
             self.chunks,
             pitch,
-            *(v for a in self.axes for v in a.values()),
         )
+        return Params.of(params, *(a.params() for a in self.axes))
 
     def _inputs(self, group: int, x: View) -> TensorMap:
         """The tensor map of a group's channels of x: those of the pixels that outputs meet."""
         c, b, (_, *along) = self.walked, self.box, self.axes
         steps = [1 if c.rotated or a.stride > MOST_STEP else a.stride for a in along]
         sizes = (c.channels, *c.input[::-1], c.batch)
-        shape = (KC, b.width + self.more, b.height, 1, b.images)
-        address = x.address + SIZE * group * c.channels
+        shape = (self.step_channels, b.width + self.more, b.height, 1, b.images)
+        address = x.address + self.itemsize * group * c.channels
         return TensorMap.of(
-            address, SIZE, sizes, x.strides[::-1], shape, steps=(1, *steps[::-1], 1, 1)
+            address, self.itemsize, sizes, x.strides[::-1], shape, steps=(1, *steps[::-1], 1, 1)
         )
 
     def _filters(self, group: int, w: View) -> TensorMap:
@@ -231,15 +240,16 @@ def source(
     precision: str, wide: bool, config: Config, rotated: bool, rest: int, strided: bool
 ) -> str:
     """The translation unit of one config; ``wide``: results in FP32; ``rest``: DirectPlan's."""
-    constants = {name.upper(): value for name, value in asdict(config).items()}
-    constants |= {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
-    constants |= {"SHARED": config.shared_memory, "WIDE_OUT": int(wide), "STRIDED": int(strided)}
-    return unit(
-        f"Γ1(1,1) {precision}, {config}",
-        constants,
-        {},
-        ("direct/kernel",),
-    )
+    constants = {"BF16": int(precision == "bf16"), "ROTATED": int(rotated), "REST": rest}
+    constants |= {"WIDE_OUT": int(wide), "STRIDED": int(strided), "SPLIT": 0}
+    return made(f"Γ1(1,1) {precision}", config, constants, "direct/kernel")
+
+
+def made(name: str, config: Config, constants: dict[str, int], file: str) -> str:
+    """The translation unit of a config, with further constants."""
+    own = {name.upper(): value for name, value in asdict(config).items()}
+    own |= {"SHARED": config.shared_memory} | constants
+    return unit(f"{name}, {config}", own, {}, (file,))
 
 
 def plans(request: Request) -> Iterator[DirectPlan]:
@@ -249,7 +259,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
         raise request.unfit("direct products by wgmma need {}.{}".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
         raise ValueError(f"direct products do not compute {algorithm}")
-    c = Correlation.of(request.problem, request.direction, unit=False)
+    c = counted(request.problem, request.direction)
     if not request.aligned or c.channels % VECTOR or c.out_channels % VECTOR:
         raise ValueError(
             f"direct products on Tensor Cores need pixels that lie 16-byte aligned and groups of "
@@ -257,12 +267,7 @@ def plans(request: Request) -> Iterator[DirectPlan]:
         )
     if c.empty or not c.channels:
         raise ValueError("direct products on Tensor Cores need something to sum")
-    if max(map(math.prod, zip(c.stride, c.dilation, strict=True))) > MOST_STRIDE:
-        raise ValueError(
-            f"direct products on Tensor Cores take strides × dilation up to {MOST_STRIDE}, not "
-            f"stride {request.problem.stride} with dilation {request.problem.dilation}"
-        )
-    flat = c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
+    flat = flattened(c)
     config = request.config_of(Config)
     if config and not serves(config, c):
         raise ValueError(f"direct products of {c.filter[2]} taps have no blocks {config}")
@@ -287,6 +292,11 @@ def _dense(view: View, batch: int, sizes: tuple[int, ...]) -> bool:
     return all(
         counts[i] == 1 or view.strides[i] == step * math.prod(counts[i + 1 :]) for i in range(3)
     )
+
+
+def flattened(c: Correlation) -> bool:
+    """Whether single taps meet all positions in order."""
+    return c.unit and {*c.filter} == {1} and not any(c.padding) and c.input == c.output
 
 
 def _plan(request: Request, c: Correlation, config: Config, flat: bool) -> DirectPlan:

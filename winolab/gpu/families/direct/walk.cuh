@@ -10,7 +10,8 @@
 // on. L2 is asked for less.
 //
 // Backward data (ROTATED): output channels are neighbours in w, which wgmma reads along them, and
-// taps are walked backwards.
+// taps are walked backwards. SPLIT, a copy of w has rows of a high and a low part of 32 channels, in
+// the order in which taps are walked.
 //
 // STRIDED: any stride and dilation. Forward, a copy of x brings every stride-th pixel, by the tensor
 // map. Backward data of stride s is s phases of outputs along each dimension, s apart, each of unit
@@ -21,14 +22,9 @@
 #include "pipe.cuh"
 #include "tensor_map.cuh"
 #include "either.cuh"
+#include "axes.cuh"
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;  // of results
-
-// A dimension of a STRIDED problem. Taps of a phase are ``apart`` apart, and meet x ``step`` apart;
-// there are ``stride`` phases of backward data, one of forward, of ``outputs`` at most.
-struct DirectAxis {
-  int stride, dilation, apart, step, phases, outputs;
-};
 
 struct DirectParams {
   TensorMap x_map, w_map;
@@ -45,12 +41,15 @@ struct DirectParams {
 };
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;
-constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels
-constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, ROTATED
+constexpr int ROW_BYTES = 128, KC = 64;   // of 64 channels, or of two parts of 32
+constexpr int X_CHANNELS = SPLIT ? 32 : 64;  // of a step
+constexpr int PLANE = KC * ROW_BYTES;     // of 64 output channels of w, BY_CHANNELS
+constexpr bool BY_CHANNELS = ROTATED && !SPLIT;  // output channels are neighbours in w
 constexpr int HELD = BN / 128;            // of a warpgroup's 64 positions
 constexpr int PIXELS = ALONG ? BN + 8 : BN;  // of a stage, for up to nine taps
-constexpr int CONSUMER_REGISTERS = 232, PRODUCER_REGISTERS = 40;
-static_assert(BM % (ROTATED ? 64 : 32) == 0 && BM / 8 % SPLIT_K == 0, "output channels of a block");
+constexpr int PRODUCER_REGISTERS = BY_CHANNELS && STRIDED ? 72 : 40;
+constexpr int CONSUMER_REGISTERS = BY_CHANNELS && STRIDED ? 216 : 232;
+static_assert(BM % (BY_CHANNELS ? 64 : 32) == 0 && BM / 8 % SPLIT_K == 0, "output channels of a block");
 
 struct DirectShared {
   unsigned char x[X_STAGES][PIXELS * ROW_BYTES];
@@ -60,23 +59,6 @@ struct DirectShared {
 static_assert(sizeof(DirectShared) <= SHARED, "as the plan has it");
 static_assert(SPLIT_K == 1 || sizeof(DirectShared) >= BN * BM * 4, "room for a block's sums");
 
-// The taps that meet a phase's outputs along one dimension: how many, and of the first one its number
-// and where in x it meets output 0. Output o of the phase is output + o * stride of y.
-struct Taps {
-  int count, first, x, output;
-  __device__ __forceinline__ Taps() {}
-  __device__ __forceinline__ Taps(const DirectAxis& axis, int phase, int taps, int pad)
-      : count(taps), first(0), x(-pad), output(0) {
-    if (!ROTATED) return;
-    first = phase % axis.apart;
-    const int rest = phase / axis.apart;  // not 0: the phase meets no tap
-    output = (pad - first * axis.dilation + rest) % axis.stride;
-    if (output < 0) output += axis.stride;
-    count = rest || first >= taps ? 0 : (taps - 1 - first) / axis.apart + 1;
-    x = (output - pad + first * axis.dilation) / axis.stride;
-  }
-};
-
 // What a block computes: its first output channel and position, and which copies of x it sums.
 struct DirectWorkTile {
   int channel, width, height, depth, image, begin, end;
@@ -85,7 +67,7 @@ struct DirectWorkTile {
     channel = index % p.blocks_m * BM, index /= p.blocks_m;
     width = index % p.blocks_width * p.box_width, index /= p.blocks_width;
     height = index % p.blocks_height * p.box_height, index /= p.blocks_height;
-    int steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
+    int steps;
     if constexpr (STRIDED) {
       depth = index % p.along_depth.outputs, index /= p.along_depth.outputs;
       image = index % p.blocks_images * p.box_images, index /= p.blocks_images;
@@ -100,6 +82,7 @@ struct DirectWorkTile {
     } else {
       depth = index % p.out_depth;
       image = index / p.out_depth * p.box_images;
+      steps = p.taps_depth * p.taps_height * (ALONG ? 1 : p.taps_width) * p.chunks;
     }
     const int rank = SPLIT_K > 1 ? (int)blockIdx.x % SPLIT_K : 0;
     begin = steps * rank / SPLIT_K, end = steps * (rank + 1) / SPLIT_K;
@@ -109,18 +92,13 @@ struct DirectWorkTile {
 // A step's filters.
 __device__ __forceinline__ void bring(const DirectParams& p, unsigned char* filters, int channel,
                                       int w, int h, int d, int chunk, unsigned long long* full) {
-  if constexpr (ROTATED) {
+  if constexpr (BY_CHANNELS) {
     for (int n = 0; n < BM / 64; ++n)
       box_copy(filters + n * PLANE, p.w_map, channel + n * 64, p.taps_width - 1 - w,
                p.taps_height - 1 - h, p.taps_depth - 1 - d, chunk * KC, full);
   } else {
     box_copy(filters, p.w_map, chunk * KC, w, h, d, channel, full);
   }
-}
-
-// Where in x the t-th tap of a phase meets one of its outputs.
-__device__ __forceinline__ int meets(const DirectAxis& axis, const Taps& taps, int output, int t) {
-  return (ROTATED ? output : output * axis.stride) + taps.x + t * axis.step;
 }
 
 __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& shared) {
@@ -142,12 +120,12 @@ __device__ __forceinline__ void produce(const DirectParams& p, DirectShared& sha
       barrier_wait(&shared.x_empty[x_pipe.stage], x_pipe.phase ^ 1);
       barrier_arrive_expect(x_full, p.box_bytes);
       if constexpr (STRIDED)
-        box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC,
+        box_copy(shared.x[x_pipe.stage], p.x_map, chunk * X_CHANNELS,
                  meets(p.along_width, work.taps_width, work.width, w),
                  meets(p.along_height, work.taps_height, work.height, h),
                  meets(p.along_depth, work.taps_depth, work.depth, d), work.image, x_full);
       else
-        box_copy(shared.x[x_pipe.stage], p.x_map, chunk * KC, work.width + w - p.pad_width,
+        box_copy(shared.x[x_pipe.stage], p.x_map, chunk * X_CHANNELS, work.width + w - p.pad_width,
                  work.height + h - p.pad_height, work.depth + d - p.pad_depth, work.image, x_full);
       x_pipe.advance();
 #pragma unroll 1

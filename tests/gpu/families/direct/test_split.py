@@ -1,0 +1,124 @@
+"""Direct products of split FP32 data, and those on FFMA units behind them: the kernels' sources on
+the CPU, and on a GPU, against FP64 within the proven bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
+from tests.gpu.families.direct.cases import DIRECTIONS, PROBLEMS, layer
+from winolab.device import H100, datasheet
+from winolab.gpu.families.direct import ffma, split
+from winolab.gpu.families.direct.config import Config
+from winolab.gpu.families.direct.split import BLOCKS, SplitPlan
+from winolab.gpu.params import View
+from winolab.gpu.planner.fallback import StridedWithFallback
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime import nvrtc
+
+WIDE, ALONG = Config(128, 192, 2, 3), Config(128, 64, 2, 4, 1)
+UNIT = {
+    "3x3": layer((2, 9, 10, 72), 72, (3, 3), padding=1),
+    "1x1": layer((3, 7, 9, 40), 200, (1, 1)),
+    "1x1 groups": layer((2, 6, 7, 16), 24, (1, 1), groups=2),
+    "three": layer((1, 4, 5, 6, 8), 12, (2, 2, 3), padding=(1, 0, 2)),
+}
+ALL = PROBLEMS | UNIT
+# What has maps of fewer outputs than are checked is another family's.
+SERVED = [name for name in ALL if name != "small map"]
+
+
+def planned(name: str, direction: str, shape: Config) -> SplitPlan:
+    problem = ALL[name]
+    found = list(split.plans(Request(problem, direction, H100, None, "fp32_split")))
+    own = [p for p in found if p.config.along == shape.along] or found
+    return replace(own[0], config=shape if own[0].config.along == shape.along else WIDE)
+
+
+def flags(p: SplitPlan, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    left = np.zeros(16, "uint8")
+    y = hosted.execute(p, a, b, left=left)
+    return y, left.view("int32").tolist()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", SERVED)
+def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
+    for shape in (WIDE, ALONG):
+        p = planned(name, direction, shape)
+        a, b = operands(p.problem, direction, "fp32")
+        y, (lost, _, tiny, confirmed) = flags(p, a, b)
+        assert too_far(p, a, b, y) == 0, p
+        assert not lost
+        assert not tiny
+        assert not confirmed
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_ffma_results_are_those_of_fp64(name: str, direction: str) -> None:
+    (p,) = ffma.plans(Request(PROBLEMS[name], direction, H100))
+    a, b = operands(p.problem, direction, "fp32")
+    assert too_far(p, a, b, hosted.execute(p, a, b)) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", SERVED)
+def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
+    asked = Request(ALL[name], direction, H100, None, "fp32_split")
+    for p in (*split.plans(asked), *ffma.plans(replace(asked, precision="fp32"))):
+        a, b = operands(p.problem, direction, "fp32")
+        assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", ["3x3 stride 2", "1x1 stride 2", "1x1"])
+def test_what_split_products_lose_is_computed_again(name: str, direction: str) -> None:
+    """Magnitudes within a tensor that are too far apart: a channel of one image beside others."""
+    problem = ALL[name]
+    asked = Request(problem, direction, H100, None, "fp32_split", config=BLOCKS[2])
+    p = candidates(asked).plans[0]
+    assert p.fallback is not None
+    a, b = operands(problem, direction, "fp32")
+    a[0] *= np.float32(2.0**-34)
+    y = hosted.execute(p, a, b)
+    assert too_far(p.fallback, a, b, y) == 0
+    lost = flags(p.primary, a, b)[0]
+    assert too_far(p.fallback, a, b, lost) > 0
+
+
+def test_strided_layers_in_fp32_are_served_everywhere() -> None:
+    """By split products with a fallback where these serve, else on FFMA units."""
+    problem = layer((32, 56, 56, 64), 128, (3, 3), stride=2, padding=1)
+    for direction in DIRECTIONS:
+        p = plan(Request(problem, direction, H100))
+        assert isinstance(p, StridedWithFallback)
+        assert (p.kernel, p.precision, p.fallback.precision) == ("Γ1(1,1)", "fp32_split", "fp32")
+        earlier = plan(Request(problem, direction, datasheet("a100")))
+        unaligned = plan(Request(problem, direction, H100, aligned=False))
+        assert {earlier.precision, unaligned.precision} == {"fp32"}
+    with pytest.raises(ValueError, match="stride 1 and dilation 1"):
+        plan(Request(problem, "backward_filter", H100))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("along", [0, 1])
+def test_kernels_spill_nothing(direction: str, along: int) -> None:
+    p = planned("3x3 stride 2", direction, BLOCKS[5 * along])
+    (other,) = ffma.plans(Request(p.problem, direction, H100))
+    view, w = View(0, (16,) * 4), View(0, (16,) * 5)
+    size = len(other.params(0, view, w, view, 0).data)
+    walk = -(-len(p.params(0, view, w, view).data) // 64) * 64
+    for source, check in (
+        (p.source(), f"sizeof(DirectSplitParams) == {walk + 64}"),
+        (other.source(), f"sizeof(DirectFfmaParams) == {size}"),
+    ):
+        check = f"\nstatic_assert({check});"
+        found = nvrtc.compile_cubin(source + check, "sm_90a").resources
+        assert not any(kernel.spills for kernel in found.values())

@@ -1,0 +1,214 @@
+// Direct forward and backward data of split FP32 on wgmma: x is read as it lies in memory.
+//
+// A block computes a box of at most BN output positions × BM output channels, a work tile; a step
+// is 32 channels of a tap: low·high, high·low, high·high, summed by the Tensor Core, which
+// truncates, over a step, then added in FP32 outside it.
+//
+// Roles: a producer thread orders the copies of x and w (walk.cuh); two consumer warpgroups have half
+// of the positions each: a lane reads its channels of x, 16 bytes at once, scales and splits them in
+// registers, and multiplies by the filter's parts (split_filter.cuh).
+//
+// Barriers: who arrives → who waits
+//   x_full, w_full[stage]     the producer thread, with its copy's bytes → consumers
+//   x_empty, w_empty[stage]   a lane of each consumer warp, when it has read them → the producer thread
+#pragma once
+
+#include "walk.cuh"
+#include "split_filter.cuh"
+
+struct DirectSplitParams {
+  DirectParams walk;
+  Header* header;
+  const Row* rows;
+  // A row of outputs of one phase that a window of a suspect is in; rows of an image.
+  int window_width, window_height;
+};
+
+constexpr int HALVES = BM > 128 ? 2 : 1, WIDTH = BM / HALVES;  // partial sums of output channels
+constexpr int SMALL = (BM + 127) / 128;  // words that have two bits of every eight of BM channels
+static_assert(HELD == 1 && BM % (16 * HALVES) == 0, "a warpgroup has 64 positions");
+
+// An output that is small by itself: a window of its row, or rows, that has CHECKED_OUTPUTS tells.
+__device__ __forceinline__ void suspect(const DirectSplitParams& params, const DirectWorkTile& work,
+                                        const float* y, int at, const Factors& factors) {
+  const DirectParams& p = params.walk;
+  int width = params.window_width, height = params.window_height, along = 1, down = 1;
+  if (STRIDED && ROTATED) {
+    along = p.along_width.stride, down = p.along_height.stride;
+    width = (p.out_width - 1 - work.taps_width.output) / along + 1;
+    height = (p.out_height - 1 - work.taps_height.output) / down + 1;
+  }
+  const int w = (work.width + at % p.pitch) % params.window_width;
+  const int h = work.height + at / p.pitch % p.box_height;
+  const int wide = min(width, CHECKED_OUTPUTS);
+  const int high = min(height, (CHECKED_OUTPUTS + wide - 1) / wide);
+  const int back = w - max(0, w + 1 - wide), up = h - max(0, h + 1 - high);
+  const long long row = p.y_row * down, pixel = (long long)p.y_pixel * along;
+  note(params.header, {y - back * pixel - up * row, row, factors, (int)pixel, (short)wide, (short)high});
+}
+
+// An output that is not as large as it should be by itself, or not finite.
+__device__ __forceinline__ void look_again(const DirectSplitParams& params, const DirectWorkTile& work,
+                                           const float* y, int channel, int at, float back) {
+  const Factors f(params.rows + work.channel + channel, back);
+  const float size =
+      fabsf(__fmul_rn(__fmul_rn(y[channel], inverse_of(f.last)), inverse_of(f.first)));
+  if (size == 0.0f)
+    params.header->flags[ZERO] = 1;
+  else
+    suspect(params, work, y + channel, at, f);
+}
+
+// Sums are scaled back, and checked but where there is nothing to sum.
+__device__ __forceinline__ void finish(const DirectSplitParams& params, const DirectWorkTile& work,
+                                       const float (&acc)[BM / 2], float back, int first, int lane) {
+  const DirectParams& p = params.walk;
+  const int count = p.out_channels - work.channel;
+  const Row* rows = params.rows + work.channel;
+  float* y[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) y[r] = position(p, work, first + r * 8 + lane / 4);
+  unsigned small[2][SMALL] = {};  // by position: channels whose sums are, as bits
+#pragma unroll
+  for (int j = 0; j < BM / 8; ++j) {
+    const int channel = j * 8 + lane % 4 * 2, known = min(channel, count - 2);
+    const Factors factors[2] = {Factors(rows + known, back), Factors(rows + known + 1, back)};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool there = y[r] && channel < count;
+      float v[2];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const float sum = acc[4 * j + 2 * r + c], size = fabsf(sum);
+        const bool fits = size >= factors[c].least && size < __int_as_float(0x7f800000);
+        if (there && !fits) small[r][j / 16] |= 1u << (j % 16 * 2 + c);
+        v[c] = __fmul_rn(__fmul_rn(sum, factors[c].first), factors[c].last);
+      }
+      if (there) *reinterpret_cast<float2*>(y[r] + channel) = make_float2(v[0], v[1]);
+    }
+  }
+  if (work.begin == work.end) return;
+  // They are few; a copy of this code for each sum would be too long for the instruction cache.
+#pragma unroll
+  for (int i = 0; i < SMALL; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll 1
+      for (unsigned left = small[r][i]; left; left &= left - 1) {
+        const int bit = __ffs(left) - 1, channel = i * 128 + bit / 2 * 8 + lane % 4 * 2 + bit % 2;
+        look_again(params, work, y[r], channel, first + r * 8 + lane / 4, back);
+      }
+}
+
+// A lane's channels of x for two products of 16, scaled and split: rows g and g + 8 of a warp's 16.
+struct Fragments {
+  unsigned high[2][4], low[2][4];
+  __device__ __forceinline__ Fragments(const unsigned char* x, int row, int lane, float scale) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int at = row + r * 8 + lane / 4;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int unit = (lane % 4 * 2 + h) ^ (at & 7);  // as the 128-byte swizzle has it
+        const float4 v = *reinterpret_cast<const float4*>(x + at * ROW_BYTES + unit * 16);
+        split_pair(__fmul_rn(v.x, scale), __fmul_rn(v.y, scale), high[h][r], low[h][r]);
+        split_pair(__fmul_rn(v.z, scale), __fmul_rn(v.w, scale), high[h][r + 2], low[h][r + 2]);
+      }
+    }
+  }
+  __device__ __forceinline__ static void split_pair(float first, float second, unsigned& high,
+                                                    unsigned& low) {
+    high = pack(first, second);
+    float high_first, high_second;
+    unpack(high, high_first, high_second);
+    low = pack(__fsub_rn(first, high_first), __fsub_rn(second, high_second));
+  }
+};
+
+// A step's products in WIDTH output channels of half ``HALF``, added to the sums.
+template <int HALF>
+__device__ __forceinline__ void multiply(float (&acc)[BM / 2], const Fragments& x,
+                                         const unsigned char* w) {
+  const unsigned long long high =
+      matrix_descriptor(w + HALF * WIDTH * ROW_BYTES, 16, 1024, Swizzle::B128);
+  const unsigned long long low = descriptor_offset(high, ROW_BYTES / 2);
+  float sum[WIDTH / 2];
+  wgmma_pin(sum);
+  wgmma_fence();
+  wgmma<WIDTH>(sum, x.low[0], high, false);
+  wgmma<WIDTH>(sum, x.low[1], descriptor_offset(high, 32), true);
+  wgmma<WIDTH>(sum, x.high[0], low, true);
+  wgmma<WIDTH>(sum, x.high[1], descriptor_offset(low, 32), true);
+  wgmma<WIDTH>(sum, x.high[0], high, true);
+  wgmma<WIDTH>(sum, x.high[1], descriptor_offset(high, 32), true);
+  wgmma_commit();
+  wgmma_wait<0>();
+  wgmma_pin(sum);
+#pragma unroll
+  for (int i = 0; i < WIDTH / 2; ++i)
+    acc[HALF * WIDTH / 2 + i] = __fadd_rn(acc[HALF * WIDTH / 2 + i], sum[i]);
+}
+
+__device__ __forceinline__ void consume(const DirectSplitParams& params, DirectShared& shared) {
+  const DirectParams& p = params.walk;
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int first = group * (BN / 2) + warp * 16;
+  const float scale = input_scale(params.header);
+  Pipe<X_STAGES> x_pipe;
+  Pipe<W_STAGES> w_pipe;
+#pragma unroll 1
+  for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
+    const DirectWorkTile work(p, index);
+    const int taps = !ALONG ? 1 : STRIDED ? work.taps_width.count : p.taps_width;
+    const int next = STRIDED ? p.along_width.step : 1;  // tap's pixels
+    float acc[BM / 2];
+#pragma unroll
+    for (int i = 0; i < BM / 2; ++i) acc[i] = 0.0f;
+#pragma unroll 1
+    for (int step = work.begin; step < work.end; ++step) {
+      barrier_wait(&shared.x_full[x_pipe.stage], x_pipe.phase);
+#pragma unroll 1
+      for (int t = 0; t < taps; ++t) {
+        const Fragments x(shared.x[x_pipe.stage], first + t * next, lane, scale);
+        if (t == taps - 1) {
+          __syncwarp();
+          if (lane == 0) barrier_arrive(&shared.x_empty[x_pipe.stage]);
+        }
+        barrier_wait(&shared.w_full[w_pipe.stage], w_pipe.phase);
+        multiply<0>(acc, x, shared.w[w_pipe.stage]);
+        if constexpr (HALVES == 2) multiply<1>(acc, x, shared.w[w_pipe.stage]);
+        if (lane == 0) barrier_arrive(&shared.w_empty[w_pipe.stage]);
+        w_pipe.advance();
+      }
+      x_pipe.advance();
+    }
+    finish(params, work, acc, inverse_of(scale), first, lane);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    winolab_direct_split(const __grid_constant__ DirectSplitParams p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  DirectShared& shared = *reinterpret_cast<DirectShared*>(memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < X_STAGES; ++s) {
+      barrier_init(&shared.x_full[s], 1);
+      barrier_init(&shared.x_empty[s], CONSUMERS / 32);
+    }
+    for (int s = 0; s < W_STAGES; ++s) {
+      barrier_init(&shared.w_full[s], 1);
+      barrier_init(&shared.w_empty[s], CONSUMERS / 32);
+    }
+    barriers_ready();
+  }
+  __syncthreads();
+  launch_before_done();
+  if (threadIdx.x < CONSUMERS) {
+    registers_grow<CONSUMER_REGISTERS>();
+    consume(p, shared);
+  } else {
+    registers_shrink<PRODUCER_REGISTERS>();
+    if (threadIdx.x == CONSUMERS) produce(p.walk, shared);
+  }
+}
