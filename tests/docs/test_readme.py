@@ -95,20 +95,22 @@ def test_its_calls_take_what_they_are_given() -> None:
 
 def test_gpus_refuse_what_it_says_they_do() -> None:
     said = (
-        "strides and dilation where depthwise, and in 16 bits on Hopper, but for filter gradients"
+        "strides and dilation but for filter gradients that are not depthwise, and in 16 bits on "
+        "Hopper"
     )
     assert said in " ".join(TEXT.split())
     x, w, refused = (2, 8, 8, 16), (16, 3, 3, 16), "stride 1 and dilation 1"
     for how in ({"stride": 2}, {"dilation": 2}):
         planned = partial(winolab.plan, x, **how)
         planned((16, 3, 3, 1), groups=16)
-        for precision in ("fp16", "bf16"):
+        for precision in ("fp32", "fp16", "bf16"):
             planned(w, precision=precision)
             planned(w, precision=precision, direction="backward_data")
             with pytest.raises(ValueError, match=refused):
                 planned(w, precision=precision, direction="backward_filter")
+        planned(w, precision="fp32", device="a100")
         with pytest.raises(ValueError, match=refused):
-            planned(w)
+            planned(w, precision="fp16", device="a100")
 
 
 def test_gpus_from_the_compute_capability_that_it_names_are_served() -> None:

@@ -93,8 +93,8 @@ def test_fp32_is_what_the_faster_unit_delivers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "algorithm", "message"),
     [
-        ({"stride": 2}, None, "stride 1 and dilation 1"),
-        ({"dilation": 2}, None, "stride 1 and dilation 1"),
+        ({"stride": 2}, gamma(8, 6, 3), "stride 1 and dilation 1"),
+        ({"dilation": 2}, gamma(8, 6, 3), "stride 1 and dilation 1"),
         ({}, gamma(8, 4, 5), "5 taps; the filter is 3 wide"),
         ({}, gamma(12, 10, 3), "have alpha 1, 4, 6, 8, 16"),
         ({}, winograd((4, 4), (5, 5)), "no CUDA kernel has .* for 3 taps"),

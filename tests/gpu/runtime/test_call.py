@@ -279,8 +279,12 @@ def test_sizes_of_zero_launch_nothing(library) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"stride": 2}, ValueError, "stride 1 and dilation 1"),
-        ({"dilation": 2}, ValueError, "NumPy arrays run on the reference"),
+        ({"stride": 2, "algorithm": "gamma:8:6:3"}, ValueError, "stride 1 and dilation 1"),
+        (
+            {"dilation": 2, "algorithm": "gamma:8:6:3"},
+            ValueError,
+            "NumPy arrays run on the reference",
+        ),
         ({"out_dtype": "float64"}, TypeError, "out_dtype float64; the CUDA kernels write"),
         ({"precision": "tf32"}, ValueError, "precision 'tf32'; the CUDA kernels have fp32"),
         ({"precision": "fp16"}, ValueError, "fp16 takes float16 arrays; x has dtype float32"),

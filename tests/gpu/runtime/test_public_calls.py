@@ -307,7 +307,11 @@ def test_what_the_kernels_do_not_serve_is_refused():
     x, w = cp.ones((1, 8, 8, 4), "float32"), cp.ones((4, 3, 3, 4), "float32")
     dy = cp.ones((1, 6, 6, 4), "float32")
     for call, error, message in (
-        (lambda: winolab.conv_forward(x, w, stride=2), ValueError, "stride 1 and dilation 1"),
+        (
+            lambda: winolab.conv_forward(x, w, stride=2, algorithm="gamma:8:6:3"),
+            ValueError,
+            "stride 1 and dilation 1",
+        ),
         (lambda: winolab.conv_forward(x, w, out_dtype="f8"), TypeError, "out_dtype float64"),
         (lambda: winolab.conv_forward(x, w, precision="tf32"), ValueError, "'tf32'"),
         (lambda: winolab.conv_forward(x, w, workspace_limit=0), ValueError, "smallest needs"),

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
-from winolab.gpu.planner.correlation import CORRELATIONS, check
+from winolab.gpu.planner.correlation import CORRELATIONS, check, check_unit
 from winolab.kind import ShowsText
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
@@ -394,6 +394,8 @@ class Request:
             expected = ", ".join(PRECISIONS)
             raise ValueError(f"precision {self.precision!r}; expected one of {expected}")
         check(self.problem)
+        if self.direction == "backward_filter" and not self.problem.depthwise:
+            check_unit(self.problem)
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""

@@ -164,7 +164,7 @@ def test_strides_of_other_groups_are_still_refused() -> None:
     with pytest.raises(ValueError, match="as many groups as input channels, not 2 of 8"):
         Depthwise.of(problem, "forward")
     with pytest.raises(ValueError, match=r"stride 1 and dilation 1, .* unless every channel is a"):
-        plan(Request(problem, "forward", H100))
+        plan(Request(problem, "backward_filter", H100))
     alone = Problem.of((1, 9, 9, 8), (8, 3, 3, 1), groups=8, stride=2)
     reasons = candidates(Request(alone, "forward", H100)).reasons
     assert any("stride 1 and dilation 1" in reason for reason in reasons)
