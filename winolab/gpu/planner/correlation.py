@@ -128,9 +128,11 @@ def check_reach(problem: Problem) -> None:
             raise uncounted(f"the {name}", most)
 
 
-def check(problem: Problem) -> None:
-    """Raise ValueError for dimensions that only the reference serves, and for sizes that kernels do
-    not count."""
+def check(problem: Problem, direction: str = "") -> None:
+    """Raise ValueError for dimensions that only the reference serves, strides and dilation of filter
+    gradients too, and for sizes that kernels do not count."""
+    if direction == "backward_filter" and not (problem.unit or problem.depthwise):
+        raise strided(problem)
     if problem.ndim > 3:
         raise ValueError(
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
-from winolab.gpu.planner.correlation import CORRELATIONS, check, check_unit
+from winolab.gpu.planner.correlation import CORRELATIONS, check
 from winolab.kind import ShowsText
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
@@ -231,8 +231,7 @@ class FallbackCorrelation(Plan, Protocol):
 
 
 class FallbackGradient(Plan, Protocol):
-    """A filter gradient, or a correlation with strides, whose launches return at once unless a
-    flag wants them."""
+    """A plan whose launches return at once unless a flag wants them."""
 
     def launch(
         self,
@@ -393,9 +392,7 @@ class Request:
         if self.precision not in PRECISIONS:
             expected = ", ".join(PRECISIONS)
             raise ValueError(f"precision {self.precision!r}; expected one of {expected}")
-        check(self.problem)
-        if self.direction == "backward_filter" and not self.problem.depthwise:
-            check_unit(self.problem)
+        check(self.problem, self.direction)
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""
