@@ -129,8 +129,8 @@ def check_reach(problem: Problem) -> None:
 
 
 def check(problem: Problem, direction: str = "") -> None:
-    """Raise ValueError for dimensions that only the reference serves, strides and dilation of filter
-    gradients too, and for sizes that kernels do not count."""
+    """Raise ValueError for dimensions that only the reference serves, for strides and dilation of
+    filter gradients that are not depthwise, and for sizes that kernels do not count."""
     if direction == "backward_filter" and not (problem.unit or problem.depthwise):
         raise strided(problem)
     if problem.ndim > 3:

@@ -157,7 +157,7 @@ class Plan(Protocol):
 
     @property
     def fallback_gradient(self) -> FallbackGradient | None:
-        """The plan itself, where it can be the fallback of a filter gradient or of strides."""
+        """The plan itself, where it can be a filter gradient's, or that of strides."""
         ...
 
     def scaled(self, scale: Scale | None) -> Plan:
@@ -231,7 +231,7 @@ class FallbackCorrelation(Plan, Protocol):
 
 
 class FallbackGradient(Plan, Protocol):
-    """A plan whose launches return at once unless a flag wants them."""
+    """What has launches that return at once unless a flag wants them."""
 
     def launch(
         self,
