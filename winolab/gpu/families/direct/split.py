@@ -126,7 +126,7 @@ class SplitPlan(DirectPlan):
         return scale.known(self.given)
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
-        """Parameters of the launches that sample and scan x: ``header`` and the filter's ``rows``."""
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
         c = self.correlation
         room = scale.room(c, TILES)
         return scale.parameters(c, header, rows, x, True, self._known[0], room=room)
