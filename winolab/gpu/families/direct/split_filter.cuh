@@ -1,8 +1,8 @@
 // The filter of split products: a row for every output channel, tap and 32 channels, of 32 high parts
 // and 32 low ones in FP16, and the scales and thresholds of output channels (scale.cuh).
 //
-// Of a row's 32 channels, the fours are exchanged so that a lane of the products finds its channels
-// of x in 16 bytes: wgmma's k = 16 h + 2 q + {0, 1, 8, 9} is channel 4 (2 q + h) + {0, 1, 2, 3}.
+// The fours of 32 channels are exchanged so that a lane of the products finds its channels of x in
+// 16 bytes: wgmma's k = 16 h + 2 q + {0, 1, 8, 9} is channel 4 (2 q + h) + {0, 1, 2, 3}.
 // Roles: a block looks for an output channel's largest element, then splits it. The operand map is in
 // the strides: backward data swaps m and c and walks the taps backwards. Blocks behind the last
 // output channel write that it loses nothing.
