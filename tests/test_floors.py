@@ -23,8 +23,8 @@ DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what 
 ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
     (
-        *("algorithm", "arguments", "device", "kind", "lines", "options", "points", "problem"),
-        "version",
+        *("algorithm", "arguments", "calls", "device", "kind", "lines", "options", "points"),
+        *("problem", "version"),
     ),
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.planner", "gpu.codegen", "gpu.families"),

@@ -11,7 +11,8 @@ import numpy as np
 from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arguments.arrays import DtypeLike, on_gpu
 from winolab.arguments.values import Padding, Sizes
-from winolab.options import Convolution, ConvOptions, OnRange, convolution, recall
+from winolab.calls import recall
+from winolab.options import Convolution, ConvOptions, OnRange, convolution
 from winolab.problem import NAMES, Layout, in_layout, shapes
 from winolab.ref import dispatch
 from winolab.ref.arithmetic.simulated import Arithmetic

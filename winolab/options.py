@@ -1,17 +1,14 @@
-"""What a caller asks for, as named values, and the calls that were made ready for it.
+"""What a caller asks for, as named values: no array library and no GPU is needed here.
 
-No array library and no GPU is needed here, so that a call looks here before either is imported.
 Equal questions are one object (``convolution``), so that a call that was made before is found by
 its identity: of a call that takes the host 3 µs, hashing a dataclass would take 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.arguments.arrays import precision_named
@@ -21,7 +18,6 @@ from winolab.problem import Problem, check_layout, in_layout
 OnRange = Literal["fallback", "raise"]
 ON_RANGE = get_args(OnRange)
 INTS = frozenset({int})
-MOST = 4096  # calls that are kept
 
 
 class KernelConfig:
@@ -169,43 +165,3 @@ def _unique(
         Geometry(result_shape, stride, padding, dilation, groups, output_padding),
         ConvOptions(layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale),
     )
-
-
-class Prepared(Protocol):
-    """A convolution that is planned for arrays that lie in a certain way."""
-
-    def run(self, a: Any, b: Any, out: Any) -> Any: ...
-
-
-kept: dict[Any, Prepared] = {}
-# What tells quickly how an array lies in memory, by its type.
-described_by: dict[type, Callable[[Any], Any]] = {type(None): lambda nothing: nothing}
-
-
-def recall(asked: Hashable, a: Any, b: Any, out: Any) -> Prepared | None:
-    """The call that was kept for arrays that lie like these and for what is asked of them."""
-    try:
-        by = described_by
-        return kept[asked, by[type(a)](a), by[type(b)](b), by[type(out)](out)]
-    except (KeyError, TypeError, RuntimeError):
-        return None  # nothing yet, an argument without a hash, a tensor without memory
-
-
-def keep(
-    call: Prepared,
-    asked: Iterable[Hashable],
-    a: Any,
-    b: Any,
-    out: Any,
-    describe: Callable[[Any], Any],
-) -> None:
-    """Let ``recall`` find the call by each of ``asked`` that has a hash.
-
-    ``describe`` tells how arrays lie whose type nothing is known of.
-    """
-    if len(kept) >= MOST:
-        kept.clear()
-    arrays = tuple(described_by.setdefault(type(array), describe)(array) for array in (a, b, out))
-    for each in asked:
-        with suppress(TypeError):
-            kept[each, *arrays] = call

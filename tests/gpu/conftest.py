@@ -8,7 +8,7 @@ import pytest
 
 from tests.gpu import hosted
 from tests.gpu.support.pretended import HostLaunch, Library, host_encoder
-from winolab import options
+from winolab import calls
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.runtime import conv, loader, nvrtc
@@ -61,6 +61,6 @@ def library(monkeypatch) -> Library:
     monkeypatch.setattr(loader, "load", load)
     monkeypatch.setattr(driver, "encoder", host_encoder)
     monkeypatch.setattr(driver, "Launch", HostLaunch)
-    monkeypatch.setattr(options, "kept", {})
-    monkeypatch.setattr(options, "described_by", dict(options.described_by))
+    monkeypatch.setattr(calls, "kept", {})
+    monkeypatch.setattr(calls, "described_by", dict(calls.described_by))
     return made

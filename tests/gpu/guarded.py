@@ -30,7 +30,7 @@ from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
-from winolab.gpu.runtime.call import load
+from winolab.gpu.runtime.call import kernels_of
 from winolab.problem import shapes
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.winograd import programs_of
@@ -302,7 +302,7 @@ def run(mold: Mold, number: int) -> float:
     for zone in (a, b):
         zone.fill(draw.random(zone.bits.shape, dtype="float32") * 2 - 1)
     kept = [zone.memory.copy() for zone in (a, b)]
-    kernels = load(plan, 0)
+    kernels = kernels_of(plan, 0)
     views = [zone.view(filter=zone is (out if mold.gradient else b)) for zone in (a, b, out)]
 
     def check(good: Any, what: str) -> None:

@@ -37,7 +37,7 @@ from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.call import load
+from winolab.gpu.runtime.call import kernels_of
 from winolab.problem import shapes
 from winolab.ref.algorithms import convolution
 
@@ -96,14 +96,14 @@ def run(mold: Mold) -> None:
 
     def computed(plan: Any) -> np.ndarray:
         workspace = cp.empty(max(1, plan.workspace), "uint8")
-        plan.launch(load(plan, 0), *views, workspace.data.ptr, 0)
+        plan.launch(kernels_of(plan, 0), *views, workspace.data.ptr, 0)
         return out.get()
 
     result = computed(plan)
     if isinstance(plan, GammaWgmmaPlan) and plan.parts == 2 and plan.config.clusters:
         paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
         prepared = cp.empty(plan.prepared, "uint8")
-        paired.prepare(load(plan, 0), views[1], prepared.data.ptr, 0)
+        paired.prepare(kernels_of(plan, 0), views[1], prepared.data.ptr, 0)
         prepared.get()
     if whole := with_fallback(plan):
         arrays[0].set(np.full_like(data[0], np.inf))

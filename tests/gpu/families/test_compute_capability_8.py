@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -178,14 +179,14 @@ def test_gradients_have_hopper_s_bits_on_the_cpu(text) -> None:
 @pytest.mark.parametrize("text", ALGORITHMS)
 def test_the_reference_s_bits_on_any_gpu(text, direction) -> None:
     """Kernels of an A100 and an RTX 4090, compiled for the GPU that is there; over and over."""
+    from tests.gpu.support.convolved import convolved
     from winolab.gpu import driver
-    from winolab.gpu.runtime import conv
 
     cp = driver.cupy()
     algorithm, problem = layer(text)
     a, b = arrays(problem, direction)
     on_gpu = [cp.asarray(v) for v in (a, b)]
-    call = getattr(conv, f"conv_{direction}")
+    call = partial(convolved, direction)
     for device in (A100, ADA):
         # one in four: all have one of two sources but for rows and what shares them
         for p in candidates(Request(problem, direction, device, algorithm, "fp32_ffma")).plans[::4]:

@@ -202,13 +202,13 @@ def test_other_dtypes_take_none() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", BITS, ids=str)
 def test_the_reference_repeats_every_bit_of_the_device(case) -> None:
-    from winolab.gpu.runtime import conv
+    from tests.gpu.support.convolved import convolved
 
     cupy = driver.cupy()
     chosen, a, b, expected = _bits(*case)
     text, direction = case[:2]
-    got = getattr(conv, f"conv_{direction}")(
-        *map(cupy.asarray, (a, b)), problem=chosen.problem, algorithm=text,
+    got = convolved(
+        direction, *map(cupy.asarray, (a, b)), problem=chosen.problem, algorithm=text,
         precision="fp32_split", config=chosen.config, scale=chosen.given,
     )  # fmt: skip
     np.testing.assert_array_equal(got.get(), expected)

@@ -9,7 +9,7 @@ import pytest
 
 import winolab
 from tests.gpu.support.pretended import Array
-from winolab import options
+from winolab import calls
 from winolab.algorithm import parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
@@ -371,9 +371,9 @@ def test_calls_are_kept_by_how_arrays_lie(library, monkeypatch) -> None:
     assert len(made) == 4
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": [1, 1]})  # has no hash
     assert len(made) == 4
-    monkeypatch.setattr(options, "MOST", len(options.kept))
+    monkeypatch.setattr(calls, "MOST", len(calls.kept))
     winolab.conv_forward(Array(x), Array(w), **{**HOW, "padding": 0})
-    assert len(options.kept) == 2  # by its problem and by its arguments
+    assert len(calls.kept) == 2  # by its problem and by its arguments
 
 
 def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monkeypatch) -> None:
@@ -390,7 +390,7 @@ def test_a_plan_of_every_problem_is_dumped_where_it_is_asked_for(tmp_path, monke
         for direction in ("forward", "backward_data")
     ]
     for chosen in plans:
-        call.load(chosen, 0)
+        call.kernels_of(chosen, 0)
     assert len({str(chosen.config) for chosen in plans}) < len(plans)
     assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
     texts = sorted(file.read_text() for file in tmp_path.iterdir())

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from tests.gpu.support.convolved import convolved
 from winolab.algorithm import Problem
 from winolab.gpu import driver
-from winolab.gpu.runtime import conv
 
 pytestmark = pytest.mark.gpu
 LIBRARIES = ["cupy", *(["torch"] if find_spec("torch") else [])]
@@ -30,7 +30,9 @@ def test_arrays_come_back_as_they_were_given(library) -> None:
         last = module.ascontiguousarray(module.moveaxis(x, 1, -1))
         last = module.moveaxis(last, -1, 1)
     problem = Problem.of((2, 9, 11, 24), (16, 3, 3, 24), padding=1)
-    results = [conv.conv_forward(a, w, problem=problem, layout="channels_first") for a in (x, last)]
+    results = [
+        convolved("forward", a, w, problem=problem, layout="channels_first") for a in (x, last)
+    ]
     for given_, y in zip((x, last), results, strict=True):
         assert type(y) is type(given_)
         assert tuple(y.shape) == (2, 16, 9, 11)
@@ -45,22 +47,22 @@ def test_runs_are_equal_bit_for_bit() -> None:
     cp = driver.cupy()
     problem = Problem.of((4, 7, 7, 256), (256, 3, 3, 256), padding=1)
     x, w = cp.random.rand(*problem.x_shape, dtype="f"), cp.random.rand(*problem.w_shape, dtype="f")
-    first = conv.conv_forward(x, w, problem=problem)
-    assert all(bool((conv.conv_forward(x, w, problem=problem) == first).all()) for _ in range(5))
+    first = convolved("forward", x, w, problem=problem)
+    assert all(bool((convolved("forward", x, w, problem=problem) == first).all()) for _ in range(5))
 
 
 def test_a_graph_captures_the_call() -> None:
     cp = driver.cupy()
     problem = Problem.of((2, 12, 12, 32), (32, 3, 3, 32), padding=1)
     x, w = cp.random.rand(*problem.x_shape, dtype="f"), cp.random.rand(*problem.w_shape, dtype="f")
-    expected = conv.conv_forward(x, w, problem=problem)
+    expected = convolved("forward", x, w, problem=problem)
     out = cp.empty_like(expected)
     stream = cp.cuda.Stream(non_blocking=True)
     cp.cuda.Device().synchronize()
     with stream:
-        conv.conv_forward(x, w, problem=problem, out=out)  # memory for the capture to reuse
+        convolved("forward", x, w, problem=problem, out=out)  # memory for the capture to reuse
         stream.begin_capture()
-        conv.conv_forward(x, w, problem=problem, out=out)
+        convolved("forward", x, w, problem=problem, out=out)
         graph = stream.end_capture()
         out.fill(cp.nan)
         graph.launch(stream)
@@ -73,10 +75,10 @@ def test_wrong_arrays_are_refused() -> None:
     problem = Problem.of((2, 9, 9, 8), (8, 3, 3, 8))
     x, w = cp.zeros(problem.x_shape, "f"), cp.zeros(problem.w_shape, "f")
     with pytest.raises(TypeError, match="float64"):
-        conv.conv_forward(x.astype("d"), w, problem=problem)
+        convolved("forward", x.astype("d"), w, problem=problem)
     with pytest.raises(TypeError, match="CUDA array"):
-        conv.conv_forward(x, np.zeros(problem.w_shape, "f"), problem=problem)
+        convolved("forward", x, np.zeros(problem.w_shape, "f"), problem=problem)
     with pytest.raises(ValueError, match="shape"):
-        conv.conv_forward(x[:1], w, problem=problem)
+        convolved("forward", x[:1], w, problem=problem)
     with pytest.raises(ValueError, match="takes float16 arrays"):
-        conv.conv_forward(x, w, problem=problem, precision="fp16")
+        convolved("forward", x, w, problem=problem, precision="fp16")

@@ -21,7 +21,7 @@ from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
-from winolab.gpu.runtime.call import load
+from winolab.gpu.runtime.call import kernels_of
 from winolab.ref.error.bounds import bound
 
 pytestmark = pytest.mark.gpu
@@ -357,7 +357,7 @@ def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, 
             Request(problem, direction, driver.device(0), None, precision, out_dtype=dtype)
         )
         loader._loaded.cache_clear()
-        load(chosen, 0)
+        kernels_of(chosen, 0)
         kinds = sorted(path.suffix for path in (tmp_path / direction).iterdir())
         assert kinds == [".cu", ".plan", ".txt"]
         assert f"compiling {chosen.kernel} {chosen.precision}" in caplog.text

@@ -13,7 +13,7 @@ from winolab.gpu import driver
 from winolab.gpu.families.wgrad_direct.chunks import Cost, Shares, leveled, lpt_order
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.call import load
+from winolab.gpu.runtime.call import kernels_of
 
 SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
 
@@ -77,5 +77,5 @@ def gradient_on_gpu(
         for i, array in enumerate(arrays)
     )
     workspace = cp.full(max(4, plan.workspace), 0xFF, "uint8")
-    plan.launch(load(plan, 0), a, b, out, workspace.data.ptr, 0)
+    plan.launch(kernels_of(plan, 0), a, b, out, workspace.data.ptr, 0)
     return arrays[2].get(), workspace.get()

@@ -119,7 +119,7 @@ def prepare_call(
 ) -> Call:
     """Resolve, plan and record, for arrays that lie like these. Errors: winolab.conv_forward's."""
     asked = resolve(direction, problem, options, a, b, out)
-    made = plan_call(asked)
+    made = PlannedCall.of(asked)
     recording, overlap = record(asked, made)
     # another call for the same operands, which it does not keep alive
     lies = replace(b, memory=None) if isinstance(b, Transformed) else b
@@ -156,44 +156,44 @@ class PlannedCall:
     workspace: int
     flags: int  # as Call's
 
-
-def plan_call(asked: Resolved) -> PlannedCall:
-    """The plan for what was asked. Raises ValueError where there is none, or none within the limit
-    or that holds the result."""
-    problem, options, transformed = asked.problem, asked.options, asked.transformed
-    out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
-    out = asked.out or fresh
-    fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
-    detour = asked.out_first or not fits_out
-    chosen = _chosen(asked, fresh if detour else out)
-    written = chosen.out_dtype if chosen else asked.dtype
-    if transformed and chosen and written not in ("float32", asked.out_dtype):
-        raise ValueError(
-            f"the prepared filter's kernel writes {written}, which does not hold what "
-            f"{asked.out_dtype} does: prepare it with out_dtype float32"
-        )
-    if written != asked.out_dtype and not detour:
-        detour = True
-        chosen = _chosen(asked, fresh)
-    b = asked.b
-    if b and not b.copied and chosen and chosen.reads_filters_in_place:
-        b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
-    flags = 0
-    if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
-        chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
-    workspace = 0
-    if chosen and not problem.empty:
-        workspace = chosen.beside if transformed else chosen.workspace
-        limit = options.workspace_limit
-        if transformed and limit is not None and workspace > limit:
+    @classmethod
+    def of(cls, asked: Resolved) -> PlannedCall:
+        """The plan for what was asked. Raises ValueError where there is none, or none within the
+        limit or that holds the result."""
+        problem, options, transformed = asked.problem, asked.options, asked.transformed
+        out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
+        out = asked.out or fresh
+        fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
+        detour = asked.out_first or not fits_out
+        chosen = _plan_for(asked, fresh if detour else out)
+        written = chosen.out_dtype if chosen else asked.dtype
+        if transformed and chosen and written not in ("float32", asked.out_dtype):
             raise ValueError(
-                f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
-                f"limit is {limit} B: raise it, or prepare the filter with it"
+                f"the prepared filter's kernel writes {written}, which does not hold what "
+                f"{asked.out_dtype} does: prepare it with out_dtype float32"
             )
-    return PlannedCall(chosen, written, b, fresh if detour else out, detour, workspace, flags)
+        if written != asked.out_dtype and not detour:
+            detour = True
+            chosen = _plan_for(asked, fresh)
+        b = asked.b
+        if b and not b.copied and chosen and chosen.reads_filters_in_place:
+            b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
+        flags = 0
+        if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
+            chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
+        workspace = 0
+        if chosen and not problem.empty:
+            workspace = chosen.beside if transformed else chosen.workspace
+            limit = options.workspace_limit
+            if transformed and limit is not None and workspace > limit:
+                raise ValueError(
+                    f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
+                    f"limit is {limit} B: raise it, or prepare the filter with it"
+                )
+        return cls(chosen, written, b, fresh if detour else out, detour, workspace, flags)
 
 
-def _chosen(asked: Resolved, out: ArrayLayout) -> Plan | None:
+def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
     """The plan whose kernels write to ``out``; None where there is nothing to sum."""
     transformed, options = asked.transformed, asked.options
     if transformed:
@@ -207,16 +207,8 @@ def _chosen(asked: Resolved, out: ArrayLayout) -> Plan | None:
         aligned = maps = maps and asked.b.place.aligned(size)
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
-    return planned(
-        asked.problem,
-        asked.direction,
-        asked.index,
-        options,
-        asked.precision,
-        asked.computed,
-        aligned,
-        aligned_maps=maps,
-    )
+    asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
+    return plan(request_of(*asks, aligned, maps), prepared=False).scaled(options.scale)
 
 
 def _check_empty(asked: Resolved) -> None:
@@ -224,8 +216,8 @@ def _check_empty(asked: Resolved) -> None:
     problem = replace(asked.problem.without_images, batch=1)
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
-        kind = asked.direction, asked.index
-        planned(problem, *kind, options, asked.precision, asked.computed, aligned=False)
+        asks = problem, asked.direction, asked.index, options, asked.precision, asked.computed
+        plan(request_of(*asks, aligned=False), prepared=False)
     else:
         device = driver.device(asked.index)
         Request(asked.problem, asked.direction, device, precision=asked.precision).check()
@@ -250,7 +242,7 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
         else:
             chosen.run(kernels, view_a, address_of(B), view_out, *end)
 
-    recording = Recording(load(chosen, asked.index), launches, GRAPHS)
+    recording = Recording(kernels_of(chosen, asked.index), launches, GRAPHS)
     if not asked.out or made.detour:
         return recording, None
     operands = {A: a, B: b}
@@ -259,7 +251,7 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
     return recording, Overlap(read, sizes[0], made.out, sizes[1])
 
 
-def planned(
+def request_of(
     problem: Problem,
     direction: str,
     index: int,
@@ -267,11 +259,10 @@ def planned(
     precision: str,
     out_dtype: str,
     aligned: bool,
-    prepared: bool = False,
     aligned_maps: bool | None = None,
-) -> Plan:
-    """The plan for device ``index``; arguments and errors are those of ``plan``."""
-    request = Request(
+) -> Request:
+    """What the planner is asked for device ``index``; arguments are Request's."""
+    return Request(
         problem,
         direction,
         driver.device(index),
@@ -283,10 +274,9 @@ def planned(
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
     )
-    return plan(request, prepared).scaled(options.scale)
 
 
-def load(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
+def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
     p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.config}"
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"

@@ -5,17 +5,19 @@ from __future__ import annotations
 from types import NoneType
 from typing import Any
 
+from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
+from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime import autograd
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import library_of
-from winolab.gpu.runtime.call import load, planned, prepare_call
+from winolab.gpu.runtime.call import kernels_of, prepare_call, request_of
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.gpu.runtime.resolve import Transformed, prepared
-from winolab.options import Convolution, ConvOptions, described_by, keep, recall
+from winolab.options import Convolution, ConvOptions
 from winolab.problem import NAMES, Problem, shapes
 
 DEFAULTS = ConvOptions()
@@ -38,7 +40,7 @@ def convolve(
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
     place may stand a Transformed. The result has a's library and memory order, and its place in
     torch's graph of gradients. By ``asked``, which with the shapes implies problem and options,
-    ``options.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
+    ``calls.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
     TypeError for other dtypes, MemoryError where memory does not suffice.
     """
     library = library_of(a)
@@ -51,6 +53,8 @@ def convolve(
     arrays = (array for array in (a, b, out) if not isinstance(array, (NoneType, Transformed)))
     if library.requires_grad(*arrays):
         return autograd.differentiable(convolve, direction, problem, a, b, options, out)
+    # The caller looked by ``asked``: what has no hash, is asked in other words, or comes from
+    # autograd is found by its problem.
     resolved = (direction, problem, options)
     call = recall(resolved, a, b, out)
     if call is None:
@@ -66,25 +70,6 @@ def convolve(
     kept_by = (resolved, asked) if asked and asked.unique else (resolved,)
     keep(call, kept_by, a, b, out, library.lie)
     return call.run(a, b, out)
-
-
-def conv_forward(x: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any) -> Any:
-    """y = x ⋆ w; ``options`` are the fields of ConvOptions, errors those of ``convolve``."""
-    return convolve("forward", problem, x, w, ConvOptions(**options), out)
-
-
-def conv_backward_data(
-    dy: Any, w: Any, *, problem: Problem, out: Any = None, **options: Any
-) -> Any:
-    """dx, the gradient with respect to x; as ``conv_forward``."""
-    return convolve("backward_data", problem, dy, w, ConvOptions(**options), out)
-
-
-def conv_backward_filter(
-    x: Any, dy: Any, *, problem: Problem, out: Any = None, **options: Any
-) -> Any:
-    """dw, the gradient with respect to w; as ``conv_forward``."""
-    return convolve("backward_filter", problem, x, dy, ConvOptions(**options), out)
 
 
 def transform(
@@ -113,9 +98,8 @@ def transform(
     aligned = ArrayLayout.fresh(first).aligned(ITEMSIZE[dtype])
     aligned = aligned and ArrayLayout.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
-        chosen = planned(
-            problem, direction, index, options, precision, wanted, aligned, prepared=True
-        )
+        request = request_of(problem, direction, index, options, precision, wanted, aligned)
+        chosen = plan(request, prepared=True).scaled(options.scale)
         memory = library.empty((prepared(chosen),), "uint8", index)
         address = library.address(memory)
         if not place.forward:
@@ -128,5 +112,5 @@ def transform(
             chosen.prepare(kernels, view, address_of(1), index)
 
         stream = library.stream(index)
-        Recording(load(chosen, index), record).replay(stream, library.address(w), address)
+        Recording(kernels_of(chosen, index), record).replay(stream, library.address(w), address)
     return Transformed(chosen, dtype, index, aligned, memory, address)

@@ -48,13 +48,18 @@ def test_kernels_on_the_cpu(kernel, direction):
 @every_direction
 @every_kernel
 def test_kernels_on_the_gpu(kernel, direction):
+    from tests.gpu.support.convolved import convolved
     from winolab.gpu import driver
-    from winolab.gpu.runtime import conv
 
     cp = driver.cupy()
     algorithm, problem, a, b = case(kernel, direction)
     plans = gamma_ffma.plans(Request(problem, direction, driver.device(0), algorithm, "fp32"))
     for plan in islice(plans, 0, 13, 6):
-        call = getattr(conv, f"conv_{direction}")
-        y = call(*map(cp.asarray, (a, b)), problem=problem, algorithm=algorithm, config=plan.config)
+        y = convolved(
+            direction,
+            *map(cp.asarray, (a, b)),
+            problem=problem,
+            algorithm=algorithm,
+            config=plan.config,
+        )
         assert np.array_equal(cp.asnumpy(y), predicted(plan, algorithm, a, b))

@@ -7,6 +7,7 @@ at the same time, among other kernels, into outputs of NaN.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -36,9 +37,9 @@ SHAPES = {
 )
 def test_the_same_bits_every_time(text, change, split_k, rows, shared) -> None:
     direction = "forward" if split_k == 2 or shared else "backward_data"
+    from tests.gpu.support.convolved import convolved
     from winolab.bench import oracle
     from winolab.gpu import driver
-    from winolab.gpu.runtime import conv
 
     cp = driver.cupy()
     x, w, padding = SHAPES[text]
@@ -49,7 +50,7 @@ def test_the_same_bits_every_time(text, change, split_k, rows, shared) -> None:
     rng = cp.random.default_rng(split_k)
     a, b = (rng.random(s, dtype="float32") * 2 - 1 for s in (first, w))
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
-    call = getattr(conv, f"conv_{direction}")
+    call = partial(convolved, direction)
     expected = cp.full(last, cp.nan, "float32")
     call(a, b, problem=problem, algorithm=algorithm, config=config, out=expected)
     exact = oracle.fp64(direction, problem, a, b)

@@ -34,7 +34,7 @@ def on_cpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
 def on_gpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
     from winolab.gpu import driver
     from winolab.gpu.runtime.array_layout import ArrayLayout
-    from winolab.gpu.runtime.call import load
+    from winolab.gpu.runtime.call import kernels_of
 
     cp = driver.cupy()
     device = driver.device(0)
@@ -46,7 +46,7 @@ def on_gpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
             ArrayLayout.fresh(a.shape).view(a.data.ptr, filter=i == 2) for i, a in enumerate(arrays)
         )
         buckets = cp.full(max(1, p.workspace // 4), cp.nan, "float32")
-        p.launch(load(p, 0), a, b, out, buckets.data.ptr, 0)
+        p.launch(kernels_of(p, 0), a, b, out, buckets.data.ptr, 0)
         return arrays[2].get()
 
     return next(iter(found)), execute
