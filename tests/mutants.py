@@ -116,7 +116,7 @@ def _of(file: str, others: str, *pairs: tuple[str, str]) -> list[Mutant]:
 
 GAMMA_FFMA, GAMMA_WGMMA = (f"tests/gpu/families/{name}" for name in ("gamma_ffma", "gamma_wgmma"))
 REACHED = "tests/ref/error/test_bounds_reached.py"
-# Of issue 42, then others; those of one file together.
+# Those of issue 42, then others; those of one file together.
 MUTANTS = [
     *_of(
         "winolab/ref/error/roundings.py",

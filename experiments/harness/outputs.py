@@ -221,7 +221,7 @@ def _predicted(v: Variant, tiled: Algorithm, problem: Problem, data: str) -> Pre
     return predict(x, w, problem, v.algorithm(tiled), run, programs=programs, stored=stored)
 
 
-# Of the distributions that winolab.measure.DATA names; "relu" and "wide" are the inputs'.
+# The distributions that winolab.measure.DATA names have these; "relu" and "wide" are the inputs'.
 MOMENTS = {
     "u12": Moments(1.5, 1 / 12),
     "u01": Moments(0.5, 1 / 12),

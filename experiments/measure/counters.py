@@ -144,7 +144,7 @@ METRICS = {
     "shared_bytes": "launch__shared_mem_per_block_allocated",
 }
 SCALES = {"seconds": 1e-9}  # of ncu's base unit
-# Of the samples that the profiler takes of every warp: "selected" is issuing an instruction.
+# The profiler samples every warp and says what it waits for: "selected" issues an instruction.
 STALLS = (
     "selected", "not_selected", "barrier", "branch_resolving", "dispatch_stall", "drain",
     "imc_miss", "lg_throttle", "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle",

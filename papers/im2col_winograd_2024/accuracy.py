@@ -225,7 +225,7 @@ def _distribution(column: Row, width: int, rows: Sequence[Row]) -> list[Cell]:
     return found
 
 
-# Of what is printed in three digits nothing changes.
+# A share that changes nothing of what is printed in three digits.
 NEGLIGIBLE = 0.005
 NAMES = {
     "typed": f"Γ16, constants of {DIGITS} digits",

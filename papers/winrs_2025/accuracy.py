@@ -35,7 +35,7 @@ FP16_SUMS = "accumulate=fp16,accumulation=tensor_core:8:13:nearest"
 FP16_TRUNCATED = "accumulate=fp16,accumulation=tensor_core:8:13:truncate"
 FP32_SUMS = "accumulate=fp32,accumulation=tensor_core:8:1:truncate"
 FP32_NEAREST = "accumulate=fp32,accumulation=tensor_core:8:1:nearest"
-# Of dy, against overflow (section 6.3).
+# dy is scaled by it, against overflow (section 6.3).
 SCALE_OF_16_BITS = 0.01
 # Outputs of a sample: input and output channels for short sums, and for those beyond LONG products.
 CHANNELS, FEW, LONG = (4, 8), (2, 8), 1 << 17

@@ -29,7 +29,7 @@ from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.fallback import GradientWithFallback
 
 HEADERS = Path(__file__).with_name("host")
-# Of codegen/kernels/: inline PTX, for which host/ has C++.
+# Files of codegen/kernels/ with inline PTX, for which host/ has C++.
 REPLACED = ("pipeline", "mma", "tensor_map", "multicast")
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-fPIC", "-g0", "-w"),

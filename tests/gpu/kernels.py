@@ -65,7 +65,7 @@ SPILLS = {
     "32x32x8 stages=3+2 passes=1 rows=4 share=7": 16,  # 3.5 % faster than what spills nothing
     # Outputs of four channels, each judged by itself: once a work tile, outside the products.
     "Γ8(5,4) fp32_split rows=8 share=4 stages=2": 204,
-    # Of four filter rows, outside the products, too.
+    # Four filter rows spill outside the products, too.
     "Γ8(2,7) fp32_split rows=8 share=4 stages=2 rest=3 u_ring=2 run=2": 168,
 }
 

@@ -180,7 +180,7 @@ def candidates(
             found[preferred] = True
     kernels = {(p.kernel, p.precision) for p in found}
     found |= {p: False for p in exact if (p.kernel, p.precision) not in kernels}
-    # Of plans that differ in what would compute them again, the one that is picked, or the first.
+    # Plans may differ in their fallbacks alone: the one that is picked stays, or the first.
     shown = {_name(p): p for p in reversed(found)}
     shown |= {_name(p): p for p, chosen in found.items() if chosen}
     return {p: chosen for p, chosen in found.items() if shown[_name(p)] is p}

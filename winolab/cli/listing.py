@@ -20,7 +20,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.kinds.registry import ENGINES
 
 Row = dict[str, Any]
-# Of one image and one channel; a gradient by F(4, 3) has the filter of 4 taps.
+# One image and one channel; a gradient by F(4, 3) has the filter of 4 taps.
 TRIED = [Problem.of((1, 9, 9, 1), (1, r, r, 1), padding=1) for r in (3, 4)]
 STRIDED = Problem.of((1, 9, 9, 1), (1, 3, 3, 1), padding=1, stride=2)
 ALGORITHMS = (

@@ -27,7 +27,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import HEADROOM, Scale
 
 PROBLEM = Problem.of((2, 4, 9, 64), (64, 3, 3, 64), padding=1)
-# Of standard normal data: what a sample finds (a magnitude of 4 and more), and 2^11 too much of it.
+# Standard normal data: what a sample finds (a magnitude of 4 and more), and 2^11 too much of it.
 FOUND, TOO_LARGE, TOO_SMALL = f"peaks:{2 + HEADROOM}", "peaks:-9", "peaks:22"
 BITS = [
     ("gamma:8:6:3", "forward", (1, 4, 13, 64), (24, 3, 3, 64), Config(4, 3)),

@@ -33,7 +33,7 @@ def asked(
     )
 
 
-# Of ``shared``: nothing is, all by blocks of a stage or more, what one wave leaves, all in halves.
+# ``shared``: nothing is, all by blocks of a stage or more, what one wave leaves, all in halves.
 SHARES = ((4, 0), (1 << 20, 50), (4, 3), (4, -2))
 
 

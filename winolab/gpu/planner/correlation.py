@@ -9,7 +9,7 @@ from winolab.algorithm import Algorithm, Problem
 from winolab.gpu.params import MOST, uncounted
 
 CORRELATIONS = ("forward", "backward_data")
-# Of the transforms on Tensor Cores: equal sizes of G's rows spare exponents of the 16-bit parts.
+# How Tensor Cores' transforms are scaled: rows of G of one size spare the 16-bit parts exponents.
 SCALING = "filter"
 
 

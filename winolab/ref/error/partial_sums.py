@@ -21,7 +21,7 @@ LENGTHS = 96
 GOLDEN = (5**0.5 - 1) / 2
 PAIRS = 1 << 12  # of operands whose last places are looked at: small products are rare, and count
 EVEN = (np.arange(PAIRS) + 0.5) / PAIRS
-# Of both operands: uniform around 0, and normal.
+# Both operands are uniform around 0, or normal.
 PAIRED = tuple((at - 0.5, ndtri(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
 
 

@@ -132,7 +132,7 @@ def test_refusals_say_what_to_do() -> None:
             _plan(problem, text=text)
 
 
-# Of every number of states and rows that share a stage.
+# Every number of states and of rows that share a stage.
 SHAPES = [
     ("gamma:8:6:3", Config(512, 4, 1)),
     ("gamma:8:6:3", Config(512, 4, 3)),

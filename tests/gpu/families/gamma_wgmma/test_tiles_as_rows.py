@@ -67,7 +67,7 @@ def test_sums_run_in_one_order_and_lose_less_than_with_channels_left(
         if plan.tile.alpha == TEN:  # they have no other form
             assert relative_rms(result, exact) <= 1.2 * predicted_rms(plan), str(v)
             continue
-        # Of two rows only products with a low part change places: these are 2^-11 of the sum.
+        # In two rows only products with a low part change places: these are 2^-11 of the sum.
         most = left[v.share] * (1 + (v.share == 2) * 2**-11)
         assert relative_rms(result, exact) <= most, str(v)
 

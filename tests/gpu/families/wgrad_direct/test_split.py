@@ -36,8 +36,8 @@ from winolab.ref.algorithms import convolution
 Execute = Callable[..., np.ndarray]
 THREE, FIVE = Config(3, 64, 128, 3, 4), Config(5, 32, 128, 3, 4)  # rows of 128, 64 bytes
 SPILLED = {Config(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
-# Of two FP16 parts, relative: both operands' roundings and what low·low would add; the truncations
-# by the Tensor Core of four sums that grow, of 2^-23 each.
+# Two FP16 parts err by so much, relative: both operands' roundings and what low·low would add; the
+# Tensor Core's truncations of four sums that grow, of 2^-23 each.
 BOUND = 2.0**-22 + 2.0**-22
 # x, dW, padding: filters that taps divide and others, odd blocks, one to three dimensions, groups
 CASES = [

@@ -13,7 +13,7 @@ from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 
 M, CHUNKS = 16, 2  # output channels and stages of a block that transforms 16 bits
-# Of split products: output channels of a block; its threads, many where there are more than
+# Split products: output channels of a block; its threads, many where there are more than
 # LONG_WORK stages of filter rows for them, though few are there sooner.
 ROWS, FEW, MANY, LONG_WORK = 4, 512, 768, 64
 # Two by PAIRED threads where four, of so many, would leave multiprocessors idle.
@@ -26,7 +26,7 @@ SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one 
 
 # The kernels' parameter struct, field for field.
 PARAMS = layout("GammaWgmmaFilterParams", "gamma_wgmma/filter_tensor")
-# Of split products, behind these.
+# Split products have it behind these.
 SCALED = layout("ScaledParams", "gamma_wgmma/filter_scaled")
 
 

@@ -27,7 +27,7 @@ RUN = 8  # sums that a thread adds up at once
 ORDERED = 1024
 STARTS = 144  # multiprocessors of a whole H100
 NONE = 0xFFFF  # in place of a work tile
-# Of column_sweep.cuh.
+# The constants of column_sweep.cuh.
 CONSTANTS = {
     "KC": KC,
     "PRODUCERS": PRODUCERS,

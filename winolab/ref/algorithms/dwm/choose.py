@@ -40,7 +40,7 @@ Sizes = tuple[Moments, Moments]
 USUAL = NORMAL, NORMAL
 # Data of magnitudes within 2^±MODERATE neither overflow nor underflow in FP32's exponents.
 WIDE, MODERATE = FORMATS["fp32"].emin, 30
-# Of all outputs one in so many runs may be expected not to be finite.
+# The share of runs that may be expected to have an output that is not finite.
 RARELY = 1e-2
 # Neighbours on the front that are looked at beside the one that bisection finds.
 RIPPLES = 3
