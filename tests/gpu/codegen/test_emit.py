@@ -22,6 +22,8 @@ DEPTHWISE = (
 ROOTS = {
     **{f"depthwise/{name}": {} for name in DEPTHWISE},
     "direct/kernel": {},
+    "direct/split": {},
+    "direct/ffma": {},
     "gamma_ffma/kernel": {},
     "gamma_ffma/fallback_kernel": {},
     "gamma_mma/kernel": WGMMA,
