@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from winolab.gpu.params import INT, LONG
 
@@ -24,7 +24,30 @@ FIELDS = (
 )
 
 
-def values(plan: Any, x: View, y: View) -> tuple[int, ...]:
+class Geometry(Protocol):
+    """What a plan of either family says of its correlation and how that is cut."""
+
+    @property
+    def correlation(self) -> Correlation: ...
+    @property
+    def outer(self) -> tuple[int, int, int]: ...
+    @property
+    def tiles_width(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def blocks_m(self) -> int: ...
+    @property
+    def blocks_row(self) -> int: ...
+    @property
+    def work_tiles(self) -> int: ...
+    @property
+    def whole(self) -> int: ...
+
+
+def values(plan: Geometry, x: View, y: View) -> tuple[int, ...]:
     """Their values for a plan of either family."""
     c = plan.correlation
     return (

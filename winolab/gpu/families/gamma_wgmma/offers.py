@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_wgmma.config import shaped, shapes
@@ -13,9 +13,30 @@ from winolab.gpu.families.gamma_wgmma.tiles import Widths, tiles, widths_of
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import least_sure
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import Plan, Request
 
-P = TypeVar("P")
+
+class Splits(Protocol):
+    """A kernel config, as far as it says how a sum is shared."""
+
+    @property
+    def split_k(self) -> int:
+        """Blocks of a cluster, each with a part of the sum."""
+        ...
+
+
+class Offered(Plan, Protocol):
+    """A plan of Γ on Tensor Cores, as far as it is looked at before it has its time."""
+
+    @property
+    def config(self) -> Splits: ...
+    @property
+    def steps(self) -> int:
+        """Stages of a block's sum."""
+        ...
+
+
+P = TypeVar("P", bound=Offered)
 
 
 def offered(
@@ -55,7 +76,7 @@ def promising(
             break
         shape = every[at]
         for config in shaped(shape, c, request):
-            made: Any = _plan(plan, request, c, shape.tile, config)
+            made = _plan(plan, request, c, shape.tile, config)
             if _shares(made):
                 made = timed(made)
                 found.append((at, made))
@@ -76,7 +97,7 @@ def _plan(plan: Callable[..., P], request: Request, c: Correlation, tile: Tile, 
     return plan(*what, request.stored, config, request.device)
 
 
-def _shares(plan: Any) -> bool:
+def _shares(plan: Offered) -> bool:
     """Whether every block of a cluster has a part of the sum."""
     return plan.config.split_k <= max(1, plan.steps)
 
