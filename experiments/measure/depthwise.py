@@ -190,7 +190,7 @@ def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
 
 def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
     """The result's error against PyTorch's in FP64 of the same data."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     def wide(array: Any) -> Any:
         return torch.from_dlpack(arrays.values(array).astype("float64")).movedim(-1, 1)
