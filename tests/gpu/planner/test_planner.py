@@ -108,7 +108,7 @@ def test_what_the_kernels_cannot_run_is_refused(arguments, algorithm, message) -
 
 
 def test_of_plans_as_fast_as_each_other_the_most_accurate_is_taken() -> None:
-    problem = parse_layer("128x112x112x64:64x2x2").problem
+    problem = parse_layer("128x75x75x96:96x2x2").problem
     request = Request(problem, "forward", H100, precision="fp32_split")
     found: tuple[Any, ...] = candidates(request).plans
     fastest = min(p.predicted for p in found)

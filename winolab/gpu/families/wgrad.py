@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Launcher, Params, View
 from winolab.gpu.planner.correlation import check_unit, three
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 from winolab.points import check_served
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
-LAUNCH_SECONDS = 4e-6  # of each kernel
-BANDWIDTH = 2e12  # bytes a second that the reduction reads and writes
 # As many segments as bring the predicted time within this of the least: each costs workspace.
 NEAR_FASTEST = 1.02
 WORKSPACE_OF_DATA = 1.0  # the largest workspace, in multiples of the data, if no limit is given
@@ -141,6 +141,8 @@ class Timing:
     step: int  # units of a stage
     fold: int = POSITIONS  # units after which a sum is transformed
     output: float = 0.0  # of such a transform
+    device: Device = H100
+    model: DeviceModel = MODEL
 
     def work(self, units: int, segments: int) -> tuple[int, int, int]:
         """The block that has most: its work tiles, units of each, and transforms of its sum."""
@@ -151,7 +153,15 @@ class Timing:
         """The main kernel's time."""
         work_tiles, length, outputs = self.work(units, segments)
         block = length * self.unit + self.item + outputs * self.output
-        return work_tiles * block + LAUNCH_SECONDS
+        return work_tiles * block + self.model.device.launch
+
+    def whole(self, units: int, segments: int, bucket: int) -> float:
+        """The same with the launch that adds up segments' sums, of so many bytes each."""
+        seconds = self.seconds(units, segments)
+        if segments > 1:
+            moved = copying(self.device, bucket * (segments + 1), self.model)
+            seconds += self.model.device.launch + moved
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -182,10 +192,7 @@ def choose(
 
     def made(segments: int) -> Segments:
         buckets = 0 if segments == 1 else segments - first
-        seconds = timing.seconds(units, segments)
-        if segments > 1:
-            seconds += LAUNCH_SECONDS + bucket * (segments + 1) / BANDWIDTH
-        return Segments(segments, buckets * bucket, seconds)
+        return Segments(segments, buckets * bucket, timing.whole(units, segments, bucket))
 
     most = WORKSPACE_OF_DATA * gradient.data if limit is None else limit
     found = [made(n) for n in ({count} if count else _counts(units, timing))]

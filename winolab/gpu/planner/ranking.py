@@ -21,7 +21,7 @@ MOST_STATES, LOSES_LESS = 8, 0.89
 NEAR = 1.2
 # A correlation's workspace larger than its data, and transforms of parts of a gradient's batch,
 # which err more, are worth it where they take at most so much of the time without.
-WORTH = 0.9
+WORTH = 0.91
 
 
 def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[list[Plan], str]:

@@ -18,7 +18,6 @@ from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families.wgrad import (
     ADMITTED,
-    LAUNCH_SECONDS,
     Gradient,
     Timing,
     choose,
@@ -34,6 +33,7 @@ from winolab.gpu.families.wgrad_ffma.plan import (
 )
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.ref.algebra.transforms import transforms
@@ -151,7 +151,7 @@ def test_where_time_goes(segments) -> None:
         parts = spent(plan)
         assert sum(parts.values()) == pytest.approx(plan.predicted)
         assert min(parts.values()) >= 0
-        assert (parts["launch and sums"] > 1.5 * LAUNCH_SECONDS) == (plan.segments > 1)
+        assert (parts["launch and sums"] > 1.5 * MODEL.device.launch) == (plan.segments > 1)
 
 
 def test_a_limit_bounds_the_workspace_and_none_below_zero_is_met() -> None:

@@ -12,22 +12,10 @@ from winolab.gpu.families.depthwise.config import (
     static_memory,
     window,
 )
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-# Fitted to times of 138 cases of an H100, FP32 and FP16: what is picked takes 4 % more than the
-# fastest of each on average (docs/notes/008-depthwise.md). Seconds of a launch, and of the second
-# one that adds parts up; bytes a second of a copy, read and written. Instructions of a thread's
-# step beside its FFMAs: for each vector read, for each stored, and others; the share of a
-# scheduler's cycles that issue; cycles that a step takes at least, with rows in shared memory and
-# without.
-LAUNCH, SUM = 5.8e-6, 2.5e-6
-COPY = 2.69e12
-READ, STORED, STEP = 3.0, 4.8, 68.0
-ISSUED = 0.65
-LEAST, WAITED = 490.0, 2340.0
-SLICES, AHEAD, TRIP = 8, 8, 0.48e-6  # of the sum of parts: threads of an element, loads, seconds
-UNSTAGED = 1.08  # times a copy's time where rows come through registers
-NARROW = 0.14  # of the time of a copy, for each part of a line that warps read apart
+SLICES, AHEAD = 8, 8  # of the sum of parts: threads of an element, loads
 POWER = 2.2  # of what overlaps
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 BANKS = 32  # of shared memory, words of 4 bytes
@@ -103,9 +91,9 @@ def conflicts(plan: Any) -> int:
     return max(places.count(place) for place in places)
 
 
-def seconds(plan: Any) -> float:
+def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and steps overlap."""
-    d, v, device = plan.shape, plan.config, plan.device
+    d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
     size, units = ITEMSIZE[plan.dtype], device.multiprocessors
     if plan.gradient:
         data = size * (d.inputs + d.outputs) + 2 * plan.workspace
@@ -116,14 +104,15 @@ def seconds(plan: Any) -> float:
         turns = -(-plan.items // plan.workers) if plan.workers else 1
     steps, products, read, stored = work(plan)
     widened = v.vector if plan.precision != "fp32" else 0
-    issued = products + (READ * conflicts(plan) + widened) * read + STORED * stored + STEP
+    issued = products + (m.read * conflicts(plan) + widened) * read + m.stored * stored + m.step
     held = resident(plan)
     rounds = -(-plan.blocks // (held * units))
     together = min(held, -(-plan.blocks // units))
-    cycles = max(issued * together * THREADS / device.lanes / ISSUED, LEAST if v.stages else WAITED)
+    least = m.least if v.stages else m.waited
+    cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
     walked = rounds * turns * steps * cycles / device.clock
-    copied = data / (COPY * device.memory_rate)
+    copied = copying(device, m.copied * data, model)
     if not v.stages:
-        copied *= UNSTAGED + NARROW * (max(1.0, LINE / (v.channels * size)) - 1)
-    again = SUM + plan.parts / SLICES / AHEAD * TRIP if plan.parts > 1 else 0.0
-    return LAUNCH + again + (copied**POWER + walked**POWER) ** (1 / POWER)
+        copied *= m.unstaged + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
+    again = m.again + plan.parts / SLICES / AHEAD * m.trip if plan.parts > 1 else 0.0
+    return model.device.launch + m.start + again + overlapped(POWER, copied, walked)

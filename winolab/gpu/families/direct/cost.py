@@ -7,42 +7,31 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from winolab.device import H100
 from winolab.gpu.families.direct.config import KC, ROW_BYTES
 from winolab.gpu.families.gamma_ffma.cost import clusters
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
 DEPTH, SIZE = 16, 2  # channels of a product; bytes of an element
 
-# Fitted to 748 times of an H100 and 841 of an H200 in throughput_variants.jsonl (rms 6 % of what
-# is picked, which takes 0.1 and 0.7 % more than the fastest): seconds of a launch, around the sum
-# work tile of SUMS, and of a cluster's exchange; of a step at least, and its products over their
-# least time; bytes a second that L2 gives all blocks, and that share of filters, which many ask
-# for at once, fewer where output channels have several blocks; what a line more costs that a copy
-# touches; bytes a second of arrays that are read and written once.
-SUMS = 128 * 256
-LAUNCH, ITEM, TOGETHER = 5.9e-6, 2.5e-6, 2.2e-6
-STEP, PRODUCTS = 0.2e-6, 1.18
-COPIES, SHARED, ASKEW, ARRAYS = 9.3e12, 0.32, 0.53, 2.85e12
+SUMS = 128 * 256  # of a work tile whose sums fill the registers
 
 
-def seconds(plan: Any) -> float:
+def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
     """Predicted time: a step's products, copies and least time overlap, and so do all steps and
     what arrays take."""
-    c, v, device = plan.correlation, plan.config, plan.device
-    cycles = device.clock / H100.clock
-    memory = device.memory_rate
+    c, v, device, m = plan.correlation, plan.config, plan.device, model.direct
     slots = clusters(device, v.split_k)
     blocks = v.split_k * min(plan.work_tiles, slots)
     inner = c.out_channels if c.rotated else c.channels
     pixels = v.bn / (plan.axes[2].most if v.along else 1)
-    shared = min(1.0, SHARED * plan.blocks_m**0.25)
-    copied = _lines(c.channels) * pixels + shared * _lines(inner) * v.bm
+    filters = min(1.0, m.filters * plan.blocks_m**0.25)
+    copied = _lines(c.channels, m.askew) * pixels + filters * _lines(inner, m.askew) * v.bm
     steps = -(-c.channels // KC)  # of a tap
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
-    products = PRODUCTS * v.bn * v.bm * KC * depth / (H100.matrix * H100.clock)
-    step = overlapped(4, products, blocks * ROW_BYTES * copied / COPIES, STEP) / cycles
-    item = ITEM * v.bn * v.bm / SUMS + TOGETHER * (v.split_k > 1)
+    products = m.products * v.bn * v.bm * KC * depth / (device.matrix * device.clock)
+    step = overlapped(4, products, from_l2(device, blocks * ROW_BYTES * copied, model), m.step)
+    item = m.item * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
     summed = sum(
         count * (-(-taps * plan.chunks // v.split_k) * step + item)
         for taps, count in turns(plan, slots)
@@ -50,7 +39,8 @@ def seconds(plan: Any) -> float:
     y = c.batch * math.prod(c.output) * c.out_channels
     elements = c.channels * (c.batch * read(plan) + c.out_channels * math.prod(c.filter))
     size = SIZE * elements + ITEMSIZE[plan.out_dtype] * y
-    return c.groups * (LAUNCH + overlapped(3, summed, size / (ARRAYS * memory)))
+    main = overlapped(3, summed, copying(device, size, model))
+    return c.groups * (model.device.launch + m.start + main)
 
 
 def turns(plan: Any, slots: int) -> list[tuple[int, int]]:
@@ -76,7 +66,7 @@ def read(plan: Any) -> int:
 
 
 @cache
-def _lines(channels: int) -> float:
+def _lines(channels: int, askew: float) -> float:
     """What a copy of KC channels costs by its lines of ROW_BYTES, where pixels have so many."""
     size, steps = SIZE * channels, -(-channels // KC)
     places = range(0, math.lcm(size, ROW_BYTES), size)  # of pixels
@@ -84,9 +74,4 @@ def _lines(channels: int) -> float:
         (at + s, at + min(s + ROW_BYTES, size)) for at in places for s in range(0, size, ROW_BYTES)
     ]
     touched = sum((end - 1) // ROW_BYTES - begin // ROW_BYTES + 1 for begin, end in parts)
-    return 1 + ASKEW * (touched / (len(places) * steps) - 1)
-
-
-def overlapped(power: int, *seconds: float) -> float:
-    """The time of what goes on at once, which is rarely as fast as the slowest alone."""
-    return sum(s**power for s in seconds) ** (1 / power)
+    return 1 + askew * (touched / (len(places) * steps) - 1)

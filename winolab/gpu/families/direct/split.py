@@ -17,10 +17,11 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry, scale
 from winolab.gpu.families.direct.axes import counted
 from winolab.gpu.families.direct.config import Config, more, serves
-from winolab.gpu.families.direct.cost import overlapped, read, turns
+from winolab.gpu.families.direct.cost import read, turns
 from winolab.gpu.families.direct.plan import ARCHITECTURE, THREADS, DirectPlan, flattened, made
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import overlapped
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale, products

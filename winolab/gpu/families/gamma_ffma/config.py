@@ -81,12 +81,14 @@ class Config(KernelConfig):
     def served(self, alpha: int) -> bool:
         """Whether a planner should look at it. As measured on an H100: scalar loads do not keep up
         with 64 tiles of 8 states; producers that leave registers to finishers do where loads are
-        vectors and a stage serves three rows, and where clusters share work tiles, smaller
-        blocks."""
+        vectors, a stage serves three rows and they make two tiles of it at most, and where clusters
+        share work tiles, smaller blocks."""
         if self.xvec == 1 and alpha == 8 and self.bt > 32:
             return False
         if not self.finishers:
             return True
+        if self.producer_tiles > 2:
+            return False
         return (
             self.xvec > 1 and self.share >= 3 and (self.split_k == 1 or self.bm * self.bt <= 2048)
         )

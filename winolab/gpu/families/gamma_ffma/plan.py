@@ -17,7 +17,7 @@ from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
-from winolab.gpu.families.gamma_ffma.cost import clusters, spent
+from winolab.gpu.families.gamma_ffma.cost import clusters, predicted
 from winolab.gpu.params import (
     MOST_BLOCKS,
     Kernels,
@@ -359,4 +359,4 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
         transformed * correlation.groups,
         predicted=0.0,
     )
-    return replace(plan, predicted=sum(spent(plan).values()))
+    return replace(plan, predicted=predicted(plan))

@@ -16,6 +16,7 @@ from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.gamma_wgmma.tiles import BM
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
@@ -26,15 +27,6 @@ THREADS, STAGES = 256, 2
 WIDTHS = {a: r for a, r in gamma_wgmma_tiles.WIDTHS.items() if 8 % a == 0}  # of eight warps
 TILE_STATES = (512, 384, 256)  # of a block, tiles × states; the smaller ones serve small problems
 ROWS, SHARES = (1, 2, 3, 4, 6, 8), (1, 2, 3)
-
-# Cycles of an H100, which runs these kernels too, fitted to 80 of its times (rms 5 %). None of 8.x
-# was at hand: nothing is fitted to one; its products take what its datasheet says, all else what it
-# takes an H100. mma.sync has that share of wgmma's rate; products take so many times their least
-# cycles: not all overlaps. Then those of a state of a transformed tile of 16 channels; of a stage;
-# of a state of a work tile's tiles.
-HOPPER_RATE, PRODUCT_SHARE = 0.66, 1.64
-STATE_CYCLES, STAGE_CYCLES, ITEM_CYCLES = 1.9, 870, 27
-SCALAR_LOADS = 2.0  # times a transform's cycles
 
 
 @dataclass(frozen=True)
@@ -174,13 +166,16 @@ def plans(request: Request) -> Iterator[GammaMmaPlan]:
 
 
 def _predicted(plan: GammaMmaPlan) -> GammaMmaPlan:
-    """The plan with its predicted seconds: rounds of blocks, and the passes before them."""
-    v, device, parts = plan.config, plan.device, plan.parts
-    rate = device.matrix * (HOPPER_RATE if device.compute_capability[0] == 9 else 1)
-    work = v.tile_states * BM * KC * v.share * products(parts)
-    transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * STATE_CYCLES
-    transforms *= SCALAR_LOADS if v.xvec == 1 else 1
-    stage = PRODUCT_SHARE * work / rate + transforms + STAGE_CYCLES
+    return plan.timed(seconds(plan))
+
+
+def seconds(plan: GammaMmaPlan, model: DeviceModel = MODEL) -> float:
+    """Seconds of a group's main kernel, in rounds of blocks: no products overlap transforms."""
+    v, device, m = plan.config, plan.device, model.gamma_mma
+    rate = device.matrix * (m.hopper if device.compute_capability[0] == 9 else 1)
+    work = v.tile_states * BM * KC * v.share * products(plan.parts)
+    transforms = v.stage_tiles(plan.tile) * plan.tile.alpha * m.state
+    transforms *= m.scalar if v.xvec == 1 else 1
+    stage = m.products * work / rate + transforms + m.stage
     rounds = -(-plan.work_tiles // plan.grid)
-    seconds = rounds * (plan.steps * stage + v.tile_states * ITEM_CYCLES) / device.clock
-    return plan.timed(seconds)
+    return rounds * (plan.steps * stage + v.tile_states * m.item) / device.clock

@@ -40,6 +40,7 @@ ELEMENTS, BOXED = "fetch_elements.cuh", "fetch_boxes.cuh"
 CHANNELS_LEFT = ("filters_registers.cuh", "outputs_pairs.cuh")
 TILES_LEFT = ("filters_shared.cuh", "outputs_fours.cuh")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
+FAR = 8  # such a part of L2 taken by filters, pairs of blocks save 3 to 12 %, else they lose 1 to 4
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
 Files = dict[str, str]
 PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
@@ -135,10 +136,18 @@ class Config(KernelConfig):
         return PIXEL // size, boxes.pixels, boxes.box_rows, 1, self.images
 
     def copies(self, tile: Tile, size: int) -> float:
-        """Bulk tensor copies of a stage, halves of a slot taken together; one serves several stages
-        of small elements."""
-        boxes, stages = self.boxes(tile, size), PIXEL // (KC * size)
-        return self.slots(tile) * boxes.across / stages
+        """Bulk tensor copies of a stage; one serves several stages of small elements."""
+        if not self.run:
+            return 0.0
+        return self.slots(tile) * self.boxes(tile, size).count * KC * size / PIXEL
+
+    def box_bytes(self, tile: Tile, size: int) -> float:
+        """Bytes of a stage that they bring."""
+        if not self.run:
+            return 0.0
+        boxes = self.boxes(tile, size)
+        pixels = boxes.count * boxes.pixels * boxes.box_rows * self.images
+        return self.slots(tile) * pixels * KC * size
 
     def slots(self, tile: Tile) -> int:
         """Parts of a stage that are fetched one by one."""
@@ -226,7 +235,8 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
     yvec = loads(correlation, request.aligned)["yvec"]
     registers = _registers(tile, shape.fetched["run"], shape.split_k, parts)
     made = Config(**shape.fixed, **shape.fetched, split_k=shape.split_k, yvec=yvec, **registers)
-    for rings in _rings(tile, made, parts):
+    far = FAR * transformed(tile, correlation, parts) > request.device.l2
+    for rings in _rings(tile, made, parts, far):
         tries = [replace(made, **ring) for ring in rings]
         tries = [
             replace(
@@ -249,11 +259,19 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
         yield from islice(fits, 1)
 
 
-def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, int]]]:
+def transformed(tile: Tile, c: Correlation, parts: int) -> int:
+    """Bytes of the transformed filter, at least."""
+    depth, height, width = c.filter
+    states = depth * height * -(-width // tile.r) * -(-c.channels // KC) * tile.alpha
+    return states * parts * c.out_channels * KC * 2
+
+
+def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[dict[str, int]]]:
     """How filters come to the products: ways to choose from, of each the first that fits.
 
     With two halves of tiles at least all of a state are in registers, with skewed products three.
     Filters that wait in shared memory need registers, which a ring of few leaves, or are wgmma's B.
+    Where they are ``far``, blocks with few products a copy bring them for one another in pairs.
     """
     held, share = tile.alpha // 2, config.share
     filters, whole = held * share, block_tiles(tile.alpha) == WGMMA_TILES
@@ -264,8 +282,6 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
     boxed = config.run and config.split_k == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
     if boxed and share in TURNED and config.yvec > 1 and not few:
-        # Pairs gain 2 to 20 % with few products a copy of filters, lose 4 to 10 % otherwise.
-        paired = tile.alpha == 6 or (tile.alpha == 8 and share == 2)
         turned = {"ring": 0, "skew": share}  # all products with a low part come first
         rings = U_RINGS
         if tile.alpha == 8 and share < 4:
@@ -279,8 +295,8 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
         if tile.alpha == TEN:
             rings = U_RINGS[1:]
             turned |= {"consumer_registers": 192, "producer_registers": 104}
-        for multicast in (1, 2) if paired else (1,):
-            yield [{**turned, "u_ring": n, "multicast": multicast} for n in rings]
+        multicast = 2 if tile.alpha == 6 and far else 1
+        yield [{**turned, "u_ring": n, "multicast": multicast} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
         return
     ring = (3 if share == 3 else held) if whole else max(2, share)
@@ -290,7 +306,8 @@ def _rings(tile: Tile, config: Config, parts: int) -> Iterator[list[dict[str, in
     ahead = (n for n in (*waiting, 0) if filters % max(1, n) == 0)
     ways = [[{"ring": ring, "u_ahead": n, "skew": skew} for n in ahead]]
     if config.run and share > 3 and tile.alpha == 8:
-        ways.append([{"ring": 2, "u_ahead": 4, "skew": 0}])
+        waits = [{"ring": 2, "u_ahead": 4, "skew": 0}]
+        ways = [*ways[: share - 4], waits]  # four rows of bare filters are up to 20 % slower
     for way in ways:
         yield way
         if share > 4:  # a fifth less error, about 1 % of the time
@@ -367,7 +384,8 @@ def _boxes(correlation: Correlation, tile: Tile, shape: Config) -> Iterator[dict
         counts = (n for n in RUNS if n * run <= BOX_TILES and correlation.batch % n == 0)
         images = next(counts, 1)
         yield {"run": run, "images": images, "packed": 0}
-        if most := packed(correlation, row, columns, shape.rows, images):
+        # Two filter rows gain nothing by it: -5 to 3 %.
+        if shape.share != 2 and (most := packed(correlation, row, columns, shape.rows, images)):
             yield {"run": run, "images": images, "packed": most}
 
 

@@ -169,4 +169,4 @@ def near(request: Request) -> Iterator[GammaWgmmaPlan]:
 
 
 def _timed(plan: GammaWgmmaPlan) -> GammaWgmmaPlan:
-    return plan.timed(gamma_wgmma_cost.seconds(plan))
+    return replace(plan, predicted=gamma_wgmma_cost.predicted(plan))

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from winolab.device import Device
+from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout, size
-from winolab.gpu.families.wgrad import LAUNCH_SECONDS, NEAR_FASTEST, Gradient, parameters
+from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient, parameters
 from winolab.gpu.families.wgrad_direct.common import CONSUMERS, DirectConfig, blocks_of_row
 from winolab.gpu.params import INT, Kernels, Params, View
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 
 KC = 64  # positions of a column
 PRODUCERS = 128  # threads of a block that copy
@@ -43,10 +44,7 @@ WORK, SOURCE = (
 ENDS = 2 * calcsize(INT)
 # Its parameters behind gradient_scheduler.cuh's.
 COLUMN_PARAMS = layout("ColumnParams", "wgrad_direct/column_sweep", ORDERED=ORDERED, STARTS=STARTS)
-# Of a column of x that comes before the first product of a sweep, in columns with products.
-BROUGHT = 0.32
 MOST_PARTS = 64  # of a work tile
-GATHERED = 3.1e12  # bytes a second that parts are written and read with, on an H100
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,11 @@ class Columns:
 
 
 @lru_cache(maxsize=4096)
-def columns(g: Gradient, n: int) -> Columns:
-    """The fewest stages for blocks of ``n`` taps; whole rows where equal."""
+def columns(g: Gradient, n: int, brought: float) -> Columns:
+    """The fewest stages for blocks of ``n`` taps; whole rows where equal.
+
+    ``brought``: what a column of x takes that comes before a sweep's first product, of a stage.
+    """
     rows = [
         g.batch * math.prod(last - first for first, last in (g.rows(0, d), g.rows(1, h)))
         for d, h in product(range(g.filter[0]), range(g.filter[1]))
@@ -92,7 +93,7 @@ def columns(g: Gradient, n: int) -> Columns:
                 max(1, min(width, at + g.input[2]) - max(0, min(width, at - (n - 1)))) for at in low
             ]
         found = Columns(chunks, pitch, tuple(useful), tuple(blocks))
-        return sum(blocks) * (sum(useful) + len(useful) * BROUGHT * (n - 1)), found
+        return sum(blocks) * (sum(useful) + len(useful) * brought * (n - 1)), found
 
     return min((made(1 << i) for i in range(width.bit_length())), key=lambda m: m[0])[1]
 
@@ -148,10 +149,21 @@ class Cost:
     stage: float
     part: float
     sums: int  # bytes of a work tile's sums
+    device: Device = H100
+    model: DeviceModel = MODEL
 
     def workspace(self, shared: int, sharing: int) -> int:
         """Bytes of the parts of so many work tiles by so many blocks, and of who has which."""
         return self.sums * (sharing + shared) + ENDS * shared
+
+    def alone(self, longest: float) -> float:
+        """Seconds of a call whose work tiles no blocks share; ``longest``: of the longest block."""
+        return longest + self.model.device.launch
+
+    def gathered(self, longest: float, shared: int, sharing: int) -> float:
+        """The same where parts are written, and read by a launch of its own."""
+        moved = copying(self.device, 2 * self.workspace(shared, sharing), self.model)
+        return longest + 2 * self.model.device.launch + moved
 
 
 def lpt_order(stages: np.ndarray, slots: int, cost: Cost) -> LptOrder:
@@ -211,7 +223,7 @@ def ways(
     rest, longest = work_tiles % slots, found.longest
     stages = found.stages(work_tiles)
     alone = lpt_order(stages, slots, cost)
-    seconds = alone.loads[-1] + LAUNCH_SECONDS
+    seconds = cost.alone(alone.loads[-1])
     every = [Shares(slots, work_tiles, work_tiles, 0, 0, 0, seconds, alone.order)]
 
     def made(
@@ -223,7 +235,7 @@ def ways(
         starts: tuple[Start, ...] = (),
     ) -> Shares:
         workspace = cost.workspace(shared, sharing)
-        seconds += 2 * LAUNCH_SECONDS + 2 * workspace / GATHERED
+        seconds = cost.gathered(seconds, shared, sharing)
         of = slots, work_tiles, work_tiles - shared, sharing, parts, workspace, seconds
         return Shares(*of, order, starts)
 
@@ -247,6 +259,21 @@ def ways(
     return tuple(every)
 
 
+def taken(found: Columns, shares: Shares, cost: Cost) -> float:
+    """Seconds that a way to share the work takes, by whatever costs."""
+    stages = found.stages(shares.work_tiles)
+    if not shares.sharing:
+        return cost.alone(lpt_order(stages, shares.multiprocessors, cost).loads[-1])
+    if shares.parts:
+        around = -(-shares.work_tiles * shares.parts // shares.multiprocessors)
+        longest = around * (-(-found.longest // shares.parts) * cost.stage + cost.part)
+    else:
+        waves = lpt_order(stages[: shares.alone], shares.multiprocessors, cost)
+        level = leveled(stages[shares.alone :], shares.alone, waves.loads[: shares.sharing], cost)
+        longest = max(level[1] if level else 0.0, waves.loads[-1])
+    return cost.gathered(longest, shares.shared, shares.sharing)
+
+
 def share(every: Sequence[Shares], limit: int | None) -> Shares:
     """The smallest workspace within NEAR_FASTEST of the least predicted time, within ``limit``."""
     fitting = [s for s in every if limit is None or s.workspace <= limit]
@@ -258,19 +285,17 @@ def cut(
     g: Gradient,
     v: DirectConfig,
     device: Device,
-    stage: Callable[[Columns], float],
-    cycles: int,
+    cost: Callable[[Columns], Cost],
     limit: int | None,
     cached: bool,
 ) -> tuple[Columns, Shares]:
     """A gradient's columns, and how blocks share them: of a workspace within ``limit``.
 
-    ``stage`` says how many seconds one takes; ``cycles``: around a part; ``cached``: whether blocks
-    may be at different places of x and dy.
+    ``cost`` says what they take; ``cached``: whether blocks may be at different places of x and dy.
     """
-    found = columns(g, v.n)
-    cost = Cost(stage(found), cycles / device.clock, 4 * v.n * v.bi * v.bo)
-    return found, share(ways(found, blocks_of_row(g, v), device, cost, cached), limit)
+    found = columns(g, v.n, MODEL.wgrad_direct.brought)
+    every = ways(found, blocks_of_row(g, v), device, cost(found), cached)
+    return found, share(every, limit)
 
 
 def told(found: Columns, shares: Shares) -> list[str]:

@@ -12,20 +12,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.wgrad import TYPES, Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
-    BROUGHT,
     CONSTANTS,
     KC,
     PRODUCERS,
     SOURCE,
     WORK,
     Columns,
+    Cost,
     Shares,
     cut,
     gather,
     packed,
+    taken,
     told,
 )
 from winolab.gpu.families.wgrad_direct.common import (
@@ -35,23 +37,16 @@ from winolab.gpu.families.wgrad_direct.common import (
     DirectGradient,
     constants,
     fitting,
+    matrix_seconds,
     operands,
-    rate,
     read,
     shapes,
 )
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.request import DTYPES, Request, Sum
 
 VECTOR = 8  # channels of a copy
-# Of an H100, around a part of a sum: fitted to 174 times, rms 7 % (4 % where no sum is shared);
-# columns.py's constants to 253 before sums were stored in vectors, when it was 25,500. The rates
-# below to 44 times of work tiles that are computed the longest first.
-PART_CYCLES = 13_000
-# Up to how many times L2's size x and dy may be for blocks to be at different places of them: an
-# H100 is up to 20 % faster so at 0.8 to 1 times, 40 % slower at 1.4 (256 channels, 24²); an H200
-# takes 11 to 28 % longer than predicted so at 1.07 and 1.2.
-CACHED = 1.0
 
 
 @dataclass(frozen=True)
@@ -74,18 +69,16 @@ class Config(DirectConfig):
         return f"{self.bo}x{self.bi} columns, taps={self.n} stages={self.stages}"
 
 
-# Block shapes, and multiply-adds a cycle of an H100's multiprocessor at its boost clock, which
-# these products lower.
-CONFIGS = {
-    Config(1, 256, 128, 4): 1580,
-    Config(2, 128, 128, 5): 1670,
-    Config(3, 128, 128, 4): 1735,
-    Config(3, 64, 128, 8): 1680,
-    Config(4, 64, 128, 7): 1780,
-    Config(5, 64, 128, 6): 1700,
-    Config(6, 64, 128, 6): 1800,
-    Config(8, 64, 64, 6): 1705,
-}
+CONFIGS = (
+    Config(1, 256, 128, 4),
+    Config(2, 128, 128, 5),
+    Config(3, 128, 128, 4),
+    Config(3, 64, 128, 8),
+    Config(4, 64, 128, 7),
+    Config(5, 64, 128, 6),
+    Config(6, 64, 128, 6),
+    Config(8, 64, 64, 6),
+)
 
 
 @dataclass(frozen=True)
@@ -152,24 +145,30 @@ def plans(request: Request) -> Iterator[WgradColumnsPlan]:
         yield _plan(request, g, shape)
 
 
+def cost(device: Device, v: Config, found: Columns, model: DeviceModel = MODEL) -> Cost:
+    """What a block's stages take: products of a column, and its copies to registers and memory."""
+    m = model.wgrad_direct
+    products = m.products * v.n * v.bi * v.bo + m.copied * (v.bi + v.bo) * device.matrix
+    brought = 1 + m.brought * (v.n - 1) / found.pitch
+    stage = matrix_seconds(device, products * KC * brought)
+    return Cost(stage, m.part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
+
+
+def seconds(plan: WgradColumnsPlan, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    of = cost(plan.device, plan.config, plan.columns, model)
+    main = taken(plan.columns, plan.shares, of)
+    return max(main, read(plan.problem, plan.precision, plan.device, model))
+
+
 def _plan(request: Request, g: Gradient, v: Config) -> WgradColumnsPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
-    a_cycle = CONFIGS.get(v, min(CONFIGS.values()))
-    speed, limit = rate(request.device, a_cycle), request.workspace_limit
-
-    def stage(found: Columns) -> float:
-        return v.n * v.bi * v.bo * KC * (1 + BROUGHT * (v.n - 1) / found.pitch) / speed
-
-    cached = operands(request) <= CACHED * request.device.l2
-    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
+    problem, precision, device = request.problem, request.precision, request.device
+    # Blocks may be at different places of x and dy where these stay in L2.
+    cached = operands(problem, precision) <= MODEL.wgrad_direct.cached * device.l2
+    limit = request.workspace_limit
+    found, shares = cut(g, v, device, lambda found: cost(device, v, found), limit, cached)
+    predicted = max(shares.seconds, read(problem, precision, device))
     return WgradColumnsPlan(
-        request.problem,
-        g,
-        request.precision,
-        request.written,
-        v,
-        request.device,
-        found,
-        shares,
-        max(shares.seconds, read(request)),
+        problem, g, precision, request.written, v, device, found, shares, predicted
     )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from winolab.algorithm import Problem, Tile
-from winolab.device import H100, Device
+from winolab.device import Device
 from winolab.gpu.families.wgrad import Gradient
-from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE, BasePlan, Request
 from winolab.options import KernelConfig
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it
 CONSUMERS = 256  # threads of a block that multiply, two warpgroups
 TILE = Tile(1, 1)
-BANDWIDTH = 2.65e12  # bytes a second that x and dy are read with, on an H100
 
 
 class DirectConfig(KernelConfig):
@@ -100,7 +100,7 @@ def fitting(request: Request, products: str, vector: int, otherwise: str = "") -
     return g
 
 
-def shapes(request: Request, g: Gradient, kind: type[C], configs: Mapping[C, float]) -> Iterator[C]:
+def shapes(request: Request, g: Gradient, kind: type[C], configs: Iterable[C]) -> Iterator[C]:
     """The block shapes to plan: the one asked for, or those of which one tap at most is in vain."""
     if config := request.config_of(kind):
         yield config
@@ -116,9 +116,9 @@ def constants(config: Any, **more: int) -> dict[str, int]:
     return {"R": 1, "ALPHA": 1, "WRAP": 0, **more, **fields}
 
 
-def rate(device: Device, a_cycle: float) -> float:
-    """A second, of a multiprocessor: what an H100's does ``a_cycle`` times."""
-    return a_cycle * device.matrix / H100.matrix * device.clock
+def matrix_seconds(device: Device, products: float) -> float:
+    """Seconds in which a multiprocessor's Tensor Cores make so many products at least."""
+    return products / device.matrix / device.clock
 
 
 def blocks_of_row(g: Gradient, v: DirectConfig) -> int:
@@ -127,13 +127,11 @@ def blocks_of_row(g: Gradient, v: DirectConfig) -> int:
     return tiles * -(-g.filter[2] // v.n)
 
 
-def operands(request: Request) -> int:
+def operands(problem: Problem, precision: str) -> int:
     """Bytes of x and dy."""
-    p = request.problem
-    return ITEMSIZE[request.dtype] * (math.prod(p.x_shape) + math.prod(p.y_shape))
+    return ITEMSIZE[DTYPES[precision]] * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
 
 
-def read(request: Request) -> float:
+def read(problem: Problem, precision: str, device: Device, model: DeviceModel = MODEL) -> float:
     """Seconds that it takes to read x and dy once."""
-    device = request.device
-    return operands(request) / (BANDWIDTH * device.memory_rate)
+    return copying(device, operands(problem, precision), model)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.wgrad import TYPES, Gradient, Timing, choose, parameters, reduce
 from winolab.gpu.families.wgrad_direct.common import (
@@ -21,16 +22,15 @@ from winolab.gpu.families.wgrad_direct.common import (
     blocks_of_row,
     constants,
     fitting,
-    rate,
+    matrix_seconds,
     read,
     shapes,
 )
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.request import DTYPES, Request, Sum
 
 VECTOR = 8  # channels of a copy
-# Of an H100, of a block's start and end: fitted with the rates below to 92 times, rms 4 %.
-BLOCK_CYCLES = 20_000
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,12 @@ class Config(DirectConfig):
         return f"{block} producers={self.producers}"
 
 
-# Block shapes, and multiply-adds a cycle of an H100's multiprocessor: those that columns.py
-# does not beat. Stages of 128 positions are up to 15 % faster than twice as many of 64; more
-# producers are 5 to 11 % faster where copies bind.
-CONFIGS = {
-    Config(3, 64, 64, 6, 128, 256): 1160,
-    Config(4, 64, 64, 6, 128, 256): 1370,
-}
+# Block shapes that columns.py does not beat. Stages of 128 positions are up to 15 % faster than
+# twice as many of 64; more producers are 5 to 11 % faster where copies bind.
+CONFIGS = (
+    Config(3, 64, 64, 6, 128, 256),
+    Config(4, 64, 64, 6, 128, 256),
+)
 
 
 @dataclass(frozen=True)
@@ -145,24 +144,40 @@ def plans(request: Request) -> Iterator[WgradNarrowPlan]:
         yield _plan(request, g, shape)
 
 
+def timing(
+    device: Device, g: Gradient, v: Config, blocks: int, model: DeviceModel = MODEL
+) -> Timing:
+    """What a unit takes: products of a position, and its copies."""
+    m = model.wgrad_direct
+    products = m.products * v.bi * v.bo * v.n + m.copied_narrow * (v.bi + v.bo) * device.matrix
+    unit = g.met * matrix_seconds(device, products)
+    start = m.start / device.clock
+    return Timing(blocks, device.multiprocessors, unit, start, v.kc, device=device, model=model)
+
+
+def seconds(plan: WgradNarrowPlan, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    g, v = plan.gradient, plan.config
+    of = timing(plan.device, g, v, plan.blocks, model)
+    main = of.whole(g.units(TILE, plan.pitch), plan.segments, 4 * g.weights)
+    return max(main, read(plan.problem, plan.precision, plan.device, model))
+
+
 def _plan(request: Request, g: Gradient, v: Config) -> WgradNarrowPlan:
-    device = request.device
+    problem, device = request.problem, request.device
     blocks = blocks_of_row(g, v) * g.filter[0] * g.filter[1]
-    speed = rate(device, CONFIGS.get(v, min(CONFIGS.values())))
-    unit_seconds = g.met * v.bi * v.bo * v.n / speed
-    item_seconds = BLOCK_CYCLES / device.clock
-    timing = Timing(blocks, device.multiprocessors, unit_seconds, item_seconds, v.kc)
     units = g.units(TILE, g.output[2] + v.n - 1)
-    segments = choose(g, units, timing, request.workspace_limit, first=False)
+    limit = request.workspace_limit
+    segments = choose(g, units, timing(device, g, v, blocks), limit, first=False)
     return WgradNarrowPlan(
-        request.problem,
+        problem,
         g,
         request.precision,
         request.written,
         v,
-        request.device,
+        device,
         segments.count,
         blocks,
         segments.workspace,
-        max(segments.seconds, read(request)),
+        max(segments.seconds, read(problem, request.precision, device)),
     )

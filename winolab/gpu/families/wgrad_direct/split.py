@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from winolab.algorithm import Problem
+from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import scale
-from winolab.gpu.families.wgrad import LAUNCH_SECONDS, Gradient
+from winolab.gpu.families.wgrad import Gradient
 from winolab.gpu.families.wgrad_direct.chunks import (
     CONSTANTS,
     KC,
@@ -24,9 +26,11 @@ from winolab.gpu.families.wgrad_direct.chunks import (
     SOURCE,
     WORK,
     Columns,
+    Cost,
     cut,
     gather,
     packed,
+    taken,
 )
 from winolab.gpu.families.wgrad_direct.columns import WgradColumnsPlan
 from winolab.gpu.families.wgrad_direct.common import (
@@ -35,26 +39,20 @@ from winolab.gpu.families.wgrad_direct.common import (
     DirectConfig,
     constants,
     fitting,
+    matrix_seconds,
     operands,
-    rate,
     read,
     shapes,
 )
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, overlapped
 from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic import split
 
 VECTOR = 4  # channels of a load
-# Of an H100's multiprocessor, fitted with the rates below to 116 times, rms 7 %: multiply-adds a
-# cycle, of at most 683 with three products each; around a part of a sum, whose results are held
-# against its channels' sums of squares.
-PRODUCTS = 650
-PART_CYCLES = 45_000
-# As of columns: with three products for each of FP16's, memory is far from what holds these
-# (an H200: 12² × 512 at 3 × 3 441 µs at 1.2 times, where 564 are predicted otherwise).
-CACHED = 1.2
+SHARP = 2  # the exponent of what overlaps in a stage
 HEADERS = 2 * scale.HEADER  # bytes at the start of the workspace: x's, with the flags, and dy's
 
 SPLIT_PARAMS = layout("SplitParams", "wgrad_direct/split_stage")  # behind column_sweep.cuh's
@@ -84,19 +82,17 @@ class Config(DirectConfig):
         return f"{block} depth={self.depth}"
 
 
-# Block shapes, and how many elements of x and dy an H100's multiprocessor loads, splits and stores
-# a cycle, which is what bounds those of few taps.
-CONFIGS = {
-    Config(1, 128, 128, 2, 4): 4.0,
-    Config(2, 128, 128, 2, 2): 2.95,
-    Config(2, 64, 64, 4, 4): 4.1,
-    Config(3, 64, 128, 3, 4): 3.4,
-    Config(4, 64, 64, 3, 4): 3.25,
-    Config(5, 32, 128, 3, 4): 3.25,
-    Config(6, 64, 64, 3, 4): 2.55,
-    Config(7, 32, 128, 2, 4): 2.5,
-    Config(8, 64, 64, 2, 2): 1.75,
-}
+CONFIGS = (
+    Config(1, 128, 128, 2, 4),
+    Config(2, 128, 128, 2, 2),
+    Config(2, 64, 64, 4, 4),
+    Config(3, 64, 128, 3, 4),
+    Config(4, 64, 64, 3, 4),
+    Config(5, 32, 128, 3, 4),
+    Config(6, 64, 64, 3, 4),
+    Config(7, 32, 128, 2, 4),
+    Config(8, 64, 64, 2, 2),
+)
 
 
 @dataclass(frozen=True)
@@ -191,9 +187,32 @@ def plans(request: Request) -> Iterator[WgradSplitPlan]:
         yield _plan(request, g, shape)
 
 
+def cost(
+    device: Device, g: Gradient, v: Config, found: Columns, model: DeviceModel = MODEL
+) -> Cost:
+    """What a block's stages take: products of a column; elements loaded, split and stored."""
+    m = model.wgrad_direct
+    multiplied, brought = met(g, v.n, found)
+    products = m.split_products * split.products(2) * multiplied * v.bi * v.bo
+    elements = m.split_element * (v.bo + v.bi * brought) * device.matrix
+    stage = matrix_seconds(device, KC * overlapped(SHARP, products, elements))
+    return Cost(stage, m.split_part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
+
+
+def seconds(plan: WgradSplitPlan, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    of = cost(plan.device, plan.gradient, plan.config, plan.columns, model)
+    return _whole(plan.problem, plan.device, taken(plan.columns, plan.shares, of), model)
+
+
+def _whole(problem: Problem, device: Device, main: float, model: DeviceModel = MODEL) -> float:
+    """Seconds with the launches about scales, before and behind the main ones."""
+    return max(main, read(problem, "fp32_split", device, model)) + 2 * model.device.launch
+
+
 def _plan(request: Request, g: Gradient, v: Config) -> WgradSplitPlan:
     g.units(TILE, g.output[2])  # as many positions as can be counted
-    limit = request.workspace_limit
+    problem, device, limit = request.problem, request.device, request.workspace_limit
     if limit is not None:
         limit -= HEADERS
         if limit < 0:
@@ -201,24 +220,17 @@ def _plan(request: Request, g: Gradient, v: Config) -> WgradSplitPlan:
                 f"direct split products need a workspace of {HEADERS} B at least; the limit is "
                 f"{request.workspace_limit} B: raise it, or use precision 'fp32_ffma'"
             )
-    a_cycle = PRODUCTS, CONFIGS.get(v, min(CONFIGS.values()))
-    products, elements = (rate(request.device, each) for each in a_cycle)
-
-    def stage(found: Columns) -> float:
-        multiplied, brought = met(g, v.n, found)
-        stored = (v.bo + v.bi * brought) / elements
-        return KC * max(multiplied * v.bi * v.bo / products, stored)
-
-    cached = operands(request) <= CACHED * request.device.l2
-    found, shares = cut(g, v, request.device, stage, PART_CYCLES, limit, cached)
+    # Memory is farther from what holds these than direct products of FP16.
+    cached = operands(problem, "fp32_split") <= MODEL.wgrad_direct.split_cached * device.l2
+    found, shares = cut(g, v, device, lambda found: cost(device, g, v, found), limit, cached)
     return WgradSplitPlan(
-        request.problem,
+        problem,
         g,
         request.precision,
         request.stored,
         v,
-        request.device,
+        device,
         found,
         shares,
-        max(shares.seconds, read(request)) + 2 * LAUNCH_SECONDS,
+        _whole(problem, device, shares.seconds),
     )

@@ -25,6 +25,7 @@ from winolab.gpu.families.wgrad import (
     tiles,
 )
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
 from winolab.gpu.planner.request import BasePlan, FallbackGradient, Request, Sum
 from winolab.options import KernelConfig
 from winolab.ref.algebra.program import Program, program
@@ -41,12 +42,6 @@ ARCHITECTURE = (8, 0)  # mbarriers
 # H100 had 1.03e-6 at 7² × 1024). At alpha 16 that takes 8 to 14 % of the time, and 26 to 50 % where
 # rows are narrow.
 FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
-# Cycles of a block: of a warp's FFMA, of an operand read from shared memory, of a producers'
-# instruction, of one more at rows' ends (unless or if units wrap); of a work tile, and of each
-# result that it stores (by one block or by two). Least squares to 59 times of an H100, "fit" in
-# experiments/results/throughput_variants.jsonl: 54 within 9 %, 32 x 32 channels 1.3 times as long.
-FFMA, OPERAND, PRODUCED, EDGE = 1.0, 1.3, 1.66, (11.9, 20.1)
-ITEM, STORED = 14700, (0.45, 1.7)
 
 
 @dataclass(frozen=True)
@@ -310,8 +305,12 @@ def ends(g: Gradient, tile: Tile, pitch: int) -> float:
     return 1 - (1 - share) ** 2
 
 
-def unit_cycles(g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int) -> dict[str, float]:
+def unit_cycles(
+    g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int, model: DeviceModel = MODEL
+) -> dict[str, float]:
     """What a unit takes a block, averaged over the taps' rows and over a row's units."""
+    m = model.wgrad_ffma
+    edge = m.edge_wrapped if v.wrap else m.edge
     held = tile.alpha // v.state_blocks
     products = held * v.bi * v.bo
     operands = sum(products / channels for channels in v.lane(tile.alpha))
@@ -319,10 +318,10 @@ def unit_cycles(g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int) -> d
     loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
     produced = v.bo * filter_ + v.bi * input_ + loads
     return {
-        "products": g.met * FFMA * products / lanes,
-        "operands": g.met * OPERAND * operands / 128,
-        "transforms": g.met * PRODUCED * produced / 128,
-        "row ends": g.met * EDGE[v.wrap] * ends(g, tile, pitch) * loads / 128,
+        "products": g.met * products / lanes,
+        "operands": g.met * model.device.operand * operands / 128,
+        "transforms": g.met * m.producer * produced / 128,
+        "row ends": g.met * edge * ends(g, tile, pitch) * loads / 128,
     }
 
 
@@ -340,17 +339,30 @@ def spent(plan: WgradFfmaPlan) -> dict[str, float]:
     return {**found, "launch and sums": plan.predicted - sum(found.values())}
 
 
-def _timing(device: Device, g: Gradient, tile: Tile, v: Config, pitch: int) -> Timing:
+def seconds(plan: WgradFfmaPlan, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    g = plan.gradient
+    timing = _timing(plan.device, g, plan.tile, plan.config, plan.pitch, model)
+    return timing.whole(g.units(plan.tile, plan.pitch), plan.segments, 4 * g.weights)
+
+
+def _timing(
+    device: Device, g: Gradient, tile: Tile, v: Config, pitch: int, model: DeviceModel = MODEL
+) -> Timing:
+    m = model.wgrad_ffma
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
-    stored = STORED[v.state_blocks - 1] * tile.n * v.bi * v.bo / v.state_blocks
+    store = m.store_parted if v.state_blocks > 1 else m.store
+    stored = store * tile.n * v.bi * v.bo / v.state_blocks
     return Timing(
         g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
         device.multiprocessors // v.state_blocks,
-        sum(unit_cycles(g, tile, v, pitch, device.lanes).values()) / device.clock,
-        ITEM / device.clock,
+        sum(unit_cycles(g, tile, v, pitch, device.lanes, model).values()) / device.clock,
+        m.item / device.clock,
         v.kc,
         FOLDS[tile.alpha][narrow_rows(tile, g.output[2])],
         stored / device.clock,
+        device,
+        model,
     )
 
 

@@ -9,15 +9,14 @@ from functools import lru_cache
 from itertools import product
 
 from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.device import H100, Device
 from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
+from winolab.gpu.families.wgrad_winograd import cost
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config, rounded
 from winolab.gpu.families.wgrad_winograd.launch import SCALING, WgradWinogradPlan
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
-from winolab.gpu.planner.request import DTYPES, ITEMSIZE, Request
+from winolab.gpu.planner.request import Request
 from winolab.points import check_served
-from winolab.ref.arithmetic.split import products
 from winolab.ref.error.metrics import error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -28,14 +27,6 @@ ADMITTED = (
     *(Tile(a + 1 - r, r) for a in (4, 6, 7, 8, 9) for r in range(2, a)),
     *(Tile(6, 5), Tile(5, 6)),
 )
-# Of an H100, measured (experiments/results/throughput*.jsonl): bytes a second of device memory,
-# bytes of L2, multiply-adds a cycle of a multiprocessor, by parts (33 times of FP16 within 8 %);
-# the share of these that blocks of 64 × 64 channels reach with two parts; seconds of a launch,
-# cycles of a block's start.
-RATES = {1: (2.85e12, 9.0e12, 1550), 2: (2.65e12, 8.0e12, 1330)}
-SMALL_SHARE = 0.5
-LAUNCH_SECONDS, BLOCK_CYCLES = 4e-6, 8000
-CACHED = 0.6  # share of L2 that a chunk may take to stay there
 LONGEST_ROW = 512  # positions: taps of neighbouring rows shall meet in L2
 SUMS = 24 << 20  # bytes of the sums of all states that a slice of taps may have
 PROMISING = 1.5  # times the fewest multiply-adds of any tile, for a tile to be considered
@@ -149,13 +140,6 @@ def _batch(units: int, images: int, granule: int) -> int:
     return found
 
 
-def _rates(device: Device, parts: int) -> tuple[float, float, float]:
-    """Bandwidths of memory and L2, multiply-adds a cycle: an H100's, by what the device has."""
-    bandwidth, l2_bandwidth, rate = RATES[parts]
-    cycles = device.multiprocessors * device.clock / H100.multiprocessors / H100.clock
-    return bandwidth * device.memory_rate, l2_bandwidth * cycles, rate * device.matrix / H100.matrix
-
-
 def _best(
     base: WgradWinogradPlan, limit: int, enough: int, count: int | None
 ) -> WgradWinogradPlan | int:
@@ -165,71 +149,48 @@ def _best(
     Once something fits, no more than ``enough`` chunks are tried. ``count`` fixes the segments.
     """
     v, alpha, d, p = base.config, base.tile.alpha, base.device, base.problem
-    (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
-    (tiles_m, tiles_n), (m, n), taps = base.blocks, base.padded, base.taps
-    parts, pieces, units = base.parts, base.pieces, base.units
+    (_, out_height, _), (tiles_m, tiles_n) = base.sizes[1], base.blocks
+    (m, n), taps, parts = base.padded, base.taps, base.parts
     granule = v.ks if parts == 2 else 16
     gain = (
         min(error_ratio(base.tile, base.points) ** 2, LARGEST_GAIN) if base.checks_accuracy else 0
     )
     narrow = 0 if base.accurate or not narrow_rows(base.tile, p.output[-1]) else NARROW_SEGMENTS
-    size = ITEMSIZE[DTYPES[base.precision]]
-    raw = size * (math.prod(p.x_shape) * pieces + math.prod(p.y_shape)) / p.groups
     slots = d.multiprocessors * v.resident
-    bandwidth, l2_bandwidth, rate = _rates(d, parts)
-    step = v.ks * v.bm * v.bn * products(parts) / rate / d.clock
-    if parts == 2 and v.bm * v.bn == 4096:
-        step /= SMALL_SHARE
     sums_tap = 4 * alpha * m * n
     best, chosen, needed = math.inf, None, []
     for images, rows in _chunks(p.batch, out_height):
-        batch = _batch(units, images, granule)
-        row = -(-images // batch) * -(-units * batch // granule) * granule
-        positions = out_depth * rows * row
-        shared = depth * min(height, rows + filter_height - 1) * row * pieces
-        sides = [2 * parts * alpha * c for c in (m * positions, n * shared)]
+        batch = _batch(base.units, images, granule)
+        chunk = cost.chunk(base, images, rows, batch)
+        sides = list(chunk.sides)
         if parts == 2:
             sides += [side // (64 * alpha * v.ks) for side in sides]
         if base.checks_accuracy:
             sides += [FLAGS]
-        stored = sum(sides[:2])
-        chunks = -(-p.batch // images) * -(-out_height // rows)
-        cached = stored <= CACHED * d.l2
-        transform = raw / chunks / bandwidth + stored / (l2_bandwidth if cached else bandwidth)
-        steps = -(-positions // v.ks)
-        least = max(narrow, math.ceil(chunks * steps * gain / LONGEST_SUM))
-        read = 2 * parts * positions * (v.bm + v.bn)  # bytes of a work tile
-        slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunks == 1 else {taps}
+        steps = -(-chunk.positions // v.ks)
+        least = max(narrow, math.ceil(chunk.count * steps * gain / LONGEST_SUM))
+        slices = {taps, max(1, min(taps, SUMS // sums_tap))} if chunk.count == 1 else {taps}
         for slice_, waves in product(slices, (1, 2, 3, 4)):
             work_tiles = tiles_m * tiles_n * alpha * slice_
             filling = min(slots * waves // work_tiles, 64, steps // 4)
             filling = max(1, filling, min(least, steps))
             segments = count or filling
-            sums = segments * sums_tap * slice_
             budget = m * n // 512 * slice_ if base.checks_accuracy else 0
-            workspace = sum(map(rounded, (*sides, sums, budget)))
+            workspace = sum(map(rounded, (*sides, segments * sums_tap * slice_, budget)))
             if workspace > limit:
                 needed.append(workspace)
                 continue
-            memory = max(read * work_tiles / l2_bandwidth, 0 if cached else stored / bandwidth)
-            full, rest = divmod(work_tiles * segments, slots)
-            rounds = full * v.resident + -(-rest // d.multiprocessors)
-            seconds = max(rounds * -(-steps // segments) * step, memory)
-            seconds += BLOCK_CYCLES / d.clock + LAUNCH_SECONDS
-            seconds += sums * (3 if chunks > 1 else 1) / bandwidth
-            launches = -(-taps // slice_)
-            seconds = chunks * (transform + LAUNCH_SECONDS + launches * seconds)
-            seconds += launches * (sums / bandwidth + LAUNCH_SECONDS)
+            seconds = cost.seconds(base, chunk, segments, slice_)
             if seconds < best:
                 best, chosen = seconds, (images, rows, batch, segments, slice_)
-        if chosen and chunks >= enough:
+        if chosen and chunk.count >= enough:
             break
     if chosen is None:
         return min(needed)
     images, rows, batch, segments, slice_ = chosen
     return replace(
         base, images=images, rows=rows, batch=batch, segments=segments, slice=slice_,
-        predicted=p.groups * best,
+        predicted=best,
     )  # fmt: skip
 
 

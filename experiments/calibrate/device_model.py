@@ -1,0 +1,205 @@
+"""Refits the planner's device model to kept rows: ``python -m experiments.calibrate.device_model``.
+
+Every family's parameters are fitted to the logarithms of modelled over measured times, by robust
+least squares, from their kept values on. What matters is which plan is picked: a plan weighs the
+less the slower it is against the fastest that was timed beside it, and what a plan differs by from
+those beside it counts as much as what all are off by. Entries with ``fitted = false`` are measured
+otherwise and stay. ``--write`` replaces values, and what is said of the fit, in the file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from scipy.optimize import least_squares
+
+from experiments.calibrate.plans import plan_of
+from experiments.calibrate.rows import Timed, rows
+from experiments.harness.facts import ROOT
+from winolab.gpu.families.direct import cost as direct
+from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
+from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
+from winolab.gpu.families.nested import cost as nested
+from winolab.gpu.families.wgrad_direct import columns, narrow, split
+from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
+from winolab.gpu.planner.device_model import FILE, MODEL, DeviceModel, text
+
+PATH = ROOT / "winolab" / "gpu" / "planner" / FILE
+NEAR = 0.1  # by so much more than the fastest a plan's time weighs half
+ROBUST = 0.05  # residuals beyond which they count linearly
+CHANGED = 1e-3  # of a parameter, less than which it stays
+Predict = Callable[[Any, DeviceModel], float]
+# By the class of plans: the section of the file, and what says how long they take.
+PREDICTED: dict[str, tuple[str, Predict]] = {
+    "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.predicted),
+    "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.predicted),
+    "NestedPlan": ("nested", nested.seconds),
+    "DirectPlan": ("direct", direct.seconds),
+    "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),
+    "WgradWinogradPlan": ("wgrad_winograd", wgrad_winograd.predicted),
+    "WgradColumnsPlan": ("wgrad_direct", columns.seconds),
+    "WgradNarrowPlan": ("wgrad_direct", narrow.seconds),
+    "WgradSplitPlan": ("wgrad_direct", split.seconds),
+}
+FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
+SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
+# Of rows that take long to be timed by the model, every so many-th.
+EVERY = {"wgrad_direct": 2}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Plans of a family, their seconds, and which of them were timed side by side."""
+
+    plans: tuple[tuple[Any, Predict], ...]
+    seconds: np.ndarray
+    beside: np.ndarray  # numbers of groups
+
+    @classmethod
+    def of(cls, timed: list[tuple[Timed, Any, Predict]]) -> Sample:
+        groups: dict[tuple, int] = {}
+        beside = [groups.setdefault((*t.where, t.step, t.products), len(groups)) for t, *_ in timed]
+        seconds = np.array([t.seconds for t, *_ in timed])
+        return cls(tuple((p, predict) for _, p, predict in timed), seconds, np.array(beside))
+
+    def errors(self, model: DeviceModel) -> np.ndarray:
+        """Logarithms of modelled over measured times."""
+        modelled = [predict(p, model) for p, predict in self.plans]
+        return np.log(np.array(modelled) / self.seconds)
+
+    def residuals(self, model: DeviceModel) -> np.ndarray:
+        """Weighted errors, and by how much they differ from the mean of those beside."""
+        errors, count = self.errors(model), self.beside.max() + 1
+        least = np.full(count, np.inf)
+        np.minimum.at(least, self.beside, self.seconds)
+        weights = 1 / (1 + ((self.seconds / least[self.beside] - 1) / NEAR) ** 2)
+        sums = np.bincount(self.beside, weights * errors, count)
+        means = sums / np.bincount(self.beside, weights, count)
+        root = np.sqrt(weights)
+        return np.concatenate([root * errors, root * (errors - means[self.beside])])
+
+
+def samples(wanted: tuple[str, ...] = FITTED) -> dict[str, Sample]:
+    """The plans of kept rows by section; of a plan that a step timed again the longer time."""
+    found: dict[str, dict[tuple, tuple[Timed, Any, Predict]]] = {name: {} for name in wanted}
+    for row in rows():
+        if not set(_sections(row)) & set(wanted) or (p := plan_of(row)) is None:
+            continue
+        section, predict = PREDICTED[type(p).__name__]
+        key = (*row.where, row.step, row.kernel, row.products, row.variant, row.workspace)
+        kept = found[section].get(key) if section in found else None
+        if section in found and (kept is None or kept[0].seconds < row.seconds):
+            found[section][key] = row, p, predict
+    return {
+        name: Sample.of(list(timed.values())[:: EVERY.get(name, 1)])
+        for name, timed in found.items()
+    }
+
+
+def _sections(row: Timed) -> tuple[str, ...]:
+    """Those that a row may be of."""
+    if row.direction == "backward_filter":
+        kinds = ("wgrad_direct", "wgrad_winograd")
+        return ("wgrad_ffma",) if row.products == "fp32" else kinds
+    if row.kernel.startswith("F"):
+        return ("nested",)
+    if row.kernel == "Γ1(1,1)" and row.products != "fp32":
+        return ("direct",)
+    return ("gamma_ffma" if row.products == "fp32" else "gamma_wgmma",)
+
+
+def fit(section: str, sample: Sample, model: DeviceModel = MODEL) -> DeviceModel:
+    """The model with a section's parameters, and what is SHARED with it, as ``sample`` has them."""
+    names = [*_free(section)]
+
+    def changed(logs: np.ndarray) -> DeviceModel:
+        values = {name: float(value) for name, value in zip(names, np.exp(logs), strict=True)}
+        found = model
+        for of, name in values:
+            found = replace(found, **{of: replace(getattr(found, of), **{name: values[of, name]})})
+        return found
+
+    start = np.log([_value(model, of, name) for of, name in names])
+    found = least_squares(
+        lambda logs: sample.residuals(changed(logs)),
+        start,
+        loss="soft_l1",
+        f_scale=ROBUST,
+        xtol=CHANGED,
+        ftol=1e-5,
+    )
+    return changed(found.x)
+
+
+def _value(model: DeviceModel, section: str, name: str) -> float:
+    return getattr(getattr(model, section), name)
+
+
+def _free(section: str) -> Iterator[tuple[str, str]]:
+    """Section and name of what is fitted."""
+    entries = tomllib.loads(text())[section].items()
+    for name, entry in entries:
+        if isinstance(entry, dict) and entry.get("fitted", True):
+            yield section, name
+    yield from (("device", name) for name in SHARED.get(section, ()))
+
+
+def told(sample: Sample, model: DeviceModel) -> dict[str, Any]:
+    """What the file says of a fit: rows, and modelled over measured, its geometric mean and
+    standard deviation."""
+    errors = sample.errors(model)
+    return {
+        "rows": len(errors),
+        "mean": round(math.exp(errors.mean()), 3),
+        "spread": round(math.exp(errors.std()) - 1, 3),
+    }
+
+
+def written(old: str, model: DeviceModel, facts: dict[str, dict[str, Any]]) -> str:
+    """The file's text with a model's values and what is said of the sections that were fitted."""
+    lines, section = [], ""
+    for line in old.splitlines():
+        if head := re.match(r"\[(\w+)\]", line):
+            section = head[1]
+        entry, fact = (
+            re.match(r"(\w+) = \{ value = ([^,]+)", line),
+            re.match(r"(\w+) = [^{]*$", line),
+        )
+        if entry:
+            value = float(f"{_value(model, section, entry[1]):.4g}")
+            line = line.replace(entry[0], f"{entry[1]} = {{ value = {value!r}", 1)
+        elif fact and fact[1] in facts.get(section, {}):
+            line = f"{fact[1]} = {facts[section][fact[1]]}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def main(
+    write: Annotated[bool, typer.Option("--write", help="Replace the file's values.")] = False,
+    only: Annotated[str, typer.Option(help="Sections with commas.")] = "",
+) -> None:
+    """Refit, and say what changes."""
+    model, facts = MODEL, {}
+    for section, sample in samples(tuple(only.split(",")) if only else FITTED).items():
+        model = fit(section, sample, model)
+        facts[section] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", **told(sample, model)}
+        changes = [
+            f"{name} {_value(MODEL, of, name):.4g} -> {_value(model, of, name):.4g}"
+            for of, name in _free(section)
+        ]
+        print(section, facts[section], *changes, sep="\n  ", flush=True)
+    if write:
+        PATH.write_text(written(PATH.read_text("utf-8"), model, facts), "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,133 @@
+"""What the planner picks, before and after a change: ``python -m experiments.calibrate.picks``.
+
+``--save FILE`` keeps the default picks of all cases that are measured and of LAYERS in every
+direction and precision; ``--against FILE`` lists those that are others now, with both times where
+kept rows (experiments.calibrate.rows) have them. No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Annotated, Any
+
+import typer
+
+from experiments.calibrate.rows import name, rows
+from experiments.measure.cases import cases
+from winolab.algorithm import Problem
+from winolab.bench.contenders import unnamed
+from winolab.device import Device, datasheet
+from winolab.gpu.planner.planner import plan
+
+GROUPS = ("fp32", "fp16", "bf16")
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+# Layers of networks, one sample to many: x without channels, filter, input and output channels,
+# padding. VGG-16, ResNet-50, Inception-v3, MobileNet's 1 x 1, ConvNeXt's sizes, U-Net, wav2vec,
+# C3D and a video decoder.
+LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]], ...] = (
+    ((16, 224, 224), (3, 3), 64, 64, (1, 1)),
+    ((16, 112, 112), (3, 3), 64, 128, (1, 1)),
+    ((16, 56, 56), (3, 3), 256, 256, (1, 1)),
+    ((16, 28, 28), (3, 3), 512, 512, (1, 1)),
+    ((16, 14, 14), (3, 3), 512, 512, (1, 1)),
+    ((1, 224, 224), (3, 3), 64, 64, (1, 1)),
+    ((1, 28, 28), (3, 3), 512, 512, (1, 1)),
+    ((64, 56, 56), (3, 3), 64, 64, (1, 1)),
+    ((64, 28, 28), (3, 3), 128, 128, (1, 1)),
+    ((64, 14, 14), (3, 3), 256, 256, (1, 1)),
+    ((64, 7, 7), (3, 3), 512, 512, (1, 1)),
+    ((64, 56, 56), (1, 1), 256, 64, (0, 0)),
+    ((64, 28, 28), (1, 1), 128, 512, (0, 0)),
+    ((64, 7, 7), (1, 1), 2048, 512, (0, 0)),
+    ((32, 17, 17), (1, 7), 160, 192, (0, 3)),
+    ((32, 17, 17), (7, 1), 160, 192, (3, 0)),
+    ((32, 35, 35), (5, 5), 48, 64, (2, 2)),
+    ((32, 8, 8), (1, 3), 384, 384, (0, 1)),
+    ((32, 35, 35), (3, 3), 64, 96, (1, 1)),
+    ((8, 96, 96), (3, 3), 320, 320, (1, 1)),
+    ((8, 48, 48), (3, 3), 640, 640, (1, 1)),
+    ((2, 128, 128), (3, 3), 512, 512, (1, 1)),
+    ((32, 32, 32), (5, 5), 128, 128, (2, 2)),
+    ((32, 64, 64), (9, 9), 64, 64, (4, 4)),
+    ((32, 64, 64), (7, 7), 96, 96, (3, 3)),
+    ((16, 4000), (3,), 512, 512, (1,)),
+    ((8, 16000), (5,), 128, 128, (2,)),
+    ((4, 16, 56, 56), (3, 3, 3), 64, 64, (1, 1, 1)),
+    ((1, 17, 60, 104), (3, 3, 3), 384, 384, (1, 1, 1)),
+    ((32, 47, 47), (3, 3), 63, 65, (1, 1)),
+)
+
+
+def problems() -> Iterator[tuple[Problem, str, str]]:
+    """Every problem with a direction and a group of precisions, once."""
+    found = [(c.layer.problem, c.direction, c.group) for c in cases()]
+    for x, taps, channels, outputs, padding in LAYERS:
+        problem = Problem.of((*x, channels), (outputs, *taps, channels), padding=padding)
+        found += [(problem, way, group) for way in DIRECTIONS for group in GROUPS]
+    return iter(dict.fromkeys(found))
+
+
+def key(problem: Problem, direction: str, group: str, device: Device) -> str:
+    """What a pick is kept by."""
+    x, w = ("x".join(map(str, s)) for s in (problem.x_shape, problem.w_shape))
+    return f"{device.name} {x} {w} {problem.padding[-1][0]} {direction} {group}"
+
+
+def times() -> dict[str, dict[str, float]]:
+    """Microseconds of plans by where and name, as kept rows have them."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows():
+        where = key(row.layer.problem, row.direction, row.group, row.device)
+        what = f"{row.kernel} {row.products} {row.variant}"
+        found.setdefault(where, {}).setdefault(what, []).append(1e6 * row.seconds)
+    return {
+        where: {what: median(each) for what, each in plans.items()}
+        for where, plans in found.items()
+    }
+
+
+def picks(device: Device) -> dict[str, dict[str, Any]]:
+    """What the planner picks for every problem on ``device``: its name, workspace and time."""
+    found = {}
+    for problem, direction, group in problems():
+        try:
+            p = plan(unnamed(direction, problem, group, device))
+        except ValueError as error:
+            found[key(problem, direction, group, device)] = {"name": f"none: {error}"}
+            continue
+        found[key(problem, direction, group, device)] = {
+            "name": name(p), "workspace": p.workspace, "us": round(p.predicted * 1e6, 2),
+        }  # fmt: skip
+    return found
+
+
+def main(
+    save: Annotated[Path | None, typer.Option(help="File that picks are written to.")] = None,
+    against: Annotated[Path | None, typer.Option(help="File of picks to compare with.")] = None,
+    devices: Annotated[str, typer.Option(help="Names with commas.")] = "h100,h200",
+) -> None:
+    """List the default picks, or those that changed."""
+    found = {k: v for device in devices.split(",") for k, v in picks(datasheet(device)).items()}
+    if save:
+        save.write_text(json.dumps(found, indent=0))
+    if not against:
+        return
+    before, measured, ratios = json.loads(against.read_text()), times(), []
+    changed = {k: (before[k], v) for k, v in found.items() if before[k]["name"] != v["name"]}
+    for where, (old, new) in sorted(changed.items()):
+        before_us, now_us = (measured.get(where, {}).get(each["name"]) for each in (old, new))
+        took = "not measured"
+        if before_us and now_us:
+            ratios.append(now_us / before_us)
+            took = f"{before_us:.1f} -> {now_us:.1f} µs, {ratios[-1]:.3f} times"
+        print(f"{where}: {old['name']} -> {new['name']}: {took}")
+    print(f"{len(changed)} of {len(found)} picks changed, {len(ratios)} have both times")
+    if ratios:
+        print(f"new over old: geometric mean {geometric_mean(ratios):.4f}, most {max(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,137 @@
+"""The plans that kept rows timed, made from their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from experiments.calibrate.rows import Timed
+from winolab.algorithm import Algorithm, Tile, parse_algorithm
+from winolab.bench.contenders import unnamed
+from winolab.gpu.families.gamma_ffma import config as ffma
+from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_wgmma import config as wgmma
+from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
+from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.families.wgrad_direct.chunks import Cost, ways
+from winolab.gpu.families.wgrad_direct.columns import WgradColumnsPlan
+from winolab.gpu.families.wgrad_direct.common import blocks_of_row
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import Plan, Request
+
+HEADER = 16 << 10  # bytes by which a workspace may differ: what is about data grew since
+NUMBER = re.compile(r"(\w+)=(\d+)")
+
+
+def plan_of(row: Timed) -> Any:
+    """The plan of a row; None where no kernel of that name runs the layer any more."""
+    request = _request(row.layer, row.direction, row.group, row.device, row.products)
+    kernel = re.fullmatch(r"Γ(\d+)\((\d+),(\d+)\)", row.kernel)
+    if kernel and int(kernel[1]) > 1:
+        tile = Tile(int(kernel[2]), int(kernel[3]))
+        return (_ffma if row.products == "fp32" else _wgmma)(request, tile, row.variant)
+    every = (p for algorithm in _algorithms(row) for p in _offered(request, algorithm))
+    plans = [p for p in every if p.kernel == row.kernel and str(p.config) == row.variant]
+    if plans and isinstance(plans[0], WgradColumnsPlan):
+        return _sharing(plans[0], row.workspace)
+    if row.workspace is not None:
+        plans = [p for p in plans if abs(p.workspace - row.workspace) <= HEADER]
+    return plans[0] if plans else None
+
+
+def _sharing(p: WgradColumnsPlan, workspace: int | None) -> WgradColumnsPlan | None:
+    """The plan whose blocks share as much work as takes such a workspace, whatever is picked now;
+    None where a row does not say how much."""
+    if workspace is None:
+        return None
+    rest, of_row = p.workspace - p.shares.workspace, blocks_of_row(p.gradient, p.config)
+    cost = Cost(1e-6, 1e-5, 4 * p.config.n * p.config.bi * p.config.bo)
+    every = [s for cached in (False, True) for s in ways(p.columns, of_row, p.device, cost, cached)]
+    near = min(every, key=lambda s: abs(rest + s.workspace - workspace))
+    if abs(rest + near.workspace - workspace) > HEADER:
+        return None
+    return replace(p, shares=near)
+
+
+@cache
+def _request(layer: Any, direction: str, group: str, device: Any, products: str) -> Request:
+    request = unnamed(direction, layer.problem, group, device)
+    unit = "fp32" if products == "fp32" else products
+    return replace(request, precision=unit)
+
+
+def _algorithms(row: Timed) -> Iterator[Algorithm | None]:
+    """What names a row's kernel; None where it runs filters that its tile does not divide."""
+    if "(1,1)" in row.kernel:
+        yield parse_algorithm("direct")
+    elif found := re.fullmatch(r"F\((\d+)×(\d+),(\d+)×(\d+)\)", row.kernel):
+        yield parse_algorithm("winograd:{}x{}:{}x{}".format(*found.groups()))
+    elif found := re.fullmatch(r"Ω(\d+)\((\d+),(\d+)\)", row.kernel):
+        named = int(found[1]) == int(found[2]) + int(found[3]) - 1
+        if named and row.layer.taps % int(found[2]) == 0:
+            yield parse_algorithm("omega:{}:{}:{}".format(*found.groups()))
+        yield None
+
+
+@cache
+def _offered(request: Request, algorithm: Algorithm | None) -> tuple[Plan, ...]:
+    """What families with few block shapes have."""
+    asked = replace(request, algorithm=algorithm)
+    found: list[Plan] = []
+    for family in FAMILIES:
+        serves = asked.direction in family.directions and asked.precision in family.precisions
+        if serves and not family.name.startswith("gamma"):
+            found += _without_errors(family.plans, asked)
+    return tuple(found)
+
+
+def _without_errors(plans: Any, request: Request) -> list[Plan]:
+    try:
+        return list(plans(request))
+    except ValueError:
+        return []
+
+
+def _numbers(words: Iterable[str]) -> dict[str, int]:
+    return {m[1]: int(m[2]) for word in words if (m := NUMBER.fullmatch(word))}
+
+
+def _wgmma(request: Request, tile: Tile, text: str) -> Any:
+    numbers = _numbers(text.split())
+    if len(numbers) < len(text.split()) or "xvec" in numbers or "words" in numbers:
+        return None  # what there is no more
+    numbers["v_stages"] = numbers.pop("stages")
+    config = wgmma.Config(**{"run": 4, **numbers})
+    c = Correlation.of(request.problem, request.direction)
+    bare = tile.alpha == 8 and config.share == 4 and not (config.u_ring or config.u_ahead)
+    size = wgmma.transformed(tile, c, wgmma.PARTS[request.precision])
+    pair = tile.alpha == 6 and wgmma.FAR * size > request.device.l2
+    if (bare and request.precision == "fp32_split") or (config.multicast > 1 and not pair):
+        return None  # not offered any more
+    what = request.direction, request.problem, c, tile, request.points, request.precision
+    return GammaWgmmaPlan(*what, request.stored, config, request.device)
+
+
+def _ffma(request: Request, tile: Tile, text: str) -> Any:
+    block, *words = text.split()
+    stages = re.fullmatch(r"stages=(\d+)\+(\d+)", words[0]) if words else None
+    numbers = _numbers(words[1:])
+    if not stages or len(numbers) < len(words) - 1:
+        return None
+    bm, bt, kc = map(int, block.split("x"))
+    finishers = numbers.get("finishers", 0)
+    base = next(
+        (v for v in ffma.CONFIGS[tile.alpha] if v.bt == bt and v.finishers == finishers), None
+    )
+    if base is None or base.kc != kc:
+        return None
+    numbers |= {"u_stages": int(stages[1]), "v_stages": int(stages[2])}
+    flags = {name: bool(numbers.pop(name, 0)) for name in ("load_warp", "compact")}
+    config = replace(base, bm=bm, **numbers, **flags)
+    if not config.served(tile.alpha):
+        return None
+    c = Correlation.of(request.problem, request.direction)
+    return gamma_ffma._plan(request, c, tile, config)

@@ -1,0 +1,109 @@
+"""Kept rows of our kernels as times of plans: what models are fitted to and picks are judged by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+from experiments.harness.facts import ROOT
+from experiments.measure.cases import cases
+from winolab.bench.layers import Layer
+from winolab.device import DATASHEETS, Device
+from winolab.gpu.planner.request import Plan
+
+RESULTS = ROOT / "experiments" / "results"
+DEVICES = {device.name: device for device in DATASHEETS.values()}
+# Steps of throughput_variants.jsonl whose kernels are today's; others timed what was changed since.
+STEPS = (
+    "split Γ: which plans are the fastest, layer by layer",
+    "split Γ, three to seven filter rows: the six plans of the least predicted time",
+    "split Γ, two filter rows: boxes of eight tiles, blocks of eight rows",
+    "split Γ with ten states, 48 channels a block",
+    "split Γ: ten states of five taps",
+    "split Γ: rows of tiles filled up, so that boxes bring several",
+    "split Γ: less error where FP32's sums have it, and pairs of blocks",
+    "Γ on Tensor Cores: rows run on from image to image",
+    "Γ on FFMA units: plans whose predicted time is within 20 % of the least",
+    "Γ16 on FFMA units: load warps, sums cut where they need not be",
+    "nested Winograd: calls that its time model is fitted to",
+    "direct products in 16 bits: blocks, and clusters that share sums",
+    "direct products in 16 bits: blocks of 96 to 224 channels",
+    "filter gradients: plans whose predicted time is within 30 % (FFMA) or 15 % of the least",
+    "gradients: vector stores, clusters",
+    "an H200 by an H100's constants",
+    "split Γ: odd channels' boxes copied word by word by three warps",
+    "one device model: default picks before and after, and with and without a policy",
+)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A plan's name on a layer, and the median of its calls with a cold L2 cache."""
+
+    step: str  # of variants; "" of throughput.jsonl
+    layer: Layer
+    direction: str
+    group: str  # of precisions
+    device: Device
+    kernel: str
+    products: str
+    variant: str
+    workspace: int | None  # bytes, where the row says so
+    seconds: float
+
+    @property
+    def where(self) -> tuple[str, Layer, str, str]:
+        """What is timed: device, layer, direction, group."""
+        return self.device.name, self.layer, self.direction, self.group
+
+
+def name(p: Plan) -> str:
+    """Kernel, precision and block shape."""
+    return f"{p.kernel} {p.precision} {p.config}"
+
+
+@cache
+def rows() -> tuple[Timed, ...]:
+    """All rows of whole calls that can be told by a plan's name."""
+    return (*_throughput(), *_variants())
+
+
+def _lines(file: str) -> Iterator[dict]:
+    with (RESULTS / f"{file}.jsonl").open() as lines:
+        yield from map(json.loads, lines)
+
+
+def _throughput() -> Iterator[Timed]:
+    layers = {str(c.layer): c.layer for c in cases()}
+    for row in _lines("throughput"):
+        if row["method"] == "winolab" and not row.get("prepared"):
+            yield Timed(
+                "", layers[row["case"][0]], row["direction"], row["precision"],
+                DEVICES[row["device"]], row["kernel"], row["products"], row["plan"],
+                row["workspace"], 1e-6 * median(row["cold_us"]),
+            )  # fmt: skip
+
+
+def _variants() -> Iterator[Timed]:
+    for row in _lines("throughput_variants"):
+        if row["step"].startswith(STEPS):
+            words = str(row["variant"]).split()
+            products = row.get("products")
+            if words[0] in ("fp32", "fp32_split", "fp16", "bf16"):
+                products = words.pop(0)
+            if words[0][0] not in "ΓΩF":
+                continue
+            channels = row["channels"]
+            layer = Layer(
+                row["batch"], (row["output"],) * 2, channels, row.get("out_channels", channels),
+                row["filter"],
+            )  # fmt: skip
+            us = row.get("us") or 2e-6 * layer.problem.macs / row["tflops"]
+            group = row.get("group") or (products if products in ("fp16", "bf16") else "fp32")
+            yield Timed(
+                row["step"], layer, row["direction"], group, DEVICES[row["device"]], words[0],
+                products or "", " ".join(words[1:]), None, 1e-6 * us,
+            )  # fmt: skip

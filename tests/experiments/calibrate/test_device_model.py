@@ -1,0 +1,60 @@
+"""That the planner's device model is what kept rows say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from experiments.calibrate.device_model import (
+    FITTED,
+    PATH,
+    Sample,
+    _free,
+    fit,
+    samples,
+    told,
+    written,
+)
+from experiments.calibrate.plans import plan_of
+from experiments.calibrate.rows import name, rows
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, model_of
+
+
+@cache
+def sample(section: str) -> Sample:
+    return samples((section,))[section]
+
+
+def values(model: DeviceModel, section: str) -> dict[tuple[str, str], float]:
+    return {(of, each): getattr(getattr(model, of), each) for of, each in _free(section)}
+
+
+@pytest.mark.parametrize("section", FITTED)
+def test_a_refit_gives_what_is_kept(section: str) -> None:
+    """Within 3 %: valleys are flat; with the rows and the spread that the file says."""
+    found = fit(section, sample(section))
+    assert values(found, section) == pytest.approx(values(MODEL, section), rel=0.03)
+    kept = PATH.read_text("utf-8")
+    facts = {section: told(sample(section), MODEL)}
+    assert model_of(written(kept, MODEL, facts)) == MODEL
+    for line in written(kept, MODEL, facts).splitlines():
+        assert line in kept.splitlines()
+
+
+def test_a_value_that_is_off_is_found_again() -> None:
+    off = replace(MODEL, wgrad_ffma=replace(MODEL.wgrad_ffma, producer=2.5, item=9000.0))
+    found = fit("wgrad_ffma", sample("wgrad_ffma"), off)
+    assert values(found, "wgrad_ffma") == pytest.approx(values(MODEL, "wgrad_ffma"), rel=0.05)
+    assert told(sample("wgrad_ffma"), off)["spread"] > told(sample("wgrad_ffma"), found)["spread"]
+
+
+def test_plans_are_those_that_rows_name() -> None:
+    made = 0
+    for row in rows()[::97]:
+        if p := plan_of(row):
+            made += 1
+            assert name(p) == f"{row.kernel} {row.products} {row.variant}"
+            assert (p.direction, p.problem) == (row.direction, row.layer.problem)
+    assert made > 50

@@ -1,0 +1,104 @@
+"""device_model.toml: every entry is read, by its name, and says what it means."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from token import NUMBER
+
+import pytest
+
+import winolab.gpu
+from winolab.device import H100, datasheet
+from winolab.gpu.planner.device_model import (
+    MODEL,
+    DeviceModel,
+    copying,
+    from_l2,
+    l2_bytes_a_cycle,
+    model_of,
+    overlapped,
+    text,
+)
+
+GPU = Path(winolab.gpu.__file__).parent
+SECTIONS = tomllib.loads(text())
+# Models that came while the file was made, with constants of their own: to be moved there.
+LATER = {GPU / "families" / "direct" / name for name in ("split.py", "ffma.py")}
+ENTRIES = [
+    (section, name) for section, entries in SECTIONS.items()
+    for name, entry in entries.items() if isinstance(entry, dict)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("section", "name"), ENTRIES, ids=".".join)
+def test_an_entry_is_used_and_says_what_it_is(section: str, name: str) -> None:
+    folder = GPU / "families" / section
+    files = GPU.rglob("*.py") if section == "device" else folder.glob("*.py")
+    owner = rf"device\.{name}\b" if section == "device" else rf"\b(?:m|{section})\.{name}\b"
+    assert any(re.search(owner, file.read_text("utf-8")) for file in files)
+    entry = SECTIONS[section][name]
+    assert set(entry) - {"fitted"} == {"value", "unit", "meaning"}
+    assert getattr(getattr(MODEL, section), name) == entry["value"] > 0
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_model_has_a_dozen_parameters_at_most_and_names_its_rows(section: str) -> None:
+    assert sum(of == section for of, _ in ENTRIES) <= 12
+    facts = SECTIONS[section]
+    assert {"file", "date"} <= facts.keys()
+    fitted = [e.get("fitted", True) for e in facts.values() if isinstance(e, dict)]
+    if section != "device":
+        assert "selection" in facts
+        assert (facts.get("rows", 0) > 0 < facts.get("spread", 0)) == any(fitted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\nlaunch = {", "\nlanch = {", r"\[device\] .* lacks lanch, launch"),
+        ("\nlaunch = { value = 3e-06,", "\nlaunch = { value = 0,", "device.launch .* is 0;"),
+        (
+            "\nlaunch = { value = 3e-06,",
+            '\nlaunch = { value = "3e-06",',
+            "expected a positive number",
+        ),
+        ("[nested]", "[nests]", "lacks sections nested, nests"),
+        ("\ncopy = {", "\nunused = { value = 1 }\ncopy = {", r"\[device\] .* lacks unused"),
+    ],
+)
+def test_what_is_misspelled_missing_or_too_much_is_an_error(old, new, message) -> None:
+    assert text().count(old) == 1
+    with pytest.raises(ValueError, match=message):
+        model_of(text().replace(old, new))
+    assert model_of(text()) == MODEL
+
+
+def test_no_rate_is_written_elsewhere() -> None:
+    """Bytes a second and seconds are the file's: one value a physical quantity."""
+    for file in set((GPU / "families").rglob("*.py")) - LATER:
+        with tokenize.open(file) as lines:
+            numbers = [
+                t.string for t in tokenize.generate_tokens(lines.readline) if t.type == NUMBER
+            ]
+        assert not [n for n in numbers if re.fullmatch(r"\d[\d.]*e(1\d|-\d)", n)], file
+    assert {f.name for f in fields(DeviceModel)} == set(SECTIONS)
+
+
+def test_rates_follow_the_device() -> None:
+    h200, a100 = datasheet("h200"), datasheet("a100")
+    assert copying(H100, 2.85e12) == pytest.approx(1)
+    assert copying(h200, 2.85e12) == pytest.approx(H100.bandwidth / h200.bandwidth)
+    assert from_l2(H100, 9e12) == pytest.approx(1)
+    cycles = a100.multiprocessors * a100.clock
+    assert from_l2(a100, l2_bytes_a_cycle() * cycles) == pytest.approx(1)
+
+
+def test_what_overlaps_takes_the_longest_and_a_little_more() -> None:
+    assert overlapped(4, 0.0, 0.0) == 0
+    assert overlapped(4, 3.0, 0.0) == pytest.approx(3)
+    assert 3 < overlapped(4, 3.0, 2.0) < 3.2
+    assert overlapped(4, 1.0, 1.0) == pytest.approx(2**0.25)

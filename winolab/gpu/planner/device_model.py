@@ -1,0 +1,238 @@
+"""The constants of all timing models: device_model.toml, read into one value a physical quantity.
+
+A family's model takes its own parameters from a field of ``MODEL`` and what every family shares
+from ``MODEL.device``. ``python -m experiments.calibrate.device_model`` refits them from kept rows.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from importlib import resources
+from typing import Any, TypeVar
+
+from winolab.device import H100, Device
+
+T = TypeVar("T")
+FILE = "device_model.toml"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What kernels of several families meet, of an H100."""
+
+    launch: float
+    copy: float
+    l2: float
+    operand: float
+
+
+@dataclass(frozen=True)
+class GammaFfma:
+    """Γ on FFMA units (families/gamma_ffma/cost.py)."""
+
+    vector: float
+    scalar: float
+    item: float
+    cluster: float
+    latency: float
+    issuer: float
+    ones: float
+    in_clusters: float
+    all_shared: float
+    fold: float
+    earlier: float
+
+
+@dataclass(frozen=True)
+class GammaWgmma:
+    """Γ on Tensor Cores by wgmma (families/gamma_wgmma/cost.py)."""
+
+    stage: float
+    held: float
+    far: float
+    shared: float
+    x: float
+    transform: float
+    elements: float
+    box: float
+    store: float
+    cluster: float
+    rest: float
+    wide: float
+
+
+@dataclass(frozen=True)
+class GammaMma:
+    """Γ on Tensor Cores by mma.sync (families/gamma_mma/plan.py)."""
+
+    hopper: float
+    products: float
+    state: float
+    scalar: float
+    stage: float
+    item: float
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Nested Winograd (families/nested/cost.py)."""
+
+    transform: float
+    state: float
+    cached: float
+    products: float
+    stage: float
+    column: float
+    row: float
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Direct forward and backward data (families/direct/plan.py)."""
+
+    start: float
+    products: float
+    step: float
+    item: float
+    cluster: float
+    filters: float
+    askew: float
+
+
+@dataclass(frozen=True)
+class WgradFfma:
+    """Ω on FFMA units (families/wgrad_ffma/plan.py)."""
+
+    producer: float
+    edge: float
+    edge_wrapped: float
+    item: float
+    store: float
+    store_parted: float
+
+
+@dataclass(frozen=True)
+class WgradWinograd:
+    """Ω on Tensor Cores (families/wgrad_winograd/cost.py)."""
+
+    products: float
+    split_products: float
+    small: float
+    block: float
+
+
+@dataclass(frozen=True)
+class WgradDirect:
+    """Direct filter gradients (families/wgrad_direct)."""
+
+    products: float
+    copied: float
+    copied_narrow: float
+    split_products: float
+    split_element: float
+    part: float
+    start: float
+    split_part: float
+    brought: float
+    cached: float
+    split_cached: float
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """Depthwise layers (families/depthwise/cost.py)."""
+
+    start: float
+    again: float
+    trip: float
+    copied: float
+    unstaged: float
+    narrow: float
+    read: float
+    stored: float
+    step: float
+    issued: float
+    least: float
+    waited: float
+
+
+@dataclass(frozen=True)
+class DeviceModel:
+    """All of device_model.toml that is a number; its sections are the fields."""
+
+    device: Shared
+    gamma_ffma: GammaFfma
+    gamma_wgmma: GammaWgmma
+    gamma_mma: GammaMma
+    nested: Nested
+    direct: Direct
+    wgrad_ffma: WgradFfma
+    wgrad_winograd: WgradWinograd
+    wgrad_direct: WgradDirect
+    depthwise: Depthwise
+
+
+def model_of(text: str) -> DeviceModel:
+    """The model of such a file's text.
+
+    Raises ValueError that names the entry where one is missing, misspelled, no number or not
+    positive.
+    """
+    found = tomllib.loads(text)
+    if unknown := sorted(found.keys() ^ _kinds().keys()):
+        raise ValueError(f"{FILE} has or lacks sections {', '.join(unknown)}; DeviceModel has them")
+    return DeviceModel(
+        **{name: _section(kind, name, found[name]) for name, kind in _kinds().items()}
+    )
+
+
+def _kinds() -> dict[str, type]:
+    return {name: globals()[kind] for name, kind in DeviceModel.__annotations__.items()}
+
+
+def _section(kind: type[T], name: str, found: dict[str, Any]) -> T:
+    entries = {key: entry for key, entry in found.items() if isinstance(entry, dict)}
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if wrong := sorted(entries.keys() ^ known):
+        raise ValueError(
+            f"[{name}] of {FILE} has or lacks {', '.join(wrong)}; {kind.__name__} has them"
+        )
+    for key, entry in entries.items():
+        value = entry.get("value")
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"{name}.{key} of {FILE} is {value!r}; expected a positive number")
+    return kind(**{key: float(entry["value"]) for key, entry in entries.items()})
+
+
+def text() -> str:
+    """The file's text."""
+    return resources.files("winolab.gpu.planner").joinpath(FILE).read_text("utf-8")
+
+
+MODEL = model_of(text())
+
+
+def copying(device: Device, size: float, model: DeviceModel = MODEL) -> float:
+    """Seconds in which device memory reads or writes so many bytes."""
+    return size / (model.device.copy * device.memory_rate)
+
+
+def from_l2(device: Device, size: float, model: DeviceModel = MODEL) -> float:
+    """Seconds in which L2 gives so many bytes to all multiprocessors together."""
+    cycles = device.multiprocessors * device.clock
+    return size / (l2_bytes_a_cycle(model) * cycles)
+
+
+def l2_bytes_a_cycle(model: DeviceModel = MODEL) -> float:
+    """What L2 gives a multiprocessor, where all ask."""
+    return model.device.l2 / (H100.multiprocessors * H100.clock)
+
+
+def overlapped(sharp: float, *seconds: float) -> float:
+    """Of what goes on at once: the longest, and more where others are nearly as long."""
+    longest = max(seconds)
+    if longest <= 0:
+        return 0.0
+    return longest * sum((s / longest) ** sharp for s in seconds) ** (1 / sharp)
