@@ -89,7 +89,7 @@ def test_faster_block_shapes_are_predicted_to_be(case, shape, others) -> None:
 
 
 def test_producers_that_left_registers_to_finishers_make_two_tiles_at_most() -> None:
-    """Of three, 26² × 320 took 14 % longer."""
+    """With three of them 26² × 320 took 14 % longer."""
     of = found("64x26x26x320:320x5x5", "gamma:8:4:5")
     assert "64x64x8 stages=4+2 passes=2 rows=2 share=5" in of
     finished = [p.config for p in of.values() if p.config.finishers]
