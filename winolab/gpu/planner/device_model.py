@@ -231,7 +231,7 @@ def l2_bytes_a_cycle(model: DeviceModel = MODEL) -> float:
 
 
 def overlapped(sharp: float, *seconds: float) -> float:
-    """Of what goes on at once: the longest, and more where others are nearly as long."""
+    """The time of what goes on at once: the longest, more where others are nearly as long."""
     longest = max(seconds)
     if longest <= 0:
         return 0.0

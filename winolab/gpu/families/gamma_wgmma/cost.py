@@ -54,7 +54,7 @@ class Stage:
     held: bool  # whether filters go from L2 to registers
 
     def cycles(self, device: Device, model: DeviceModel, transformed: int = 0) -> float:
-        """Of a multiprocessor; ``transformed``: bytes of all filters. Those that are held are the
+        """A multiprocessor's; ``transformed``: bytes of all filters. Those that are held are the
         farther from where they are read the more of L2 they take."""
         m = model.gamma_wgmma
         far = 1 + m.far * transformed / (transformed + device.l2 / FAR) if self.held else 1
@@ -69,7 +69,7 @@ class Stage:
 
 
 def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
-    """Of a group's main kernel: rounds of work tiles on as many multiprocessors as run at once."""
+    """Seconds of a group's main kernel: rounds of work tiles on what runs at once."""
     v = plan.config
     steps = -(-plan.steps // v.split_k)
     item = _item(v, plan.tile, plan.block, model)
@@ -82,7 +82,7 @@ def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
 
 
 def predicted(plan: Any, model: DeviceModel = MODEL) -> float:
-    """Of a whole call."""
+    """Seconds of a whole call."""
     padded = padded_size(plan.correlation, plan.size) if plan.config.padded else 0
     main, groups = seconds(plan, model), plan.correlation.groups
     return of_call(plan.device, groups, main, plan.transformed, plan.parts, padded, model)
@@ -105,7 +105,7 @@ def _mean_stage(plan: Any, outputs: int, model: DeviceModel) -> float:
 def stage(
     v: Config, tile: Tile, parts: int, size: int, rows: float, outputs: float, m: GammaWgmma
 ) -> Stage:
-    """Of so many filter rows and output channels, where elements of x have ``size`` bytes.
+    """A stage of so many filter rows and output channels; elements of x have ``size`` bytes.
 
     V is written to shared memory and read once, or by every product where it is wgmma's B; filters
     that wait there are, too. Those that are held in registers come past it, but through L1.
@@ -158,7 +158,7 @@ def of_call(
     padded: int,
     model: DeviceModel = MODEL,
 ) -> float:
-    """Of a call whose main kernel takes so many seconds a group; bytes of a group's transformed
+    """Seconds of a call whose main kernel takes so many a group; bytes of a group's transformed
     filter, of the copy of x."""
     launch = model.device.launch
     seconds += copying(device, transformed, model) + 2 * launch

@@ -43,7 +43,7 @@ def chunk(base: Any, images: int, rows: int, batch: int) -> ChunkSize:
 def seconds(
     base: Any, chunk: ChunkSize, segments: int, taps: int, model: DeviceModel = MODEL
 ) -> float:
-    """Of a call's groups, in such chunks and ``segments`` of their sums, for ``taps`` at once."""
+    """Seconds of a call's groups, in such chunks and ``segments``, for ``taps`` at once."""
     v, d, p, parts, device = base.config, base.device, base.problem, base.parts, model.device
     m = model.wgrad_winograd
     (tiles_m, tiles_n), (of_m, of_n), alpha = base.blocks, base.padded, base.tile.alpha
@@ -71,6 +71,6 @@ def seconds(
 
 
 def predicted(plan: Any, model: DeviceModel = MODEL) -> float:
-    """Of a plan's call."""
+    """Seconds of a plan's call."""
     found = chunk(plan, plan.images, plan.rows, plan.batch)
     return seconds(plan, found, plan.segments, plan.slice, model)
