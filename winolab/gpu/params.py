@@ -69,6 +69,7 @@ class Params:
             data += bytes(-len(data) % alignment)
             at.append(len(data))
             data += s.data + bytes(-len(s.data) % alignment)
+        data += bytes(-len(data) % (ALIGNMENT if any(MAP in s.kinds for s in structs) else 8))
         return cls(
             tuple(first + o for first, s in zip(at, structs, strict=True) for o in s.offsets),
             tuple(kind for s in structs for kind in s.kinds),

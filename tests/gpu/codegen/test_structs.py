@@ -14,6 +14,9 @@ from winolab.gpu.codegen import emit
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import scale, wgrad
 from winolab.gpu.families.depthwise import plan as depthwise
+from winolab.gpu.families.direct import ffma as direct_ffma
+from winolab.gpu.families.direct import split as direct_split
+from winolab.gpu.families.direct.axes import PARAMS as AXIS
 from winolab.gpu.families.direct.plan import PARAMS as DIRECT
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
@@ -36,7 +39,30 @@ STRUCTS = {
         [depthwise.MAPS, depthwise.PARAMS],
         [("DepthwiseParams", "depthwise/arrays")],
     ),
-    "direct": ("DirectParams", "direct/walk", [DIRECT], [("DirectAxis", "direct/walk")]),
+    "direct": (
+        "DirectParams",
+        "direct/walk",
+        [DIRECT, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes")],
+    ),
+    "direct split": (
+        "DirectSplitParams",
+        "direct/split",
+        [direct_split.SPLIT_PARAMS, DIRECT, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes"), ("DirectParams", "direct/walk")],
+    ),
+    "direct filter": (
+        "DirectFilterParams",
+        "direct/split_filter",
+        [direct_split.FILTER_PARAMS],
+        [],
+    ),
+    "direct ffma": (
+        "DirectFfmaParams",
+        "direct/ffma",
+        [direct_ffma.PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes")],
+    ),
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
@@ -95,7 +121,7 @@ STRUCTS = {
     ),
 }
 # Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
-INNER = {"TransformParams": "^(x|dy)_", "DirectParams": "^(along_(?:depth|height|width))_"}
+INNER = {"TransformParams": "^(x|dy)_"}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
@@ -106,9 +132,12 @@ constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 
 def declaration(struct: str, file: str) -> str:
     """The struct's text."""
-    found = re.search(rf"^struct {struct}\b.*?^\}};", emit.kernel(file), re.M | re.S)
+    found = re.search(
+        rf"^struct (?:__align__\(8\) )?{struct}\b.*?^\}};", emit.kernel(file), re.M | re.S
+    )
     assert found
-    return found[0].replace("split::", "").replace("  GammaParams gamma", "  PlainParams gamma")
+    text = found[0].replace("split::", "").replace("__align__", "alignas")
+    return text.replace("  GammaParams gamma", "  PlainParams gamma")
 
 
 def packed(*parts: Layout) -> Params:

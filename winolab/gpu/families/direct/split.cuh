@@ -17,11 +17,11 @@
 #include "split_filter.cuh"
 
 struct DirectSplitParams {
-  DirectParams walk;
   Header* header;
   const Row* rows;
   // A row of outputs of one phase that a window of a suspect is in; rows of an image.
   int window_width, window_height;
+  DirectParams walk;
 };
 
 constexpr int HALVES = BM > 128 ? 2 : 1, WIDTH = BM / HALVES;  // partial sums of output channels

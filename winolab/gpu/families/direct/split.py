@@ -29,7 +29,7 @@ from winolab.ref.arithmetic.split import Scale, products
 CHANNELS, PAIR = 32, 2  # of a step; parts of a number
 VECTOR, FILTER_THREADS = 4, 128  # channels that x is aligned to; of a block that splits a filter
 TILES = (Tile(1, 1),)
-SPLIT_PARAMS = layout("DirectSplitParams", "direct/split")  # behind walk.cuh's
+SPLIT_PARAMS = layout("DirectSplitParams", "direct/split")  # before walk.cuh's
 FILTER_PARAMS = layout("DirectFilterParams", "direct/split_filter")
 # Fitted to 331 times of 52 cases of an H100 (rms 7 %; what is picked takes 0.4 % more than the
 # fastest): seconds of all launches; around a work tile's sums; of a step at least, and its products
@@ -187,7 +187,7 @@ class SplitPlan(DirectPlan):
                 header, scale.row(self.correlation, prepared, group), *plan.window
             )
             filters = View(self._parts(prepared, group), (0,) * 5)
-            both = Params.of(plan.params(group, x, filters, y), own)
+            both = Params.of(own, plan.params(group, x, filters, y))
             first = early and group == 0
             kernels["winolab_direct_split"]((plan.grid, 1, 1), THREADS, both, first)
         scale.scan(kernels, self.device, params)
