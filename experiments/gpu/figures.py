@@ -240,8 +240,8 @@ def reached(rows: Sequence[Row]) -> Figure:
         panel.plot([1, share], [i, i], color=COLOURS[met], linewidth=1)
         panel.plot(share, i, "o", color=COLOURS[met], markersize=4)
     panel.axvline(1, color=INK, linewidth=0.8)
-    ticks = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
-    panel.set(xscale="log", xlabel="measured over the aim (limits: the aim over measured)")
+    ticks = (0.05, 0.2, 1, 5, 20)
+    panel.set(xscale="log", xlabel="share of the aim (of limits: aim / measured)")
     panel.set_xticks(ticks, [f"{v:g}" for v in ticks])
     panel.set_xticks([], minor=True)
     return figure
