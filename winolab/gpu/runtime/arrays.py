@@ -35,7 +35,7 @@ class Library(Protocol):
         ...
 
     def describe(self, array: Any) -> Described: ...
-    def lie(self, array: Any) -> tuple:
+    def layout_key(self, array: Any) -> tuple:
         """What ``describe`` depends on, and ``requires_grad``, quickly."""
         ...
 
@@ -132,7 +132,7 @@ class CuPy:
             array.data.ptr % 16 == 0,
         )
 
-    def lie(self, array: Any) -> tuple:
+    def layout_key(self, array: Any) -> tuple:
         data = array.data
         return array.shape, array.strides, array.dtype, data.device_id, data.ptr % 16
 
@@ -227,7 +227,7 @@ class Torch:
             array.data_ptr() % 16 == 0,
         )
 
-    def lie(self, array: Any) -> tuple:
+    def layout_key(self, array: Any) -> tuple:
         tracked = array.requires_grad or _forward()._current_level >= 0
         return (
             array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,

@@ -122,7 +122,7 @@ def prepare_call(
     made = PlannedCall.of(asked)
     recording, overlap = record(asked, made)
     # another call for the same operands, which it does not keep alive
-    lies = replace(b, memory=None) if isinstance(b, Transformed) else b
+    later = replace(b, memory=None) if isinstance(b, Transformed) else b
     anew = replace(options, out_dtype=asked.out_dtype)
     return Call(
         library=library,
@@ -140,7 +140,7 @@ def prepare_call(
         flags=made.flags,
         narrowed=asked.narrowed and not problem.empty,
         overlap=overlap,
-        anew=cache(partial(prepare_call, direction, problem, library, anew, a, lies, None)),
+        anew=cache(partial(prepare_call, direction, problem, library, anew, a, later, None)),
     )
 
 
@@ -177,7 +177,7 @@ class PlannedCall:
             chosen = _plan_for(asked, fresh)
         b = asked.b
         if b and not b.copied and chosen and chosen.reads_filters_in_place:
-            b = Operand.of(b.place, b.place.direct and b.place.aligned(ITEMSIZE[asked.dtype]))
+            b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
         flags = 0
         if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
             chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
@@ -202,9 +202,9 @@ def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
         _check_empty(asked)
         return None
     size = ITEMSIZE[asked.dtype]
-    aligned = maps = asked.a.place.aligned(size)
+    aligned = maps = asked.a.layout.aligned(size)
     if asked.b and asked.gradient:
-        aligned = maps = maps and asked.b.place.aligned(size)
+        aligned = maps = maps and asked.b.layout.aligned(size)
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
@@ -231,8 +231,8 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
         return None, None
     a, b = asked.a, made.b
     is_filter = [name in ("w", "dw") for name in NAMES[asked.direction]]
-    view_a = a.place.view(address_of(A), filter=is_filter[0])
-    view_b = b and b.place.view(address_of(B), filter=is_filter[1])
+    view_a = a.layout.view(address_of(A), filter=is_filter[0])
+    view_b = b and b.layout.view(address_of(B), filter=is_filter[1])
     view_out = made.out.view(address_of(OUT), filter=is_filter[2])
 
     def launches(kernels: Kernels) -> None:
@@ -246,7 +246,7 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
     if not asked.out or made.detour:
         return recording, None
     operands = {A: a, B: b}
-    read = {n: each.place for n, each in operands.items() if each and not each.copied}
+    read = {n: each.layout for n, each in operands.items() if each and not each.copied}
     sizes = ITEMSIZE[asked.dtype], ITEMSIZE[asked.computed]
     return recording, Overlap(read, sizes[0], made.out, sizes[1])
 

@@ -68,7 +68,7 @@ def convolve(
             None if out is None else library.describe(out),
         )
     kept_by = (resolved, asked) if asked and asked.unique else (resolved,)
-    keep(call, kept_by, a, b, out, library.lie)
+    keep(call, kept_by, a, b, out, library.layout_key)
     return call.run(a, b, out)
 
 
@@ -85,10 +85,10 @@ def transform(
         raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
     described = library.describe(w)
     index, dtype = described.index, described.dtype
-    place = ArrayLayout.of(described, options.layout)
-    if place.shape != problem.w_shape:
+    layout = ArrayLayout.of(described, options.layout)
+    if layout.shape != problem.w_shape:
         raise ValueError(
-            f"w has shape {place.shape} with channels last; expected {problem.w_shape}"
+            f"w has shape {layout.shape} with channels last; expected {problem.w_shape}"
         )
     precision = precision_of(options.precision, "w", dtype)
     wanted = result_dtype(direction, dtype, options.out_dtype, None)
@@ -102,11 +102,11 @@ def transform(
         chosen = plan(request, prepared=True).scaled(options.scale)
         memory = library.empty((prepared(chosen),), "uint8", index)
         address = library.address(memory)
-        if not place.forward:
+        if not layout.forward:
             w = library.contiguous(w)
-            place = ArrayLayout.of(library.describe(w), options.layout)
+            layout = ArrayLayout.of(library.describe(w), options.layout)
         driver.make_current(index)
-        view = place.view(address_of(0), filter=True)
+        view = layout.view(address_of(0), filter=True)
 
         def record(kernels: Kernels) -> None:
             chosen.prepare(kernels, view, address_of(1), index)

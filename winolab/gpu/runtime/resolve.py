@@ -1,4 +1,4 @@
-"""What a call computes and how its arrays lie, before it is planned: dtypes, precision, places."""
+"""What a call computes and how its arrays lie, before it is planned: dtypes, precision, layouts."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def prepared(chosen: Plan | None) -> int:
 class Operand:
     """An operand as kernels read it: where it lies, and whether it is copied there first."""
 
-    place: ArrayLayout
+    layout: ArrayLayout
     copied: bool
 
     @classmethod
-    def of(cls, place: ArrayLayout, fits: bool) -> Operand:
+    def of(cls, layout: ArrayLayout, fits: bool) -> Operand:
         """Read in place where that fits the kernels, or from a fresh copy."""
-        return cls(place if fits else ArrayLayout.fresh(place.shape), not fits)
+        return cls(layout if fits else ArrayLayout.fresh(layout.shape), not fits)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def resolve(
     arguments = (*names[:2], "out")  # as the caller names them
     given = {name: array for name, array in zip(arguments, (a, b, out), strict=True) if array}
     expected = dict(zip(arguments, shapes(direction, problem), strict=True))
-    places = _places(given, expected, options.layout)
+    layouts = _layouts(given, expected, options.layout)
     if out:
         check_target(out.shape, out.strides)
     dtype = common_dtype(names, a.dtype, b.dtype)
@@ -117,14 +117,14 @@ def resolve(
     gradient = direction == "backward_filter"
     looked_at = gradient and out_dtype == "float16" and options.on_range == "raise"
 
-    place_a, place_b = places[names[0]], places.get(names[1])
+    layout_a, layout_b = layouts[names[0]], layouts.get(names[1])
     strict = transformed is not None and transformed.aligned
-    fits_a = place_a.direct and (not strict or place_a.aligned(ITEMSIZE[dtype]))
-    fits_a = fits_a and (not gradient or place_a.steps_fit)
+    fits_a = layout_a.direct and (not strict or layout_a.aligned(ITEMSIZE[dtype]))
+    fits_a = fits_a and (not gradient or layout_a.steps_fit)
     operand_b = None
-    if place_b:
-        fits_b = place_b.direct and place_b.steps_fit if gradient else place_b.forward
-        operand_b = Operand.of(place_b, fits_b)
+    if layout_b:
+        fits_b = layout_b.direct and layout_b.steps_fit if gradient else layout_b.forward
+        operand_b = Operand.of(layout_b, fits_b)
     return Resolved(
         direction=direction,
         problem=problem,
@@ -134,22 +134,22 @@ def resolve(
         precision=precision,
         out_dtype=out_dtype,
         computed="float32" if looked_at else out_dtype,
-        a=Operand.of(place_a, fits_a),
+        a=Operand.of(layout_a, fits_a),
         b=operand_b,
         transformed=transformed,
-        out=places.get("out"),
+        out=layouts.get("out"),
         out_first=out is None and options.layout == "channels_first" and is_contiguous(a),
     )
 
 
-def _places(
+def _layouts(
     given: dict[str, Any], expected: dict[str, tuple[int, ...]], layout: str
 ) -> dict[str, ArrayLayout]:
     """Where the arrays lie. Raises ValueError for other shapes and for different devices."""
     check_layout(layout)
     first = next(iter(given))
     index = given[first].index
-    places = {}
+    layouts = {}
     for name, array in given.items():
         if array.index != index:
             raise ValueError(
@@ -157,9 +157,9 @@ def _places(
             )
         if isinstance(array, Transformed):
             continue
-        place = places[name] = ArrayLayout.of(array, layout)
-        if place.shape != expected[name]:
+        found = layouts[name] = ArrayLayout.of(array, layout)
+        if found.shape != expected[name]:
             raise ValueError(
-                f"{name} has shape {place.shape} with channels last; expected {expected[name]}"
+                f"{name} has shape {found.shape} with channels last; expected {expected[name]}"
             )
-    return places
+    return layouts

@@ -1,4 +1,4 @@
-"""Direct filter gradients of split FP32 data on wgmma: plans, results against FP64, the guard."""
+"""Direct filter gradients of split FP32 data on wgmma: plans, results against FP64, their check."""
 
 from __future__ import annotations
 

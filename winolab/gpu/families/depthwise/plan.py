@@ -264,7 +264,7 @@ def source(
     how: tuple[bool, bool, bool],
     types: tuple[int, int],
 ) -> str:
-    """The translation unit of a variant. ``shape``: taps and strides, where it has those as
+    """The translation unit of a config. ``shape``: taps and strides, where it has those as
     constants; ``how``: whether taps go backwards, dy is gathered, columns slide; ``types``: of the
     operands and of the result."""
     constants = {"LANES": v.lanes, "V": v.vector, "TW": v.columns, "THREADS": THREADS}
@@ -317,7 +317,7 @@ def alone(request: Request) -> bool:
 
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
-    """The fastest predicted of a variant's walks and parts."""
+    """The fastest predicted of a config's walks and parts."""
     rows = (1,) if plan.config.kind == "any" else cost.walks(plan.walked)
     made = (replace(plan, rows=r) for r in rows)
     if plan.gradient:
