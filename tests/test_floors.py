@@ -41,7 +41,6 @@ BORROWED = {  # families that import another -> why
         "gamma_mma",
         "gamma_wgmma",
     ): "its algorithm, workspace and filters; the main kernel is another",
-    ("direct", "gamma_ffma"): "how many clusters run at once",
 }
 
 

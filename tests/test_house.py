@@ -57,10 +57,10 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_sentences_have_their_subject() -> None:
-    """No docstring, and no comment of a kernel, begins with "Of": each is read alone."""
+    """No docstring and no comment begins with "Of": each is read alone."""
     for path in (*SOURCES, *(ROOT / "winolab").rglob("*.cuh")):
         opened = [n for n, line in enumerate(path.read_text().splitlines(), 1)
-                  if line.lstrip().startswith(('"""Of ', "// Of "))]  # fmt: skip
+                  if line.lstrip().startswith(('"""Of ', "// Of ", "# Of "))]  # fmt: skip
         assert not opened, f"{name_of(path)}: lines {opened}"
 
 

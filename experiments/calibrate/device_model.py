@@ -52,7 +52,7 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
 }
 FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's
-# Of rows that take long to be timed by the model, every so many-th.
+# Rows that take the model long: every so many-th is timed.
 EVERY = {"wgrad_direct": 2}
 
 

@@ -48,7 +48,7 @@ class Library:
     def address(self, array: Array) -> int:
         return array.values.ctypes.data
 
-    def lie(self, array: Array) -> Any:
+    def layout_key(self, array: Array) -> Any:
         return self.describe(array)
 
     def requires_grad(self, *arrays: Array) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Protocol
 
-from winolab.gpu.families.direct.config import KC, ROW_BYTES
-from winolab.gpu.families.gamma_ffma.cost import clusters
+from winolab.device import Device
+from winolab.gpu.families.clusters import clusters
+from winolab.gpu.families.direct.axes import Axis
+from winolab.gpu.families.direct.config import KC, ROW_BYTES, Config
+from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
@@ -17,7 +20,32 @@ DEPTH, SIZE = 16, 2  # channels of a product; bytes of an element
 SUMS = 128 * 256  # of a work tile whose sums fill the registers
 
 
-def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
+class Walked(Protocol):
+    """A plan of direct products, as far as its time depends on it."""
+
+    @property
+    def correlation(self) -> Correlation: ...
+    @property
+    def walked(self) -> Correlation: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def out_dtype(self) -> str: ...
+    @property
+    def axes(self) -> tuple[Axis, Axis, Axis]: ...
+    @property
+    def work_tiles(self) -> int: ...
+    @property
+    def blocks_m(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def rest(self) -> int: ...
+
+
+def seconds(plan: Walked, model: DeviceModel = MODEL) -> float:
     """Predicted time: a step's products, copies and least time overlap, and so do all steps and
     what arrays take."""
     c, v, device, m = plan.correlation, plan.config, plan.device, model.direct
@@ -43,7 +71,7 @@ def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
     return c.groups * (model.device.launch + m.start + main)
 
 
-def turns(plan: Any, slots: int) -> list[tuple[int, int]]:
+def turns(plan: Walked, slots: int) -> list[tuple[int, int]]:
     """Taps, and how many work tiles of a block that has one of the first: of
     the phases in turn."""
     each = plan.work_tiles // math.prod(a.phases for a in plan.axes)
@@ -56,7 +84,7 @@ def turns(plan: Any, slots: int) -> list[tuple[int, int]]:
     return found
 
 
-def read(plan: Any) -> int:
+def read(plan: Walked) -> int:
     """Positions of an image of x that some tap meets, at most."""
     met = (
         size if a.rotated else min(size, a.size * a.taps)

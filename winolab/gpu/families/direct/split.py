@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from winolab.algorithm import Tile
 from winolab.device import H100
@@ -260,7 +260,7 @@ def _plan(request: Request, c: Correlation, config: Config, flat: bool) -> Split
     return replace(found, predicted=seconds(found))
 
 
-def seconds(plan: Any) -> float:
+def seconds(plan: SplitPlan) -> float:
     """Predicted time, as of 16 bits: a step's products, copies and least time overlap, and so do
     all steps and what arrays take."""
     c, v, device = plan.correlation, plan.config, plan.device

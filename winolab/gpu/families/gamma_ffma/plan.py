@@ -16,8 +16,9 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry
+from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
-from winolab.gpu.families.gamma_ffma.cost import clusters, predicted
+from winolab.gpu.families.gamma_ffma.cost import predicted
 from winolab.gpu.params import (
     MOST_BLOCKS,
     Kernels,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from winolab.algorithm import Tile
 from winolab.device import Device
@@ -21,7 +20,7 @@ from winolab.gpu.families.gamma_wgmma.config import (
     Config,
     Shape,
 )
-from winolab.gpu.families.gamma_wgmma.geometry import cluster_slots
+from winolab.gpu.families.gamma_wgmma.geometry import Geometry, cluster_slots
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.tiles import WGMMA_TILES, block_outputs, block_tiles
 from winolab.gpu.planner.correlation import Correlation
@@ -68,7 +67,7 @@ class Stage:
         )
 
 
-def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Geometry, model: DeviceModel = MODEL) -> float:
     """Seconds of a group's main kernel: rounds of work tiles on what runs at once."""
     v = plan.config
     steps = -(-plan.steps // v.split_k)
@@ -81,14 +80,14 @@ def seconds(plan: Any, model: DeviceModel = MODEL) -> float:
     return overlapped(SHARP, computed, copying(plan.device, _moved(plan), model))
 
 
-def predicted(plan: Any, model: DeviceModel = MODEL) -> float:
+def predicted(plan: Geometry, model: DeviceModel = MODEL) -> float:
     """Seconds of a whole call."""
     padded = padded_size(plan.correlation, plan.size) if plan.config.padded else 0
     main, groups = seconds(plan, model), plan.correlation.groups
     return of_call(plan.device, groups, main, plan.transformed, plan.parts, padded, model)
 
 
-def _mean_stage(plan: Any, outputs: int, model: DeviceModel) -> float:
+def _mean_stage(plan: Geometry, outputs: int, model: DeviceModel) -> float:
     """Cycles of a stage of so many output channels, those of a filter's last rows among them."""
     v, m = plan.config, model.gamma_wgmma
 
@@ -137,7 +136,7 @@ def _item(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
     return outputs * (m.store + (m.cluster * v.split_k if v.split_k > 1 else 0))
 
 
-def _moved(plan: Any) -> float:
+def _moved(plan: Geometry) -> float:
     """Bytes of the rows of x that blocks read, and of y."""
     v = plan.config
     return moved(plan.correlation, v.rows, v.share, plan.size, ITEMSIZE[plan.out_dtype])
