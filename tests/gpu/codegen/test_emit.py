@@ -64,8 +64,8 @@ def test_only_code_counts_for_a_fingerprint() -> None:
 
 
 def test_a_file_that_is_none_is_named() -> None:
-    with pytest.raises(ValueError, match="no kernel file 'gamma_ffma/courier'"):
-        path("gamma_ffma/courier")
+    with pytest.raises(ValueError, match="no kernel file 'gamma_ffma/missing'"):
+        path("gamma_ffma/missing")
 
 
 def _preprocessed(text: str, *options: str) -> list[str]:

@@ -28,7 +28,7 @@ UNIT = 16  # output channels that the last block's filters are padded to
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
-TURNED = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
+V_AS_A = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
 U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
 U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are stored one by one
 FOLDED = 3  # filter rows of longer stages behind which sums leave the Tensor Core
@@ -281,22 +281,22 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
         return
     boxed = config.run and config.split_k == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
-    if boxed and share in TURNED and config.yvec > 1 and not few:
-        turned = {"ring": 0, "skew": share}  # all products with a low part come first
+    if boxed and share in V_AS_A and config.yvec > 1 and not few:
+        v_as_a = {"ring": 0, "skew": share}  # all products with a low part come first
         rings = U_RINGS
         if tile.alpha == 8 and share < 4:
             # A third state of filters gains nothing (-4 to 0.5 %, 10 layers; with six states 2 %).
             # Producers' registers gain 1 to 2.5 % where they make eight rows, lose 1 % where four.
             rings = U_RINGS[1:]
             if config.rows == 8:
-                turned |= {"consumer_registers": 200, "producer_registers": 88}
+                v_as_a |= {"consumer_registers": 200, "producer_registers": 88}
         if tile.alpha == 6 and share < 4:  # few accumulators: 0 to 1 % of 8 layers
-            turned |= {"consumer_registers": 184, "producer_registers": 120}
+            v_as_a |= {"consumer_registers": 184, "producer_registers": 120}
         if tile.alpha == TEN:
             rings = U_RINGS[1:]
-            turned |= {"consumer_registers": 192, "producer_registers": 104}
+            v_as_a |= {"consumer_registers": 192, "producer_registers": 104}
         multicast = 2 if tile.alpha == 6 and far else 1
-        yield [{**turned, "u_ring": n, "multicast": multicast} for n in rings]
+        yield [{**v_as_a, "u_ring": n, "multicast": multicast} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
         return
     ring = (3 if share == 3 else held) if whole else max(2, share)
