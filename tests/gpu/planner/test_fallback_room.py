@@ -21,6 +21,7 @@ def planned(workspace: int, predicted: float = 1.0) -> Any:
         direction="backward_filter",
         checks_accuracy=True,
         accurate=True,
+        checked_correlation=None,
         fallback_correlation=None,
     )
     plan.fallback_gradient = plan
