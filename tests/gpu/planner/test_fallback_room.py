@@ -24,7 +24,7 @@ def planned(workspace: int, predicted: float = 1.0) -> Any:
         checked_correlation=None,
         fallback_correlation=None,
     )
-    plan.fallback_gradient = plan
+    plan.fallback_launches = plan
     return plan
 
 
@@ -54,7 +54,7 @@ def test_only_what_can_run_behind_flags_is_a_fallback(direction: str) -> None:
     found = candidates(request).plans
     behind = [p.fallback for p in found if p.fallback]
     assert behind
-    assert all(p.fallback_correlation or p.fallback_gradient for p in behind)
+    assert all(p.fallback_correlation or p.fallback_launches for p in behind)
     depthwise = plan(request)
     assert not depthwise.fallback
     with pytest.raises(ValueError, match="is no fallback of"):

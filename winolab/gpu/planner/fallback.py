@@ -21,7 +21,7 @@ from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
     FallbackCorrelation,
-    FallbackGradient,
+    FallbackLaunches,
     Plan,
     Sum,
     TakesFilters,
@@ -49,7 +49,7 @@ class PlanWithFallback(TakesFilters, ABC):
     def of(primary: Plan, fallback: Plan) -> PlanWithFallback:
         """A plan of a problem and the one behind it; ValueError where these cannot be paired."""
         checked, correlation = primary.checked_correlation, fallback.fallback_correlation
-        if repeated := fallback.fallback_gradient:
+        if repeated := fallback.fallback_launches:
             if checked:
                 return StridedWithFallback(checked, repeated)
             return GradientWithFallback(primary, repeated)
@@ -166,7 +166,7 @@ class GradientWithFallback(PlanWithFallback):
     """Filter gradients in split products; each launch of the fallback looks for the flags."""
 
     primary: Plan
-    fallback: FallbackGradient
+    fallback: FallbackLaunches
 
     flags = 3  # nothing is suspect: it is lost or not
 
@@ -323,7 +323,7 @@ def with_fallback(
     lose more than FFMA's are kept where split products were ``named``, and those that check
     nothing only to be looked at by themselves, ``alone``.
     """
-    fallbacks = [f for f in fallbacks if f.fallback_correlation or f.fallback_gradient]
+    fallbacks = [f for f in fallbacks if f.fallback_correlation or f.fallback_launches]
     fastest = [(f.workspace, f) for f in sorted(fallbacks, key=lambda f: f.predicted)]
     least = min(fastest, key=lambda sized: sized[0], default=None)
     for p in split:

@@ -156,8 +156,8 @@ class Plan(Protocol):
         ...
 
     @property
-    def fallback_gradient(self) -> FallbackGradient | None:
-        """The plan itself, where it can be a filter gradient's, or that of strides."""
+    def fallback_launches(self) -> FallbackLaunches | None:
+        """The plan itself, where it can be the fallback of a filter gradient or of strides."""
         ...
 
     def scaled(self, scale: Scale | None) -> Plan:
@@ -230,7 +230,7 @@ class FallbackCorrelation(Plan, Protocol):
         ...
 
 
-class FallbackGradient(Plan, Protocol):
+class FallbackLaunches(Plan, Protocol):
     """What has launches that return at once unless a flag wants them."""
 
     def launch(
@@ -259,7 +259,7 @@ class TakesFilters(ShowsText):
         return None
 
     @property
-    def fallback_gradient(self) -> FallbackGradient | None:
+    def fallback_launches(self) -> FallbackLaunches | None:
         return None
 
     @property

@@ -19,7 +19,7 @@ from winolab.gpu.families import geometry
 from winolab.gpu.families.direct.axes import Axis, axes, counted
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
 from winolab.gpu.planner.correlation import Correlation
-from winolab.gpu.planner.request import BasePlan, FallbackGradient, Request
+from winolab.gpu.planner.request import BasePlan, FallbackLaunches, Request
 from winolab.options import KernelConfig
 
 ARCHITECTURE = (8, 0)
@@ -62,7 +62,7 @@ class DirectFfmaPlan(BasePlan):
         return direct()
 
     @property
-    def fallback_gradient(self) -> FallbackGradient | None:
+    def fallback_launches(self) -> FallbackLaunches | None:
         return self
 
     @property

@@ -26,7 +26,7 @@ from winolab.gpu.families.wgrad import (
 )
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-from winolab.gpu.planner.request import BasePlan, FallbackGradient, Request, Sum
+from winolab.gpu.planner.request import BasePlan, FallbackLaunches, Request, Sum
 from winolab.options import KernelConfig
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
@@ -187,7 +187,7 @@ class WgradFfmaPlan(BasePlan):
         }
 
     @property
-    def fallback_gradient(self) -> FallbackGradient:
+    def fallback_launches(self) -> FallbackLaunches:
         return self
 
     def launch(
