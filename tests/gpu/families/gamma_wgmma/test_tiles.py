@@ -26,8 +26,8 @@ FFMA = "use precision 'fp32' or 'fp32_ffma'"
         ("h100", WIDE, "winograd:2x2:3x3", "fp16", f"^{NESTED}", "precision"),
         ("h100", WIDE, "winograd:4x4:5x5", "fp32", "no CUDA kernel has .* for 3 taps", "precision"),
         ("h100", WIDE, "gamma:8:6:3;variant=two_level:32", "fp32_split", FFMA, "nested"),
-        ("h100", WIDE, "direct", "fp32_split", FFMA, "nested"),
-        ("h100", POINT, None, "fp32_split", FFMA, "aligned"),
+        ("a100", WIDE, "direct", "fp32_split", FFMA, "nested"),
+        ("a100", POINT, None, "fp32_split", FFMA, "aligned"),
         ("a100", POINT, None, "fp16", "use arrays in float32", "aligned"),
     ],
 )

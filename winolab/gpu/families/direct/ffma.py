@@ -164,7 +164,7 @@ def plans(request: Request) -> Iterator[DirectFfmaPlan]:
     if device.compute_capability < ARCHITECTURE:
         raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
     if algorithm and algorithm.kind != "direct":
-        raise ValueError(f"direct products do not compute {algorithm}")
+        return  # others say what computes it
     if problem.unit:
         return  # gamma_ffma's direct products are faster
     c = counted(problem, request.direction)
