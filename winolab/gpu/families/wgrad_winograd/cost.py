@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from winolab.algorithm import Problem, Tile
@@ -43,7 +44,7 @@ class Cut(Protocol):
     def device(self) -> Device: ...
     @property
     def tile(self) -> Tile: ...
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[int, int, int], ...]: ...
     @property
     def parts(self) -> int: ...
