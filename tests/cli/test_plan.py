@@ -174,12 +174,9 @@ def test_the_kernels_plan_as_json(direction: str) -> None:
     assert read["plan"] == read["kernels"][0]
     lines = [line for line in text.splitlines() if " µs  " in line]
     for line, found in zip(lines, read["kernels"], strict=True):
-        assert line.split()[:4] == [
-            f"{found['predicted_us']:.1f}",
-            "µs",
-            found["kernel"],
-            f"{found['products']},",
-        ]
+        microseconds, *words = line.split()
+        assert float(microseconds) == pytest.approx(found["predicted_us"], abs=0.051)
+        assert words[:3] == ["µs", found["kernel"], f"{found['products']},"]
         assert f" {found['workspace_bytes']} B workspace" in line
         assert f"RMS error {found['relative_rms']:.1e} on" in line
     reasons = [line for line in text.splitlines() if line.startswith("left out: ")]
@@ -190,7 +187,7 @@ def test_the_kernels_plan_as_json(direction: str) -> None:
     ("layer", "why"),
     [
         (("128x96x96x64", "64x3x3"), "errs no more than sums in FP32; what is faster, 1.13 times"),
-        (("128x111x111x64", "64x2x2"), "the fewest states within 1% of the fastest"),
+        (("128x36x36x192", "192x2x2"), "the fewest states within 1% of the fastest"),
         (("64x64x64x96", "96x6x6"), "what is faster errs 1.17 times as much as sums in FP32, more"),
         (("128x48x48x128", "128x3x3"), ""),
     ],
