@@ -18,7 +18,7 @@ from experiments.harness import facts, studies
 from experiments.harness.tables import Cell, Table, rows_of
 from experiments.harness.verdicts import Verdict
 from experiments.report.counts import counts
-from experiments.report.figures import INK, panels_of, with_legend
+from experiments.report.figures import INK, lines_of, panels_of, with_legend
 from experiments.report.page import cited, named, number
 
 # Lines of a table that stand without a bar to scroll them.
@@ -127,8 +127,11 @@ class Paper:
         return draw(rows_of(table))
 
     def agreement(self) -> Figure:
-        """Ours over the paper's of every cell that has a number of the paper's, by verdict."""
+        """Ours over the paper's of every cell that has a number of the paper's, by verdict; of a
+        paper without numbers how many claims hold."""
         found = {name: cells for name in self.tables if (cells := self._compared(name))}
+        if not found:
+            return self._claims()
         figure, (panel,) = panels_of(1, 1, (max(6, 0.7 * len(found) + 2), 3.6))
         drawn: dict[Verdict, list[tuple[float, float]]] = {kind: [] for kind in MARKS}
         for i, cells in enumerate(found.values()):
@@ -142,6 +145,22 @@ class Paper:
         panel.set_yscale("log")
         panel.set(ylabel="ours over the paper's")
         panel.set_xticks(range(len(found)), [named(name).replace(" ", "\n", 2) for name in found])
+        return with_legend(figure, panel)
+
+    def _claims(self) -> Figure:
+        """How many claims of each table hold, and how many do not."""
+        cells = {
+            name: [c.verdict for c in self._beside(name).cells if c.claim] for name in self.tables
+        }
+        found = {name: verdicts for name, verdicts in cells.items() if verdicts}
+        names = [named(name) for name in found]
+        figure, panel = lines_of(names, (6, 1.2 + 0.3 * len(found)))
+        start = np.zeros(len(found))
+        for kind, label in ((Verdict.AGREES, "hold"), (Verdict.DISAGREES, "do not hold")):
+            many = np.array([verdicts.count(kind) for verdicts in found.values()])
+            panel.barh(range(len(found)), many, 0.5, start, color=MARKS[kind][1], label=label)
+            start += many
+        panel.set(xlabel="claims")
         return with_legend(figure, panel)
 
     def _compared(self, name: str) -> list[Cell]:

@@ -36,7 +36,7 @@ paper = Paper("dwm_2021")
 paper
 
 # %% [markdown]
-# Ours over the paper's, cell by cell:
+# The claims of each table that hold, and those that do not:
 
 # %%
 paper.agreement()

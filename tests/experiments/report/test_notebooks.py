@@ -84,6 +84,13 @@ def test_a_table_without_numbers_of_a_column_has_no_such_column() -> None:
     assert "<th>ours</th>" in html
 
 
+def test_a_paper_without_numbers_shows_how_many_of_its_claims_hold() -> None:
+    paper = Paper("dwm_2021")
+    (panel,) = paper.agreement().axes
+    hold, not_hold = (sum(bar.get_width() for bar in bars) for bars in panel.containers)  # pyright: ignore
+    assert f"{hold:g} of {hold + not_hold:g} claims hold" in paper.headline
+
+
 def drawn(last: float) -> Figure:
     figure = Figure()
     panel = figure.subplots()
