@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from docutils import nodes
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -38,6 +41,7 @@ python_use_unqualified_type_names = True
 
 DOCS = Path(__file__).resolve().parent
 GENERATED = DOCS / "_generated"
+ALT = 400  # characters that tell a figure
 FAMILIES = ROOT / "winolab" / "gpu" / "families"
 # The copies and what they are copies of.
 COPIES = {GENERATED / f"papers/{p.parent.name}.ipynb": p for p in ROOT.glob("papers/*/*.ipynb")}
@@ -88,7 +92,20 @@ def plain(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[
         lines[i] = "".join(parts)
 
 
+def described(app: Any, doctree: nodes.document) -> None:
+    """Figures of notebooks are told in the words that are kept beside them."""
+    path = DOCS / f"{app.env.docname}.ipynb"
+    if path not in COPIES:
+        return
+    shown = (o.get("data", {}) for cell in nbformat.read(path, 4).cells
+             for o in cell.get("outputs", ()))  # fmt: skip
+    words = [" ".join(data["text/plain"].split()) for data in shown if "image/png" in data]
+    for image, text in zip(doctree.findall(nodes.image), words, strict=True):
+        image["alt"] = text if len(text) <= ALT else f"{text[: ALT - 1]}…"
+
+
 def setup(app: Any) -> None:
     generate()
     app.connect("source-read", read)
+    app.connect("doctree-read", described)
     app.connect("autodoc-process-docstring", plain)
