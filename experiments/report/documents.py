@@ -64,8 +64,8 @@ def results() -> str:
         "Generated from the rows in `experiments/results/` by "
         "`python -m experiments.report.documents`; change nothing here by hand. Each row names "
         "its device, versions and commit, and holds what it takes to run it again. "
-        "`winolab reproduce --list` names the tables, `winolab reproduce TABLE` computes one anew, "
-        "and `results/report.html` shows every number.",
+        "`winolab reproduce --list` names the tables, `winolab reproduce PAPER TABLE` computes one "
+        "anew, and `results/report.html` shows every number.",
         "",
         "## The papers' tables",
         "",
