@@ -45,7 +45,7 @@ def write(results: Sequence[tuple[Table, Sequence[Row]]], path: Path) -> Path:
     overview = [INTRODUCTION, _summary(results, cells), WORDS]
     body, style = shared_styles(
         f'<nav aria-label="Contents"><div>{bar}</div></nav>\n'
-        f"<header><h1>winolab: the papers' tables, regenerated</h1>{_provenance(results)}</header>"
+        f"<header><h1>winolab: five papers' tables beside ours</h1>{_provenance(results)}</header>"
         f'\n<main>\n<section id="overview"><h2>Overview</h2>{"".join(overview)}</section>\n'
         + "\n".join(_study(name, mine, cells) for name, mine in found.items())
         + "\n</main>"

@@ -1,4 +1,4 @@
-"""The tables of DWM that are regenerated, and what lies beyond them."""
+"""The tables of DWM that are computed anew, and what lies beyond them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables and figures of Im2col-Winograd that are regenerated."""
+"""The tables and figures of Im2col-Winograd that are computed anew."""
 
 from __future__ import annotations
 

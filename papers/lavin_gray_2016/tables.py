@@ -1,4 +1,4 @@
-"""The tables of Lavin & Gray that are regenerated."""
+"""The tables of Lavin & Gray that are computed anew."""
 
 from __future__ import annotations
 

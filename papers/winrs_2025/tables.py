@@ -1,4 +1,4 @@
-"""The tables and figures of WinRS that are regenerated."""
+"""The tables and figures of WinRS that are computed anew."""
 
 from __future__ import annotations
 
