@@ -275,7 +275,7 @@ def test_kernels_have_the_points_of_the_reference(text, precision, direction):
     problem = Problem.of((4, 20, 26, 64), (64, 3, 3, 64), padding=1)
     algorithm = parse_algorithm(text)
     found: Any = plan(Request(problem, direction, DATASHEETS["h100"], algorithm, precision))
-    found = found.split
+    found = found.primary
     assert predicted_rms(found) < (1e-5 if precision != "fp16" else 1e-1)
     assert found.source()
     if algorithm.kind == "winograd":
