@@ -63,7 +63,7 @@ def host(monkeypatch):
 
     monkeypatch.setattr(GammaFfmaPlan, "launch", launched)
     monkeypatch.setattr(
-        guarded, "load", lambda plan, index: hosted.load(plan.source(), plan.shared())
+        guarded, "kernels_of", lambda plan, index: hosted.load(plan.source(), plan.shared())
     )
     monkeypatch.setattr(driver, "cupy", lambda: numpy)
     monkeypatch.setattr(driver, "device", lambda index: H100)
