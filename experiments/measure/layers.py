@@ -1,12 +1,13 @@
-"""On a GPU: depthwise layers of networks beside PyTorch's convolutions and a copy of their data.
+"""On a GPU: layers of networks, depthwise or strided, beside PyTorch's convolutions and a copy.
 
-``python -m experiments.measure.depthwise [--seconds S]`` measures LAYERS in all directions and
-precisions and replaces the rows of experiments/results/depthwise.jsonl that it measured anew. A row
-has quartiles in microseconds with a cold L2 cache, interleaved with the others of its case:
-``winolab`` is what the planner picks (``chosen``) and, of 7 taps, the next plans by prediction, of
-other vectors or columns; ``torch`` each memory order in benchmark mode (no TF32); ``copy`` a copy
-on the device that moves as many bytes. Errors are relative RMS against PyTorch in FP64.
-``--summary`` shows ratios of the rows that are there, without a GPU.
+``python -m experiments.measure.layers depthwise [--seconds S]`` measures a list of LISTS in its
+directions and all precisions and replaces the rows of experiments/results/<list>.jsonl that it
+measured anew. A row has quartiles in microseconds with a cold L2 cache, interleaved with the others
+of its case: ``winolab`` is what the planner picks (``chosen``) and, of depthwise 7 taps, the next
+plans by prediction, of other vectors or columns; ``torch`` each memory order in benchmark mode,
+``tf32`` the same with TF32; ``copy`` a copy on the device that moves as many bytes. Errors are
+relative RMS against PyTorch in FP64. ``--summary`` shows ratios of the rows that are there, without
+a GPU.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
 
-RESULTS = ROOT / "experiments" / "results" / "depthwise.jsonl"
+RESULTS = ROOT / "experiments" / "results"
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
-ROUNDS, OTHERS, LARGE = (
-    7,
-    {7: 3},
-    32e6,
-)  # plans beside the pick by taps; bytes that a layer moves for copies to say how fast it may be
+ROUNDS, OTHERS = 7, {7: 3}  # plans beside the pick, by taps of depthwise layers
+LARGE = 32e6  # bytes that a layer moves for copies to say how fast it may be
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A depthwise layer by its input: square maps and filters, padding of half the filter."""
+    """A layer by its input: square maps and filters.
+
+    ``filters`` is the number of output channels, None of a depthwise layer; ``padding`` is half of
+    the dilated filter by default.
+    """
 
     networks: str
     size: int
@@ -53,22 +55,46 @@ class Layer:
     taps: int
     stride: int = 1
     batch: int = 32
+    filters: int | None = None
+    dilation: int = 1
+    padding: int | None = None
 
     @property
     def problem(self) -> Problem:
         """The layer's shapes."""
+        half = self.dilation * (self.taps - 1) // 2
+        of_group = self.channels if self.filters else 1
         return Problem.of(
             (self.batch, self.size, self.size, self.channels),
-            (self.channels, self.taps, self.taps, 1),
-            padding=self.taps // 2,
+            (self.filters or self.channels, self.taps, self.taps, of_group),
+            padding=half if self.padding is None else self.padding,
             stride=self.stride,
-            groups=self.channels,
+            dilation=self.dilation,
+            groups=1 if self.filters else self.channels,
         )
+
+    @property
+    def group(self) -> str:
+        """What it is summed up with."""
+        if not self.filters:
+            return f"{self.taps}x{self.taps}"
+        if self.dilation > 1:
+            return "dilated"
+        return "strided" if self.stride > 1 else f"{self.taps}x{self.taps}"
 
     def __str__(self) -> str:
         stride = f"/{self.stride}" if self.stride > 1 else ""
+        filters = f"{self.filters}x" if self.filters else ""
+        dilation = f" dilation {self.dilation}" if self.dilation > 1 else ""
+        padding = "" if self.padding is None else f" padding {self.padding}"
         maps = f"{self.batch}x{self.size}x{self.size}x{self.channels}"
-        return f"{maps}:{self.taps}x{self.taps}{stride}"
+        return f"{maps}:{filters}{self.taps}x{self.taps}{stride}{dilation}{padding}"
+
+
+def _strided(
+    networks: str, size: int, channels: int, filters: int, taps: int, stride: int = 1, **more: int
+) -> Layer:
+    return Layer(networks, size, channels, taps, stride, filters=filters, **more)
 
 
 # Every distinct depthwise layer of MobileNet-v3-Large (M), EfficientNet-B0 (E) and ConvNeXt-T (C).
@@ -86,21 +112,49 @@ SINGLE = tuple(
     Layer(v.networks, v.size, v.channels, v.taps, v.stride, 1)
     for v in OF_NETWORKS[:16:2] + OF_NETWORKS[1:16:4]
 )
-LAYERS = (*OF_NETWORKS, *SINGLE, Layer("RepLKNet-like", 56, 128, 31, batch=8))
+DEPTHWISE = (*OF_NETWORKS, *SINGLE, Layer("RepLKNet-like", 56, 128, 31, batch=8))
+
+# Of ResNet-50 (R), Inception-v3 (I), MobileNet-v3 (M), ConvNeXt-T (C), DeepLab-v3 (D) and others'
+# shapes (O): strides, dilation and 1 × 1.
+STRIDED = (
+    _strided("R", 56, 128, 128, 3, 2), _strided("R", 28, 256, 256, 3, 2),
+    _strided("R", 14, 512, 512, 3, 2), _strided("R", 56, 256, 512, 1, 2),
+    _strided("R", 28, 512, 1024, 1, 2), _strided("R", 14, 1024, 2048, 1, 2),
+    _strided("R", 224, 3, 64, 7, 2),
+    _strided("I", 35, 288, 384, 3, 2, padding=0), _strided("I", 17, 192, 320, 3, 2, padding=0),
+    _strided("M", 112, 16, 32, 3, 2), _strided("C", 56, 96, 192, 2, 2, padding=0),
+    _strided("C", 224, 3, 96, 4, 4, padding=0),
+    _strided("D", 65, 256, 256, 3, batch=4, dilation=2),
+    _strided("D", 65, 512, 512, 3, batch=4, dilation=4),
+    _strided("D", 33, 2048, 256, 3, batch=4, dilation=12),
+    _strided("R", 56, 64, 256, 1), _strided("R", 56, 256, 64, 1),
+    _strided("R", 28, 512, 128, 1),
+    _strided("R", 14, 256, 1024, 1), _strided("R", 14, 1024, 256, 1),
+    _strided("R", 7, 2048, 512, 1),
+    _strided("O", 56, 64, 96, 5, 2), _strided("O", 56, 256, 256, 3, 2, batch=1),
+    _strided("O", 224, 8, 96, 4, 4, padding=0), _strided("O", 28, 1536, 384, 1, batch=8),
+)  # fmt: skip
+# Layers of a list, and the directions that they are measured in.
+LISTS = {"depthwise": (DEPTHWISE, DIRECTIONS), "strided": (STRIDED, DIRECTIONS[:2])}
 
 
 def main(
+    layers: Annotated[str, typer.Argument(help="A list of LISTS.")],
     seconds: Annotated[float, typer.Option(help="Time that measuring may take.")] = 300,
     precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
-    output: Annotated[Path, typer.Option(help="File of rows.")] = RESULTS,
+    output: Annotated[Path | None, typer.Option(help="File of rows.")] = None,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
 ) -> None:
     """Measure what time allows, the first layers first."""
+    if layers not in LISTS:
+        raise typer.BadParameter(f"no list {layers!r}; expected one of {', '.join(LISTS)}")
+    output = output or RESULTS / f"{layers}.jsonl"
     rows = stored(output)
     if not summary:
         bench.ready()
         units = precisions.split(",")
-        cases = [(v, d, p) for v in LAYERS for p in units for d in DIRECTIONS]
+        listed, directions = LISTS[layers]
+        cases = [(v, d, p) for v in listed for p in units for d in directions]
         compile_all(cases)
         machine = bench.context()
         end = time.monotonic() + seconds
@@ -119,7 +173,7 @@ def key(row: Row) -> tuple[str, str, str]:
     return row["layer"], row["direction"], row["precision"]
 
 
-def stored(path: Path = RESULTS) -> list[Row]:
+def stored(path: Path) -> list[Row]:
     """The rows of a file; none where there is none."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -134,9 +188,15 @@ def compile_all(cases: Iterable[tuple[Layer, str, str]]) -> None:
 
 
 def plans(layer: Layer, direction: str, group: str) -> dict[Any, bool]:
-    """What the planner picks, and the next by prediction, of other vectors or columns."""
+    """What the planner picks, and the next by prediction, of other vectors or columns; nothing
+    where no kernel serves a layer, 16 bits of three channels."""
     request = unnamed(direction, layer.problem, group)
-    picked = plan(request)
+    try:
+        picked = plan(request)
+    except ValueError:
+        return {}
+    if layer.filters:
+        return {picked: True}
     shapes = {_shape(picked): picked}
     for p in candidates(request, near=True).plans:
         shapes.setdefault(_shape(p), p)
@@ -152,12 +212,13 @@ def _shape(p: Any) -> tuple[int, int]:
 def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
     """The rows of a case."""
     cp, problem = driver.cupy(), layer.problem
-    mine = plans(layer, direction, group)
+    if not (mine := plans(layer, direction, group)):
+        return
     arrays = Arrays(direction, problem, group)
     arrays.fill(-1, 1)
     contenders = [*ours(mine)]
     of = dict(zip([c.name for c in contenders], mine.items(), strict=True))
-    contenders += [c for c in frameworks(direction, problem, group) if "tf32" not in c.name]
+    contenders += frameworks(direction, problem, group)
     workspace = cp.empty(max(p.workspace for p in mine), "uint8")
     calls = {c.name: c.call(arrays, workspace.data.ptr) for c in contenders}
     a, b = arrays.operands["NHWC"]
@@ -171,19 +232,22 @@ def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
         calls[name]()
         errors[name] = relative_rms(direction, problem, arrays)
     common = {
-        "layer": str(layer), "networks": layer.networks, "direction": direction,
-        "precision": group, "bytes": size,
+        "layer": str(layer), "group": layer.group, "networks": layer.networks,
+        "direction": direction, "precision": group, "bytes": size,
     }  # fmt: skip
     for name, t in times.items():
         low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
-        row = {**common, "method": name.split()[0], "us": mid, "quartiles_us": [low, high]}
-        if row["method"] == "winolab":
+        method = "tf32" if name.endswith("tf32") else name.split()[0]
+        row = {**common, "method": method, "us": mid, "quartiles_us": [low, high]}
+        if method == "winolab":
             p, chosen = of[name]
-            row |= {"plan": str(p.config), "rows": p.rows, "parts": p.parts, "workers": p.workers,
+            walk = ("rows", "parts", "workers")
+            row |= {key: getattr(p, key) for key in walk if not layer.filters}
+            row |= {"plan": str(p.config), "products": p.precision,
                     "kernel": p.kernel, "predicted_us": round(1e6 * p.predicted, 2),
                     "workspace": p.workspace, "relative_rms": errors[name],
                     "source": digest(p), "chosen": chosen}  # fmt: skip
-        elif row["method"] == "torch":
+        elif method != "copy":
             row["layout"] = name.split()[2]
         yield row
 
@@ -198,7 +262,7 @@ def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
     a, b = map(wide, arrays.operands["NHWC"])
     got = wide(arrays.results["NHWC"])
     how = {"stride": problem.stride, "padding": [lo for lo, _ in problem.padding]}
-    how |= {"groups": problem.groups}
+    how |= {"groups": problem.groups, "dilation": problem.dilation}
     if direction == "forward":
         due = torch.nn.functional.conv2d(a, b, **how)
     else:
@@ -207,7 +271,7 @@ def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
         if direction == "backward_data":
             due = grad.conv2d_input((problem.batch, *last), b, a, **how)
         else:
-            taps = (problem.out_channels, 1, *problem.filter)
+            taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
             due = grad.conv2d_weight(a, taps, b, **how)
     return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())
 
@@ -228,8 +292,7 @@ def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Geometric means by direction, precision and filter, with the least of each."""
     groups: dict[tuple[str, str, str], list[tuple[float, float, Row]]] = {}
     for own, torch, copy in ratios(rows):
-        taps = own["layer"].split(":")[1].split("/")[0]
-        which = own["direction"], own["precision"], taps
+        which = own["direction"], own["precision"], own["group"]
         groups.setdefault(which, []).append((torch, copy, own))
     for which, found in sorted(groups.items()):
         mean = math.exp(sum(math.log(t) for t, *_ in found) / len(found))

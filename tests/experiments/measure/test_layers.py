@@ -1,0 +1,125 @@
+"""Layers of networks: their shapes, and what their rows say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from experiments.measure import layers
+from experiments.measure.layers import (
+    DEPTHWISE,
+    LISTS,
+    RESULTS,
+    STRIDED,
+    Layer,
+    key,
+    plans,
+    ratios,
+    stored,
+    summarized,
+)
+from winolab.device import H100
+from winolab.gpu import driver
+
+ROWS = {name: stored(RESULTS / f"{name}.jsonl") for name in LISTS}
+ERRORS = {"fp32": 1e-6, "fp16": 5e-4, "bf16": 4e-3}  # of a relative RMS; halves round their result
+
+
+def test_each_layer_is_there_once() -> None:
+    for listed, _ in LISTS.values():
+        assert len({str(layer) for layer in listed}) == len(listed)
+    for layer in DEPTHWISE:
+        assert layer.problem.depthwise
+        assert layer.problem.output == (-(-layer.size // layer.stride),) * 2
+    for layer in STRIDED:
+        assert layer.problem.groups == 1
+    deep = next(layer for layer in STRIDED if layer.dilation == 12)
+    assert deep.problem.output == (33, 33)
+
+
+def test_what_no_kernel_serves_is_left_out(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    stem = next(layer for layer in STRIDED if layer.channels == 3)
+    assert plans(stem, "forward", "fp16") == {}
+    assert list(plans(stem, "forward", "fp32").values()) == [True]
+
+
+def test_the_pick_comes_before_other_plans(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    found = plans(Layer("C", 56, 96, 7), "forward", "fp32")
+    assert list(found.values()) == [True, *[False] * layers.OTHERS[7]]
+    assert all(p.kernel == "depthwise" for p in found)
+    assert list(plans(Layer("E", 112, 32, 3), "forward", "fp32").values()) == [True]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_rows_are_of_layers_and_exact(name: str) -> None:
+    groups = {str(layer): layer.group for layer in LISTS[name][0]}
+    for row in ROWS[name]:
+        assert groups[row["layer"]] == row["group"]
+        assert row["device"].startswith("NVIDIA H")
+        low, high = row["quartiles_us"]
+        assert 0 < low <= row["us"] <= high
+        if row["method"] == "winolab":
+            assert 0 < row["relative_rms"] <= ERRORS[row["precision"]]
+
+
+def test_ratios_are_of_the_pick_and_of_pytorch_s_best_order() -> None:
+    case = {
+        "layer": "32x8x8x8:3x3",
+        "group": "3x3",
+        "direction": "forward",
+        "precision": "fp32",
+        "bytes": 64e6,
+    }
+    rows = [
+        {**case, "method": "winolab", "us": 20.0, "chosen": True},
+        {**case, "method": "winolab", "us": 10.0, "chosen": False},
+        {**case, "method": "torch", "us": 40.0, "layout": "NHWC"},
+        {**case, "method": "torch", "us": 30.0, "layout": "NCHW"},
+        {**case, "method": "copy", "us": 15.0},
+    ]
+    ((own, torch, copy),) = ratios(rows)
+    assert (own["us"], torch, copy) == (20.0, 1.5, 0.75)
+    assert list(summarized(rows)) == [
+        "forward fp32 3x3: 1.50 times PyTorch over 1 layers, least 1.50 (32x8x8x8:3x3), "
+        "0.75 of copy speed or more"
+    ]
+
+
+def test_the_note_has_the_rows_ratios() -> None:
+    """The least and the mean of each group of rows, as docs/notes/008-depthwise.md shows them."""
+    text = (layers.ROOT / "docs" / "notes" / "008-depthwise.md").read_text()
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for own, torch, _ in ratios(ROWS["depthwise"]):
+        taps = own["layer"].split(":")[1][0]
+        groups.setdefault((taps, own["direction"], own["precision"]), []).append(torch)
+    assert len({key(row) for row in ROWS["depthwise"]}) == sum(map(len, groups.values()))
+    for (taps, *_), found in groups.items():
+        line = next(line for line in text.splitlines() if line.startswith(f"| {taps} × {taps} |"))
+        shown = [
+            tuple(map(float, (mean, least.rstrip(")"))))
+            for mean, _, least in (
+                cell.split("[")[0].strip().partition(" (") for cell in line.split("|")[2:-1]
+            )
+        ]
+        mean = math.exp(sum(map(math.log, found)) / len(found))
+        assert any(
+            mean == pytest.approx(m, rel=0.02) and min(found) == pytest.approx(least, rel=0.025)
+            for m, least in shown
+        ), (taps, mean, min(found))
+
+
+def test_the_note_on_strides_has_the_rows_ratios() -> None:
+    """As docs/notes/009-strided-direct-products.md shows them, to their last digit."""
+    text = (layers.ROOT / "docs" / "notes" / "009-strided-direct-products.md").read_text()
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for own, torch, _ in ratios(ROWS["strided"]):
+        groups.setdefault((own["group"], own["direction"], own["precision"]), []).append(torch)
+    columns = [(d, p) for d in ("forward", "backward_data") for p in ("fp32", "fp16")]
+    for name in ("strided", "dilated", "1x1"):
+        line = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        found = [groups[name, *column] for column in columns]
+        due = [f"{math.exp(sum(map(math.log, f)) / len(f)):.2f} ({min(f):.2f})" for f in found]
+        assert [cell.strip() for cell in line.split("|")[2:-1]] == due
