@@ -114,8 +114,8 @@ SINGLE = tuple(
 )
 DEPTHWISE = (*OF_NETWORKS, *SINGLE, Layer("RepLKNet-like", 56, 128, 31, batch=8))
 
-# Layers of ResNet-50 (R), Inception-v3 (I), MobileNet-v3 (M), ConvNeXt-T (C), DeepLab-v3 (D) and others'
-# shapes (O): strides, dilation and 1 × 1.
+# Layers of ResNet-50 (R), Inception-v3 (I), MobileNet-v3 (M), ConvNeXt-T (C), DeepLab-v3 (D) and
+# other shapes (O): strides, dilation and 1 × 1.
 STRIDED = (
     _strided("R", 56, 128, 128, 3, 2), _strided("R", 28, 256, 256, 3, 2),
     _strided("R", 14, 512, 512, 3, 2), _strided("R", 56, 256, 512, 1, 2),
