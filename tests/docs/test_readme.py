@@ -94,10 +94,7 @@ def test_its_calls_take_what_they_are_given() -> None:
 
 
 def test_gpus_refuse_what_it_says_they_do() -> None:
-    said = (
-        "strides and dilation (of 16 bits: on Hopper) but for filter gradients that are not "
-        "depthwise"
-    )
+    said = "strides and dilation too, except in dense filter gradients; in 16 bits on Hopper alone"
     assert said in " ".join(TEXT.split())
     x, w, refused = (2, 8, 8, 16), (16, 3, 3, 16), "stride 1 and dilation 1"
     for how in ({"stride": 2}, {"dilation": 2}):
