@@ -13,7 +13,6 @@ from experiments.measure.layers import (
     RESULTS,
     STRIDED,
     Layer,
-    key,
     plans,
     ratios,
     stored,
@@ -88,38 +87,30 @@ def test_ratios_are_of_the_pick_and_of_pytorch_s_best_order() -> None:
     ]
 
 
-def test_the_note_has_the_rows_ratios() -> None:
-    """The least and the mean of each group of rows, as docs/notes/008-depthwise.md shows them."""
-    text = (layers.ROOT / "docs" / "notes" / "008-depthwise.md").read_text()
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for own, torch, _ in ratios(ROWS["depthwise"]):
-        taps = own["layer"].split(":")[1][0]
-        groups.setdefault((taps, own["direction"], own["precision"]), []).append(torch)
-    assert len({key(row) for row in ROWS["depthwise"]}) == sum(map(len, groups.values()))
-    for (taps, *_), found in groups.items():
-        line = next(line for line in text.splitlines() if line.startswith(f"| {taps} × {taps} |"))
-        shown = [
-            tuple(map(float, (mean, least.rstrip(")"))))
-            for mean, _, least in (
-                cell.split("[")[0].strip().partition(" (") for cell in line.split("|")[2:-1]
-            )
-        ]
-        mean = math.exp(sum(map(math.log, found)) / len(found))
-        assert any(
-            mean == pytest.approx(m, rel=0.02) and min(found) == pytest.approx(least, rel=0.025)
-            for m, least in shown
-        ), (taps, mean, min(found))
+SIXTEEN = ("fp16", "bf16")
+# A list's note, the groups of its table's lines, and the columns of each.
+NOTES = {
+    "depthwise": ("008-depthwise", ("3x3", "5x5", "7x7"), layers.DIRECTIONS, ("fp32", *SIXTEEN)),
+    "strided": (
+        "009-strided-direct-products",
+        ("strided", "dilated", "1x1"),
+        layers.DIRECTIONS[:2],
+        ("fp32", "fp16"),
+    ),
+}
 
 
-def test_the_note_on_strides_has_the_rows_ratios() -> None:
-    """As docs/notes/009-strided-direct-products.md shows them, to their last digit."""
-    text = (layers.ROOT / "docs" / "notes" / "009-strided-direct-products.md").read_text()
+@pytest.mark.parametrize("name", LISTS)
+def test_the_note_has_the_rows_ratios(name: str) -> None:
+    """The mean and the least of each group of rows, to the last digit that the note shows."""
+    note, lines, directions, precisions = NOTES[name]
+    text = (layers.ROOT / "docs" / "notes" / f"{note}.md").read_text()
     groups: dict[tuple[str, ...], list[float]] = {}
-    for own, torch, _ in ratios(ROWS["strided"]):
+    for own, torch, _ in ratios(ROWS[name]):
         groups.setdefault((own["group"], own["direction"], own["precision"]), []).append(torch)
-    columns = [(d, p) for d in ("forward", "backward_data") for p in ("fp32", "fp16")]
-    for name in ("strided", "dilated", "1x1"):
-        line = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
-        found = [groups[name, *column] for column in columns]
+    columns = [(d, p) for d in directions for p in precisions]
+    for group in lines:
+        line = next(line for line in text.splitlines() if line.startswith(f"| {group} |"))
+        found = [groups[group, *column] for column in columns]
         due = [f"{math.exp(sum(map(math.log, f)) / len(f)):.2f} ({min(f):.2f})" for f in found]
         assert [cell.strip() for cell in line.split("|")[2:-1]] == due
