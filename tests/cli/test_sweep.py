@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import subprocess
 import sys
 import time
@@ -113,6 +114,24 @@ def test_an_error_ends_all_workers(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     with pytest.raises(ValueError, match="no mark"):
         list(spread(leave_a_mark_later, [mark, None], 2))
+    for child in multiprocessing.active_children():
+        child.join()
+    assert not mark.exists()
+
+
+class Interrupting(list):
+    """Items that an interrupt at the keyboard comes amid."""
+
+    def __iter__(self):
+        for item in super().__iter__():
+            signal.raise_signal(signal.SIGINT)
+            yield item
+
+
+def test_an_interrupt_while_workers_begin_ends_all_of_them(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    with pytest.raises(KeyboardInterrupt):
+        list(spread(leave_a_mark_later, Interrupting([mark, mark]), 2))
     for child in multiprocessing.active_children():
         child.join()
     assert not mark.exists()

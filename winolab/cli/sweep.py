@@ -17,12 +17,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from textwrap import shorten
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from winolab.arguments.shapes import nonempty
@@ -189,8 +190,9 @@ def spread(
     An exception, an interrupt too, ends all of them at once.
     """
     with pool(workers) as processes:
-        futures = {processes.submit(function, item): i for i, item in enumerate(items)}
         try:
+            with _undisturbed():
+                futures = {processes.submit(function, item): i for i, item in enumerate(items)}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
@@ -198,6 +200,22 @@ def spread(
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An interrupt at the keyboard waits until processes have begun: they would not be known."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 def _measured(
