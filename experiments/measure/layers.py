@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import typer
 
 from experiments.harness.facts import ROOT
+from experiments.measure.throughput import stored
 from winolab.algorithm import Problem
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
 from winolab.bench.frameworks import frameworks
@@ -171,11 +172,6 @@ def main(
 def key(row: Row) -> tuple[str, str, str]:
     """The case of a row."""
     return row["layer"], row["direction"], row["precision"]
-
-
-def stored(path: Path) -> list[Row]:
-    """The rows of a file; none where there is none."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def compile_all(cases: Iterable[tuple[Layer, str, str]]) -> None:

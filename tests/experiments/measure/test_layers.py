@@ -15,9 +15,9 @@ from experiments.measure.layers import (
     Layer,
     plans,
     ratios,
-    stored,
     summarized,
 )
+from experiments.measure.throughput import stored
 from winolab.device import H100
 from winolab.gpu import driver
 
