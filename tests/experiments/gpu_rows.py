@@ -134,10 +134,10 @@ def counters() -> list[dict]:
     """An FFMA plan of two kernels and a split one, at round numbers."""
     found = []
     for products, launch, seconds in (
-        ("fp32", "winolab_filter", 1e-6), ("fp32", "winolab_gamma", 1e-3),
-        ("fp32_split", "winolab_gamma", 4e-4),
+        ("fp32", "winolab_gamma_ffma_filter", 1e-6), ("fp32", "winolab_gamma_ffma", 1e-3),
+        ("fp32_split", "winolab_gamma_wgmma", 4e-4),
     ):  # fmt: skip
-        flop = 0 if launch == "winolab_filter" else 4e10
+        flop = 0 if launch == "winolab_gamma_ffma_filter" else 4e10
         found.append(
             {
                 "layer": "128x48x48x128:128x3x3", "direction": "forward", "products": products,

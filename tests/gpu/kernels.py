@@ -48,14 +48,16 @@ ROLES = {
     "LOADER_REGISTERS": "LOADERS",
 }
 DIRECT = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "PRODUCERS"}
+PRODUCTS = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"}
 ASKED = {
-    "winolab_gamma": ROLES,
-    "winolab_fallback": ROLES,
-    "winolab_omega": ROLES,
-    "winolab_wgrad_columns": DIRECT,
-    "winolab_wgrad_narrow": DIRECT,
-    "winolab_wgrad_split": DIRECT,
-    "winolab_omega_products": {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"},
+    "winolab_gamma_ffma": ROLES,
+    "winolab_gamma_ffma_fallback": ROLES,
+    "winolab_gamma_wgmma": ROLES,
+    "winolab_wgrad_ffma": ROLES,
+    "winolab_wgrad_direct_columns": DIRECT,
+    "winolab_wgrad_direct_narrow": DIRECT,
+    "winolab_wgrad_direct_split": DIRECT,
+    "winolab_wgrad_winograd_products_wgmma": PRODUCTS,
     "winolab_direct_split": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_direct": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_nested_products": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
@@ -152,7 +154,7 @@ class Unit:
             for p in ((picked.primary, picked.fallback) if repeated else (picked,))
         ]
         if isinstance(picked, CorrelationWithFallback):
-            tail = ("winolab_fallback", picked.shared()["winolab_fallback"])
+            tail = (entry := "winolab_gamma_ffma_fallback", picked.shared()[entry])
             name = f"{found[1].name}, tail"
             found.append(cls(case, arch, name, picked.source(), (tail,), "fallback"))
         return found

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -9,7 +10,7 @@ from winolab.gpu.codegen.emit import FAMILIES, SHARED, fingerprint, headers, ker
 from winolab.ref.algebra.transforms import transforms
 
 WGMMA = {
-    "FILTER_FILE": "../gamma_wgmma/filter_cluster.cuh",
+    "FILTER_FILE": "gamma_filter_cluster.cuh",
     "FILTERS_FILE": "filters_shared.cuh",
     "OUTPUTS_FILE": "outputs_fours.cuh",
     "FINISH_FILE": "finish_exchange.cuh",
@@ -68,6 +69,19 @@ def test_a_file_that_is_none_is_named() -> None:
         path("gamma_ffma/missing")
 
 
+def test_a_profile_tells_a_kernel_s_family() -> None:
+    """Entries have the name of their family's folder, or are those of several; each is one's."""
+    entries = {}
+    for file in (*FAMILIES.glob("*/*.cuh"), *SHARED.glob("*.cuh")):
+        for entry in re.findall(r" (winolab_\w+)\(const __grid_constant__", file.read_text()):
+            assert entries.setdefault(entry, file) == file
+    assert len(entries) > 40
+    folders = {folder.name for folder in FAMILIES.iterdir()}
+    for entry, file in entries.items():
+        named = {f for f in folders if re.match(rf"winolab_{f}(_|$)", entry)}
+        assert named == {file.parent.name} & folders, entry
+
+
 def _preprocessed(text: str, *options: str) -> list[str]:
     command = [*hosted.compiler(), "-x", "c++", "-E", "-P", *options, "-"]
     run = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -90,7 +104,7 @@ def test_every_file_is_of_a_root() -> None:
     others = {
         "PRODUCTS_FILE": "products_wgmma.cuh",
         "SUMS_FILE": "sums_fp64.cuh",
-        "FILTER_FILE": "../gamma_wgmma/filter_fixed.cuh",
+        "FILTER_FILE": "gamma_filter_fixed.cuh",
         "FILTERS_FILE": "filters_registers.cuh",
         "OUTPUTS_FILE": "outputs_pairs.cuh",
         "FINISH_FILE": "finish_tensor.cuh",

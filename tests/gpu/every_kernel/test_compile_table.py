@@ -43,8 +43,8 @@ def test_warps_ask_for_no_more_registers_than_a_launch_gives() -> None:
     """Where setmaxnreg hands them out, the table's test compiles the comparison of the two."""
     case = kernels.Case(kernels.HOPPER, "forward", "128x48x48x128:128x3x3", "fp32_ffma")
     (unit,) = kernels.Unit.all(case)
-    with pytest.raises(CompileError, match="registers of winolab_gamma"):
-        unit.compile({"winolab_gamma": 64})
+    with pytest.raises(CompileError, match="registers of winolab_gamma_ffma"):
+        unit.compile({"winolab_gamma_ffma": 64})
 
 
 def test_every_kernel_that_hands_registers_over_is_known() -> None:

@@ -15,8 +15,8 @@ from winolab.gpu import driver
 @pytest.mark.parametrize(
     ("mold", "kernel"),
     [
-        (Mold("gamma_wgmma", "gamma:8:6:3", "fp32_split", 0), "winolab_fallback"),
-        (Mold("wgrad_direct.split", "direct", "fp32_split", 0), "winolab_omega_fallback"),
+        (Mold("gamma_wgmma", "gamma:8:6:3", "fp32_split", 0), "winolab_gamma_ffma_fallback"),
+        (Mold("wgrad_direct.split", "direct", "fp32_split", 0), "winolab_wgrad_ffma_fallback"),
         (Mold("gamma_ffma", "gamma:8:6:3", "fp32", 0), None),
         (Mold("gamma_wgmma", "gamma:8:6:3", "fp16", 0), None),
     ],

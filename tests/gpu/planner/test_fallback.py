@@ -179,7 +179,9 @@ def test_both_units_compile_as_one() -> None:
     plan = _with_fallback(PROBLEM, "forward")
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
     assert set(resources) == {"winolab_scan", *plan.shared()}
-    assert {"winolab_filter_fallback", "winolab_fallback"} <= set(plan.shared())
+    assert {"winolab_gamma_ffma_filter_fallback", "winolab_gamma_ffma_fallback"} <= set(
+        plan.shared()
+    )
     assert not any(used.spills for used in resources.values()), resources
 
 

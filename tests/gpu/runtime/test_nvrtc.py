@@ -28,7 +28,7 @@ CASES = [
 def test_kernels_compile_without_spills(tile, config) -> None:
     compiled = compile_cubin(source(tile, "best", config), architecture((9, 0)))
     assert compiled.cubin.startswith(b"\x7fELF")
-    for name in ("winolab_gamma", "winolab_filter"):
+    for name in ("winolab_gamma_ffma", "winolab_gamma_ffma_filter"):
         assert compiled.resources[name].spills == 0, (name, compiled.resources[name])
 
 
@@ -47,7 +47,7 @@ OMEGA_CASES = [
 @pytest.mark.parametrize(("tile", "config"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
 def test_filter_gradients_compile_without_spills(tile, config) -> None:
     compiled = compile_cubin(wgrad_ffma.source(tile, "best", config), architecture((9, 0)))
-    resources = compiled.resources["winolab_omega"]
+    resources = compiled.resources["winolab_wgrad_ffma"]
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.
     asked = 256 * config.consumer_registers + 128 * config.producer_registers

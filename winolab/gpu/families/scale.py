@@ -2,7 +2,7 @@
 
 See scale.cuh, which a family's kernels of split products are compiled with, and accuracy_check.cuh
 of forward and backward data. A call has a header (flags, a sample of x), its filter a row for every
-output channel (filter_scaled.cuh).
+output channel (gamma_filter_scaled.cuh).
 """
 
 from __future__ import annotations

@@ -310,8 +310,8 @@ def verify(flags: Sequence[int]) -> None:
 
 
 def _renamed(text: str) -> str:
-    """Kernels' names as the fallback has them, but the one of both."""
-    return re.sub(r"\bwinolab_(?!fallback\b)\w+", r"\g<0>_fallback", text)
+    """Kernels' names as the fallback has them: each says that it is one's."""
+    return re.sub(r"\bwinolab_(?!\w*_fallback\b)\w+", r"\g<0>_fallback", text)
 
 
 def with_fallback(

@@ -165,7 +165,7 @@ def test_the_main_loop_has_no_bank_conflicts(alpha, config) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (problem.x_shape, problem.w_shape))
     requests, lost = Counter(), Counter()
-    for q in hosted.requests(p, a, b)["winolab_gamma"]:
+    for q in hosted.requests(p, a, b)["winolab_gamma_ffma"]:
         key = q.member, "write" if q.write else "read", q.warp < config.consumers // 32
         requests[key] += q.requests
         lost[key] += q.wavefronts - q.phases

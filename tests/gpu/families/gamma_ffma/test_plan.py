@@ -69,7 +69,7 @@ def test_a_plan_covers_its_problem(alpha, n, r, direction) -> None:
         p = best(problem, direction, gamma(alpha, n, r))
         c = p.correlation
         assert p.tile == Tile(n, r)
-        assert p.shared()["winolab_gamma"] <= H100.shared_memory
+        assert p.shared()["winolab_gamma_ffma"] <= H100.shared_memory
         assert p.tiles_width * n >= c.output[2] > (p.tiles_width - 1) * n
         columns = p.config.bt // p.config.rows
         assert p.work_tiles * p.config.bm * p.config.rows * columns >= (

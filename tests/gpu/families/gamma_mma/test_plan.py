@@ -238,7 +238,7 @@ def test_shared_memory_has_no_bank_conflicts(text, config, precision) -> None:
     a, b = _arrays(problem, "forward", precision)
     plan = _plan(problem, "forward", text, precision, config)
     lost, seen = Counter(), Counter()
-    for q in hosted.requests(plan, a, b)["winolab_gamma"]:
+    for q in hosted.requests(plan, a, b)["winolab_gamma_mma"]:
         seen[q.member, q.bytes, q.write] += q.requests
         lost[q.member] += q.wavefronts - q.phases
     # matrices and staged accumulators read; transformed input and accumulators written

@@ -92,7 +92,10 @@ def _paired(direction: str, shape: Any, algorithm: str, images: int) -> tuple[An
     alone = _plan(problem, direction, algorithm)
     paired = replace(alone, device=ROOMLESS)
     forms = [gamma_wgmma_filter.shape(its) for its in (alone, paired)]
-    assert [form.kernel for form in forms] == ["winolab_filter", "winolab_filter_cluster"]
+    assert [form.kernel for form in forms] == [
+        "winolab_gamma_filter_scaled",
+        "winolab_gamma_filter_cluster",
+    ]
     w = np.random.default_rng(0).standard_normal(problem.w_shape).astype("float32")
     w[..., 0] *= np.float32(2.0**-20)
     return alone, paired, w
@@ -147,7 +150,7 @@ def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
     lost: Counter[bool] = Counter()
     kernels, asked = hosted.counting(its)
     hosted.prepared(its, w, kernels)
-    for q in asked["winolab_filter"]:
+    for q in asked["winolab_gamma_filter_scaled"]:
         lost[q.write] += q.wavefronts - 2 * q.phases
     assert lost.keys() == {False, True}
     assert max(lost.values()) <= 0

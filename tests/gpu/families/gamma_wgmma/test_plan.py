@@ -219,7 +219,7 @@ def test_shared_memory_has_no_bank_conflicts(
     a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in (problem.x_shape, problem.w_shape))
     plan = _plan(problem, "forward", text, precision=precision, config=Config(rows, 3))
     lost, asked = Counter(), Counter()
-    for q in hosted.requests(plan, a, b)["winolab_gamma"]:
+    for q in hosted.requests(plan, a, b)["winolab_gamma_wgmma"]:
         lost[q.member, "write" if q.write else "read"] += q.wavefronts - q.phases
         asked[q.member, "write" if q.write else "read"] += q.phases
     known = {("v", "write"), ("staging", "write"), ("staging", "read"), ("raw", "read")}
@@ -290,7 +290,7 @@ def test_compiles_without_spills() -> None:
     plan = _plan(Problem.of((128, 24, 24, 256), (256, 3, 3, 256), padding=1), "forward")
     assert (plan.config.run, plan.config.split_k) == (4, 1)
     resources = nvrtc.compile_cubin(plan.source(), "sm_90a").resources
-    names = ("scale", "filter", "filter_cluster", "gamma", "scan")
+    names = ("scale", "gamma_filter_scaled", "gamma_filter_cluster", "gamma_wgmma", "scan")
     assert set(resources) == {f"winolab_{name}" for name in names}
     assert not any(used.spills for used in resources.values()), resources
 

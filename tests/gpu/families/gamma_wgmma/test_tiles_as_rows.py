@@ -87,7 +87,7 @@ def test_no_bank_conflicts(multicast: int) -> None:
     plan = next(
         p for p in found if has(p, share=3, rows=8, multicast=multicast) and p.config.u_ring
     )
-    asked = hosted.requests(plan, a, b)["winolab_gamma"]
+    asked = hosted.requests(plan, a, b)["winolab_gamma_wgmma"]
     assert {q.member for q in asked} >= {"v", "raw", "staging"}
     assert all(q.wavefronts == q.phases for q in asked)
 

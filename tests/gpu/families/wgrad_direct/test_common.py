@@ -38,7 +38,7 @@ def test_nothing_but_the_result_holds_infinity(family, config) -> None:
 
 @FAMILIES
 def test_compiles_without_spills(family) -> None:
-    name = f"winolab_wgrad_{family.__name__.split('.')[-1]}"
+    name = f"winolab_wgrad_direct_{family.__name__.split('.')[-1]}"
     problem = Problem.of((2, 9, 9, 64), (64, 4, 4, 64))
     for config in family.CONFIGS:
         p = asked(family, "fp16", problem, config=config, out_dtype="float32")

@@ -124,7 +124,7 @@ def test_shared_memory_has_no_bank_conflicts(config) -> None:
     """Stages, and what is on its way to them, of a block that has all of its channels."""
     problem = Problem.of((1, 3, 11, config.bi), (config.bo, 1, 3, config.bi))
     x, dy = drawn(problem)
-    found = hosted.requests(planned(problem, config), x, dy)["winolab_wgrad_split"]
+    found = hosted.requests(planned(problem, config), x, dy)["winolab_wgrad_direct_split"]
     asked = [q for q in found if q.member in ("x", "dy", "raw")]
     assert {q.member for q in asked} == {"x", "dy", "raw"}
     assert all(q.wavefronts == q.phases for q in asked)
@@ -195,9 +195,9 @@ def test_compiles_without_spills_but_for_those_that_are_known() -> None:
         spilled = sum(r.spills for r in resources.values())
         assert spilled == SPILLED.get(config, 0), (config, resources)
         most = REGISTERS // (CONSUMERS + PRODUCERS) // 8 * 8  # shared by the roles
-        assert resources["winolab_wgrad_split"].registers == most
+        assert resources["winolab_wgrad_direct_split"].registers == most
         assert sorted(resources) == sorted(p.shared())
-        assert p.shared()["winolab_wgrad_split"] <= H100.shared_memory
+        assert p.shared()["winolab_wgrad_direct_split"] <= H100.shared_memory
 
 
 def test_the_struct_is_passed_to_a_kernel() -> None:

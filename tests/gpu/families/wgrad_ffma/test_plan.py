@@ -124,7 +124,7 @@ def test_a_plan_covers_its_problem(tile) -> None:
         for p in every(problem, algorithm):
             assert p.tile == tile
             assert p.kernel == f"Ω{tile.alpha}({tile.n},{tile.r})"
-            assert p.shared()["winolab_omega"] <= H100.shared_memory
+            assert p.shared()["winolab_wgrad_ffma"] <= H100.shared_memory
             taps = 3 * (width // tile.n)
             assert p.blocks * p.config.bi * p.config.bo >= taps * channels * out_channels
             assert p.grid <= H100.multiprocessors

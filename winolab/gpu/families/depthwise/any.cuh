@@ -23,7 +23,7 @@ __device__ __forceinline__ bool met(int o, int k, int stride, int dilation, int 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    winolab_depthwise(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_any(const __grid_constant__ DepthwiseParams p) {
   __shared__ float filters[STAGED][CHANNELS + 1];
   const int first = blockIdx.x % p.chunks * CHANNELS;
   const int lane = threadIdx.x % LANES, c = first + lane;

@@ -7,7 +7,7 @@
 constexpr int TOGETHER = 8, WINDOW = TW + TOGETHER - 1;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    winolab_depthwise_filter(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_filter_any(const __grid_constant__ DepthwiseParams p) {
   int block = blockIdx.x;
   const int first = block % p.chunks * CHANNELS, groups = (p.taps_width + TOGETHER - 1) / TOGETHER;
   block /= p.chunks;

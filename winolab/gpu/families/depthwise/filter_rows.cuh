@@ -8,7 +8,7 @@
 constexpr int TAPS = KD * KH * KW, COLS = (TW - 1) * SW + KW, OPEN = (KH + SH - 1) / SH;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    winolab_depthwise_filter(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_filter_rows(const __grid_constant__ DepthwiseParams p) {
   const int first = blockIdx.x % p.chunks * CHANNELS, part = blockIdx.x / p.chunks;
   const int c = first + threadIdx.x % LANES * V;
   float acc[TAPS][V];

@@ -35,7 +35,7 @@ __device__ __forceinline__ void write_sum(const DepthwiseParams& p, int part, in
 constexpr int SUMMED = 32, SLICES = 8;  // elements of a block, and threads of each
 
 extern "C" __global__ void __launch_bounds__(SUMMED * SLICES)
-    winolab_depthwise_sum(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_filter_sums(const __grid_constant__ DepthwiseParams p) {
   __shared__ float slices[SLICES][SUMMED];
   launch_before_done();
   const int taps = p.taps_depth * p.taps_height * p.taps_width;

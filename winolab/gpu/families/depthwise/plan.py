@@ -175,14 +175,20 @@ class DepthwisePlan(BasePlan):
         shape = (*d.filter, *d.stride[1:]) if known else None
         how = d.rotated, d.gathered, slides(d)
         types = TYPES[self.dtype], TYPES[self.out_dtype]
-        return source(self.config, self.gradient, shape, how, types)
+        return source(self.file, self.config, self.gradient, shape, how, types)
+
+    @property
+    def file(self) -> str:
+        """The file of the main kernel, which is named after it."""
+        if self.config.stages:
+            return "staged_filter" if self.gradient else f"staged_{self.config.kind}"
+        return f"filter_{self.config.kind}" if self.gradient else self.config.kind
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         size = shared_memory(self.shape, self.config, self.gradient, ITEMSIZE[self.dtype])
-        if self.gradient:
-            return {"winolab_depthwise_filter": size, "winolab_depthwise_sum": 0}
-        return {"winolab_depthwise": size}
+        sums = {"winolab_depthwise_filter_sums": 0} if self.gradient else {}
+        return {f"winolab_depthwise_{self.file}": size} | sums
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -191,14 +197,11 @@ class DepthwisePlan(BasePlan):
         params = self.params(a, b, out, workspace)
         main = Params.of(self.maps(a, b), params) if self.config.stages else params
         grid, threads = (self.blocks, 1, 1), self.config.threads
-        if not self.gradient:
-            kernels["winolab_depthwise"](grid, threads, main)
-            return
-        kernels["winolab_depthwise_filter"](grid, threads, main)
+        kernels[f"winolab_depthwise_{self.file}"](grid, threads, main)
         if self.parts > 1:
             blocks = -(-self.shape.channels * self.shape.taps // SUMMED)
             early = self.device.early_launches
-            kernels["winolab_depthwise_sum"]((blocks, 1, 1), SUM_THREADS, params, early)
+            kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, params, early)
 
     def maps(self, a: View, b: View) -> Params:
         """Tensor maps of x and of dy, where that comes along."""
@@ -258,15 +261,18 @@ class DepthwisePlan(BasePlan):
 
 @lru_cache(maxsize=256)
 def source(
+    file: str,
     v: Config,
     gradient: bool,
     shape: tuple[int, ...] | None,
     how: tuple[bool, bool, bool],
     types: tuple[int, int],
 ) -> str:
-    """The translation unit of a config. ``shape``: taps and strides, where it has those as
-    constants; ``how``: whether taps go backwards, dy is gathered, columns slide; ``types``: of the
-    operands and of the result."""
+    """The translation unit of a config, its main kernel in ``file``.
+
+    ``shape``: taps and strides, where it has those as constants; ``how``: whether taps go
+    backwards, dy is gathered, columns slide; ``types``: of the operands and of the result.
+    """
     constants = {"LANES": v.lanes, "V": v.vector, "TW": v.columns, "THREADS": THREADS}
     constants |= {"STAGES": v.stages}
     constants |= {"INPUT": types[0], "OUTPUT": types[1]}
@@ -275,11 +281,9 @@ def source(
         constants["ROTATED"] = int(how[0])
     else:
         constants |= dict(zip(("ROTATED", "GATHER", "SLIDE"), map(int, how), strict=True))
-    file = f"filter_{v.kind}" if gradient else v.kind
     if v.stages:
         constants |= {"STRIPS": v.strips, "GROUP": v.group, "GRADIENT": int(gradient)}
         constants["SCATTER"] = int(v.kind == "scatter")
-        file = "staged_filter" if gradient else f"staged_{v.kind}"
     return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))
 
 

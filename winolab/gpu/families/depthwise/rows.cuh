@@ -102,7 +102,7 @@ struct Walk {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    winolab_depthwise(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_rows(const __grid_constant__ DepthwiseParams p) {
   const int first = blockIdx.x % p.chunks * CHANNELS;
   const int c = first + threadIdx.x % LANES * V;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;

@@ -10,7 +10,7 @@ constexpr int BEFORE = (KW - 1) / SW, COLS = TQ + BEFORE;    // of dy that reach
 constexpr int ABOVE = (KH - 1) / SH, OPEN = KH > SH ? KH : SH;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    winolab_depthwise(const __grid_constant__ DepthwiseParams p) {
+    winolab_depthwise_scatter(const __grid_constant__ DepthwiseParams p) {
   const int first = blockIdx.x % p.chunks * CHANNELS;
   const BlockFilters filter(p, first);
   const int c = first + threadIdx.x % LANES * V;

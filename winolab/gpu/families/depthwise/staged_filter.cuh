@@ -7,7 +7,7 @@
 constexpr int TAPS = KD * KH * KW, OPEN = (KH + SH - 1) / SH;
 
 extern "C" __global__ void __launch_bounds__(THREADS + 32)
-    winolab_depthwise_filter(const __grid_constant__ DepthwiseStagedParams params) {
+    winolab_depthwise_staged_filter(const __grid_constant__ DepthwiseStagedParams params) {
   extern __shared__ __align__(1024) unsigned char memory[];
   DepthwiseShared& shared = *reinterpret_cast<DepthwiseShared*>(memory);
   const DepthwiseParams& p = params.p;

@@ -82,7 +82,7 @@ struct Walk {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS + 32)
-    winolab_depthwise(const __grid_constant__ DepthwiseStagedParams params) {
+    winolab_depthwise_staged_rows(const __grid_constant__ DepthwiseStagedParams params) {
   extern __shared__ __align__(1024) unsigned char memory[];
   DepthwiseShared& shared = *reinterpret_cast<DepthwiseShared*>(memory);
   const DepthwiseParams& p = params.p;

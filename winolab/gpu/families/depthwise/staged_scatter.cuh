@@ -7,7 +7,7 @@
 constexpr int ABOVE = (KH - 1) / SH, OPEN = KH > SH ? KH : SH;
 
 extern "C" __global__ void __launch_bounds__(THREADS + 32)
-    winolab_depthwise(const __grid_constant__ DepthwiseStagedParams params) {
+    winolab_depthwise_staged_scatter(const __grid_constant__ DepthwiseStagedParams params) {
   extern __shared__ __align__(1024) unsigned char memory[];
   DepthwiseShared& shared = *reinterpret_cast<DepthwiseShared*>(memory);
   const DepthwiseParams& p = params.p;

@@ -80,7 +80,7 @@ extern "C" __global__ void
     __cluster_dims__(SPLIT_K, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_fallback(const __grid_constant__ FallbackParams p) {
+    winolab_gamma_ffma_fallback(const __grid_constant__ FallbackParams p) {
   launch_before_done();
   split::Header& header = *p.scan.header;
   // Nothing that this launch writes: all its threads shall read the same.

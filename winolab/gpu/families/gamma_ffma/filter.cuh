@@ -76,7 +76,7 @@ __device__ __forceinline__ void transform_taps(const GammaFfmaFilterParams& p, S
 }
 
 extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
-    winolab_filter(const __grid_constant__ GammaFfmaFilterParams p) {
+    winolab_gamma_ffma_filter(const __grid_constant__ GammaFfmaFilterParams p) {
   next_launch_may_begin();
   __shared__ StagedTaps staged;
   transform_taps(p, staged, blockIdx.x * FILTER_M, blockIdx.y * FILTER_C, blockIdx.z);

@@ -136,14 +136,14 @@ class GammaFfmaPlan(BasePlan):
         )
 
     def source(self) -> str:
-        """The translation unit of ``winolab_filter`` and ``winolab_gamma``."""
+        """The translation unit of ``winolab_gamma_ffma_filter`` and ``winolab_gamma_ffma``."""
         return source(self.tile, self.points, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_filter": 0,
-            "winolab_gamma": self.config.shared_memory(self.tile.alpha),
+            "winolab_gamma_ffma_filter": 0,
+            "winolab_gamma_ffma": self.config.shared_memory(self.tile.alpha),
         }
 
     def launch(
@@ -162,7 +162,7 @@ class GammaFfmaPlan(BasePlan):
         """Transform the filter."""
         for group in range(self.correlation.groups):
             params = self.filter_params(group, b, prepared)
-            kernels["winolab_filter"](self.filter_grid, FILTER_THREADS, params)
+            kernels["winolab_gamma_ffma_filter"](self.filter_grid, FILTER_THREADS, params)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
@@ -175,21 +175,24 @@ class GammaFfmaPlan(BasePlan):
         for group in range(self.correlation.groups):
             params = self.params(group, x, prepared, y)
             begin = early and group == 0
-            kernels["winolab_gamma"]((self.grid, 1, 1), self.config.threads, params, begin)
+            kernels["winolab_gamma_ffma"]((self.grid, 1, 1), self.config.threads, params, begin)
 
     @property
     def fallback_correlation(self) -> FallbackCorrelation:
         return self
 
     def fallback_source(self) -> str:
-        """The translation unit of ``winolab_filter`` and ``winolab_fallback``, which goes behind
-        that of split products."""
+        """The translation unit of ``winolab_gamma_ffma_fallback`` and of its filter's transform,
+        which goes behind that of split products."""
         return source(self.tile, self.points, self.config, alone=False)
 
     def fallback_shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         shared = self.shared()
-        return {"winolab_filter": 0, "winolab_fallback": shared["winolab_gamma"]}
+        return {
+            "winolab_gamma_ffma_filter": 0,
+            "winolab_gamma_ffma_fallback": shared["winolab_gamma_ffma"],
+        }
 
     def fall_back(
         self, kernels: Kernels, scan: Params, x: View, w: View | None, prepared: int, y: View
@@ -205,7 +208,7 @@ class GammaFfmaPlan(BasePlan):
                 FALLBACK_PARAMS.pack(*blocks, group),
             )
             early = self.device.early_launches
-            kernels["winolab_fallback"]((self.grid, 1, 1), self.threads, params, early)
+            kernels["winolab_gamma_ffma_fallback"]((self.grid, 1, 1), self.threads, params, early)
 
     @property
     def filter_grid(self) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
 // Fused Γα(n, r) on mma.sync, for compute capability 8.x: the products of gamma_wgmma/kernel.cuh,
-// with the same transformed filter U (filter_tensor.cuh).
+// with the same transformed filter U (gamma_filter.cuh).
 //
 // A block computes BM = 64 output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are
 // persistent: copies run ahead into the next work tile.
@@ -20,7 +20,7 @@
 #include FILTER_FILE
 #include "block.cuh"
 #include "tile_scheduler.cuh"
-#include "../gamma_wgmma/source.cuh"
+#include "tile_source.cuh"
 
 struct GammaMmaShared {
   // Two stages: [state][part][channel / 8][row][column][channel % 8]; or the epilogue's accumulators
@@ -300,7 +300,7 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_gamma(const __grid_constant__ GammaParams p) {
+    winolab_gamma_mma(const __grid_constant__ GammaParams p) {
   next_launch_may_begin();
   launch_before_done();
   extern __shared__ __align__(128) unsigned char memory[];

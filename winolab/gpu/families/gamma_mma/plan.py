@@ -47,7 +47,7 @@ class Config(KernelConfig):
     run = padded = 0  # of tiles that a bulk copy of x brings; whether its channels are padded
     packed = 0  # rows of such a copy, where rows run on from image to image
     clusters = False  # whether the device has them
-    main = "gamma_mma/kernel"  # its file
+    main, entry = "gamma_mma/kernel", "winolab_gamma_mma"  # its file, and its name there
 
     def constants(self, tile: Tile, size: int) -> dict[str, int]:
         """The constants of the source, by name; the same for every tile and element."""

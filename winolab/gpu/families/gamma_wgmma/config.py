@@ -75,7 +75,7 @@ class Config(KernelConfig):
     loader_registers: int = 24
 
     clusters = True  # whether the device has them
-    main = "gamma_wgmma/kernel"  # its file
+    main, entry = "gamma_wgmma/kernel", "winolab_gamma_wgmma"  # its file, and its name there
 
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "place.cuh"
-#include "source.cuh"
+#include "tile_source.cuh"
 
 struct Raw {
   Vector pixels[SLOTS][ALPHA][PRODUCERS];

@@ -1,4 +1,4 @@
-"""The launches that transform a filter for a plan of Γ on Tensor Cores: kernels/filter_*.cuh."""
+"""The launches that transform a filter for a plan of Γ on Tensor Cores: gamma_filter_*.cuh."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ PAIR, PAIRED, IDLE = 2, 384, (128, 400)
 # Blocks that have ROWS each together where these have no room, nor has L2, by half of its size, the
 # filter until they are read again: 9 to 24 % less time (512 channels at 7 × 7, 9 × 9; 5 × 5: more).
 CLUSTER, KEPT = 2, 0.52
+FIXED_ENTRY, SCALED_ENTRY, CLUSTER_ENTRY = (  # kernels' names, of the files that are called so
+    f"winolab_gamma_filter_{name}" for name in ("fixed", "scaled", "cluster")
+)
 STATIC = 2048  # bytes of a block's shared memory that are not rows of the filter
 SCATTERED = 0.7  # of the others, as long as rows are worth it that are not one behind the other
 
 # The kernels' parameter struct, field for field.
-PARAMS = layout("GammaWgmmaFilterParams", "gamma_wgmma/filter_tensor")
+PARAMS = layout("GammaFilterParams", "gamma_filter")
 # Split products have it behind these.
-SCALED = layout("ScaledParams", "gamma_wgmma/filter_scaled")
+SCALED = layout("ScaledParams", "gamma_filter_scaled")
 
 
 def constants(parts: int) -> dict[str, int]:
-    """What filter_*.cuh are compiled with."""
+    """What gamma_filter_*.cuh are compiled with."""
     scaled = {"FILTER_ROWS": ROWS, "FILTER_CLUSTER": CLUSTER, "FILTER_MOST": MANY}
     return {"FILTER_M": M} | (scaled if parts == 2 else {"FILTER_CHUNKS": CHUNKS})
 
 
 def file(parts: int, clusters: bool) -> str:
     """The kernels' file, of a device that has clusters or has not."""
-    name = "filter_fixed" if parts == 1 else "filter_cluster" if clusters else "filter_scaled"
-    return f"../gamma_wgmma/{name}.cuh"
+    name = "fixed" if parts == 1 else "cluster" if clusters else "scaled"
+    return f"gamma_filter_{name}.cuh"
 
 
-class Shape(NamedTuple):
-    """The shape of a group's launch."""
+class FilterLaunch(NamedTuple):
+    """How a group's filter is transformed: blocks, threads, and by which kernel."""
 
     grid: tuple[int, int, int]
     threads: int
     sharers: int = 1  # blocks that transform the same rows
     rows: int = ROWS  # of a block, or of a cluster
     image: int = 0  # floats of shared memory of each, or 0 where it keeps none
-
-    @property
-    def kernel(self) -> str:
-        """What is launched."""
-        return "winolab_filter_cluster" if self.rows > ROWS else "winolab_filter"
+    kernel: str = SCALED_ENTRY
 
     @property
     def shared(self) -> int:
-        """Bytes of dynamic shared memory, of winolab_filter; the other keeps none."""
+        """Bytes of dynamic shared memory."""
         return 4 * self.rows * self.image
 
 
-def shape(plan: Geometry, dense: bool = True) -> Shape:
+def shape(plan: Geometry, dense: bool = True) -> FilterLaunch:
     """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
     outputs, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
     if plan.parts == 1:
-        return Shape((outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)), 128)
+        grid = outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)
+        return FilterLaunch(grid, 128, kernel=FIXED_ENTRY)
     scattered, image = plan.correlation.rotated, _image(plan)
     room = (plan.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
     spread = room >= ROWS and IDLE[0] < outputs < IDLE[1]
@@ -79,16 +79,17 @@ def shape(plan: Geometry, dense: bool = True) -> Shape:
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
     large = rows > room and 4 * outputs * _row(plan.correlation) > KEPT * plan.device.l2
     if plan.config.clusters and sharers == 1 and large:
-        return Shape((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS)
+        return FilterLaunch((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS, kernel=CLUSTER_ENTRY)
     grid = blocks * (sharers + (sharers > 1)), 1, 1
-    return Shape(grid, threads, sharers, rows, image if dense and rows <= room else 0)
+    return FilterLaunch(grid, threads, sharers, rows, image if dense and rows <= room else 0)
 
 
 def shared(plan: Geometry) -> dict[str, int]:
     """Bytes of dynamic shared memory of every kernel that may transform the filter."""
-    clustered = plan.parts == 2 and plan.config.clusters
-    kept = {"winolab_filter": shape(plan).shared}
-    return kept | ({"winolab_filter_cluster": 0} if clustered else {})
+    if plan.parts == 1:
+        return {FIXED_ENTRY: 0}
+    clustered = {CLUSTER_ENTRY: 0} if plan.config.clusters else {}
+    return {SCALED_ENTRY: shape(plan).shared} | clustered
 
 
 def _row(c: Correlation) -> int:

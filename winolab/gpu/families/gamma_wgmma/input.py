@@ -38,7 +38,7 @@ def fill(kernels: Kernels, c: Correlation, device: Device, x: View, to: int, siz
     )
     blocks = -(-pixels * c.groups * vectors // PAD_THREADS)
     grid = min(blocks, FILL_WAVES * device.multiprocessors)
-    kernels["winolab_pad_channels"]((grid, 1, 1), PAD_THREADS, params)
+    kernels["winolab_gamma_wgmma_pad_channels"]((grid, 1, 1), PAD_THREADS, params)
 
 
 def padded_view(c: Correlation, address: int, size: int) -> View:

@@ -1,4 +1,4 @@
-// Fused Γα(n, r) on wgmma: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from filter_tensor.cuh.
+// Fused Γα(n, r) on wgmma: y = AT Σ (U ⊙ BT x) over outer taps and channels, U from gamma_filter.cuh.
 //
 // A block computes BM output channels (64; 48 of ten states) × (ROWS × COLUMNS) tiles, a work tile.
 // Blocks are persistent: producers run ahead into the next work tile.
@@ -153,7 +153,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaWgmmaShared& 
 }
 
 extern "C" __global__ void __cluster_dims__(SPLIT_K * MULTICAST, 1, 1) __launch_bounds__(THREADS, 1)
-    winolab_gamma(const __grid_constant__ GammaParams p) {
+    winolab_gamma_wgmma(const __grid_constant__ GammaParams p) {
   next_launch_may_begin();
   extern __shared__ __align__(1024) unsigned char memory[];
   GammaWgmmaShared& shared = *reinterpret_cast<GammaWgmmaShared*>(memory);

@@ -131,6 +131,6 @@ class Launcher:
             *geometry.values(self.call, x, y),
             *self.call.places,
         )
-        kernels["winolab_gamma"](
+        kernels[self.call.config.entry](
             (self.call.grid, 1, 1), self.call.threads, params, self.early(follows)
         )

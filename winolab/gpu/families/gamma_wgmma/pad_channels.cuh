@@ -20,7 +20,7 @@ union PaddedVector {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-    winolab_pad_channels(const __grid_constant__ PadParams p) {
+    winolab_gamma_wgmma_pad_channels(const __grid_constant__ PadParams p) {
   next_launch_may_begin();
   const int every = p.groups * p.vectors;  // of a pixel
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < (long long)p.pixels * every;

@@ -89,7 +89,7 @@ class GammaWgmmaPlan(Geometry, BasePlan):
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
-        shared = self.shared()["winolab_gamma"]
+        shared = self.shared()[v.entry]
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
@@ -125,9 +125,9 @@ class GammaWgmmaPlan(Geometry, BasePlan):
         """Bytes of dynamic shared memory, by kernel."""
         gamma = self.config.shared_memory(self.tile, self.parts, self.size)
         scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
-        copies = {"winolab_pad_channels": 0} if self.layout.padded else {}
+        copies = {"winolab_gamma_wgmma_pad_channels": 0} if self.layout.padded else {}
         filters = gamma_wgmma_filter.shared(self)
-        return copies | scales | filters | {"winolab_gamma": gamma}
+        return copies | scales | filters | {self.config.entry: gamma}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

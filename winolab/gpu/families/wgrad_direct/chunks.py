@@ -342,4 +342,6 @@ def gather(
     """Add up the parts of work tiles that blocks share, if there are any: RUN sums a thread."""
     if shares.workspace:
         runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
-        kernels["winolab_wgrad_gather"]((runs, 1, 1), CONSUMERS, params, device.early_launches)
+        kernels["winolab_wgrad_direct_gather"](
+            (runs, 1, 1), CONSUMERS, params, device.early_launches
+        )

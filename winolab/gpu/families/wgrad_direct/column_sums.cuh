@@ -69,7 +69,7 @@ __device__ __forceinline__ void store(const SumParams& params, const GradientWor
   }
 }
 
-// What a block has of a work tile: the result, or a part of the sum for winolab_wgrad_gather.
+// What a block has of a work tile: the result, or a part of the sum for winolab_wgrad_direct_gather.
 __device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
                                        const float (&acc)[WIDTH / 2]) {
   if (threadIdx.x == 0) scheduler.tell(params);

@@ -150,7 +150,7 @@ __device__ __forceinline__ void consume(const ColumnParams& params, ColumnsShare
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_wgrad_columns(const __grid_constant__ ColumnParams p) {
+    winolab_wgrad_direct_columns(const __grid_constant__ ColumnParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   ColumnsShared& shared = *reinterpret_cast<ColumnsShared*>(memory);
   if (threadIdx.x == 0) {

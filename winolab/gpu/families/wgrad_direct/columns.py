@@ -107,12 +107,15 @@ class WgradColumnsPlan(DirectGradient):
         return self.told(f"columns of {KC} positions", grid, self.workspace, self.predicted)
 
     def source(self) -> str:
-        """The translation unit of ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
+        """The translation unit of its two kernels."""
         return source(self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_wgrad_columns": self.config.shared_memory, "winolab_wgrad_gather": 0}
+        return {
+            "winolab_wgrad_direct_columns": self.config.shared_memory,
+            "winolab_wgrad_direct_gather": 0,
+        }
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -121,13 +124,13 @@ class WgradColumnsPlan(DirectGradient):
         g, v = self.gradient, self.config
         params = packed(g, (a, b, out), workspace, v, self.columns, self.shares)
         grid, threads = (self.shares.grid, 1, 1), CONSUMERS + PRODUCERS
-        kernels["winolab_wgrad_columns"](grid, threads, params)
+        kernels["winolab_wgrad_direct_columns"](grid, threads, params)
         gather(kernels, v, self.shares, params, self.device)
 
 
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, config: Config) -> str:
-    """One config's translation unit: ``winolab_wgrad_columns`` and ``winolab_wgrad_gather``."""
+    """One config's translation unit: ``winolab_wgrad_direct_columns``, ``…_gather``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(

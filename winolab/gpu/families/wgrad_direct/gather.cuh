@@ -6,7 +6,7 @@
 #include "pipeline.cuh"
 
 extern "C" __global__ void __launch_bounds__(RESULTS)
-    winolab_wgrad_gather(const __grid_constant__ SumParams p) {
+    winolab_wgrad_direct_gather(const __grid_constant__ SumParams p) {
   launch_before_done();
   const int shared = blockIdx.x / (WIDTH / 2 / RUN), run = blockIdx.x % (WIDTH / 2 / RUN) * RUN;
   const int first = p.ends[2 * shared], last = p.ends[2 * shared + 1];

@@ -276,7 +276,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& s
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_wgrad_narrow(const __grid_constant__ GradientParams p) {
+    winolab_wgrad_direct_narrow(const __grid_constant__ GradientParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   NarrowShared& shared = *reinterpret_cast<NarrowShared*>(memory);
   if (threadIdx.x == 0) {

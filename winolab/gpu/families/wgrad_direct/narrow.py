@@ -96,12 +96,12 @@ class WgradNarrowPlan(DirectGradient):
         return self.told(stage, grid, self.workspace, self.predicted)
 
     def source(self) -> str:
-        """The translation unit of ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
+        """The translation unit of ``winolab_wgrad_direct_narrow`` and ``winolab_reduce``."""
         return source(self.precision, self.out_dtype, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        return {"winolab_wgrad_narrow": self.config.shared_memory, "winolab_reduce": 0}
+        return {"winolab_wgrad_direct_narrow": self.config.shared_memory, "winolab_reduce": 0}
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -118,7 +118,7 @@ class WgradNarrowPlan(DirectGradient):
             self.blocks,
         )
         grid, threads = (self.blocks * self.segments, 1, 1), CONSUMERS + v.producers
-        kernels["winolab_wgrad_narrow"](grid, threads, params)
+        kernels["winolab_wgrad_direct_narrow"](grid, threads, params)
         if self.segments > 1:
             early = self.device.early_launches
             reduce(kernels["winolab_reduce"], g, out, workspace, self.segments, early)
@@ -126,7 +126,7 @@ class WgradNarrowPlan(DirectGradient):
 
 @lru_cache(maxsize=64)
 def source(precision: str, out_dtype: str, config: Config) -> str:
-    """The translation unit of one config: ``winolab_wgrad_narrow`` and ``winolab_reduce``."""
+    """One config's translation unit: ``winolab_wgrad_direct_narrow`` and ``winolab_reduce``."""
     types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
     types |= {"BF16": int(precision == "bf16")}
     return unit(

@@ -105,7 +105,7 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    winolab_wgrad_split(const __grid_constant__ SplitParams p) {
+    winolab_wgrad_direct_split(const __grid_constant__ SplitParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
   SplitShared& shared = *reinterpret_cast<SplitShared*>(memory);
   if (threadIdx.x == 0) {

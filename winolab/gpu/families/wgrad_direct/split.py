@@ -121,7 +121,7 @@ class WgradSplitPlan(WgradColumnsPlan):
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        main = {"winolab_wgrad_split": self.config.shared_memory}
+        main = {"winolab_wgrad_direct_split": self.config.shared_memory}
         others = ("scale", "wgrad_scan", "wgrad_gather")
         return main | {f"winolab_{name}": 0 for name in others}
 
@@ -142,10 +142,10 @@ class WgradSplitPlan(WgradColumnsPlan):
             SPLIT_PARAMS.pack(*headers),
         )
         threads = CONSUMERS + PRODUCERS
-        kernels["winolab_wgrad_split"]((self.shares.grid, 1, 1), threads, params, early)
+        kernels["winolab_wgrad_direct_split"]((self.shares.grid, 1, 1), threads, params, early)
         gather(kernels, v, self.shares, params, self.device)
         blocks = (2 * self.device.multiprocessors, 1, 1)
-        kernels["winolab_wgrad_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
+        kernels["winolab_wgrad_direct_scan"](blocks, scale.THREADS, Params.of(*arrays), early)
 
 
 @lru_cache(maxsize=64)

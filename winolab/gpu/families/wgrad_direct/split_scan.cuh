@@ -22,7 +22,7 @@ __device__ __forceinline__ bool vanishes(const ScaleParams& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(SCALE_THREADS)
-    winolab_wgrad_scan(const __grid_constant__ ScanParams p) {
+    winolab_wgrad_direct_scan(const __grid_constant__ ScanParams p) {
   launch_before_done();
   int* const flags = p.x.header->flags;
   if (flags[ZERO] && (vanishes(p.x) | vanishes(p.dy))) flags[TINY] = 1;

@@ -334,7 +334,7 @@ extern "C" __global__ void
     __cluster_dims__(STATE_BLOCKS, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_omega(const __grid_constant__ GradientParams p) {
+    winolab_wgrad_ffma(const __grid_constant__ GradientParams p) {
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   WgradFfmaShared& shared = *reinterpret_cast<WgradFfmaShared*>(memory);

@@ -176,13 +176,13 @@ class WgradFfmaPlan(BasePlan):
         )
 
     def source(self) -> str:
-        """The translation unit of ``winolab_omega`` and ``winolab_reduce``."""
+        """The translation unit of ``winolab_wgrad_ffma`` and ``winolab_reduce``."""
         return source(self.tile, self.points, self.config)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_omega": self.config.shared_memory(self.tile.alpha),
+            "winolab_wgrad_ffma": self.config.shared_memory(self.tile.alpha),
             "winolab_reduce": 0,
         }
 
@@ -213,7 +213,7 @@ class WgradFfmaPlan(BasePlan):
             self.fold // v.kc,
             wanted,
         )
-        kernels["winolab_omega"]((self.grid, 1, 1), THREADS, params)
+        kernels["winolab_wgrad_ffma"]((self.grid, 1, 1), THREADS, params)
         if self.segments > 1:
             early = self.device.early_launches
             count = self.segments - 1
@@ -256,7 +256,7 @@ def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
 
 @lru_cache(maxsize=256)
 def source(tile: Tile, points: str, config: Config) -> str:
-    """The translation unit of one config of Ωα(n,r): ``winolab_omega`` and ``winolab_reduce``."""
+    """One config's translation unit: ``winolab_wgrad_ffma`` and ``winolab_reduce``."""
     sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1, "INPUT": 0, "OUTPUT": 0}
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",

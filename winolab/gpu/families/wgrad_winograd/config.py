@@ -40,6 +40,11 @@ class Config(KernelConfig):
     sums: int = 32  # bits of the accumulators; 16: FP16's, mma.sync's
 
     @property
+    def products(self) -> str:
+        """The file of the products, which their kernel is named after."""
+        return "products_wgmma" if self.wgmma else "products_mma"
+
+    @property
     def bm(self) -> int:
         """Output channels of a block."""
         return 64 * self.groups_m

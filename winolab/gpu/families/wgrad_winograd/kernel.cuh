@@ -1,6 +1,6 @@
-// What follows the products of Ωα(n, r) on Tensor Cores: winolab_omega_finish adds the segments up and
+// What follows the products of Ωα(n, r) on Tensor Cores: winolab_wgrad_winograd_finish adds the segments up and
 // applies AT; split products have a budget of what their low parts may have lost, which results must
-// stand well above (winolab_omega_budget, fallback.cuh).
+// stand well above (winolab_wgrad_winograd_budget, fallback.cuh).
 #pragma once
 
 #include PRODUCTS_FILE
@@ -24,7 +24,7 @@ constexpr float DROPPED = 1.0f / (1ull << 54) / (1ull << 54);
 // The sum of the products of two blocks' scales over a tap's steps, and the largest of them: sum
 // times largest is at least the sum of their squares. A block of threads has 64 × 64 channels.
 extern "C" __global__ void __launch_bounds__(256, 4)
-    winolab_omega_budget(const __grid_constant__ GemmParams p) {
+    winolab_wgrad_winograd_budget(const __grid_constant__ GemmParams p) {
   launch_before_done();
   if constexpr (PARTS == 2) {
     __shared__ float sums[8];
@@ -69,7 +69,7 @@ __device__ __forceinline__ void store(Output* to, float value) {
 
 // dw = AT of the sums of the segments (sums*.cuh): one channel of one tap's piece a thread.
 extern "C" __global__ void __launch_bounds__(256)
-    winolab_omega_finish(const __grid_constant__ FinishParams p) {
+    winolab_wgrad_winograd_finish(const __grid_constant__ FinishParams p) {
   launch_before_done();
   const int index = blockIdx.x * 256 + threadIdx.x;
   const int out = index / p.channels, channel = index - out * p.channels;

@@ -231,10 +231,10 @@ class WgradWinogradPlan(BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         return {
-            "winolab_omega_transform": 0,
-            "winolab_omega_products": self.config.shared_memory(self.parts),
-            "winolab_omega_budget": 0,
-            "winolab_omega_finish": 0,
+            "winolab_wgrad_winograd_transform": 0,
+            f"winolab_wgrad_winograd_{self.config.products}": self.config.shared_memory(self.parts),
+            "winolab_wgrad_winograd_budget": 0,
+            "winolab_wgrad_winograd_finish": 0,
         }
 
     def launch(
@@ -296,19 +296,20 @@ class WgradWinogradPlan(BasePlan):
         block = self.config.ks if self.parts == 2 else 16
         u_positions, v_positions = self.positions(chunk)
         blocks = u_positions // block * (m // 64) + v_positions // block * (n // 64) * self.pieces
-        kernels["winolab_omega_transform"]((blocks, 1, 1), 16 * block, params, early)
+        kernels["winolab_wgrad_winograd_transform"]((blocks, 1, 1), 16 * block, params, early)
 
     def _products(self, kernels: Kernels, workspace: int, chunk: Chunk, taps: range) -> None:
         tiles_m, tiles_n = self.blocks
         params = self._sums(workspace, chunk, taps, "m", self.segments)
         blocks = tiles_m * tiles_n * len(taps) * self.tile.alpha * self.segments
         early, threads = self.device.early_launches, self.config.threads
-        kernels["winolab_omega_products"]((blocks, 1, 1), threads, params, early)
+        kernel = kernels[f"winolab_wgrad_winograd_{self.config.products}"]
+        kernel((blocks, 1, 1), threads, params, early)
         if self.checks_accuracy:
             m, n = self.padded
             params = self._sums(workspace, chunk, taps, "budget", 1)
             grid = (m // 64 * (n // 64), len(taps), 1)
-            kernels["winolab_omega_budget"](grid, 256, params, early)
+            kernels["winolab_wgrad_winograd_budget"](grid, 256, params, early)
 
     def _sums(self, workspace: int, chunk: Chunk, taps: range, to: str, segments: int) -> Params:
         """Parameters of a kernel that sums over a chunk's positions into the region ``to``."""
@@ -357,7 +358,7 @@ class WgradWinogradPlan(BasePlan):
             self.least if self.checks_accuracy else 0.0,
         )
         grid = (-(-self.channels * self.out_channels // 256), len(taps), 1)
-        kernels["winolab_omega_finish"](grid, 256, params, self.device.early_launches)
+        kernels["winolab_wgrad_winograd_finish"](grid, 256, params, self.device.early_launches)
 
 
 @cache
@@ -392,7 +393,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Conf
         ("wgrad_winograd/kernel",),
         ("transform_output",) if wide else (),
         {
-            "PRODUCTS_FILE": "products_wgmma.cuh" if config.wgmma else "products_mma.cuh",
+            "PRODUCTS_FILE": f"{config.products}.cuh",
             "SUMS_FILE": "sums_fp64.cuh" if wide else "sums.cuh",
         },
     )

@@ -194,7 +194,7 @@ __device__ __forceinline__ void compute(const GemmParams& p, GemmShared& shared,
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    winolab_omega_products(const __grid_constant__ GemmParams p) {
+    winolab_wgrad_winograd_products_mma(const __grid_constant__ GemmParams p) {
   launch_before_done();
   extern __shared__ __align__(1024) unsigned char memory[];
   compute(p, *reinterpret_cast<GemmShared*>(memory), GemmWorkTile(p, blockIdx.x));

@@ -1,16 +1,16 @@
-// The transformed filter (filter_tensor.cuh) of split products, and the scales and thresholds of
+// The transformed filter (gamma_filter.cuh) of split products, and the scales and thresholds of
 // its rows (scale.cuh) in the same launch. Blocks have four rows, or two. params.sharers of them
 // transform the same ones and, if there are several, one more describes these; each looks for the
 // largest elements itself, so that none waits for another. Rows that lie dense and have room are
 // read once, into shared memory. Of rows that have no room, two blocks, a cluster, have eight
-// together and look at half of them each (filter_cluster.cuh).
+// together and look at half of them each (gamma_filter_cluster.cuh).
 #pragma once
 
 #include "accuracy_check.cuh"
-#include "filter_tensor.cuh"
+#include "gamma_filter.cuh"
 
 struct ScaledParams {
-  GammaWgmmaFilterParams filter;
+  GammaFilterParams filter;
   long long lowest;    // of a row's elements in memory, from the one that w is
   int row_size, step;  // elements of a row of w; from one to the next in memory, or 0 where it differs
   float known;         // the scale of all rows, where the caller knows it, or 0
@@ -96,7 +96,7 @@ __device__ __forceinline__ int imaged(int i) { return i + (i / 64 << 2); }
 template <class F>
 __device__ __forceinline__ void over_row(const ScaledParams& params, const float* row, int size,
                                          int first, int threads, float* image, F f) {
-  const GammaWgmmaFilterParams& p = params.filter;
+  const GammaFilterParams& p = params.filter;
   const float* lowest = row + params.lowest;
   if (params.step == 1 && size % 4 == 0 && (unsigned long long)lowest % 16 == 0)
     batches<4>(
@@ -142,7 +142,7 @@ __device__ __forceinline__ void filter_rows(const ScaledParams& params) {
   __shared__ unsigned own_largest[FILTER_M];
   __shared__ Loss losses[FILTER_WARPS][FILTER_ROWS];
   __shared__ Loss own_losses[FILTER_M];
-  const GammaWgmmaFilterParams& p = params.filter;
+  const GammaFilterParams& p = params.filter;
   const int blocks = params.sharers + (!CLUSTERED && params.sharers > 1), rank = blockIdx.x % blocks;
   // A team, half a warp to two, has eight lanes of each of the block's rows, and a unit at a time.
   static_assert(FILTER_ROWS == 4 && FILTER_M == 16 && FILTER_CLUSTER == 2, "rows of a warp");
@@ -210,6 +210,6 @@ __device__ __forceinline__ void filter_rows(const ScaledParams& params) {
 }
 
 extern "C" __global__ void __launch_bounds__(FILTER_MOST)
-    winolab_filter(const __grid_constant__ ScaledParams params) {
+    winolab_gamma_filter_scaled(const __grid_constant__ ScaledParams params) {
   filter_rows<false>(params);
 }

@@ -1,12 +1,12 @@
-// The transformed filter (filter_tensor.cuh) of 16 bits. A block has 128 threads, an outer tap and
+// The transformed filter (gamma_filter.cuh) of 16 bits. A block has 128 threads, an outer tap and
 // FILTER_CHUNKS chunks of FILTER_M outputs.
 #pragma once
 
 #include "fixed_scale.cuh"
-#include "filter_tensor.cuh"
+#include "gamma_filter.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
-    winolab_filter(const __grid_constant__ GammaWgmmaFilterParams p) {
+    winolab_gamma_filter_fixed(const __grid_constant__ GammaFilterParams p) {
   next_launch_may_begin();
   const FilterPair pair(p, threadIdx.x, blockIdx.x);
   const FilterUnit first(p, blockIdx.z, blockIdx.y * FILTER_CHUNKS);

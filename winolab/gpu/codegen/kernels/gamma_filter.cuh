@@ -14,7 +14,7 @@
 // A state before it is split: more than FP32 holds, where its transform is FP64.
 using State = Either<PARTS == 2, double, float>::type;
 
-struct GammaWgmmaFilterParams {
+struct GammaFilterParams {
   const Element* w;  // element (m = 0, tap = 0, c = 0) as the convolution runs over it
   unsigned* u;
   Row* rows;  // scale.cuh
@@ -31,7 +31,7 @@ struct FilterPair {
   int part;          // words of a part
   const Element* w;  // of the output and the channel
   unsigned* u;       // of the output's block, the word
-  __device__ __forceinline__ FilterPair(const GammaWgmmaFilterParams& p, int thread, int block) {
+  __device__ __forceinline__ FilterPair(const GammaFilterParams& p, int thread, int block) {
     static_assert(FILTER_M == 16, "a warp's rows of wgmma's A");
     const int group = block % (BM / FILTER_M);
     const int outputs = NARROW > 0 && p.outputs - (block - group) * FILTER_M < BM ? NARROW : BM;
@@ -56,11 +56,11 @@ struct FilterPair {
 // A chunk of channels of an outer tap: its place in depth, height and width.
 struct FilterUnit {
   unsigned row, depth, height, width, chunk;
-  __device__ __forceinline__ FilterUnit(const GammaWgmmaFilterParams& p, unsigned tap, unsigned chunk)
+  __device__ __forceinline__ FilterUnit(const GammaFilterParams& p, unsigned tap, unsigned chunk)
       : row(tap / p.taps_width), depth(row / p.taps_height), height(row - depth * p.taps_height),
         width(tap - row * p.taps_width), chunk(chunk) {}
   // The one so many chunks before, which are not divided: a quarter of a unit's instructions were these.
-  __device__ __forceinline__ void retreat(const GammaWgmmaFilterParams& p, unsigned chunks) {
+  __device__ __forceinline__ void retreat(const GammaFilterParams& p, unsigned chunks) {
     int left = chunk - chunks;
     for (; left < 0; left += p.chunks) {
       if (width-- > 0) continue;
@@ -79,7 +79,7 @@ struct Strides {
 
 // A pair's elements in a unit, loaded from where they are; ``at``: where the first unit's first is.
 template <class At, class Stride, class Load>
-__device__ __forceinline__ void read_taps(const GammaWgmmaFilterParams& p, const FilterPair& pair,
+__device__ __forceinline__ void read_taps(const GammaFilterParams& p, const FilterPair& pair,
                                           const FilterUnit& unit, At at,
                                           const Strides<Stride>& stride, Load load,
                                           Element (&raw)[2][R]) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ void read_taps(const GammaWgmmaFilterParams& p, const
 }
 
 // From w itself.
-__device__ __forceinline__ void read_taps(const GammaWgmmaFilterParams& p, const FilterPair& pair,
+__device__ __forceinline__ void read_taps(const GammaFilterParams& p, const FilterPair& pair,
                                           const FilterUnit& unit, Element (&raw)[2][R]) {
   const Strides<long long> stride = {p.c_stride, p.depth_stride, p.row_stride, p.width_stride};
   const auto load = [](const Element* w) { return *w; };  // no __ldg
@@ -112,7 +112,7 @@ __device__ __forceinline__ void scale_taps(float scale, const Element (&raw)[2][
 }
 
 // Transforms and stores them, scaled, where U has the output.
-__device__ __forceinline__ void write_states(const GammaWgmmaFilterParams& p, const FilterPair& pair,
+__device__ __forceinline__ void write_states(const GammaFilterParams& p, const FilterPair& pair,
                                              const FilterUnit& unit, const float (&taps)[2][R]) {
   if (pair.m >= p.outputs) return;
   State state[2][ALPHA];
