@@ -59,6 +59,8 @@ def conv_forward(
     they are computed in, or object for "exact" and "mp". NumPy arrays hold numbers of any type
     (object arrays int, Fraction, Decimal, mpmath's and NumPy's), which count exactly; a result is
     rounded to its type once.
+    On a GPU arrays may have any strides: what kernels cannot read or write where it lies is copied
+    on the way, beside the workspace, and a new result has x's memory order.
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
     the filter that is kept; ``deterministic``, True or
     False, is met by every kernel and the reference, which takes no workspace.

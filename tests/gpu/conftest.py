@@ -50,6 +50,7 @@ def library(monkeypatch) -> Library:
     made = Library()
 
     def load(source, title, shared, index):
+        made.loaded.append(title)
         return {
             name: driver.Kernel(name, cast(int, kernel), kernel.shared, None)
             for name, kernel in hosted.load(source, shared).items()

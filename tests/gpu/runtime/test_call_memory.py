@@ -71,10 +71,10 @@ def test_operands_of_gradients_with_steps_beyond_32_bits_are_copied(library: Lib
     for image, copied in ((480, False), (far - 481, False), (far - 480, True)):
         x = described(SHAPE, image)
         made = call.prepare_call("backward_filter", PROBLEM, library, ffma, x, dy, None)
-        assert made.copies == (copied, False)
+        assert made.copies == (("a",) if copied else ())
         w = described(FILTER, 3 * 3 * 12)
         made = call.prepare_call("forward", PROBLEM, library, ffma, x, w, None)
-        assert made.copies == (False, False)
+        assert made.copies == ()
 
 
 def test_shapes_of_arrays_that_only_other_libraries_understand(monkeypatch) -> None:

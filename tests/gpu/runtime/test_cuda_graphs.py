@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import winolab
-from tests.gpu.runtime.directions import UNITS, directions, operands
+from tests.gpu.support.directions import UNITS, directions, operands
 from winolab.gpu import driver as launch
 from winolab.gpu.params import POINTER, Layout
 from winolab.gpu.runtime import cuda_graphs as graph

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import winolab
-from tests.gpu.runtime.directions import SHAPES, UNITS, arrays, directions, operands
+from tests.gpu.support.directions import SHAPES, UNITS, arrays, directions, operands
 from winolab.algorithm import parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.gpu import driver

@@ -40,6 +40,21 @@ class ArrayLayout:
         """A new array of that shape."""
         return cls(shape, contiguous(shape))
 
+    def channels_first(self) -> ArrayLayout:
+        """A new array of that shape whose memory has channels before all spatial dimensions."""
+        n, *spatial, channels = self.shape
+        first, apart, *strides = contiguous((n, channels, *spatial))
+        return replace(self, strides=(first, *strides, apart))
+
+    def first(self, layout: str) -> bool:
+        """Whether channels lie before all spatial dimensions in memory, as PyTorch decides it:
+        where both orders are the same, by the axes of ``layout``."""
+        axes = zip(self.shape[1:-1], self.strides[1:-1], strict=True)
+        spatial = [abs(s) for n, s in axes if n > 1]
+        if self.shape[-1] <= 1 or not spatial:
+            return layout == "channels_first"
+        return abs(self.strides[-1]) > max(spatial)
+
     @property
     def direct(self) -> bool:
         """Whether kernels can work on it: channels contiguous, no stride negative or beyond int."""
@@ -117,9 +132,3 @@ def _share(one: ArrayLayout, other: ArrayLayout, offset: int, sizes: tuple[int, 
 
     first, second = array(one, BASE, sizes[0]), array(other, BASE + offset, sizes[1])
     return np.may_share_memory(first, second, max_work=PATIENCE)  # pyright: ignore[reportArgumentType]
-
-
-def is_contiguous(array: Described) -> bool:
-    """Whether the elements follow one another in the order of the axes."""
-    pairs = zip(array.shape, array.strides, contiguous(tuple(array.shape)), strict=True)
-    return all(n <= 1 or have == due for n, have, due in pairs)

@@ -18,30 +18,31 @@ from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout, Overlap
 from winolab.gpu.runtime.arrays import Described, Library
 from winolab.gpu.runtime.cache import dump
+from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.gpu.runtime.resolve import Operand, Resolved, Transformed, resolve
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, Problem
 
 A, B, OUT, WORKSPACE = range(4)  # numbers of the recorded addresses
+ALIGNED = 256  # bytes, of what lies in the workspace
 GRAPHS = 32  # of a call at most: layers of one shape share it, each with its own addresses
 
 
 @dataclass(frozen=True)
 class Call:
-    """A prepared convolution. ``copies`` says which operands are copied to be read."""
+    """A prepared convolution, with the copies that its launches begin and end with."""
 
     library: Library
     index: int
     plan: Plan | None  # None: the result has no elements, or is zero
     first: bool  # axes are channels-first
-    copies: tuple[bool, bool]
     shape: tuple[int, ...]  # of the result, channels last
     dtype: str  # that the kernel writes
-    detour: bool  # the result is copied to where, or how, it is wanted
-    out_first: bool  # a new result lies channels-first
+    out_first: bool  # a new result has channels before spatial dimensions in memory
     out_dtype: str
-    workspace: int
+    workspace: int  # bytes, copies included
+    copies: tuple[str, ...]  # of "a", "b", "out": what is copied to where kernels have it
     recording: Recording | None  # None: there is nothing to sum
     flags: int  # how many the call waits for, by which kernels say that ranges are too wide; or 0
     narrowed: bool  # whether it waits to see that the result does not overflow out_dtype
@@ -58,21 +59,15 @@ class Call:
         if self.overlap and self.overlap(read, library.address(out)):
             library.copy(out, self.anew().run(a, b, None))
             return out
-        if True in self.copies:
-            first, second = self.copies
-            a, b = self._copied(a) if first else a, self._copied(b) if second else b
-            read = self._read(a, b)
-        target = out
-        if out is None or self.detour:
-            target = library.empty(self.shape, self.dtype, index)
+        converted = self.dtype != self.out_dtype
+        target = self._new(self.dtype, converted) if out is None or converted else out
         if self.recording:
             memory, address = library.memory(self.workspace, index) if self.workspace else (None, 0)
             driver.make_current(index)
             stream = library.stream(index)
             self.recording.replay(stream, *read, library.address(target), address)
-            if self.workspace or self.detour or True in self.copies:
-                first, second = self.copies
-                library.used(stream, memory, first and a, second and b, self.detour and target)
+            if self.workspace or converted:
+                library.used(stream, memory, converted and target)
             if target is out:
                 library.written(out)
             if self.flags:
@@ -82,30 +77,27 @@ class Call:
             target[...] = 0
         if self.narrowed:
             check_float16(library.largest(target, a, b))
-        if target is out:
-            return out
-        if self.first:
-            target = library.channels_first(target)
-        return self._moved(target, out) if self.detour else target
+        if not converted:
+            return target
+        found = self._new(self.out_dtype) if out is None else out
+        library.copy(found, target)
+        return found
 
     def _read(self, a: Any, b: Any) -> tuple[int, int]:
         """The operands' addresses."""
         address = self.library.address
         return address(a), b.address if isinstance(b, Transformed) else address(b)
 
-    def _copied(self, operand: Any) -> Any:
-        library = self.library
-        return library.contiguous(library.channels_last(operand) if self.first else operand)
-
-    def _moved(self, target: Any, out: Any) -> Any:
-        library = self.library
-        if out is None:
-            shape = tuple(target.shape) if self.out_first else self.shape
-            out = library.empty(shape, self.out_dtype, self.index)
-            if self.first and not self.out_first:
-                out = library.channels_first(out)
-        library.copy(out, target)
-        return out
+    def _new(self, dtype: str, written: bool = False) -> Any:
+        """A new array, axes as the caller has them; ``written``: it lies as kernels write it."""
+        library, shape = self.library, self.shape
+        moved = self.out_first and not written
+        if moved:
+            shape = shape[0], shape[-1], *shape[1:-1]
+        made = library.empty(shape, dtype, self.index)
+        if self.first == moved:
+            return made
+        return library.channels_first(made) if self.first else library.channels_last(made)
 
 
 def prepare_call(
@@ -129,19 +121,32 @@ def prepare_call(
         index=asked.index,
         plan=made.plan,
         first=options.layout == "channels_first",
-        copies=(asked.a.copied, bool(made.b and made.b.copied)),
         shape=asked.fresh.shape,
         dtype=made.written,
-        detour=made.detour,
         out_first=asked.out_first,
         out_dtype=asked.out_dtype,
-        workspace=made.workspace,
+        workspace=made.end,
+        copies=tuple(made.copies),
         recording=recording,
         flags=made.flags,
         narrowed=asked.narrowed and not problem.empty,
         overlap=overlap,
         anew=cache(partial(prepare_call, direction, problem, library, anew, a, later, None)),
     )
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A caller's array, by its number, and its copy in the workspace from byte ``place`` on."""
+
+    number: int
+    place: int
+    copy: LayoutCopy
+
+    @property
+    def end(self) -> int:
+        """Bytes of workspace up to its end."""
+        return self.place + self.copy.bytes
 
 
 @dataclass(frozen=True)
@@ -152,9 +157,9 @@ class PlannedCall:
     written: str  # the dtype that its kernels write
     b: Operand | None
     out: ArrayLayout  # where its kernels write
-    detour: bool  # the result is copied to where, or how, it is wanted
-    workspace: int
+    workspace: int  # bytes, of the plan
     flags: int  # as Call's
+    copies: dict[str, Copied]  # as Call's, in the order of their launches
 
     @classmethod
     def of(cls, asked: Resolved) -> PlannedCall:
@@ -162,19 +167,19 @@ class PlannedCall:
         limit or that holds the result."""
         problem, options, transformed = asked.problem, asked.options, asked.transformed
         out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
-        out = asked.out or fresh
-        fits_out = out.direct and out.distinct and (not asked.strict or out.aligned(out_size))
-        detour = asked.out_first or not fits_out
-        chosen = _plan_for(asked, fresh if detour else out)
+        wanted = asked.wanted
+        fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
+        out = wanted if fits else fresh
+        chosen = _plan_for(asked, out)
         written = chosen.out_dtype if chosen else asked.dtype
         if transformed and chosen and written not in ("float32", asked.out_dtype):
             raise ValueError(
                 f"the prepared filter's kernel writes {written}, which does not hold what "
                 f"{asked.out_dtype} does: prepare it with out_dtype float32"
             )
-        if written != asked.out_dtype and not detour:
-            detour = True
-            chosen = _plan_for(asked, fresh)
+        if written != asked.out_dtype and out is not fresh:
+            out = fresh
+            chosen = _plan_for(asked, out)
         b = asked.b
         if b and not b.copied and chosen and chosen.reads_filters_in_place:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
@@ -190,7 +195,35 @@ class PlannedCall:
                     f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
                     f"limit is {limit} B: raise it, or prepare the filter with it"
                 )
-        return cls(chosen, written, b, fresh if detour else out, detour, workspace, flags)
+        copies: dict[str, Copied] = {}
+        if chosen and not problem.empty:
+            place = _ceil(workspace)
+            for name, number, source, target, size in (
+                ("a", A, asked.a.given, asked.a.layout, ITEMSIZE[asked.dtype]),
+                ("b", B, b and b.given, b and b.layout, ITEMSIZE[asked.dtype]),
+                ("out", OUT, out, wanted, ITEMSIZE[written]),
+            ):
+                if not source or not target or source == target:
+                    continue
+                if name == "out" and written != asked.out_dtype:
+                    continue  # the library converts it
+                copies[name] = Copied(number, place, LayoutCopy.of(source, target, size))
+                place = _ceil(copies[name].end)
+        return cls(chosen, written, b, out, workspace, flags, copies)
+
+    @property
+    def end(self) -> int:
+        """Bytes of workspace, copies included."""
+        return max([self.workspace, *(each.end for each in self.copies.values())])
+
+    def address(self, name: str, number: int) -> int:
+        """What stands for an array's address while its kernels' launches are recorded."""
+        copied = self.copies.get(name)
+        return address_of(WORKSPACE) + copied.place if copied else address_of(number)
+
+
+def _ceil(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
 
 
 def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
@@ -231,19 +264,32 @@ def record(asked: Resolved, made: PlannedCall) -> tuple[Recording | None, Overla
         return None, None
     a, b = asked.a, made.b
     is_filter = [name in ("w", "dw") for name in NAMES[asked.direction]]
-    view_a = a.layout.view(address_of(A), filter=is_filter[0])
-    view_b = b and b.layout.view(address_of(B), filter=is_filter[1])
-    view_out = made.out.view(address_of(OUT), filter=is_filter[2])
+    view_a = a.layout.view(made.address("a", A), filter=is_filter[0])
+    view_b = b and b.layout.view(made.address("b", B), filter=is_filter[1])
+    view_out = made.out.view(made.address("out", OUT), filter=is_filter[2])
+
+    def copy(kernels: Kernels, name: str) -> None:
+        if copied := made.copies.get(name):
+            ends = address_of(copied.number), made.address(name, copied.number)
+            copied.copy.launch(kernels, *(ends[::-1] if name == "out" else ends), key=name)
 
     def launches(kernels: Kernels) -> None:
+        copy(kernels, "a")
+        copy(kernels, "b")
         end = (address_of(WORKSPACE), asked.index)
         if view_b:
             chosen.launch(kernels, view_a, view_b, view_out, *end)
         else:
             chosen.run(kernels, view_a, address_of(B), view_out, *end)
+        copy(kernels, "out")
 
-    recording = Recording(kernels_of(chosen, asked.index), launches, GRAPHS)
-    if not asked.out or made.detour:
+    kernels = dict(kernels_of(chosen, asked.index))
+    for name, copied in made.copies.items():
+        title = f"a copy of {name} in another memory order"
+        loaded = loader.load(copied.copy.source(), title, {KERNEL: 0}, asked.index)
+        kernels[name] = loaded[KERNEL]
+    recording = Recording(kernels, launches, GRAPHS)
+    if made.out != asked.out or made.written != asked.out_dtype:
         return recording, None
     operands = {A: a, B: b}
     read = {n: each.layout for n, each in operands.items() if each and not each.copied}

@@ -8,7 +8,7 @@ from typing import Any
 
 from winolab.arguments.arrays import check_target
 from winolab.gpu.planner.request import ITEMSIZE, Plan
-from winolab.gpu.runtime.array_layout import ArrayLayout, is_contiguous
+from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.dtypes import common_dtype, precision_of, result_dtype
 from winolab.options import ConvOptions
@@ -43,15 +43,20 @@ def prepared(chosen: Plan | None) -> int:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand as kernels read it: where it lies, and whether it is copied there first."""
+    """An operand as kernels read it, and where it lies as the caller gives it."""
 
     layout: ArrayLayout
-    copied: bool
+    given: ArrayLayout
 
     @classmethod
-    def of(cls, layout: ArrayLayout, fits: bool) -> Operand:
+    def of(cls, given: ArrayLayout, fits: bool) -> Operand:
         """Read in place where that fits the kernels, or from a fresh copy."""
-        return cls(layout if fits else ArrayLayout.fresh(layout.shape), not fits)
+        return cls(given if fits else ArrayLayout.fresh(given.shape), given)
+
+    @property
+    def copied(self) -> bool:
+        """Whether it is copied before it is read."""
+        return self.layout != self.given
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,13 @@ class Resolved:
 
     @property
     def fresh(self) -> ArrayLayout:
-        """A new result, channels-last."""
+        """A new result as kernels write it, channels-last."""
         return ArrayLayout.fresh(shapes(self.direction, self.problem)[2])
+
+    @property
+    def wanted(self) -> ArrayLayout:
+        """Where the result is to lie: in the caller's array, or a new one of a's memory order."""
+        return self.out or (self.fresh.channels_first() if self.out_first else self.fresh)
 
     @property
     def narrowed(self) -> bool:
@@ -138,7 +148,7 @@ def resolve(
         b=operand_b,
         transformed=transformed,
         out=layouts.get("out"),
-        out_first=out is None and options.layout == "channels_first" and is_contiguous(a),
+        out_first=out is None and layout_a.first(options.layout),
     )
 
 
