@@ -37,6 +37,10 @@ def test_the_table_has_every_kernel_that_the_planner_picks(device) -> None:
     units = kernels.units(device)
     (arch,) = {unit.arch for unit in units.values()}
     assert sorted(units) == [name for a, name in TABLE if a == arch], OUTDATED
+    for unit in units.values():
+        entries = set(re.findall(r"\b(winolab_\w+)\(const __grid_constant__", unit.source))
+        planned = {name for name, _ in unit.shared}
+        assert planned <= entries if unit.space else planned == entries, unit.name
 
 
 def test_warps_ask_for_no_more_registers_than_a_launch_gives() -> None:

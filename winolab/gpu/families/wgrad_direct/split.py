@@ -121,9 +121,12 @@ class WgradSplitPlan(WgradColumnsPlan):
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        main = {"winolab_wgrad_direct_split": self.config.shared_memory}
-        others = ("scale", "wgrad_scan", "wgrad_gather")
-        return main | {f"winolab_{name}": 0 for name in others}
+        return {
+            "winolab_wgrad_direct_split": self.config.shared_memory,
+            "winolab_wgrad_direct_scan": 0,
+            "winolab_wgrad_direct_gather": 0,
+            "winolab_scale": 0,
+        }
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
