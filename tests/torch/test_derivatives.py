@@ -1,0 +1,183 @@
+"""Derivatives and batches of winolab.torch's functions: every transform's values are PyTorch's."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import functional, gradcheck, gradgradcheck
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+import winolab.torch
+from tests.support.problems import integers, problems
+from tests.torch.network import Net, tensors
+from tests.torch.samples import NAMES, entry, ours, theirs
+from winolab.problem import in_layout, shapes
+from winolab.torch.asked import DIRECTIONS, Options
+from winolab.torch.derivatives import gradient
+from winolab.torch.operators import OPERATORS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+
+
+@given(problems(), st.sampled_from(DIRECTIONS), st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_gradients_are_adjoint(problem, direction, seed) -> None:
+    """⟨g, f(a, b)⟩ = ⟨the gradient of a, a⟩ and ⟨that of b, b⟩, exactly on small integers."""
+    a, b, g = (
+        torch.from_numpy(integers(in_layout(s, "channels_first"), seed + i).astype(float))
+        for i, s in enumerate(shapes(direction, problem))
+    )
+    a, b = a.requires_grad_(), b.requires_grad_()
+    padding = [end for pair in problem.padding for end in pair]
+    geometry = (problem.stride, padding, problem.dilation, problem.groups)
+    size = () if direction == "forward" else (g.shape,)
+    y = OPERATORS[direction](a, b, *size, *geometry)
+    total = (g * y).sum()
+    first, second = torch.autograd.grad(total, (a, b))
+    assert total == (first * a).sum() == (second * b).sum()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_are_those_of_differences(name: str) -> None:
+    """First and second ones, forward and backward, batched too, of a sample of PyTorch's."""
+    sample = list(entry(name).sample_inputs("cpu", torch.float64, requires_grad=True))[1]
+    given = (sample.input, *sample.args)
+    inputs = tuple(v for v in given if isinstance(v, torch.Tensor) and v.requires_grad)
+    assert len(inputs) >= 2
+    call = partial(lambda *v: ours(name)(*v, *given[len(v) :], **sample.kwargs))
+    assert gradcheck(
+        call,
+        inputs,
+        check_forward_ad=True,
+        check_batched_grad=True,
+        check_batched_forward_grad=True,
+        fast_mode=True,
+    )
+    assert gradgradcheck(call, inputs, check_fwd_over_rev=True, fast_mode=True)
+
+
+GROUPS = 2
+XS, WS = tensors((3, 2, 6, 5, 6), (3, 6, 6 // GROUPS, 3, 3))
+X, W, U, V = XS[0], WS[0], XS[1], WS[1]
+TINY = X[:1, :, :3, :3]
+
+
+def cube(f: Any, x: Any, w: Any) -> Any:
+    return (f(x, w) ** 3).sum()
+
+
+TRANSFORMS = {
+    "vmap of x": lambda f: vmap(f, (0, None))(XS, W),
+    "vmap of w": lambda f: vmap(f, (None, 0))(X, WS),
+    "vmap of both": lambda f: vmap(f)(XS, WS),
+    "vmap along other axes": lambda f: vmap(f, (2, 1), 1)(XS.movedim(0, 2), WS.movedim(0, 1)),
+    "vmap of vmap": lambda f: vmap(vmap(f, (0, None)), (None, 0))(XS, WS),
+    "vmap of grad of x": lambda f: vmap(grad(partial(cube, f), (0, 1)), (0, None))(XS, W),
+    "vmap of grad of w": lambda f: vmap(grad(partial(cube, f), (0, 1)), (None, 0))(X, WS),
+    "vmap of grad of both": lambda f: vmap(grad(partial(cube, f), (0, 1)))(XS, WS),
+    "jvp": lambda f: jvp(f, (X, W), (U, V)),
+    "jvp of x": lambda f: jvp(lambda x: f(x, W), (X,), (U,)),
+    "jvp of w": lambda f: jvp(lambda w: f(X, w), (W,), (V,)),
+    "jvp of jvp": lambda f: jvp(lambda x: jvp(lambda w: f(x, w) ** 2, (W,), (V,))[1], (X,), (U,)),
+    "jvp of grad": lambda f: jvp(grad(lambda w: cube(f, X, w)), (W,), (V,)),
+    "grad of jvp": lambda f: grad(
+        lambda x: (jvp(lambda w: f(x, w) ** 2, (W,), (V,))[1] ** 2).sum()
+    )(X),
+    "grad of grad": lambda f: grad(lambda w: (grad(lambda x: cube(f, x, w))(X) ** 2).sum())(W),
+    "grad with no_grad inside": lambda f: grad(
+        lambda w: (f(X, w) * torch.no_grad()(f)(X, w)).sum()
+    )(W),
+    "jacrev": lambda f: jacrev(f, (0, 1))(TINY, W),
+    "jacfwd": lambda f: jacfwd(f, (0, 1))(TINY, W),
+    "hessian": lambda f: hessian(lambda w: cube(f, TINY, w))(W),
+    "jacfwd of jacfwd": lambda f: jacfwd(jacfwd(lambda w: cube(f, TINY, w)))(W),
+    "jacrev of jacrev": lambda f: jacrev(jacrev(lambda w: cube(f, TINY, w)))(W),
+    "jacrev of jacfwd": lambda f: jacrev(jacfwd(lambda w: cube(f, TINY, w)))(W),
+    "vmap of hessian": lambda f: vmap(hessian(lambda w: cube(f, TINY, w)))(WS[:2]),
+    "jacobian, vectorized": lambda f: functional.jacobian(lambda w: f(TINY, w), W, vectorize=True),
+    "jacobian, vectorized forward": lambda f: functional.jacobian(
+        lambda w: f(TINY, w), W, vectorize=True, strategy="forward-mode"
+    ),
+    "hvp": lambda f: functional.hvp(lambda w: cube(f, X, w), W, V),
+}
+
+
+@pytest.mark.parametrize("groups", [1, GROUPS])
+@pytest.mark.parametrize("kind", ["conv2d", "conv_transpose2d"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_give_pytorch_s_values(transform: str, kind: str, groups: int) -> None:
+    def convolve(function: Any, x: Any, w: Any) -> Any:
+        if (kind, groups) == ("conv2d", 1):
+            x = x[..., : w.shape[-3], :, :]
+        return function(x, w, stride=2, padding=1, groups=groups)
+
+    apply = TRANSFORMS[transform]
+    got, expected = (apply(partial(convolve, f)) for f in (ours(kind), partial(theirs, kind)))
+    for p, q in zip(tree_leaves(got), tree_leaves(expected), strict=True):
+        assert p.shape == q.shape
+        # as many sums of FP64 products in a row as derivatives, of fewer than 2^9 terms
+        assert float((p - q).abs().max()) <= 2.0**-40 * float(q.abs().max())
+        assert float(q.abs().max()) > 0
+
+
+def test_derivatives_are_asked_for_as_the_result_was() -> None:
+    """But for what holds for that alone: its dtype, scales of its operands, tiles of gradients."""
+    asked = []
+    stand_ins = {each: lambda *a, each=each: asked.append((each, a)) for each in DIRECTIONS}
+    how = ("gamma:8:6:3", "fp32_ffma", torch.float16, 1 << 20, "raise", "11:18")
+    geometry = ([1, 1], [1, 1, 1, 1], [1, 1], 1)
+    arrays = torch.zeros(2), torch.zeros(3), torch.zeros(4)
+    for direction in DIRECTIONS:
+        size = () if direction == "forward" else ((5,),)
+        for operand in range(2):
+            gradient(stand_ins, operand, arrays, direction, (*size, *geometry, *how))
+            wanted, arguments = asked.pop()
+            tile = "direct" if "backward_filter" in (direction, wanted) else how[0]
+            expected = Options(tile, how[1], None, how[3], how[4], None)
+            assert Options(*arguments[-len(expected.given()) :]) == expected
+            if wanted != "forward":
+                assert arguments[2] == arrays[operand].shape
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_compute_again(reentrant: bool) -> None:
+    net = Net()
+    (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
+    expected = net.gradients(net, x)
+    x.requires_grad_()
+    got = net.gradients(lambda v: checkpoint(net, v, use_reentrant=reentrant), x)
+    assert all(torch.equal(p, q) for p, q in zip(got, expected, strict=True))
+
+
+def test_results_may_be_changed_in_place() -> None:
+    x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
+    for v in (x, x.to(memory_format=torch.channels_last)):
+        v = v.requires_grad_()
+        torch.relu_(winolab.torch.conv2d(v, w)).sum().backward()
+        with torch.no_grad():
+            torch.relu_(winolab.torch.conv2d(v, w))
+        with torch.inference_mode():
+            torch.relu_(winolab.torch.conv2d(v, w))
+
+
+def test_distributed_data_parallel_averages_gradients(tmp_path) -> None:
+    """In one process: its hooks see every parameter's gradient."""
+    distributed = torch.distributed
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    try:
+        net = Net()
+        (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
+        expected = net.gradients(net, x)
+        got = net.gradients(torch.nn.parallel.DistributedDataParallel(net), x)
+        assert all(torch.equal(p, q) for p, q in zip(got, expected, strict=True))
+    finally:
+        distributed.destroy_process_group()

@@ -1,0 +1,150 @@
+"""winolab.torch's functions beside torch.nn.functional's, on the samples that PyTorch has."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import winolab
+import winolab.torch
+from tests.torch.samples import (
+    DTYPES,
+    NAMES,
+    check,
+    entry,
+    exact_and_bound,
+    ours,
+    samples,
+    theirs,
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_pytorch_s_samples(name: str, dtype: Any) -> None:
+    count = 0
+    for sample in samples(name, dtype):
+        expected = exact_and_bound(name, sample.input, *sample.args, **sample.kwargs)
+        check(ours(name)(sample.input, *sample.args, **sample.kwargs), *expected, dtype)
+        count += 1
+    assert count > 8
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_pytorch_s_wrong_inputs_are_refused_in_a_line(name: str) -> None:
+    count = 0
+    for wrong in entry(name).error_inputs("cpu"):
+        sample = wrong.sample_input
+        with pytest.raises((ValueError, TypeError)) as refused:
+            ours(name)(sample.input, *sample.args, **sample.kwargs)
+        assert "\n" not in str(refused.value)
+        count += 1
+    assert count > 8
+
+
+X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how", "error", "said"),
+    [
+        ((X.numpy(), W), {}, TypeError, "input is a ndarray; expected a torch tensor"),
+        ((X, W[0]), {}, ValueError, "weight has 3 dimensions; expected 4"),
+        ((X[0, 0], W), {}, ValueError, "input has 2 dimensions; expected 4, or 3 without batch"),
+        ((X, W[:, :3]), {}, ValueError, "x has 4 channels; w's 3 input channels in 1 group"),
+        ((X, W.double()), {}, TypeError, "x has dtype torch.float32 and w torch.float64"),
+        (
+            (X.to(torch.cfloat), W.to(torch.cfloat)),
+            {},
+            TypeError,
+            "x has dtype torch.complex64; expected one of",
+        ),
+        ((X, W, W), {}, ValueError, "bias has shape (6, 4, 3, 3); expected (6,), one an output"),
+        ((X, W, W[:, 0, 0, 0].half()), {}, TypeError, "bias has dtype torch.float16 and the"),
+        ((X, W), {"padding": "full"}, ValueError, "padding 'full'; expected numbers, \"same\""),
+        ((X, W), {"padding": "same", "stride": 2}, ValueError, 'padding "same" with stride [2, 2]'),
+        ((X, W), {"stride": (1, 1, 1)}, ValueError, "stride has 3 values; expected one, or one"),
+        ((X, W), {"stride": 1.5}, TypeError, "stride is 1.5; expected an integer, or one a dim"),
+        ((X, W), {"dilation": 3}, ValueError, "the filter spans 7 inputs, but input 6 with"),
+        ((X, W), {"groups": 4}, ValueError, "x has 4 channels; w's 4 input channels in 4 group"),
+        ((X, W), {"algorithm": "gama:8:6:3"}, ValueError, "did you mean 'gamma:8:6:3"),
+        ((X, W), {"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "stride"),
+        ((X, W), {"precision": "fp31"}, ValueError, "unknown arithmetic 'fp31'"),
+        ((X, W.to("meta")), {}, ValueError, "x is on cpu and w on meta; move one of them"),
+    ],
+)
+def test_wrong_calls_are_refused_in_a_line(arguments, how, error, said) -> None:
+    with pytest.raises(error, match=re.escape(said)) as refused:
+        winolab.torch.conv2d(*arguments, **how)
+    assert "\n" not in str(refused.value)
+
+
+def test_transposed_convolutions_refuse_in_a_line() -> None:
+    call = partial(winolab.torch.conv_transpose2d, X, torch.ones(4, 6, 3, 3))
+    with pytest.raises(ValueError, match="output_padding in spatial dimension 0 is 2; expected"):
+        call(stride=2, output_padding=2)
+    with pytest.raises(ValueError, match="padding 4 in spatial dimension 0 leaves nothing of the"):
+        call(padding=4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_signatures_are_pytorch_s(name: str) -> None:
+    found = inspect.signature(ours(name)).parameters
+    positional = [n for n, p in found.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    stated = re.search(rf"{name}\((.*?)\) -> Tensor", getattr(torch.nn.functional, name).__doc__)
+    assert stated
+    assert positional == [part.partition("=")[0].strip() for part in stated[1].split(",")]
+    assert [n for n, p in found.items() if p.kind is p.KEYWORD_ONLY] == ["algorithm", "precision"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("algorithm", ["direct", "winograd:2x2:3x3", winolab.gamma(8, 6, 3)])
+def test_a_named_algorithm_runs_the_reference(algorithm: Any, dtype: Any) -> None:
+    """To the bit; bfloat16 has the numbers of its float32."""
+    generator = torch.Generator().manual_seed(1)
+    x, w = (torch.rand(s, generator=generator) - 0.5 for s in ((2, 6, 9, 8), (4, 6, 3, 3)))
+    x, w = x.to(dtype), w.to(dtype)
+    bfloat = dtype == torch.bfloat16
+    arrays = [(v.float() if bfloat else v).numpy() for v in (x, w)]
+    expected = winolab.conv_forward(
+        *arrays,
+        padding=1,
+        layout="channels_first",
+        algorithm=algorithm,
+        precision="bf16" if bfloat else None,
+        out_dtype=ml_dtypes.bfloat16 if bfloat else None,
+    )
+    got = winolab.torch.conv2d(x, w, padding=1, algorithm=algorithm)
+    assert got.dtype == dtype
+    assert (got.double().numpy() == expected.astype(np.float64)).all()
+
+
+def test_a_precision_is_a_name_an_arithmetic_or_a_dtype() -> None:
+    x, w = torch.rand(1, 4, 5, 5), torch.rand(4, 4, 3, 3)
+    conv = partial(winolab.torch.conv2d, x, w)
+    expected = conv(precision="fp16")
+    for same in (torch.float16, np.float16, "float16", winolab.arithmetic("fp16")):
+        assert torch.equal(conv(precision=same), expected)
+    wide = winolab.arithmetic("mp:30")
+    exact = theirs("conv2d", x.double(), w.double()).float()
+    assert torch.equal(conv(precision=wide), exact)
+
+
+def test_results_lie_as_their_input_does() -> None:
+    for convolve, w in (
+        (winolab.torch.conv2d, W),
+        (winolab.torch.conv_transpose2d, W.movedim(0, 1)),
+    ):
+        for algorithm in (None, "direct"):
+            last = X.to(memory_format=torch.channels_last)
+            y, z = (convolve(v, w, algorithm=algorithm) for v in (X, last))
+            assert y.is_contiguous()
+            assert z.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(y, z)

@@ -1,0 +1,106 @@
+"""The operators in PyTorch's machinery: opcheck, compile, export, autocast, fake tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import winolab.torch
+from tests.torch.network import Net, tensors
+from tests.torch.samples import NAMES, entry, ours, theirs
+
+GEOMETRY = ([2, 1], [1, 0, 2, 1], [1, 2], 2)
+OPERATORS = torch.ops.winolab
+
+
+@pytest.mark.parametrize("kind", ["plain", "grad", "channels_last", "named"])
+def test_opcheck_passes(kind: str) -> None:
+    x, w = tensors((2, 4, 6, 7), (6, 2, 3, 3))
+    if kind == "channels_last":
+        x = x.to(memory_format=torch.channels_last)
+    geometry: tuple[Any, ...] = GEOMETRY
+    if kind == "named":
+        geometry = ([1, 1], [1, 1, 1, 1], [1, 1], 2, "winograd:2x2:3x3", "fp32", torch.float32)
+    dy = OPERATORS.conv_forward(x, w, *geometry).detach().double()
+    if kind != "plain":
+        x, w, dy = (v.requires_grad_() for v in (x, w, dy))
+    if kind == "named":
+        x, w, dy = (v.detach().float() for v in (x, w, dy))
+    for name, arguments in (
+        ("conv_forward", (x, w)),
+        ("conv_backward_data", (dy, w, x.shape)),
+        ("conv_backward_filter", (x, dy, w.shape)),
+    ):
+        options = geometry
+        if kind == "named" and name == "conv_backward_filter":
+            options = (*geometry[:4], "direct", *geometry[5:])
+        torch.library.opcheck(getattr(OPERATORS, name), (*arguments, *options))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_torch_compile_takes_a_network_whole(dynamic: bool) -> None:
+    torch.compiler.reset()
+    net = Net()
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for size in (8, 9)[: 1 + dynamic]:
+        (x,) = tensors((2, 3, size, size), dtype=torch.float32)
+        eager = net.gradients(net, x)
+        for got, expected in zip(net.gradients(compiled, x), eager, strict=True):
+            assert torch.equal(got, expected)
+        with torch.no_grad():
+            assert torch.equal(compiled(x), eager[0])
+
+
+def test_torch_export_keeps_the_operators() -> None:
+    net = Net().eval()
+    (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
+    sizes = {"x": {0: torch.export.Dim("batch"), 2: torch.export.Dim("height")}}
+    program = torch.export.export(net, (x,), dynamic_shapes=sizes)
+    called = [str(node.target) for node in program.graph.nodes if "winolab" in str(node.target)]
+    assert called == [f"winolab.conv_{d}.default" for d in ("forward", "forward", "backward_data")]
+    for shape in (x.shape, (3, 3, 11, 8)):
+        (x,) = tensors(shape, dtype=torch.float32)
+        assert torch.equal(program.module()(x), net(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_casts_as_it_does_for_pytorch_s(name: str) -> None:
+    sample = next(iter(entry(name).sample_inputs("cpu", torch.float32, requires_grad=True)))
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype=dtype):
+            arguments = (sample.input, *sample.args)
+            got = ours(name)(*arguments, **sample.kwargs)
+            assert got.dtype == theirs(name, *arguments, **sample.kwargs).dtype == dtype
+            got.float().sum().backward()
+            wide = ours(name)(*(v.double() for v in arguments), **sample.kwargs)
+            assert wide.dtype == torch.float64  # which autocast leaves
+        assert sample.input.grad.dtype == torch.float32
+
+
+def test_tensors_without_numbers_have_results_without() -> None:
+    x, w = (v.to("meta") for v in tensors((2, 4, 8, 8), (6, 4, 3, 3)))
+    last = x.to(memory_format=torch.channels_last)
+    for v in (x, last):
+        y = winolab.torch.conv2d(v, w, padding=1)
+        assert (y.device.type, y.shape, y.dtype) == ("meta", (2, 6, 8, 8), torch.float64)
+        assert y.is_contiguous() == v.is_contiguous()
+    with pytest.raises(ValueError, match="x has 4 channels; w's 4 input channels in 2 group"):
+        winolab.torch.conv2d(x, w, groups=2)
+    with torch._subclasses.FakeTensorMode() as mode:
+        y = winolab.torch.conv2d(*(mode.from_tensor(v) for v in tensors((4, 8, 8), (6, 4, 3, 3))))
+    assert y.shape == (6, 6, 6)
+
+
+def test_two_runs_give_the_same_bits() -> None:
+    """Also where PyTorch is told to refuse what does not."""
+    net = Net()
+    (x,) = tensors((2, 3, 8, 8), dtype=torch.float32)
+    expected = net.gradients(net, x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        again = net.gradients(net, x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(p, q) for p, q in zip(again, expected, strict=True))

@@ -1,0 +1,125 @@
+"""What an operator is asked for, read from its arguments once for all calls that have the same.
+
+Operators know channels-first alone; strides say how arrays lie in memory. A padding is a list: low
+and high of the first spatial dimension, then of the next. The last high ones are negative where
+windows leave the end of x out, as transposed convolutions with output_padding have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from winolab.arguments.arrays import PRECISION_OF_DTYPE
+from winolab.options import Convolution, ConvOptions, Geometry
+from winolab.problem import NAMES, Problem
+from winolab.ref.arithmetic.split import Scale
+
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+DTYPES = {getattr(torch, name): name for name in PRECISION_OF_DTYPE}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What operators take behind the geometry: ConvOptions as an operator's schema holds them."""
+
+    algorithm: str | None = None
+    precision: str | None = None
+    out_dtype: torch.dtype | None = None
+    workspace_limit: int | None = None
+    on_range: str = "fallback"
+    scale: str | None = None
+
+    def given(self) -> tuple[Any, ...]:
+        """The values, without the usual ones at the end."""
+        found = tuple(getattr(self, f.name) for f in fields(self))
+        while found and found[-1] == USUAL[len(found) - 1]:
+            found = found[:-1]
+        return found
+
+
+USUAL = tuple(f.default for f in fields(Options))
+SCHEMA = (
+    "str? algorithm=None, str? precision=None, ScalarType? out_dtype=None, "
+    "int? workspace_limit=None, str on_range='fallback', str? scale=None"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Convolution):
+    """A convolution as an operator is asked for it, its padding negative where need be."""
+
+    def problem(self, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> Problem:
+        """The problem with operands of these shapes. Raises as Problem.of, for dy as convolve."""
+        g = self.geometry
+        shapes = {
+            "forward": (a_shape, b_shape),
+            "backward_data": (g.result_shape, b_shape),
+            "backward_filter": (a_shape, g.result_shape),
+        }[self.direction]
+        whole = tuple((max(0, low), max(0, high)) for low, high in g.padding)
+        found = Problem.of(
+            *shapes,
+            stride=g.stride,
+            padding=whole,
+            dilation=g.dilation,
+            groups=g.groups,
+            layout="channels_first",
+        )
+        found = found if whole == g.padding else replace(found, padding=g.padding)
+        dy = {"backward_data": a_shape, "backward_filter": b_shape}.get(self.direction)
+        expected = (found.batch, found.out_channels, *found.output)
+        if dy is not None and tuple(dy) != expected:
+            raise ValueError(f"dy has shape {tuple(dy)}; expected {expected}")
+        return found
+
+
+@lru_cache(maxsize=4096)
+def asked(
+    direction: str,
+    result_shape: tuple[int, ...] | None,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    *options: Any,
+) -> Asked:
+    """The same object for the same arguments; options are those of ``Options``, in its order.
+
+    Raises as ConvOptions.checked.
+    """
+    o = Options(*options)
+    return Asked(
+        direction,
+        Geometry(result_shape, stride, pairs(padding), dilation, groups),
+        ConvOptions(
+            "channels_first",
+            o.algorithm,
+            o.precision,
+            o.out_dtype and DTYPES.get(o.out_dtype, str(o.out_dtype)),
+            o.workspace_limit,
+            o.on_range,
+            None if o.scale is None else Scale.of_caller(o.scale),
+        ).checked(),
+    )
+
+
+def pairs(padding: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """(low, high) of each dimension, of an operator's list."""
+    return tuple(zip(padding[::2], padding[1::2], strict=True))
+
+
+def check_tensors(direction: str, a: torch.Tensor, b: torch.Tensor) -> None:
+    """Raise TypeError for dtypes that are not served or not the same, ValueError for devices."""
+    first, second, _ = NAMES[direction]
+    if a.dtype not in DTYPES:
+        names = ", ".join(DTYPES.values())
+        raise TypeError(f"{first} has dtype {a.dtype}; expected one of {names}: convert it")
+    if a.dtype != b.dtype:
+        raise TypeError(f"{first} has dtype {a.dtype} and {second} {b.dtype}; convert one of them")
+    if a.device != b.device:
+        raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one of them")

@@ -1,0 +1,83 @@
+"""The operators on the CPU: PyTorch's direct convolution, or the reference where one is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from winolab.options import ConvOptions
+from winolab.problem import Problem, in_layout, shapes
+from winolab.ref import dispatch
+from winolab.torch.asked import Asked
+
+PLAIN = ConvOptions("channels_first")
+
+
+def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:
+    """The result of tensors in channels-first order of axes. Raises as winolab.conv_forward."""
+    problem = asked.problem(tuple(a.shape), tuple(b.shape))
+    if replace(asked.options, workspace_limit=None) == PLAIN and problem.ndim <= 3:
+        wide = (v.float() if v.itemsize < 4 else v for v in (a, b))  # PyTorch's sums may be narrow
+        result = _direct(asked.direction, problem, *wide).to(a.dtype)
+    else:
+        result = _reference(asked.direction, problem, a, b, asked.options)
+    return laid_like(a, result)
+
+
+def laid_like(a: Tensor, result: Tensor) -> Tensor:
+    """The result in the first operand's order of memory: channels-first, or channels-last."""
+    if a.is_contiguous():
+        return result.contiguous()
+    return result.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def _direct(direction: str, problem: Problem, a: Tensor, b: Tensor) -> Tensor:
+    """By PyTorch's own operators, whose sums are direct."""
+    shape = in_layout(shapes(direction, problem)[2], "channels_first")
+    if problem.empty:
+        return a.new_zeros(shape)
+    ends = [end for pair in reversed(problem.padding) for end in pair]
+    even = all(low == high >= 0 for low, high in problem.padding)
+    same = [low for low, _ in problem.padding] if even else [0] * problem.ndim
+    stride, dilation, none = list(problem.stride), list(problem.dilation), [0] * problem.ndim
+    if direction != "backward_data" and not even:
+        a = pad(a, ends)
+    if direction == "forward":
+        return torch.convolution(a, b, None, stride, same, dilation, False, none, problem.groups)
+    backward = torch.ops.aten.convolution_backward.default
+    geometry = (None, stride, same, dilation, False, none, problem.groups)
+    if direction == "backward_filter":
+        w = a.new_empty(()).expand(shape)
+        return backward(b, a, w, *geometry, [False, True, False])[1]
+    sizes = zip(problem.input, problem.padding, strict=True)
+    padded = shape if even else (*shape[:2], *(n + low + high for n, (low, high) in sizes))
+    dx = backward(a, a.new_empty(()).expand(padded), b, *geometry, [True, False, False])[0]
+    return dx if even else pad(dx, [-end for end in ends])
+
+
+def _reference(
+    direction: str, problem: Problem, a: Tensor, b: Tensor, options: ConvOptions
+) -> Tensor:
+    wanted = options.out_dtype or str(a.dtype).removeprefix("torch.")
+    options = replace(options, out_dtype=getattr(ml_dtypes, wanted, wanted))
+    found = dispatch.convolve(direction, problem, _numpy(a), _numpy(b), options, None)
+    return _torch(found)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """A view of the tensor's memory."""
+    tensor = tensor.detach().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _torch(array: np.ndarray) -> Tensor:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,122 @@
+"""Derivatives of the operators: a convolution is linear in both operands, each one's is another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+
+from winolab.torch.asked import Options
+
+# What each operand's gradient is, and which arrays that takes: 0 and 1 are the operands, 2 is the
+# gradient of the result.
+GRADIENTS = {
+    "forward": (("backward_data", 2, 1), ("backward_filter", 0, 2)),
+    "backward_data": (("forward", 2, 1), ("backward_filter", 2, 0)),
+    "backward_filter": (("backward_data", 1, 2), ("forward", 0, 2)),
+}
+Operators = dict[str, Any]
+
+
+def gradient(
+    operators: Operators,
+    operand: int,
+    arrays: tuple[Tensor, Tensor, Tensor],
+    direction: str,
+    arguments: tuple[Any, ...],
+) -> Tensor:
+    """The gradient of operand 0 or 1 of ``direction``; ``arrays`` are both, and the result's.
+
+    It is computed in the same precision, within the same workspace. A tile that was named serves
+    forward and backward data alike; filter gradients have tiles of their own, so that they are
+    direct sums on the CPU and the planner's choice on a GPU.
+    """
+    wanted, first, second = GRADIENTS[direction][operand]
+    geometry, options = split(direction, arguments)
+    algorithm = options.algorithm
+    if "backward_filter" in (direction, wanted) and algorithm is not None:
+        algorithm = "direct" if arrays[0].device.type == "cpu" else None
+    options = replace(options, algorithm=algorithm, out_dtype=None, scale=None)
+    shape = () if wanted == "forward" else (arrays[operand].shape,)
+    return operators[wanted](arrays[first], arrays[second], *shape, *geometry, *options.given())
+
+
+def split(direction: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Options]:
+    """Stride, padding, dilation and groups, and the options, of what follows the operands."""
+    start = direction != "forward"
+    return arguments[start : start + 4], Options(*arguments[start + 4 :])
+
+
+def register(library: torch.library.Library, direction: str, operators: Operators) -> None:
+    """The operator's kernel for derivatives.
+
+    It is a Function of a single level, as PyTorch's own operators are: torch.func's transforms
+    call it once for each of theirs.
+    """
+    operator = operators[direction]
+    # Below views, too: a result whose axes were moved is none, and may be changed in place.
+    below = torch._C._after_ADInplaceOrView_keyset
+
+    def run(keyset: Any, arguments: tuple[Any, ...]) -> Tensor:
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return operator.redispatch(keyset & below, *arguments)
+
+    class Convolution(_SingleLevelFunction):
+        @staticmethod
+        def forward(ctx, how, a, b, *arguments):  # pyright: ignore[reportIncompatibleMethodOverride]
+            ctx.save_for_backward(a, b)
+            ctx.save_for_forward(a, b)
+            ctx.arguments = arguments
+            keyset, ctx.modes = how
+            with ctx.modes():
+                return run(keyset, (a, b, *arguments))
+
+        @staticmethod
+        def backward(ctx, upstream):  # pyright: ignore[reportIncompatibleMethodOverride]
+            a, b = ctx.saved_tensors
+            arrays = a, b, upstream.to(a.dtype)
+            needed = ctx.needs_input_grad[1:3]
+            found = [
+                gradient(operators, i, arrays, direction, ctx.arguments) if needed[i] else None
+                for i in range(2)
+            ]
+            return None, *found, *[None] * len(ctx.arguments)
+
+        @staticmethod
+        def jvp(ctx, _, da, db, *rest):  # pyright: ignore[reportIncompatibleMethodOverride]
+            geometry, options = split(direction, ctx.arguments)
+            options = replace(options, scale=None)  # of the operands, not of their tangents
+            shape = ctx.arguments[: direction != "forward"]
+            behind = (*shape, *geometry, *options.given())
+            a, b = (forward_ad.unpack_dual(v).primal for v in ctx.saved_tensors)
+            pairs = ((p, q) for p, q in ((da, b), (a, db)) if p is not None)
+            with ctx.modes():
+                return sum(operator(p, q, *behind) for p, q in pairs if q is not None)
+
+    apply: Any = Convolution.apply  # pyright: ignore[reportAttributeAccessIssue]
+
+    def kernel(keyset: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+        if torch._C._any_requires_grad(a, b) or forward_ad._current_level >= 0:
+            if torch._C._are_functorch_transforms_active():
+                modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
+                with enable_single_level_autograd_function():
+                    return apply((keyset, modes), a, b, *arguments)
+            return apply((keyset, nullcontext), a, b, *arguments)
+        return run(keyset, (a, b, *arguments))
+
+    library.impl(f"conv_{direction}", kernel, "Autograd", with_keyset=True)
+
+
+@contextmanager
+def _modes(gradients: bool, tangents: bool) -> Iterator[None]:
+    """Differentiation on as it was, which a Function turns off: outer transforms need it."""
+    with torch.set_grad_enabled(gradients), forward_ad._set_fwd_grad_enabled(tangents):
+        yield

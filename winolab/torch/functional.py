@@ -1,0 +1,301 @@
+"""torch.nn.functional's convolutions, computed by winolab: the same arguments and shapes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from winolab.algorithm import Algorithm
+from winolab.arguments.arrays import precision_named
+from winolab.torch import operators
+
+Sizes = int | Sequence[int]
+ABOUT = """
+
+    The arguments and the result are those of torch.nn.functional.{name}, with ``stride``,
+    ``padding``{strings} and ``dilation`` an int or one a spatial dimension. ``algorithm`` is an
+    algorithm or its text ("winograd:4x4:3x3", "gamma:8:6:3"); None is direct convolution on the
+    CPU and the planner's choice on a GPU. ``precision`` is a name or a dtype; None follows the
+    tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with FP32 sums. On the
+    CPU an algorithm or a precision that is named runs the reference, slowly.
+
+    Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
+    torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.
+    The result lies in memory as the input does. Any two runs give the same bits.
+
+    Raises ValueError for shapes and sizes that do not fit and for what is not served, TypeError
+    for dtypes.
+
+    >>> x, w = torch.ones({x}), torch.ones({w})
+    >>> {name}(x, w).shape
+    torch.Size({y})
+    """
+
+
+def _documented(first: str, ndim: int, transposed: bool) -> Any:
+    def with_docstring(function: Any) -> Any:
+        taps = (3,) * ndim
+        function.__doc__ = first + ABOUT.format(
+            name=function.__name__,
+            strings="" if transposed else ' (also "same" or "valid")',
+            x=(2, 4, *(8,) * ndim),
+            w=(4, 6, *taps) if transposed else (6, 4, *taps),
+            y=[2, 6, *(10 if transposed else 6,) * ndim],
+        )
+        return function
+
+    return with_docstring
+
+
+@_documented("One-dimensional cross-correlation of (N, IC, L) with (OC, IC/groups, R).", 1, False)
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+
+
+@_documented("Cross-correlation of (N, IC, H, W) with (OC, IC/groups, R, S).", 2, False)
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+
+
+@_documented("Cross-correlation of (N, IC, D, H, W) with (OC, IC/groups, Q, R, S).", 3, False)
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+
+
+@_documented("Transposed convolution of (N, IC, L) with (IC, OC/groups, R).", 1, True)
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    sizes = stride, padding, output_padding, dilation
+    return _conv_transpose(1, input, weight, bias, *sizes, groups, algorithm, precision)
+
+
+@_documented("Transposed convolution of (N, IC, H, W) with (IC, OC/groups, R, S).", 2, True)
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    sizes = stride, padding, output_padding, dilation
+    return _conv_transpose(2, input, weight, bias, *sizes, groups, algorithm, precision)
+
+
+@_documented("Transposed convolution of (N, IC, D, H, W) with (IC, OC/groups, Q, R, S).", 3, True)
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    algorithm: str | Algorithm | None = None,
+    precision: Any = None,
+) -> Tensor:
+    sizes = stride, padding, output_padding, dilation
+    return _conv_transpose(3, input, weight, bias, *sizes, groups, algorithm, precision)
+
+
+def _conv(
+    ndim: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes | str,
+    dilation: Sizes,
+    groups: int,
+    algorithm: Any,
+    precision: Any,
+) -> Tensor:
+    x = _batch(input, weight, ndim)
+    strides = _sizes(stride, ndim, "stride", 1)
+    dilations = _sizes(dilation, ndim, "dilation", 1)
+    if isinstance(padding, str):
+        ends = _named_padding(padding, weight.shape[2:], strides, dilations)
+    else:
+        ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
+    y = operators.forward(x, weight, strides, ends, dilations, groups, *_how(algorithm, precision))
+    return _finished(y, bias, x is input)
+
+
+def _conv_transpose(
+    ndim: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+    algorithm: Any,
+    precision: Any,
+) -> Tensor:
+    dy = _batch(input, weight, ndim)
+    strides = _sizes(stride, ndim, "stride", 1)
+    dilations = _sizes(dilation, ndim, "dilation", 1)
+    paddings = _sizes(padding, ndim, "padding", 0)
+    longer = _sizes(output_padding, ndim, "output_padding", 0)
+    shape, ends = [dy.shape[0], weight.shape[1] * groups], []
+    for d, (s, t, p, more) in enumerate(zip(strides, dilations, paddings, longer, strict=True)):
+        if more >= s and more >= t:
+            raise ValueError(
+                f"output_padding in spatial dimension {d} is {more}; expected less than the "
+                f"stride {s} or the dilation {t}"
+            )
+        size = (dy.shape[d + 2] - 1) * s - 2 * p + t * (weight.shape[d + 2] - 1) + more + 1
+        if size < 1:
+            raise ValueError(f"padding {p} in spatial dimension {d} leaves nothing of the result")
+        shape.append(size)
+        ends += [p, p - more // s * s]
+    y = operators.backward_data(
+        dy, weight, shape, strides, ends, dilations, groups, *_how(algorithm, precision)
+    )
+    return _finished(y, bias, dy is input)
+
+
+def _batch(input: Tensor, weight: Tensor, ndim: int) -> Tensor:
+    """The input with its batch. Raises TypeError for no tensors, ValueError for dimensions."""
+    for name, value in (("input", input), ("weight", weight)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} is a {type(value).__name__}; expected a torch tensor")
+    if weight.dim() != ndim + 2:
+        raise ValueError(f"weight has {weight.dim()} dimensions; expected {ndim + 2}")
+    if input.dim() == ndim + 1:
+        return input.unsqueeze(0)
+    if input.dim() != ndim + 2:
+        raise ValueError(
+            f"input has {input.dim()} dimensions; expected {ndim + 2}, or {ndim + 1} without batch"
+        )
+    return input
+
+
+def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
+    if bias is not None:
+        y = y + _bias(bias, y)
+    return y if batched else y.squeeze(0)
+
+
+def _bias(bias: Tensor, y: Tensor) -> Tensor:
+    """The bias along the channels of y. Raises ValueError and TypeError where it does not fit."""
+    if not isinstance(bias, Tensor):
+        raise TypeError(f"bias is a {type(bias).__name__}; expected a torch tensor")
+    if bias.dim() != 1 or bias.shape[0] != y.shape[1]:
+        raise ValueError(
+            f"bias has shape {tuple(bias.shape)}; expected ({y.shape[1]},), one an output channel"
+        )
+    if bias.dtype != y.dtype:
+        if not torch.is_autocast_enabled(y.device.type):
+            raise TypeError(
+                f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
+            )
+        bias = bias.to(y.dtype)
+    return bias.reshape(-1, *[1] * (y.dim() - 2))
+
+
+def _sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
+    """One size a dimension. Raises TypeError for no integers, ValueError for counts and signs."""
+    if isinstance(value, int | torch.SymInt):
+        found = [value] * ndim
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        found = [v if isinstance(v, int | torch.SymInt) else _whole(v, name) for v in value]
+        found = found * ndim if len(found) == 1 else found
+    else:
+        found = [_whole(value, name)] * ndim
+    if len(found) != ndim:
+        raise ValueError(f"{name} has {len(found)} values; expected one, or one per {ndim}")
+    for size in found:
+        if size < least:
+            raise ValueError(f"{name} is {value}; expected at least {least}")
+    return found
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; expected an integer, or one a dimension") from None
+
+
+def _named_padding(
+    name: str, taps: Sequence[int], strides: list[Any], dilations: list[Any]
+) -> list[Any]:
+    """Ends of "valid" and of "same", which has as many outputs as inputs."""
+    if name == "valid":
+        return [0] * (2 * len(taps))
+    if name != "same":
+        raise ValueError(f'padding {name!r}; expected numbers, "same" or "valid"')
+    if any(s != 1 for s in strides):
+        raise ValueError(f'padding "same" with stride {strides}; expected stride 1')
+    totals = [t * (r - 1) for r, t in zip(taps, dilations, strict=True)]
+    return [end for total in totals for end in (total // 2, total - total // 2)]
+
+
+def _how(algorithm: Any, precision: Any) -> tuple[str | None, ...]:
+    """Texts of the algorithm and the precision, as operators take them."""
+    if algorithm is None and precision is None:
+        return ()
+    if algorithm is not None and not isinstance(algorithm, str):
+        algorithm = str(algorithm)
+    if precision is not None and not isinstance(precision, str):
+        precision = precision_named(precision)
+        precision = getattr(precision, "name", precision)
+    return algorithm, precision

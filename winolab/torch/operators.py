@@ -1,0 +1,113 @@
+"""The three convolutions as operators of PyTorch, which its transforms know.
+
+Each operator is winolab::conv_DIRECTION(a, b, [result's shape,] geometry, options) with kernels a
+dispatch key: CPU and CUDA compute, Meta tells shapes, Autograd and the vmap rules differentiate
+and batch (derivatives, batching), Autocast casts as torch.nn.functional's convolutions do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from winolab.calls import recall
+from winolab.torch import batching, cpu, derivatives
+from winolab.torch.asked import DIRECTIONS, SCHEMA, Asked, asked, check_tensors
+
+LIBRARY = torch.library.Library("winolab", "DEF")
+GEOMETRY = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"
+SIGNATURES = {
+    "forward": "Tensor x, Tensor w",
+    "backward_data": "Tensor dy, Tensor w, SymInt[] input_shape",
+    "backward_filter": "Tensor x, Tensor dy, SymInt[] filter_shape",
+}
+for _direction, _operands in SIGNATURES.items():
+    LIBRARY.define(
+        f"conv_{_direction}({_operands}, {GEOMETRY}, {SCHEMA}) -> Tensor",
+        tags=(torch.Tag.pt2_compliant_tag,),
+    )
+OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each in DIRECTIONS}
+forward, backward_data, backward_filter = OPERATORS.values()
+AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
+
+
+def _asked(direction: str, arguments: tuple[Any, ...]) -> Asked:
+    """What an operator is asked for by its arguments behind the operands."""
+    shape = None
+    if direction != "forward":
+        shape, *arguments = arguments  # pyright: ignore[reportAssignmentType]
+        shape = tuple(shape)
+    stride, padding, dilation, groups, *options = arguments
+    return asked(direction, shape, tuple(stride), tuple(padding), tuple(dilation), groups, *options)
+
+
+def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    check_tensors(direction, a, b)
+    return cpu.convolve(_asked(direction, arguments), a, b)
+
+
+def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    question = _asked(direction, arguments)
+    known = recall(question, a, b, None)
+    if known:
+        return known.run(a, b, None)
+    from winolab.gpu.runtime import conv as kernels
+
+    check_tensors(direction, a, b)
+    problem = question.problem(tuple(a.shape), tuple(b.shape))
+    return kernels.convolve(direction, problem, a, b, question.options, None, question)
+
+
+def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """A result's shape, dtype and order in memory, sizes symbolic or not."""
+    check_tensors(direction, a, b)
+    shape = None
+    if direction != "forward":
+        shape, *arguments = arguments  # pyright: ignore[reportAssignmentType]
+    stride, padding, dilation, groups, *options = arguments
+    sizes = (*a.shape, *b.shape, *(shape or ()), *stride, *padding, *dilation, groups)
+    if all(type(size) is int for size in sizes):
+        rest = arguments if shape is None else (shape, *arguments)
+        _asked(direction, tuple(rest)).problem(tuple(a.shape), tuple(b.shape))
+    if shape is None:
+        geometry = zip(
+            a.shape[2:], b.shape[2:], stride, padding[::2], padding[1::2], dilation, strict=True
+        )
+        outputs = [(n + lo + hi - d * (r - 1) - 1) // s + 1 for n, r, s, lo, hi, d in geometry]
+        shape = [a.shape[0], b.shape[0], *outputs]
+    dtype = options[2] if len(options) > 2 and options[2] else a.dtype
+    return cpu.laid_like(a, a.new_empty(shape, dtype=dtype))
+
+
+def _cast(direction: str, device: str, key: Any, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    dtype = torch.get_autocast_dtype(device)
+    with torch._C._ExcludeDispatchKeyGuard(key):
+        return OPERATORS[direction](
+            *(v.to(dtype) if _casts(v, device) else v for v in (a, b)), *arguments
+        )
+
+
+def _casts(v: Tensor, device: str) -> bool:
+    """Whether autocast casts it, as at::autocast::is_eligible says."""
+    return v.is_floating_point() and v.dtype != torch.float64 and v.device.type == device
+
+
+def _register(direction: str) -> None:
+    def bound(kernel: Any, *first: Any) -> Any:
+        return lambda *arguments: kernel(direction, *first, *arguments)
+
+    name = f"conv_{direction}"
+    LIBRARY.impl(name, bound(_on_cpu), "CPU")
+    LIBRARY.impl(name, bound(_on_cuda), "CUDA")
+    torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
+    derivatives.register(LIBRARY, direction, OPERATORS)
+    batching.register(LIBRARY, direction, OPERATORS)
+    for device, key in AUTOCAST.items():
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        LIBRARY.impl(name, bound(_cast, device, keys), key)
+
+
+for _direction in DIRECTIONS:
+    _register(_direction)
