@@ -29,7 +29,7 @@ from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
 from winolab.gpu.families.nested import cost as nested
 from winolab.gpu.families.wgrad_direct import columns, narrow, split
-from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
 from winolab.gpu.planner.device_model import FILE, MODEL, DeviceModel, text
 

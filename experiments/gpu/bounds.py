@@ -18,6 +18,7 @@ from winolab.algorithm import gamma as named_gamma
 from winolab.algorithm import omega as named_omega
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma_cost
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma_cost
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.planner.request import Request
 
@@ -139,7 +140,7 @@ def _gradient(c: Measured, tile: tuple[int, int, int]) -> Parts:
     algorithm = named_omega(*tile) if c.layer.taps % tile[1] == 0 else None
     asked = Request(c.layer.problem, FILTER, c.device, algorithm, "fp32_ffma")
     found = (p for p in wgrad_ffma.plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
-    return wgrad_ffma.spent(min(found, key=lambda p: p.predicted))
+    return wgrad_ffma_cost.spent(min(found, key=lambda p: p.predicted))
 
 
 def _gradients(every: Sequence[Measured]) -> list[Measured]:

@@ -15,7 +15,7 @@ from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, EARLIER, Config
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
-from winolab.gpu.families.wgrad_winograd.launch import WgradWinogradPlan
+from winolab.gpu.families.wgrad_winograd.plan import WgradWinogradPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan

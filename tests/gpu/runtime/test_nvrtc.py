@@ -8,7 +8,8 @@ from tests.gpu.families.gamma_ffma.tiles import TILES
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma.config import CONFIGS
 from winolab.gpu.families.gamma_ffma.plan import source
-from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_ffma import config as wgrad_ffma
+from winolab.gpu.families.wgrad_ffma.source import source as wgrad_ffma_source
 from winolab.gpu.machine import MachineError
 from winolab.gpu.runtime.nvrtc import CompileError, architecture, compile_cubin
 from winolab.ref.algorithms.winrs.kernels import TILES as WINRS_TILES
@@ -46,7 +47,7 @@ OMEGA_CASES = [
 
 @pytest.mark.parametrize(("tile", "config"), OMEGA_CASES, ids=lambda v: str(v).replace(" ", "_"))
 def test_filter_gradients_compile_without_spills(tile, config) -> None:
-    compiled = compile_cubin(wgrad_ffma.source(tile, "best", config), architecture((9, 0)))
+    compiled = compile_cubin(wgrad_ffma_source(tile, "best", config), architecture((9, 0)))
     resources = compiled.resources["winolab_wgrad_ffma"]
     assert resources.spills == 0, resources
     # What setmaxnreg hands out has to be allocated by the launch, or the warps wait for ever.

@@ -22,15 +22,10 @@ from winolab.gpu.families.wgrad import (
     Timing,
     choose,
 )
-from winolab.gpu.families.wgrad_ffma.plan import (
-    CONFIGS,
-    Config,
-    WgradFfmaPlan,
-    instructions,
-    plans,
-    source,
-    spent,
-)
+from winolab.gpu.families.wgrad_ffma.config import CONFIGS, Config
+from winolab.gpu.families.wgrad_ffma.cost import instructions, spent
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, plans
+from winolab.gpu.families.wgrad_ffma.source import source
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.device_model import MODEL

@@ -20,8 +20,9 @@ from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.families.wgrad import TYPES
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS
-from winolab.gpu.families.wgrad_winograd.launch import SCALING, source
 from winolab.gpu.families.wgrad_winograd.plan import ADMITTED, NARROW_SEGMENTS, plans
+from winolab.gpu.families.wgrad_winograd.source import source
+from winolab.gpu.families.wgrad_winograd.tiling import SCALING
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import three
 from winolab.gpu.planner.request import DTYPES as ALL_DTYPES

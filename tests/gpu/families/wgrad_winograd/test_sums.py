@@ -15,8 +15,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.wgrad_winograd.config import FP16_SUMS
-from winolab.gpu.families.wgrad_winograd.launch import WgradWinogradPlan
-from winolab.gpu.families.wgrad_winograd.plan import LONGEST_SUM, plans
+from winolab.gpu.families.wgrad_winograd.plan import LONGEST_SUM, WgradWinogradPlan, plans
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution

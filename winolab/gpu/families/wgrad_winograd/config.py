@@ -1,4 +1,4 @@
-"""Block shapes of the products of Ωα(n,r) on Tensor Cores, and how their workspace is cut."""
+"""Block shapes of the products of Ωα(n,r) on Tensor Cores."""
 
 from __future__ import annotations
 
@@ -6,23 +6,6 @@ from dataclasses import dataclass
 
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
-
-
-def rounded(size: int) -> int:
-    """Bytes of a region of the workspace."""
-    return -(-size // 1024) * 1024
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Images and rows of dy that one transform and one launch of products serve."""
-
-    image: int
-    images: int
-    row: int
-    rows: int  # of dy
-    x_row: int
-    x_rows: int
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 
-from winolab.algorithm import Problem, Tile
-from winolab.device import Device
-from winolab.gpu.families.wgrad_winograd.config import Config
+from winolab.gpu.families.wgrad_winograd.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic.split import products
@@ -31,46 +27,7 @@ class ChunkSize:
         return sum(self.sides)
 
 
-class Cut(Protocol):
-    """A plan of Ω, as far as its time depends on it."""
-
-    @property
-    def problem(self) -> Problem: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def tile(self) -> Tile: ...
-    @cached_property
-    def sizes(self) -> tuple[tuple[int, int, int], ...]: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def units(self) -> int: ...
-    @property
-    def pieces(self) -> int: ...
-    @property
-    def taps(self) -> int: ...
-    @property
-    def padded(self) -> tuple[int, int]: ...
-    @property
-    def blocks(self) -> tuple[int, int]: ...
-    @property
-    def images(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def segments(self) -> int: ...
-    @property
-    def slice(self) -> int: ...
-
-
-def chunk(base: Cut, images: int, rows: int, batch: int) -> ChunkSize:
+def chunk(base: Tiling, images: int, rows: int, batch: int) -> ChunkSize:
     """A chunk of so many images and rows of dy; ``batch`` images make a row of positions."""
     (depth, height, _), (out_depth, out_height, _), (_, filter_height, _), _ = base.sizes
     (m, n), parts, alpha = base.padded, base.parts, base.tile.alpha
@@ -84,7 +41,7 @@ def chunk(base: Cut, images: int, rows: int, batch: int) -> ChunkSize:
 
 
 def seconds(
-    base: Cut, chunk: ChunkSize, segments: int, taps: int, model: DeviceModel = MODEL
+    base: Tiling, chunk: ChunkSize, segments: int, taps: int, model: DeviceModel = MODEL
 ) -> float:
     """Seconds of a call's groups, in such chunks and ``segments``, for ``taps`` at once."""
     v, d, p, parts, device = base.config, base.device, base.problem, base.parts, model.device
@@ -113,7 +70,7 @@ def seconds(
     return p.groups * (found + launches * (copying(d, sums, model) + device.launch))
 
 
-def predicted(plan: Cut, model: DeviceModel = MODEL) -> float:
+def predicted(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a plan's call."""
     found = chunk(plan, plan.images, plan.rows, plan.batch)
     return seconds(plan, found, plan.segments, plan.slice, model)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 from winolab.algorithm import Algorithm, Problem, Tile
-from winolab.gpu.families.wgrad import admitted, narrow_rows, of_this_gpu
-from winolab.gpu.families.wgrad_winograd import cost
-from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config, rounded
-from winolab.gpu.families.wgrad_winograd.launch import SCALING, WgradWinogradPlan
+from winolab.gpu.families.wgrad import Gradient, admitted, narrow_rows, of_this_gpu
+from winolab.gpu.families.wgrad_winograd import cost, launch
+from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Config
+from winolab.gpu.families.wgrad_winograd.source import ACCURATE, source
+from winolab.gpu.families.wgrad_winograd.tiling import SCALING, Tiling, rounded
+from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import BasePlan, Request, Sum
 from winolab.points import check_served
 from winolab.ref.error.metrics import error_ratio
 
@@ -40,6 +43,77 @@ LONGEST_SUM, LARGEST_GAIN = 30000, 96
 # states that one FP32 sum of these loses 1.9e-6 on U[0, 1], four 9e-7 (MARE, simulated), seven 8e-7
 # in three times the time (an H100, 7² × 1024).
 NARROW_SEGMENTS = 4
+
+
+@dataclass(frozen=True)
+class WgradWinogradPlan(Tiling, BasePlan):
+    """One filter gradient: what is computed, by which kernels, in which chunks, at what cost."""
+
+    predicted: float = 0.0  # seconds
+    direction: str = "backward_filter"
+
+    scaling = SCALING
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic; where AT is in FP64, it is taken for FP32."""
+        return self.config.simulated(self.precision)
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        rows = self.problem.batch * prod(self.problem.output[:-1]) * Gradient.of(self.problem).met
+        return (Sum(1.0, rows * self.units / self.segments),)
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        return (self.tile,)
+
+    @property
+    def kernel(self) -> str:
+        """The paper's name of the kernel."""
+        alpha = 2 if self.tile == Tile(1, 1) else self.tile.alpha
+        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+
+    @property
+    def accurate(self) -> bool:
+        """Whether its error is no larger than that of the FFMA kernels."""
+        return self.parts == 1 or self.tile.alpha <= ACCURATE
+
+    def __str__(self) -> str:
+        p, v, chunk = self.problem, self.config, self.chunks[0]
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, points {self.points}",
+                f"block      {v.bm} × {v.bn} channels of one state, {v.ks} positions a stage",
+                f"policies   {v}",
+                f"chunks     {len(self.chunks)} of {chunk.images} images × {chunk.rows} rows, "
+                f"images by {self.batch}",
+                f"segments   {self.segments}, {-(-self.taps // self.slice)} slices of taps",
+                f"memory     {v.shared_memory(self.parts)} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.config)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        return {
+            "winolab_wgrad_winograd_transform": 0,
+            f"winolab_wgrad_winograd_{self.config.products}": self.config.shared_memory(self.parts),
+            "winolab_wgrad_winograd_budget": 0,
+            "winolab_wgrad_winograd_finish": 0,
+        }
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        launch.launch(self, kernels, a, b, out, workspace)
 
 
 def plans(request: Request) -> Iterator[WgradWinogradPlan]:

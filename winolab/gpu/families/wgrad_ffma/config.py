@@ -1,0 +1,91 @@
+"""Block shapes of Ωα(n,r) on FFMA units."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+
+from winolab.gpu.codegen.structs import size
+from winolab.options import KernelConfig
+
+THREADS = 384  # of a block: 8 consumer and 4 producer warps
+UNITS = 2 * 128 * size("Unit", "gradient_scheduler")  # bytes of the tables of units
+# Units after which a sum is transformed and added to what the block has stored, by alpha: where
+# rows of dy are not narrow, and where they are (narrow_rows). Until then each state's sum grows,
+# whose roundings are what errors on U[0, 1] consist of. With 2048 units, F(5,12) has a MARE of
+# 1.2e-5 on 7 columns and 4e-6 on 15; as it is, all are below 9e-7 (simulated; with 48 for 40 an
+# H100 had 1.03e-6 at 7² × 1024). At alpha 16 that takes 8 to 14 % of the time, and 26 to 50 % where
+# rows are narrow.
+FOLDS = {1: (2048, 2048), 4: (2048, 2048), 8: (2048, 512), 16: (256, 40)}
+
+
+@dataclass(frozen=True)
+class Config(KernelConfig):
+    """The compile-time shape of one kernel: policies of wgrad_ffma/kernel.cuh, by its names."""
+
+    bi: int  # input channels of a block
+    bo: int  # output channels of a block
+    kc: int  # units of a stage
+    ci: int  # input channels that a producer thread transforms at once
+    co: int  # output channels that a producer thread transforms at once
+    stages: int
+    passes: int  # over the staging memory of the epilogue
+    state_blocks: int = 1  # blocks of a cluster, each of which holds its part of the states
+    wrap: int = 0  # whether units run from one row of dy into the next
+    vector: int = 1  # whether channels are loaded ci and co at once
+    dwvec: int = 2  # floats of a store of dw
+    consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
+    producer_registers: int = 120  # 384 × 168 in all, what the launch allocates: more never arrives
+
+    def constants(self) -> dict[str, int]:
+        """The constants of the source, by name."""
+        return {name.upper(): value for name, value in asdict(self).items()}
+
+    def lane(self, alpha: int) -> tuple[int, int]:
+        """Input × output channels of a consumer lane, in each of its warp's states."""
+        return self.bi // 8, self.bo * min(alpha // self.state_blocks, 8) // 32
+
+    def shared_memory(self, alpha: int) -> int:
+        """Bytes of the kernel's shared memory."""
+        stage = self.kc * (self.bi + self.bo)
+        staged = self.stages * stage + self.bo * self.bi // self.passes
+        return 4 * (alpha // self.state_blocks) * staged + UNITS + 16 * (self.stages + 1)
+
+    def __str__(self) -> str:
+        names = ("state_blocks", "wrap", "vector", "dwvec")
+        changed = [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name in names and getattr(self, f.name) != f.default
+        ]
+        return " ".join([f"{self.bi}x{self.bo}x{self.kc} stages={self.stages}", *changed])
+
+
+# Block shapes by number of states. 32,768 accumulators a block fill the registers of 256 consumer
+# threads; smaller blocks serve few channels.
+CONFIGS: dict[int, tuple[Config, ...]] = {
+    1: (Config(128, 256, 8, 4, 4, 6, 2), Config(64, 256, 8, 4, 4, 6, 1)),
+    4: (Config(128, 64, 8, 4, 4, 5, 2), Config(64, 64, 8, 4, 4, 6, 1)),
+    8: (
+        Config(64, 64, 8, 4, 4, 4, 2),
+        Config(64, 32, 8, 4, 2, 4, 1),
+        Config(32, 64, 8, 2, 4, 4, 1),
+        Config(32, 32, 8, 2, 2, 6, 1),
+    ),
+    16: (
+        Config(64, 64, 4, 2, 2, 8, 2, state_blocks=2),
+        Config(64, 32, 4, 2, 1, 6, 2),
+        Config(32, 32, 4, 1, 1, 6, 1),
+    ),
+}
+# Where blocks are not Hopper's, all threads have the same 168 registers, at most 64 of them
+# accumulators, and a block has 99 KB of shared memory (compute capability 8.6, 8.9, 12.0) or 163 KB
+# (8.0).
+EARLIER: dict[int, tuple[Config, ...]] = {
+    alpha: tuple(replace(v, consumer_registers=0, producer_registers=0) for v in shapes)
+    for alpha, shapes in {
+        1: (Config(64, 256, 8, 4, 4, 4, 2),),
+        4: (Config(64, 64, 8, 4, 4, 4, 2),),
+        8: (Config(64, 32, 8, 4, 2, 4, 2), Config(32, 32, 8, 2, 2, 4, 1)),
+        16: (Config(32, 32, 4, 1, 1, 4, 1), Config(32, 16, 8, 2, 1, 2, 1)),
+    }.items()
+}

@@ -1,0 +1,95 @@
+"""How long Ωα(n,r) on FFMA units takes: products and transforms of units, sums of segments."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from winolab.algorithm import Tile
+from winolab.device import Device
+from winolab.gpu.families.wgrad import (
+    Gradient,
+    Timing,
+    narrow_rows,
+)
+from winolab.gpu.families.wgrad_ffma.config import FOLDS, Config
+from winolab.gpu.families.wgrad_ffma.tiling import Tiling
+from winolab.gpu.planner.device_model import MODEL, DeviceModel
+
+
+def instructions(tile: Tile) -> tuple[int, int]:
+    """Those of G and of BT, to within one: planning builds no program."""
+    alpha = tile.alpha
+    if alpha == 1:
+        return 0, 0
+    return (alpha // 2 - 1) * (tile.r + 1) + alpha // 16, {4: 4, 8: 24, 16: 112}[alpha]
+
+
+@lru_cache(maxsize=256)
+def ends(g: Gradient, tile: Tile, pitch: int) -> float:
+    """The share of a warp's pairs of units one of which lies at an end of its row."""
+    starts = range(0, pitch, 1 if pitch % tile.r else tile.r)
+    inside = range(g.padding[2], g.input[2] + g.padding[2] - tile.alpha + 1)
+    share = sum(at not in inside or at + tile.r > g.output[2] for at in starts) / len(starts)
+    return 1 - (1 - share) ** 2
+
+
+def unit_cycles(
+    g: Gradient, tile: Tile, v: Config, pitch: int, lanes: int, model: DeviceModel = MODEL
+) -> dict[str, float]:
+    """What a unit takes a block, averaged over the taps' rows and over a row's units."""
+    m = model.wgrad_ffma
+    edge = m.edge_wrapped if v.wrap else m.edge
+    held = tile.alpha // v.state_blocks
+    products = held * v.bi * v.bo
+    operands = sum(products / channels for channels in v.lane(tile.alpha))
+    filter_, input_ = (count / v.state_blocks + 2 * held for count in instructions(tile))
+    loads = v.bo / v.co * tile.r + v.bi / v.ci * tile.alpha
+    produced = v.bo * filter_ + v.bi * input_ + loads
+    return {
+        "products": g.met * products / lanes,
+        "operands": g.met * model.device.operand * operands / 128,
+        "transforms": g.met * m.producer * produced / 128,
+        "row ends": g.met * edge * ends(g, tile, pitch) * loads / 128,
+    }
+
+
+def spent(plan: Tiling) -> dict[str, float]:
+    """Seconds of a call, by what its longest block spends them on; they add up to all.
+
+    "products" are FFMAs of all units and channels of its blocks, also of those that do not exist.
+    """
+    g, v, device = plan.gradient, plan.config, plan.device
+    timing = timing_of(device, g, plan.tile, v, plan.pitch)
+    work_tiles, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
+    cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
+    found = {name: work_tiles * length * each / device.clock for name, each in cycles.items()}
+    found["outputs"] = work_tiles * (timing.item + outputs * timing.output)
+    return {**found, "launch and sums": seconds(plan) - sum(found.values())}
+
+
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    g = plan.gradient
+    timing = timing_of(plan.device, g, plan.tile, plan.config, plan.pitch, model)
+    return timing.whole(g.units(plan.tile, plan.pitch), plan.segments, 4 * g.weights)
+
+
+def timing_of(
+    device: Device, g: Gradient, tile: Tile, v: Config, pitch: int, model: DeviceModel = MODEL
+) -> Timing:
+    """What the kernel takes on a device."""
+    m = model.wgrad_ffma
+    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
+    store = m.store_parted if v.state_blocks > 1 else m.store
+    stored = store * tile.n * v.bi * v.bo / v.state_blocks
+    return Timing(
+        g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
+        device.multiprocessors // v.state_blocks,
+        sum(unit_cycles(g, tile, v, pitch, device.lanes, model).values()) / device.clock,
+        m.item / device.clock,
+        v.kc,
+        FOLDS[tile.alpha][narrow_rows(tile, g.output[2])],
+        stored / device.clock,
+        device,
+        model,
+    )

@@ -1,0 +1,49 @@
+"""The translation unit of Ωα(n,r) on FFMA units: its constants, programs and file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from winolab.algorithm import Tile
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families.wgrad_ffma.config import Config
+from winolab.ref.algebra.program import Program, program
+from winolab.ref.algebra.transforms import transforms
+
+
+@lru_cache(maxsize=256)
+def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
+    """The transforms of F(n, r) by their names in the kernels, one of each kind for every part.
+
+    Where states are parted, those of 0 and infinity come first, so that pairs of points ±p, which
+    share half of their work, lie in one part.
+    """
+    found = transforms(tile.n, tile.r, points)
+    if state_blocks == 1:
+        made = found.programs
+        return {
+            "transform_filter": made.G,
+            "transform_input": made.BT,
+            "transform_output": made.AT,
+        }
+    order = [0, tile.alpha - 1, *range(1, tile.alpha - 1)]
+    held = tile.alpha // state_blocks
+    result = {"transform_output": program(tuple(tuple(r[s] for s in order) for r in found.AT))}
+    for part in range(state_blocks):
+        states = order[part * held : (part + 1) * held]
+        for name, matrix in (("filter", found.G), ("input", found.BT)):
+            suffix = f"_{part}" if part else ""
+            result[f"transform_{name}{suffix}"] = program(tuple(matrix[s] for s in states))
+    return result
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, config: Config) -> str:
+    """One config's translation unit: ``winolab_wgrad_ffma`` and ``winolab_reduce``."""
+    sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1, "INPUT": 0, "OUTPUT": 0}
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {config}",
+        {**sizes, **config.constants()},
+        programs(tile, points, config.state_blocks),
+        ("wgrad_ffma/kernel",),
+    )

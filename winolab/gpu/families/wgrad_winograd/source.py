@@ -1,0 +1,47 @@
+"""The translation unit of Ωα(n,r) on Tensor Cores: its constants, programs and files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import lru_cache
+
+from winolab.algorithm import Tile
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families.wgrad import TYPES
+from winolab.gpu.families.wgrad_winograd.config import Config
+from winolab.gpu.families.wgrad_winograd.tiling import SCALING
+from winolab.gpu.planner.request import DTYPES
+from winolab.ref.algebra.transforms import transforms
+
+ACCURATE = 10  # the largest alpha whose split products are as accurate as FFMA's
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
+    """The translation unit of one config: the transforms, the products and the finish."""
+    programs = transforms(tile.n, tile.r, points, SCALING).programs
+    wide = precision == "fp32_split" and tile.alpha > ACCURATE
+    constants = {
+        "N": tile.n,
+        "R": tile.r,
+        "ALPHA": tile.alpha,
+        "INPUT": TYPES[DTYPES[precision]],
+        "OUTPUT": TYPES[out_dtype],
+        "PARTS": 2 if precision == "fp32_split" else 1,
+        **{name.upper(): value for name, value in asdict(config).items()},
+    }
+    return unit(
+        f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
+        constants,
+        {
+            "transform_filter": programs.G,
+            "transform_input": programs.BT,
+            "transform_output": programs.AT,
+        },
+        ("wgrad_winograd/kernel",),
+        ("transform_output",) if wide else (),
+        {
+            "PRODUCTS_FILE": f"{config.products}.cuh",
+            "SUMS_FILE": "sums_fp64.cuh" if wide else "sums.cuh",
+        },
+    )
