@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from winolab.algorithm import gamma
+from winolab.arguments.tolerance import Tolerance
 from winolab.options import ConvOptions, Geometry, convolution
 from winolab.problem import Problem
 
@@ -58,6 +59,24 @@ def test_every_argument_arrives_under_its_name() -> None:
     assert asked.geometry == Geometry(**GEOMETRY)
     assert asked.options == ConvOptions(**OPTIONS)
     assert asked.options.checked().algorithm == gamma(8, 6, 3)
+    asked = convolution(
+        "backward_data", None, 1, 0, 1, 1, "channels_last", output_padding=1, tolerance=1e-5
+    )
+    assert asked.geometry.output_padding == 1
+    assert asked.options.checked().tolerance == Tolerance("predicted", 1e-5)
+
+
+def test_a_tolerance_is_part_of_the_question() -> None:
+    asked = [
+        convolution("forward", None, 1, 1, 1, 1, "channels_last", tolerance=tolerance)
+        for tolerance in (None, 1.0, 1, True, "1.0", "proven:1.0", 1.0)
+    ]
+    assert asked[-1] is asked[1]
+    assert len({id(each) for each in asked}) == len(asked) - 1
+    both = ConvOptions(algorithm="direct", tolerance="proven:1e-4")
+    message = "algorithm direct and tolerance proven:0.0001 both say how; give one of them"
+    with pytest.raises(ValueError, match=message):
+        both.checked()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def plan(
     precision: str | DtypeLike = "fp32",
     device: str | Device = "h100",
     workspace_limit: int | None = None,
+    tolerance: float | str | None = None,
 ) -> Considered:
     """The kernels that a call on a GPU would run, and what else was considered; needs no GPU.
 
@@ -38,14 +39,15 @@ def plan(
     "forward", "backward_data" or "backward_filter". The arrays are taken to be aligned and dense,
     channels last. ``precision`` is "fp32", "fp32_ffma", "fp32_split", "fp16" or "bf16", or a dtype
     of that name; ``device`` a name of ``winolab devices`` or a Device; ``workspace_limit`` is in
-    bytes. The other arguments are those of :func:`winolab.conv_forward`.
+    bytes; ``tolerance`` counts for data uniform on [-1, 1]. The other arguments are those of
+    :func:`winolab.conv_forward`.
 
     The result prints, and ``to_dict()`` has it as JSON has: kernel, config, workspace in bytes,
     predicted time in µs and relative RMS error of the plan and of the fastest of every kernel.
 
     Raises ValueError, in one line, for shapes, algorithms, precisions and devices that are unknown
-    or do not fit, where no kernel runs the problem or stays within the limit, TypeError for values
-    of other types.
+    or do not fit, a tolerance beside an algorithm or that nothing keeps to, where no kernel runs
+    the problem or stays within the limit, TypeError for values of other types.
 
     >>> found = winolab.plan((128, 48, 48, 128), (128, 3, 3, 128), padding=1)
     >>> found.chosen.kernel, found.to_dict()["plan"]["workspace_bytes"]
@@ -54,7 +56,9 @@ def plan(
     from winolab.gpu.planner.considered import considered
     from winolab.gpu.planner.request import Request
 
-    asked = ConvOptions(layout, algorithm, precision, workspace_limit=workspace_limit).checked()
+    asked = ConvOptions(
+        layout, algorithm, precision, workspace_limit=workspace_limit, tolerance=tolerance
+    ).checked()
     whole = Problem.of(
         input_shape,
         filter_shape,
@@ -72,5 +76,6 @@ def plan(
         asked.named,
         asked.precision,
         workspace_limit=workspace_limit,
+        tolerance=asked.tolerance,
     )
     return considered(request)

@@ -20,6 +20,7 @@ from winolab.ref.arithmetic.split import Power, Scale
 from winolab.ref.operands import arithmetic_of, operand
 
 PrecisionLike = str | DtypeLike | Arithmetic | None
+ToleranceLike = float | str | None
 ScaleLike = int | str | tuple[int, int] | Scale | None
 
 
@@ -40,6 +41,7 @@ def conv_forward(
     deterministic: bool = True,
     on_range: OnRange = "fallback",
     scale: ScaleLike = None,
+    tolerance: ToleranceLike = None,
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
@@ -54,7 +56,10 @@ def conv_forward(
     direct for NumPy arrays and the planner's choice on a GPU.
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"), an
     Arithmetic, or a dtype or its name; None follows the arrays'. NumPy arrays run the reference,
-    in the order of operations of the kernels. ``out`` receives the result and may lie over x or w;
+    in the order of operations of the kernels. ``tolerance``, in place of the algorithm, takes the
+    cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits: 1e-5; or
+    "proven:1e-4", by the proven bound, or "componentwise:1e-5", direct products only.
+    ``out`` receives the result and may lie over x or w;
     ``out_dtype`` is the result's type where there is no ``out``, by default x's, of integers what
     they are computed in, or object for "exact" and "mp". NumPy arrays hold numbers of any type
     (object arrays int, Fraction, Decimal, mpmath's and NumPy's), which count exactly; a result is
@@ -62,8 +67,8 @@ def conv_forward(
     On a GPU arrays may have any strides: what kernels cannot read or write where it lies is copied
     on the way, beside the workspace, and a new result has x's memory order.
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
-    the filter that is kept; ``deterministic``, True or
-    False, is met by every kernel and the reference, which takes no workspace.
+    the filter that is kept; ``deterministic``, True or False, is met by every kernel and the
+    reference, which takes no workspace.
 
     Algorithms that transform tiles (all but "direct"; on a GPU the planner's choice may) are as
     accurate as their precision says relative to the largest numbers of a tile, not of every
@@ -91,8 +96,9 @@ def conv_forward(
     order, are the other convolutions, in the same precision and within the same workspace; no
     ``out`` and no prepared filter serves then.
 
-    Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions, and
-    for a result that its integer type does not hold; TypeError for arrays of a type that has no
+    Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions, a
+    tolerance that nothing keeps to or that stands beside an algorithm or a prepared filter, and for
+    a result that its integer type does not hold; TypeError for arrays of a type that has no
     precision of its own, for elements that are no real numbers, for other values of
     ``deterministic``.
 
@@ -103,7 +109,7 @@ def conv_forward(
     asked = convolution(
         "forward", None,
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit, on_range, scale,
+        workspace_limit, on_range, scale, None, tolerance,
     )  # fmt: skip
     return _run(asked, x, w, out, deterministic)
 
@@ -127,6 +133,7 @@ def conv_backward_data(
     on_range: OnRange = "fallback",
     scale: ScaleLike = None,
     output_padding: Sizes | None = None,
+    tolerance: ToleranceLike = None,
 ) -> Any:
     """dx, the gradient of ``conv_forward`` with respect to its input of shape ``input_shape``.
 
@@ -143,7 +150,7 @@ def conv_backward_data(
     asked = convolution(
         "backward_data", None if input_shape is None else _sizes("input_shape", input_shape),
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit, on_range, scale, output_padding,
+        workspace_limit, on_range, scale, output_padding, tolerance,
     )  # fmt: skip
     return _run(asked, dy, w, out, deterministic)
 
@@ -165,6 +172,7 @@ def conv_backward_filter(
     workspace_limit: int | None = None,
     deterministic: bool = True,
     on_range: OnRange = "fallback",
+    tolerance: ToleranceLike = None,
 ) -> Any:
     """dw, the gradient of ``conv_forward`` with respect to its filter of shape ``filter_shape``.
 
@@ -184,7 +192,7 @@ def conv_backward_filter(
     asked = convolution(
         "backward_filter", _sizes("filter_shape", filter_shape),
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit, on_range,
+        workspace_limit, on_range, None, None, tolerance,
     )  # fmt: skip
     return _run(asked, x, dy, out, deterministic)
 
@@ -352,6 +360,11 @@ def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> 
 def _check_filter(
     w: PreparedFilter, direction: str, problem: Problem, options: ConvOptions
 ) -> None:
+    if options.tolerance:
+        raise ValueError(
+            f"tolerance {options.tolerance} and a prepared filter, whose algorithm is chosen; pass "
+            "the filter itself"
+        )
     if (w.direction, w.layout) != (direction, options.layout):
         raise ValueError(
             f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.arguments.arrays import precision_named
+from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.values import whole
 from winolab.problem import Problem, check_layout, in_layout
 
@@ -39,6 +40,7 @@ class ConvOptions:
     on_range: str = "fallback"
     scale: Any = None  # of split products: ref.arithmetic.split.Scale, or what its of_caller takes
     config: KernelConfig | None = None  # of a family's kernels
+    tolerance: Any = None  # a Tolerance, or what its of takes
 
     @property
     def named(self) -> Algorithm | None:
@@ -46,10 +48,10 @@ class ConvOptions:
         return None if self.algorithm is None else parse_algorithm(self.algorithm)
 
     def checked(self) -> ConvOptions:
-        """The same, the algorithm no text and the precision no dtype.
+        """The same, algorithm and tolerance no text and the precision no dtype.
 
         Raises TypeError for a limit that is no integer, ValueError for a negative one, for unknown
-        layouts and on_range, and for what names no algorithm.
+        layouts and on_range, for what names no algorithm or no tolerance, and for both of them.
         """
         check_layout(self.layout)
         limit = self.workspace_limit
@@ -57,7 +59,13 @@ class ConvOptions:
             raise ValueError(f"workspace_limit is {limit}; expected bytes, 0 or more, or None")
         if self.on_range not in ON_RANGE:
             raise ValueError(f"on_range {self.on_range!r}; expected one of {', '.join(ON_RANGE)}")
-        return replace(self, algorithm=self.named, precision=precision_named(self.precision))
+        tolerance, algorithm = Tolerance.of(self.tolerance), self.named
+        if tolerance and algorithm:
+            raise ValueError(
+                f"algorithm {algorithm} and tolerance {tolerance} both say how; give one of them"
+            )
+        precision = precision_named(self.precision)
+        return replace(self, algorithm=algorithm, precision=precision, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,7 @@ def convolution(
     on_range: Any = "fallback",
     scale: Any = None,
     output_padding: Any = None,
+    tolerance: Any = None,
 ) -> Convolution:
     """What these arguments ask for, unchecked; the same object for the same hashable arguments.
 
@@ -140,13 +149,14 @@ def convolution(
         and (type(scale) is not tuple or {*map(type, scale)} == INTS)
         and not isinstance(scale, float)
         and (output_padding is None or type(output_padding) is int)
+        and (tolerance is None or type(tolerance) in (float, str))
     ):
-        sizes = (result_shape, stride, padding, dilation, groups, output_padding)
+        sizes = (result_shape, stride, padding, dilation, groups, output_padding, tolerance)
         types = repr((sizes, workspace_limit, scale))
     arguments = (
         types, direction, result_shape, stride, padding, dilation, groups,
         layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-        output_padding,
+        output_padding, tolerance,
     )  # fmt: skip
     try:
         return _unique(*arguments)
@@ -158,10 +168,19 @@ def convolution(
 def _unique(
     _, direction, result_shape, stride, padding, dilation, groups,
     layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-    output_padding,
+    output_padding, tolerance,
 ) -> Convolution:  # fmt: skip
     return Convolution(
         direction,
         Geometry(result_shape, stride, padding, dilation, groups, output_padding),
-        ConvOptions(layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale),
+        ConvOptions(
+            layout,
+            algorithm,
+            precision,
+            out_dtype,
+            workspace_limit,
+            on_range,
+            scale,
+            tolerance=tolerance,
+        ),
     )

@@ -18,6 +18,7 @@ from winolab.ref.algorithms import winograd
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.cost.blocks import Work
 from winolab.ref.error import bounds
+from winolab.ref.error.predict import Prediction
 from winolab.ref.kinds import direct as of_direct
 
 TILED = False
@@ -71,6 +72,12 @@ def bound(
     a: np.ndarray, b: np.ndarray, p: Problem, _: Algorithm, run: Arithmetic, direction: str
 ) -> np.ndarray:
     return bounds.bound(a, b, p, direct(), run, direction=direction)
+
+
+def predict(
+    a: Any, b: Any, p: Problem, _: Algorithm, run: Arithmetic, direction: str
+) -> Prediction:
+    return of_direct.predict(a, b, p, direct(), run, direction)
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:

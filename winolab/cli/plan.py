@@ -42,6 +42,10 @@ Named = Annotated[str | None, typer.Option(help="Fixes it: gamma:8:6:3@paper, di
 Limit = Annotated[
     int | None, typer.Option(min=0, metavar="BYTES", help="Plan within so many bytes.")
 ]
+Tolerance = Annotated[
+    str | None,
+    typer.Option(help="Relative RMS error: 1e-5; or proven:1e-4, componentwise:1e-5."),
+]
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 
 
@@ -73,6 +77,7 @@ def backward_filter(
         int | None, typer.Option(min=1, help="Wanted number; by default Algorithm 1's.")
     ] = None,
     workspace_limit: Limit = None,
+    tolerance: Tolerance = None,
     all_kernels: Annotated[
         bool, typer.Option("--all-kernels", help="Also kernels of a large error (α = 16).")
     ] = False,
@@ -85,7 +90,7 @@ def backward_filter(
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
     Behind it, in JSON as "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no
-    such precision or an algorithm is named. Strides and dilation give a plan for
+    such precision or an algorithm or a tolerance is named. Strides and dilation give a plan for
     every phase.
 
     For example:
@@ -97,14 +102,23 @@ def backward_filter(
     """
     whole = _problem(input, filter, stride, padding, dilation, groups)
     precision = precision_named(precision)
-    if algorithm or precision not in OF_WINRS:
+    if algorithm or tolerance or precision not in OF_WINRS:
         if segments or picture or all_kernels or points != "best":
             raise ValueError(
                 "--segments, --picture, --all-kernels and --points are WinRS's planner's, which "
                 f"names its algorithm itself and has the precisions {', '.join(OF_WINRS)}; the "
                 "CUDA kernels take them in the algorithm: 'omega:8:3:6@paper;segments=3'"
             )
-        _show("backward_filter", whole, device, precision, algorithm, workspace_limit, as_json)
+        _show(
+            "backward_filter",
+            whole,
+            device,
+            precision,
+            algorithm,
+            workspace_limit,
+            tolerance,
+            as_json,
+        )
         return
     plans = [
         winrs_plan(
@@ -154,6 +168,7 @@ def forward(
     precision: Precision = "fp32",
     algorithm: Named = None,
     workspace_limit: Limit = None,
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """The kernel that a forward call would run, and what else was considered.
@@ -165,7 +180,8 @@ def forward(
     ```
     """
     problem = _problem(input, filter, stride, padding, dilation, groups)
-    _show("forward", problem, device, precision, algorithm, workspace_limit, as_json)
+    how = device, precision, algorithm, workspace_limit, tolerance, as_json
+    _show("forward", problem, *how)
 
 
 @app.command("backward-data")
@@ -180,6 +196,7 @@ def backward_data(
     precision: Precision = "fp32",
     algorithm: Named = None,
     workspace_limit: Limit = None,
+    tolerance: Tolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """The kernel that a gradient of the input would run, and what else was considered.
@@ -191,7 +208,9 @@ def backward_data(
     ```
     """
     problem = _problem(input, filter, stride, padding, dilation, groups)
-    _show("backward_data", problem, device, precision, algorithm, workspace_limit, as_json)
+    _show(
+        "backward_data", problem, device, precision, algorithm, workspace_limit, tolerance, as_json
+    )
 
 
 def _show(
@@ -201,6 +220,7 @@ def _show(
     precision: str,
     algorithm: str | None,
     limit: int | None,
+    tolerance: str | None,
     as_json: bool,
 ) -> None:
     found = plan(
@@ -215,6 +235,7 @@ def _show(
         precision=precision,
         device=device,
         workspace_limit=limit,
+        tolerance=tolerance,
     )
     print(document(found.to_dict()) if as_json else found)
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
+from winolab.arguments.arrays import dtype_of
 from winolab.options import ConvOptions
 from winolab.problem import NAMES, in_layout, shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
 from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import arithmetic_of, complex_dtype, hand_over, operand
+from winolab.ref.tolerance import within
 
 
 def convolve(
@@ -38,6 +40,11 @@ def convolve(
     run = arithmetic_of(options.precision, a, b)
     if options.scale and isinstance(run, Float) and run.parts > 1:
         run = replace(run, scale=options.scale)
+    if options.tolerance and not problem.empty:
+        wanted = options.out_dtype if out is None else out.dtype
+        result = a.dtype if wanted is None else dtype_of(wanted)
+        chosen = within(options.tolerance, problem, run, direction, (a, b), result)
+        options = replace(options, algorithm=chosen, tolerance=None)
     product = partial(_product, direction, problem, options, run)
     if "c" not in (a.dtype.kind, b.dtype.kind):
         exact = not isinstance(run, Float)  # whose elements are made exact once, read or not

@@ -3,20 +3,72 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from winolab.algorithm import Problem, Tile, tiled
+from winolab.arguments.tolerance import Tolerance, missed
 from winolab.gpu.planner.correlation import scaling
 from winolab.gpu.planner.request import DTYPES, Plan
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import NORMAL
+from winolab.ref.error.normwise import of_tile, products
 from winolab.ref.error.predict import CONSTANT, Moments, predict
+from winolab.ref.tolerance import SURE, U11, own_size
 
 FP32 = FORMATS["fp32"].unit_roundoff
+CHUNK = 16  # products that an instruction sums at most
 UNITS = {DTYPES[name]: f.unit_roundoff for name, f in FORMATS.items() if name in DTYPES}
+
+
+def within(tolerance: Tolerance, plans: Iterable[Plan], precision: str) -> list[Plan]:
+    """The plans whose error keeps to the tolerance, of data uniform on [-1, 1].
+
+    Raises ValueError where there is none, and says the least that can be had.
+    """
+    errors = [(incurred(tolerance.kind, p), p) for p in plans]
+    if kept := [p for error, p in errors if error <= tolerance.most]:
+        return kept
+    least, best = min(errors, key=lambda found: found[0])
+    raise missed(tolerance, least, precision, f"{best.kernel} in {best.precision}")
+
+
+def incurred(kind: str, plan: Plan) -> float:
+    """The error that a tolerance of that ``kind`` limits, of a plan's results."""
+    plan = plan.primary
+    if kind == "proven":
+        return _proven(plan)
+    direct = all(t.alpha == 1 for t in plan.tiles)
+    if kind == "componentwise" and not direct:
+        return math.inf
+    error = SURE * predicted_rms(plan, U11)
+    if kind == "predicted":
+        return error
+    return error * own_size(products(plan.problem, plan.direction), (U11, U11))
+
+
+def _proven(plan: Plan) -> float:
+    """What no data exceed, relative to K·max|a|·max|b|; infinite of gradients that transform."""
+    unit = UNITS[plan.out_dtype] if plan.out_dtype != "float32" else 0.0
+    tiles = tuple(t for t in plan.tiles if t.alpha > 1)
+    count = products(plan.problem, plan.direction)
+    if plan.direction == "backward_filter":
+        if tiles:
+            return math.inf
+        # each part of a sum may end in a chunk that is not full, and is added
+        depth = count + CHUNK * math.ceil(max((s.parts for s in plan.sums), default=1.0))
+    else:
+        taps = plan.problem.filter
+        alone = len(taps) - len(tiles)
+        pieces = (-(-wide // t.r) for wide, t in zip(taps[alone:], tiles, strict=True))
+        depth = count // math.prod(taps[alone:]) * math.prod(pieces)
+    run = arithmetic(plan.simulated)
+    scaled = scaling(plan.simulated) if tiles else None
+    limit = of_tile(tiles, depth, plan.points, scaled, run, (1.0, 1.0), True) / count
+    return limit * (1 + unit) + unit
 
 
 def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:

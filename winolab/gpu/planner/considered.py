@@ -39,6 +39,7 @@ class Considered(ShowsText):
             "padding": problem.padding,
             "device": request.device.name,
             "precision": request.precision,
+            "tolerance": str(request.tolerance) if request.tolerance else None,
             "plan": _facts(self.chosen) if self.chosen else None,
             "why": self.why,
             "kernels": [_facts(found) for found in self.fastest],

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Direct
 from winolab.gpu.families.registry import FAMILIES
+from winolab.gpu.planner.accuracy import within
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
@@ -38,8 +39,10 @@ class Choice:
 
 
 def candidates(request: Request, near: bool = False) -> Choice:
-    """Every plan that can run, whatever its workspace; ``near``: of a request that does not say
-    how, those that can be picked suffice."""
+    """Every plan that can run and keeps to the tolerance, whatever its workspace; ``near``: of a
+    request that does not say how, those that can be picked suffice.
+
+    Raises ValueError where none keeps to the tolerance, and says the least that can be had."""
     near = near and not request.named
     request.check()
     found: list[Plan] = []
@@ -62,6 +65,8 @@ def candidates(request: Request, near: bool = False) -> Choice:
             break
     if not found and not reasons:
         reasons.append(f"no CUDA kernel computes {request.direction} in {request.precision}")
+    if found and request.tolerance:
+        found = within(request.tolerance, found, request.precision)
     plans, why = ordered([p for p in found if p.config == request.config] or found, request, near)
     return Choice(tuple(plans), tuple(dict.fromkeys(reasons)), why)
 

@@ -28,7 +28,10 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
     """Plans, the one to be picked first, and what it has where another is the fastest predicted.
     ``near``: what is slower by far than what is kept is not asked what it loses.
 
-    Of 16-bit operands for a result in float32 those that transform come last."""
+    With a tolerance the fastest is picked. Of 16-bit operands for a result in float32 those that
+    transform come last."""
+    if request.tolerance:
+        return sorted(plans, key=lambda p: p.predicted), ""
     plans, why = _sorted(plans, request, near)
     if request.shows_transforms and plans and _transforms(fastest := plans[0]):
         plans = sorted(plans, key=_transforms)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.tolerance import Tolerance
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
@@ -310,7 +311,7 @@ class Request:
     ``aligned_maps`` whether all but the filter, or its gradient, do (None: as ``aligned``),
     ``config`` fixes a family's block shape, and all of a plan's where one is exactly that;
     ``workspace_limit`` is in bytes, ``out_dtype`` is what the result is wanted in, by default the
-    operands'.
+    operands', ``tolerance`` what a plan may err, in the algorithm's place.
     """
 
     problem: Problem
@@ -323,6 +324,7 @@ class Request:
     config: KernelConfig | None = field(default=None, kw_only=True)
     workspace_limit: int | None = field(default=None, kw_only=True)
     out_dtype: str | None = field(default=None, kw_only=True)
+    tolerance: Tolerance | None = field(default=None, kw_only=True)
 
     def config_of(self, kind: type[C]) -> C | None:
         """The config asked for, where there is one. Raises TypeError for another family's."""
@@ -357,8 +359,9 @@ class Request:
 
     @property
     def named(self) -> bool:
-        """Whether the caller says how, or how much workspace there is."""
-        return bool(self.algorithm or self.config) or self.workspace_limit is not None
+        """Whether the caller says how, how exactly, or how much workspace there is."""
+        how = self.algorithm or self.config or self.tolerance
+        return bool(how) or self.workspace_limit is not None
 
     @property
     def written(self) -> str:

@@ -319,6 +319,7 @@ def request_of(
         config=options.config,
         workspace_limit=options.workspace_limit,
         out_dtype=out_dtype,
+        tolerance=options.tolerance,
     )
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from winolab.algorithm import Algorithm, Problem
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.cost.blocks import Work
+from winolab.ref.error.moments import Moments
+from winolab.ref.error.predict import Prediction
 
 
 class Kind(Protocol):
@@ -56,6 +58,13 @@ class Kind(Protocol):
         run: Arithmetic, direction: str, /,
     ) -> NDArray[np.float64]:  # fmt: skip
         """A proven bound of |computed − exact| for each output, infinity where there is none."""
+        ...
+
+    def predict(
+        self, a: Moments | NDArray[Any], b: Moments | NDArray[Any], problem: Problem,
+        algorithm: Algorithm, run: Arithmetic, direction: str, /,
+    ) -> Prediction:  # fmt: skip
+        """The errors that random data of these moments, or these arrays, are expected to have."""
         ...
 
     def usual(self, problem: Problem, direction: str, /) -> Iterable[Algorithm]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from winolab.algorithm import Algorithm, Problem, Tile, dwm
-from winolab.ref.algorithms.dwm import decompose
+from winolab.ref.algorithms.dwm import choose, decompose
 from winolab.ref.algorithms.dwm.cuts import Cut, exchanged, pieces_of, reached_inputs
 from winolab.ref.algorithms.dwm.decompose import (
     backward_data,
@@ -27,9 +27,20 @@ from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Work, operands, tiled
 from winolab.ref.error.bounds import Costing, Magnitude, assembled
+from winolab.ref.error.moments import Moments
+from winolab.ref.error.predict import Prediction
 from winolab.ref.error.roundings import depth_of
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "usual",
+    "work",
+]
 
 TILED = False
 
@@ -110,3 +121,19 @@ def bound(
         of = exchanged(of)
     costing = Costing(chosen, of, exact=True, pieces=max(1, len(pieces)))
     return assembled(a, b, run, size, magnitude, kinds, costing)
+
+
+def predict(
+    a: Moments | NDArray[Any],
+    b: Moments | NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> Prediction:
+    """The relative RMS error of the sum of its pieces, away from padding; no other metric."""
+    data = None if isinstance(a, Moments) or isinstance(b, Moments) else (a, b)
+    chosen = decompose.resolved(problem, algorithm, run, direction, data)
+    first, second = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
+    rms = choose.predicted(problem, chosen, run, direction, (first, second))
+    return Prediction(rms, math.nan, math.nan, {}, float(math.isinf(rms)))

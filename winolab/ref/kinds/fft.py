@@ -11,28 +11,47 @@ obey, by Cauchy and Schwarz and Parseval,
 with γ that of the real sums and of their combination, and c = 2 or 2 + 2√2, the magnitudes that
 four or three products of real and imaginary parts add up to over |X||W|. The inverse transform adds
 e times the norm of its N results, ‖Z‖₂/√N ≤ √taps · M, and of their errors, at most √N δ M.
+
+**Prediction.** A radix-2 step adds two numbers, one of them times a twiddle factor. With v the
+variance of a relative rounding error, the addition adds v to the result's relative variance, and so
+does the multiplication, which rounds half of the energy by 2 v; it does nothing in the first two
+steps of a dimension. A cyclic correlation has the same energy at every place, so what the spectra
+of both operands, their products and the inverse transform err adds up; where a map does not fill a
+transform, a part of what the products err falls on places that are not kept.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Fft, Problem
+from winolab.algorithm import Algorithm, Fft, Problem, direct
 from winolab.algorithm import fft as named
 from winolab.ref.algorithms import fft
 from winolab.ref.algorithms.fft import Fourier, backward_data, backward_filter, forward
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Operations, Work, hermitian, real_fft
+from winolab.ref.error import predict as predictions
+from winolab.ref.error.moments import CONSTANT, Moments
+from winolab.ref.error.predict import Prediction
 from winolab.ref.error.roundings import Units
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "usual",
+    "work",
+]
 
 TILED = False
 EMIN = FORMATS["fp32"].emin
@@ -149,6 +168,40 @@ def bound(
         return np.full(shape, np.inf)
     floor = 16 * (steps + 1) * count**2 * depth * (1 + sum(peaks)) * tiny
     return np.where(np.isnan(norms), np.inf, relative * norms + floor)
+
+
+def predict(
+    a: Moments | NDArray[Any],
+    b: Moments | NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> Prediction:
+    """The relative RMS error by the model of the module's text; no other metric. It is infinite
+    where spectra of data as large as these may overflow what the products hold.
+
+    Raises ValueError for an arithmetic without a Fourier transform.
+    """
+    if not isinstance(run, Float) or run.transform.name not in ("fp32", "fp64"):
+        raise ValueError(f"{algorithm} transforms in FP32 or FP64, not in {run.name}")
+    tiles, lengths = fft.windows(problem, algorithm, direction), fft.sizes(problem, algorithm)
+    v = CONSTANT * run.transform.unit_roundoff**2
+    transform = v * sum(s + max(0.0, s - 2) for s in map(math.log2, lengths))
+    depth = max(1, _depth(problem, tiles, direction))
+    normal = Moments(0.0, 1.0), Moments(0.0, 1.0)
+    one = Problem.of((1, 1, depth), (1, 1, depth))
+    spectra = replace(run, storage=run.transform)  # which the product format may not hold
+    sums = predictions.predict(*normal, one, direct(), spectra).relative_rms ** 2
+    sizes = (v.expected if isinstance(v, Moments) else float(np.abs(v).max()) for v in (a, b))
+    if math.prod(lengths) * max(sizes) > run.product.max:
+        return Prediction(math.inf, math.nan, math.nan, {}, 1.0)
+    # three products: of sums of two parts, each twice as large as what is left of them
+    three = Fft.of(algorithm).products == 3
+    multiplied = 2 * sums + 2 * v if three else sums
+    filled = math.prod(min(1.0, i / n) for i, n in zip(problem.input, lengths, strict=True))
+    rms = math.sqrt(3 * transform + filled * multiplied + v)
+    return Prediction(rms, math.nan, math.nan, {})
 
 
 def _log2(length: int) -> int:

@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from winolab.algorithm import Algorithm, Problem, gamma
-from winolab.ref.kinds.tiled import TILED, backward_data, backward_filter, bound, forward, work
+from winolab.ref.kinds.tiled import (
+    TILED,
+    backward_data,
+    backward_filter,
+    bound,
+    forward,
+    predict,
+    work,
+)
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "usual",
+    "work",
+]
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from winolab.algorithm import Algorithm, Problem
-from winolab.ref.kinds.winrs import TILED, backward_data, backward_filter, bound, forward, work
+from winolab.ref.kinds.winrs import (
+    TILED,
+    backward_data,
+    backward_filter,
+    bound,
+    forward,
+    predict,
+    work,
+)
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "usual",
+    "work",
+]
 
 
 def usual(problem: Problem, direction: str) -> tuple[Algorithm, ...]:

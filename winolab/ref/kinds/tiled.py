@@ -12,11 +12,14 @@ from winolab.algorithm import Algorithm, Problem
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import backward_data, backward_filter, forward
-from winolab.ref.arithmetic.simulated import Arithmetic
+from winolab.ref.arithmetic.simulated import Arithmetic, summed
 from winolab.ref.cost.blocks import Axis, Block, Work, tiled
 from winolab.ref.error import bounds
+from winolab.ref.error import predict as predictions
+from winolab.ref.error.moments import Moments
+from winolab.ref.error.predict import Prediction
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "work"]
+__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "predict", "work"]
 
 TILED = True
 
@@ -31,6 +34,20 @@ def bound(
 ) -> NDArray[np.float64]:
     """The bound of every path through the programs (winolab.ref.error.bounds)."""
     return bounds.bound(a, b, problem, algorithm, run, direction=direction)
+
+
+def predict(
+    a: Moments | NDArray[Any],
+    b: Moments | NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> Prediction:
+    """Every rounding of the programs, by the data's moments (winolab.ref.error.predict)."""
+    return predictions.predict(
+        a, b, problem, algorithm, summed(run, algorithm), direction=direction
+    )
 
 
 def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:

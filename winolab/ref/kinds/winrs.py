@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Problem, winrs
+from winolab.algorithm import Algorithm, Problem, gamma, winrs
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs import gradient
 from winolab.ref.algorithms.winrs.gradient import backward_data, backward_filter, forward
 from winolab.ref.algorithms.winrs.plan import partition
-from winolab.ref.arithmetic.simulated import Arithmetic, arithmetic
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Work, tiled
 from winolab.ref.error import bounds
+from winolab.ref.error import predict as predictions
+from winolab.ref.error.moments import CONSTANT, Moments
+from winolab.ref.error.predict import Prediction
+from winolab.ref.error.roundings import Units
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "usual", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "usual",
+    "work",
+]
 
 TILED = False
 KAHAN = 4  # additions of a compensated sum for every term after the first
@@ -38,6 +52,37 @@ def bound(
     if direction == "backward_filter":
         return np.full(problem.w_shape, np.inf)
     return bounds.bound(a, b, problem, algorithm, run, direction=direction)
+
+
+def predict(
+    a: Moments | NDArray[Any],
+    b: Moments | NDArray[Any],
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+) -> Prediction:
+    """The relative RMS error of its segments' sums, weighted by the positions that they sum, and
+    of the compensated sum's rounding; no other metric."""
+    if direction != "backward_filter":
+        raise ValueError(f"{algorithm} computes filter gradients only")
+    x, dy = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
+    total = weight = overflow = 0.0
+    for phase in gradient.phases(problem):
+        unit = phase.problem
+        for segment in partition(unit, algorithm, run):
+            tile, rows = segment.tile, math.prod(segment.size[:-1])
+            depth = unit.batch * rows * -(-segment.size[-1] // tile.r)
+            layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
+            kind = gamma(tile.alpha, tile.n, tile.r, points=algorithm.points_of(tile))
+            kind = replace(kind, scaling=algorithm.scaling)
+            found = predictions.predict(x, dy, layer, kind, run)
+            share = math.prod(segment.size) * math.prod(unit.filter)
+            total += share * found.relative_rms**2
+            overflow, weight = max(overflow, found.overflow), weight + share
+    once = Units.of(run).transform.relative if isinstance(run, Float) else 0.0
+    rms = math.sqrt(total / weight + CONSTANT * once**2) if weight else 0.0
+    return Prediction(rms, math.nan, math.nan, {}, overflow)
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:

@@ -1,0 +1,102 @@
+"""A tolerance in the algorithm's place: the fastest plan that keeps to it, or what the least is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu import hosted
+from winolab.arguments.tolerance import Tolerance
+from winolab.device import H100
+from winolab.gpu.planner.accuracy import incurred, predicted_rms
+from winolab.gpu.planner.planner import candidates, plan
+from winolab.gpu.planner.request import Request
+from winolab.problem import Problem, shapes
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.normwise import products
+from winolab.ref.tolerance import SURE, U11
+
+LAYER = Problem.of((32, 56, 56, 64), (64, 3, 3, 64), padding=1)
+DIRECTIONS = ("forward", "backward_data", "backward_filter")
+
+
+def asked(direction: str, tolerance: Any, precision: str = "fp32", problem: Problem = LAYER):
+    return Request(problem, direction, H100, precision=precision, tolerance=Tolerance.of(tolerance))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_fastest_plan_within_it_is_taken(direction, precision) -> None:
+    every = candidates(Request(LAYER, direction, H100, precision=precision)).plans
+    errors = {p: SURE * predicted_rms(p, U11) for p in every}
+    for most in np.unique(np.quantile([*errors.values()], [0, 0.2, 0.6, 1])):
+        taken = plan(asked(direction, float(most), precision))
+        assert errors[taken] <= most
+        assert taken.predicted == min(p.predicted for p, e in errors.items() if e <= most)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_componentwise_takes_direct_products(direction) -> None:
+    taken = plan(asked(direction, "componentwise:1e-6"))
+    assert all(tile.alpha == 1 for tile in taken.tiles)
+    every = candidates(Request(LAYER, direction, H100)).plans
+    direct = [p for p in every if all(tile.alpha == 1 for tile in p.tiles)]
+    assert taken.predicted == min(p.predicted for p in direct)
+    assert incurred("componentwise", taken) < 1e-7
+
+
+@pytest.mark.parametrize("tolerance", [1e-12, "proven:1e-12", "componentwise:1e-12"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_least_that_can_be_had_can_be_had(direction, tolerance) -> None:
+    with pytest.raises(
+        ValueError, match=r"^tolerance \S*1e-12: the least that can be had in fp"
+    ) as e:
+        plan(asked(direction, tolerance))
+    least = re.findall(r"is (\S+), by", str(e.value))[0]
+    kind = str(tolerance).rpartition(":")[0]
+    assert plan(asked(direction, f"{kind}:{least}" if kind else float(least)))
+
+
+def test_transformed_gradients_have_no_proven_bound() -> None:
+    taken = plan(asked("backward_filter", "proven:1"))
+    assert all(tile.alpha == 1 for tile in taken.tiles)
+
+
+@pytest.mark.parametrize("data", ["u11", "ones"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_kernels_err_less(direction, data) -> None:
+    """On the CPU, their source; results are of few products, so that all of them is quick."""
+    problem = Problem.of((2, 10, 12, 16), (16, 3, 3, 16), padding=1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, s).astype("f4") for s in shapes(direction, problem)[:2])
+    if data == "ones":
+        a[...], b[...] = 1.0, 1 / 3
+    exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
+    for tolerance in (3e-6, "proven:1e-3"):
+        request = Request(
+            problem, direction, H100, precision="fp32_ffma", tolerance=Tolerance.of(tolerance)
+        )
+        taken = plan(request)
+        error = hosted.execute(taken, a, b) - exact
+        if isinstance(tolerance, float):
+            assert np.linalg.norm(error) <= tolerance * np.linalg.norm(exact)
+        peaks = float(np.abs(a).max()), float(np.abs(b).max())
+        most = incurred("proven", taken) * products(problem, direction) * peaks[0] * peaks[1]
+        assert np.abs(error).max() <= most
+
+
+def test_winolab_plan_says_it() -> None:
+    how: dict[str, Any] = {"padding": 1, "precision": "fp16"}
+    found = winolab.plan(LAYER.x_shape, LAYER.w_shape, tolerance=4e-4, **how)
+    assert found.to_dict()["tolerance"] == "0.0004"
+    assert found.chosen is not None
+    assert all(tile.alpha == 1 for tile in found.chosen.tiles)
+    loose = winolab.plan(LAYER.x_shape, LAYER.w_shape, tolerance=1e-2, **how)
+    assert loose.chosen is not None
+    assert any(tile.alpha > 1 for tile in loose.chosen.tiles)
+    with pytest.raises(ValueError, match="both say how; give one of them"):
+        winolab.plan(LAYER.x_shape, LAYER.w_shape, tolerance=1e-2, algorithm="direct", **how)

@@ -1,0 +1,103 @@
+"""Predictions of every kind of algorithm against simulation; bounds say how far off they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.problem import shapes
+from winolab.ref.algorithms import convolution
+from winolab.ref.arithmetic.simulated import arithmetic, summed
+from winolab.ref.error.expected import expected
+from winolab.ref.error.moments import Moments
+from winolab.ref.error.normwise import normwise, products
+from winolab.ref.error.proven import proven
+from winolab.ref.kinds.registry import ENGINES
+
+LAYER = Problem.of((2, 20, 20, 32), (8, 3, 3, 32), padding=1)
+STRIDED = Problem.of((2, 21, 21, 32), (8, 5, 5, 32), padding=1, stride=2)
+ONE = Moments(0.0, 1.0)
+
+
+def ratio(text: str, precision: str, direction: str, problem: Problem, mean: float) -> float:
+    """Simulated error over the predicted one, of uniform data around the mean."""
+    rng, algorithm, run = np.random.default_rng(0), parse_algorithm(text), arithmetic(precision)
+    dtype = "f2" if precision == "fp16" else "f4"
+    a, b = (
+        (mean + rng.uniform(-1, 1, shape)).astype(dtype).astype("f4")
+        for shape in shapes(direction, problem)[:2]
+    )
+    y = getattr(ENGINES[algorithm.kind], direction)(
+        a, b, problem, algorithm, summed(run, algorithm)
+    )
+    exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
+    data = Moments.of(a), Moments.of(b)
+    found = expected(*data, problem, algorithm, run, direction=direction).relative_rms
+    return float(np.linalg.norm(y - exact) / np.linalg.norm(exact)) / found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
+@pytest.mark.parametrize("text", ["fft:8", "fft:16", "fft:32", "fft:16:4"])
+@pytest.mark.parametrize("direction", ["forward", "backward_filter"])
+def test_transforms_by_fft_within_30_percent(text, precision, direction) -> None:
+    assert 0.7 <= ratio(text, precision, direction, LAYER, 0.0) <= 1.15
+    # the largest of the spectra of data of one sign, which come from a few of their numbers
+    assert 0.05 <= ratio(text, precision, direction, LAYER, 1.0) <= 1.15
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("text", "direction", "problem"),
+    [("dwm:3:2", "forward", LAYER), ("dwm:3:4", "backward_data", LAYER),
+     ("dwm:3:2", "forward", STRIDED), ("dwm:3:2", "backward_filter", LAYER),
+     ("omega:8:3:6", "backward_filter", LAYER), ("winrs", "backward_filter", LAYER),
+     ("gamma:8:6:3;variant=two_level:32", "forward", LAYER)],
+)  # fmt: skip
+def test_pieces_and_segments_within_15_percent(text, direction, problem, mean) -> None:
+    least = 0.6 if mean and not problem.unit else 0.85  # of pieces whose means add up
+    assert least <= ratio(text, "fp32", direction, problem, mean) <= 1.15
+
+
+def test_spectra_that_overflow_are_no_small_error() -> None:
+    large = Moments(0.0, 1.0, peak=200.0)
+    found = expected(large, ONE, LAYER, "fft:32", "fp16")
+    assert (found.relative_rms, found.range) == (np.inf, "overflow")
+    assert expected(large, ONE, LAYER, "fft:8", "fp16").relative_rms < 1e-3
+
+
+def test_what_does_not_fit_is_refused_in_one_line() -> None:
+    for how, message in (
+        (("forward", "winrs", "fp32"), "winrs computes filter gradients only"),
+        (("forward", "fft:16", "fp32,transform=fp16"), "fft:16:3 transforms in FP32 or FP64"),
+        (("sideways", "direct", "fp32"), "direction 'sideways'"),
+        (("forward", "gamma:8:4:5", "fp32"), "gamma:8:4:5 serves 5 taps or more"),
+    ):
+        direction, text, precision = how
+        with pytest.raises(ValueError, match=message):
+            expected(ONE, ONE, LAYER, text, precision, direction=direction)
+    with pytest.raises(TypeError, match="expected two arrays or two moments"):
+        expected(np.ones(LAYER.x_shape), ONE, LAYER, "direct", "fp32")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "fp32_split", "mp:40"])
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [("direct", "forward"), ("winograd:4x4:3x3", "forward"), ("gamma:8:6:3", "backward_data"),
+     ("dwm:3:2", "forward"), ("winograd:3x3:2x2", "backward_filter"), ("fft:8", "forward")],
+)  # fmt: skip
+def test_the_bound_of_all_data_is_above_those_of_any(text, direction, precision) -> None:
+    rng, run = np.random.default_rng(1), arithmetic(precision)
+    problem = Problem.of((2, 11, 12, 6), (4, 3, 3, 6), padding=1)
+    count = products(problem, direction)
+    try:
+        limit = normwise(problem, text, run, direction=direction, peaks=(2.0, 0.5))
+    except ValueError:
+        assert (text, precision) == ("fft:8", "mp:40")
+        return
+    for signs in (1, 2):
+        a, b = (rng.integers(-8, 9, s) / 4 for s in shapes(direction, problem)[:2])
+        a, b = (a, b / 4) if signs > 1 else (np.full(a.shape, 2.0), np.full(b.shape, 0.5))
+        of_data = proven(a, b, problem, text, run, direction=direction)
+        assert of_data.max() <= limit * count * 2.0 * 0.5 * (1 + 1e-9)
+        assert limit == np.inf or limit < 0.1

@@ -1,0 +1,168 @@
+"""The cheapest algorithm whose error keeps to a tolerance, for the data at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from winolab.algorithm import Algorithm, Problem
+from winolab.arguments.tolerance import Tolerance, missed
+from winolab.ref.arithmetic.elements import native
+from winolab.ref.arithmetic.formats import FORMAT_OF, Format
+from winolab.ref.arithmetic.simulated import Arithmetic, Float
+from winolab.ref.cost.count import cost
+from winolab.ref.error.expected import expected
+from winolab.ref.error.moments import CONSTANT, Moments
+from winolab.ref.error.normwise import normwise, products
+from winolab.ref.error.partial_sums import mean_size
+from winolab.ref.error.roundings import Unit
+from winolab.ref.kinds.registry import ENGINES
+from winolab.ref.operands import COMPONENTS
+
+# A prediction counts as so many times itself: simulated errors are up to 18 % above it.
+SURE = 1.2
+Data = tuple[Moments, Moments]
+U11 = Moments(0.0, 1 / 3, roundoff=1 / 7, peak=1.0)  # of U[-1, 1]
+
+
+def within(
+    tolerance: Tolerance,
+    problem: Problem,
+    run: Arithmetic,
+    direction: str,
+    arrays: tuple[np.ndarray, np.ndarray],
+    result: np.dtype,
+) -> Algorithm:
+    """The cheapest algorithm within the tolerance for these operands, whose moments tell.
+
+    Of two complex ones, whose product is the difference of sums of twice its energy, errors are √2
+    times those of the parts. Raises ValueError as ``cheapest``.
+    """
+    if all(array.dtype.kind == "c" for array in arrays):
+        if tolerance.kind != "predicted":
+            raise ValueError(f"tolerance {tolerance} of complex arrays; expected a number")
+        tolerance = replace(tolerance, most=tolerance.most / math.sqrt(2))
+    formats = [FORMAT_OF.get(_component(array.dtype)) for array in arrays]
+    stored = isinstance(run, Float) and all(
+        f is not None and not Unit.of(run.storage, f).relative for f in formats
+    )
+    data = (_moments(arrays[0]), _moments(arrays[1]))
+    format_ = FORMAT_OF.get(_component(result))
+    return cheapest(tolerance, problem, run, direction, data, format_, stored)
+
+
+def _component(dtype: np.dtype) -> np.dtype:
+    """That of the real parts of complex numbers, in native byte order."""
+    return COMPONENTS.get(native(dtype), native(dtype))
+
+
+def _moments(array: np.ndarray) -> Moments:
+    return Moments.of(
+        np.stack([np.real(array), np.imag(array)]) if array.dtype.kind == "c" else array
+    )
+
+
+def cheapest(
+    tolerance: Tolerance,
+    problem: Problem,
+    run: Arithmetic,
+    direction: str = "forward",
+    data: Data = (U11, U11),
+    result: Format | None = None,
+    stored: bool = True,
+) -> Algorithm:
+    """The algorithm of the fewest FLOP whose error is within the tolerance, of the usual ones.
+
+    ``data`` are the operands' moments, of which few digits count; ``result`` is the format that
+    results are rounded to, if they are; ``stored``: the operands are numbers of the arithmetic's
+    storage format. Raises ValueError that says the least that can be had.
+    """
+    key = tuple(_coarse(m) for m in data)
+    return _cheapest(tolerance, problem, run, direction, (key[0], key[1]), result, stored)
+
+
+@lru_cache(maxsize=1024)
+def _cheapest(
+    tolerance: Tolerance,
+    problem: Problem,
+    run: Arithmetic,
+    direction: str,
+    data: Data,
+    result: Format | None,
+    stored: bool,
+) -> Algorithm:
+    least, best = math.inf, "no algorithm"
+    for algorithm in usual(problem, direction):
+        try:
+            error = incurred(
+                tolerance.kind, problem, algorithm, run, direction, data, result, stored
+            )
+        except ValueError:  # in this arithmetic, or for a kind of error, there is none
+            continue
+        if error <= tolerance.most:
+            return algorithm
+        if error < least:
+            least, best = error, str(algorithm)
+    raise missed(tolerance, least, run.name, best)
+
+
+def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
+    """The usual algorithms of every kind that serve the problem, by FLOP, the fewest first."""
+    found = [a for engine in ENGINES.values() for a in engine.usual(problem, direction)]
+    yield from sorted(found, key=lambda a: cost(problem, a, direction).flops)
+
+
+def incurred(
+    kind: str,
+    problem: Problem,
+    algorithm: Algorithm,
+    run: Arithmetic,
+    direction: str,
+    data: Data = (U11, U11),
+    result: Format | None = None,
+    stored: bool = True,
+) -> float:
+    """The error that a tolerance of that ``kind`` limits; arguments are those of ``cheapest``."""
+    unit = 0.0
+    if result and isinstance(run, Float) and result.precision < run.transform.precision:
+        unit = result.unit_roundoff
+    if kind == "proven":
+        peaks = data[0].largest, data[1].largest
+        if not math.isfinite(max(peaks)):
+            return math.inf
+        limit = normwise(problem, algorithm, run, direction=direction, peaks=peaks, stored=stored)
+        return limit * (1 + unit) + unit
+    if kind == "componentwise" and algorithm.kind != "direct":
+        return math.inf
+    rms = expected(*data, problem, algorithm, run, direction=direction).relative_rms
+    square = rms**2 + CONSTANT * unit**2
+    if not stored and isinstance(run, Float):
+        square += run.storage.unit_roundoff**2 * sum(m.roundoff for m in data)
+    error = SURE * math.sqrt(square)
+    return error * own_size(products(problem, direction), data) if kind != "predicted" else error
+
+
+def own_size(count: int, data: Data) -> float:
+    """RMS of a result over its mean Σ|a||b|, of ``count`` products."""
+    a, b = data
+    square = count * (a.variance * b.variance + a.variance * b.mean**2 + b.variance * a.mean**2)
+    square += (count * a.mean * b.mean) ** 2
+    sizes = (float(mean_size(np.array(abs(m.mean)), np.array(m.variance**0.5))) for m in data)
+    total = count * math.prod(sizes)
+    return math.sqrt(square) / total if total else 0.0
+
+
+def _coarse(m: Moments) -> Moments:
+    """The moments by two digits, the peak rounded up: equal for most data of a layer."""
+    size = math.sqrt(m.mean**2 + m.variance)
+    if not size or not math.isfinite(size):
+        return m
+    unit = 2.0 ** (math.ceil(4 * math.log2(size)) / 4)
+    mean = round(m.mean / unit, 2) * unit
+    variance = max(1 - (mean / unit) ** 2, 0.0) * unit**2
+    power = math.ceil(4 * math.log2(m.peak)) / 4 if m.peak else -math.inf
+    return Moments(mean, variance, round(m.zeros, 2), round(m.roundoff, 2), 2.0**power)
