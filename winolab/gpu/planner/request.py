@@ -389,12 +389,9 @@ class Request:
         ):
             if not isinstance(value, kind):
                 raise TypeError(f"a request has {value!r}; expected one of type {kind.__name__}")
-        if self.direction not in DIRECTIONS:
-            expected = ", ".join(DIRECTIONS)
-            raise ValueError(f"direction {self.direction!r}; expected one of {expected}")
-        if self.precision not in PRECISIONS:
-            expected = ", ".join(PRECISIONS)
-            raise ValueError(f"precision {self.precision!r}; expected one of {expected}")
+        for name, known in (("direction", DIRECTIONS), ("precision", PRECISIONS)):
+            if (named := getattr(self, name)) not in known:
+                raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
         check(self.problem, self.direction)
 
     def unfit(self, needs: str) -> ValueError:
