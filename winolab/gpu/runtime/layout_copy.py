@@ -17,9 +17,12 @@ from winolab.gpu.runtime.array_layout import ArrayLayout
 
 KERNEL, THREADS = "winolab_layout_copy", 256
 PARAMS = layout("LayoutCopyParams", "layout_copy")
-# Elements of a tile along f and g. The first serves where several waste as little.
-TILES = ((64, 64), (128, 32), (32, 128), (256, 16), (16, 256), (1024, 4), (4, 1024))
-ROWS = (*TILES, (4096, 1))  # without a transposition a tile of one row serves, too
+# Elements of a tile along f and g, by bytes of an element: of those that waste as little the first.
+TILES = {
+    4: ((128, 32), (32, 128), (64, 64), (256, 16), (16, 256), (1024, 4), (4, 1024)),
+    2: ((128, 64), (64, 128), (256, 32), (32, 256), (512, 16), (16, 512), (2048, 4), (4, 2048)),
+}
+ONE_ROW = (4096, 1)  # serves too where nothing is transposed
 SEGMENT = 64  # bytes that a tile has along either axis at least, or all there are
 LONGEST = 1 << 30  # elements of an axis: a tile more is still counted
 BLOCKED = 3  # axes beside f and g
@@ -35,36 +38,96 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Access:
+    """How threads load or store: so many neighbours at once, of rows that begin anywhere
+    (``late``), or that follow each other in a tile without a gap (``merged``)."""
+
+    count: int
+    late: bool = False
+    merged: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        along: Axis,
+        across: Axis,
+        tile: tuple[int, int],
+        aligned: bool,
+        steps: list[int],
+        itemsize: int,
+    ) -> Access:
+        """Of neighbours ``along`` an axis, whose steps are the first of ``steps``, those
+        ``across`` the second; ``aligned``: the address. ``tile``: along and across."""
+        count = min(VECTOR // itemsize, tile[0])
+        stride, row, *others = steps
+        if stride != 1:
+            return cls(1)
+        if aligned and not any(n % count for n in (along.size, row, *others)):
+            return cls(count)
+        count = VECTOR // itemsize
+        if row == along.size and 1 < along.size <= tile[0] and across.size > 1:
+            return cls(count, late=True, merged=True)
+        if min(along.size, tile[0]) < 4 * count:
+            return cls(1)  # most vectors would be cut by an end
+        return cls(count, late=True)
+
+    @property
+    def begins(self) -> int:
+        """Elements among which a row's first vector begins: 1 where rows are aligned."""
+        return self.count if self.late and not self.merged else 1
+
+    def own(self, size: int) -> int:
+        """Columns, or rows, that a tile of that size owns."""
+        return size - (self.count if self.begins > 1 else 0)
+
+
+@dataclass(frozen=True)
 class LayoutCopy:
-    """A copy: f and g are the axes of its tiles, ``blocked`` the others."""
+    """A copy: f and g are the axes of its tiles, along which elements of the source and of the
+    target are neighbours; ``blocked`` are the others."""
 
     itemsize: int
     f: Axis
     g: Axis
     blocked: tuple[Axis, ...]
-    plain: bool  # f is the axis of neighbours in both
-    loaded: int  # neighbours that a thread loads at once
-    stored: int
     tile: tuple[int, int]
+    loads: Access
+    stores: Access
+    plain: bool  # f is the axis of neighbours in both
 
     @classmethod
     def of(cls, source: ArrayLayout, target: ArrayLayout, itemsize: int) -> LayoutCopy:
         """The copy of an array that lies as ``source`` to where it lies as ``target``."""
+        return min(cls.all(source, target, itemsize), key=lambda copy: copy.cost)
+
+    @classmethod
+    def all(cls, source: ArrayLayout, target: ArrayLayout, itemsize: int) -> list[LayoutCopy]:
+        """That by every tile, the first of which serves where several cost as little."""
         axes = merged(source, target)
         f = min(axes, key=lambda a: (abs(a.source) or MOST, abs(a.target)))
         rest = sorted((a for a in axes if a is not f), key=lambda a: abs(a.target))
         plain = not rest or abs(f.target) < abs(rest[0].target)
         g = rest[0] if rest else Axis(1, 0, 0)
         blocked = tuple(a for a in rest if a is not g)
-        loads = _together(f, f.source, [a.source for a in (g, *blocked)], source, itemsize)
-        along, other = (f, g) if plain else (g, f)
-        steps = [a.target for a in (other, *blocked)]
-        stores = _together(along, along.target, steps, target, itemsize)
-        if plain:
-            loads = stores = min(loads, stores)
-        tile = _tile(f.size, g.size, itemsize, plain)
-        loads, stores = min(loads, tile[0]), min(stores, tile[0 if plain else 1])
-        return cls(itemsize, f, g, blocked, plain, loads, stores, tile)
+        loaded = [a.source for a in (f, g, *blocked)]
+        along, across = (f, g) if plain else (g, f)
+        stored = [a.target for a in (along, across, *blocked)]
+        found = []
+        for tile in (*TILES[itemsize], ONE_ROW) if plain else TILES[itemsize]:
+            loads = Access.of(f, g, tile, source.address_aligned, loaded, itemsize)
+            other = tile if plain else tile[::-1]
+            stores = Access.of(along, across, other, target.address_aligned, stored, itemsize)
+            if plain:
+                late = loads.late or stores.late
+                loads = stores = Access(1 if late else min(loads.count, stores.count))
+            if min(prod(tile) // loads.count, prod(tile) // stores.count) >= THREADS:
+                found.append(cls(itemsize, f, g, blocked, tile, loads, stores, plain))
+        return found
+
+    @property
+    def cost(self) -> float:
+        """What tiles are chosen by: elements that threads stand for, useful or not."""
+        return prod(self.tiles) * prod(self.tile)
 
     @property
     def bytes(self) -> int:
@@ -74,7 +137,8 @@ class LayoutCopy:
     @property
     def tiles(self) -> tuple[int, int]:
         """Tiles along f and g."""
-        return -(-self.f.size // self.tile[0]), -(-self.g.size // self.tile[1])
+        (f, g), more = self.tile, self.stores.begins - 1
+        return -(-self.f.size // self.loads.own(f)), -(-(self.g.size + more) // self.stores.own(g))
 
     @property
     def blocks(self) -> int:
@@ -83,7 +147,7 @@ class LayoutCopy:
 
     def source(self) -> str:
         """The translation unit of the kernel."""
-        return _source(self.itemsize, self.plain, self.loaded, self.stored, self.tile)
+        return _source(self.itemsize, self.plain, self.loads, self.stores, self.tile)
 
     def launch(self, kernels: Kernels, source: int, target: int, key: str = KERNEL) -> None:
         """Copy on the current stream, from and to these addresses. Raises ValueError for more
@@ -100,6 +164,7 @@ class LayoutCopy:
             *(a.size for a in axes[:-1]),
             *self.tiles,
             int(self.tiles[0] <= self.tiles[1]),
+            *(-(-(1 << 31) // a.size) if a.size > 1 else 0 for a in (self.f, self.g)),
         )
         kernels[key]((self.blocks, 1, 1), THREADS, params)
 
@@ -123,38 +188,19 @@ def merged(source: ArrayLayout, target: ArrayLayout) -> list[Axis]:
     return found or [Axis(1, 1, 1)]
 
 
-def _together(
-    along: Axis, stride: int, others: list[int], where: ArrayLayout, itemsize: int
-) -> int:
-    """Neighbours along an axis that one access takes: all of them lie aligned to it."""
-    count = VECTOR // itemsize
-    if stride != 1 or not where.address_aligned:
-        return 1
-    while any(n % count for n in (along.size, *others)):
-        count //= 2
-    return count
-
-
-def _tile(f: int, g: int, itemsize: int, plain: bool) -> tuple[int, int]:
-    """The tile that wastes the fewest threads, its rows not too short for memory."""
-
-    def fits(tile: tuple[int, int]) -> bool:
-        ends = zip(tile[:1] if plain else tile, (f, g), strict=False)
-        return all(n >= size or n * itemsize >= SEGMENT for n, size in ends)
-
-    def tiles(tile: tuple[int, int]) -> int:
-        return -(-f // tile[0]) * -(-g // tile[1])
-
-    return min(filter(fits, ROWS if plain else TILES), key=tiles)
-
-
 @lru_cache(maxsize=256)
-def _source(itemsize: int, plain: bool, loaded: int, stored: int, tile: tuple[int, int]) -> str:
+def _source(
+    itemsize: int, plain: bool, loads: Access, stores: Access, tile: tuple[int, int]
+) -> str:
     constants = {
         "SIZE": itemsize,
-        "PLAIN": int(plain),
-        "LOADED": loaded,
-        "STORED": stored,
+        "PLAIN": plain,
+        "LOADED": loads.count,
+        "STORED": stores.count,
+        "UNALIGNED_F": loads.late,
+        "UNALIGNED_G": stores.late,
+        "MERGED_F": loads.merged,
+        "MERGED_G": stores.merged,
         "TILE_F": tile[0],
         "TILE_G": tile[1],
     }

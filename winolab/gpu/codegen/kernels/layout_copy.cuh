@@ -1,10 +1,19 @@
 // Copies an array into another memory order: elements of SIZE bytes as they are, whatever they mean.
 //
 // Two axes are walked in tiles: f, along which elements of the source are neighbours, and g, along
-// which those of the target are. A block brings one tile of TILE_F × TILE_G elements into shared
-// memory, LOADED neighbours along f at once, and stores it STORED neighbours along g at once. PLAIN:
-// both are neighbours along f, and a thread stores what it loaded. The other axes, a to c, are the
-// blocks'. Strides are in elements, and may be negative or, of the source, 0.
+// which those of the target are. A block brings TILE_F × TILE_G elements into shared memory, LOADED
+// neighbours along f at once, and stores STORED neighbours along g at once. The other axes, a to c,
+// are the blocks'. Strides are in elements, and may be negative or, of the source, 0.
+//
+// UNALIGNED_F, UNALIGNED_G: rows along f of the source, along g of the target, begin anywhere. Their
+// accesses are aligned all the same: a row is read from before its first element on, staged as many
+// columns to the right, and stored by the vectors of the target that begin in the tile; so a tile
+// owns fewer columns or rows than it reads. Vectors across an end of a row go element by element.
+//
+// MERGED_F, MERGED_G: a tile has all of the axis, and its rows follow each other without a gap; they
+// are read, or stored, as one.
+//
+// PLAIN: both arrays' neighbours are along f, and a thread stores what it loaded.
 #pragma once
 
 #include "either.cuh"
@@ -16,16 +25,22 @@ struct LayoutCopyParams {
   long long target_f, target_g, target_a, target_b, target_c;
   int size_f, size_g, size_a, size_b;
   int tiles_f, tiles_g;
-  int f_first;  // whether neighbouring blocks are neighbours along f
+  int f_first;                   // whether neighbouring blocks are neighbours along f
+  unsigned inverse_f, inverse_g;  // 2^31 over the sizes, rounded up, where axes are merged
 };
 
 constexpr int COPY_THREADS = 256;
-constexpr int LOADS = TILE_F * TILE_G / LOADED / COPY_THREADS;
-constexpr int STORES = TILE_F * TILE_G / STORED / COPY_THREADS;
+constexpr int LOADS = TILE_F * TILE_G / LOADED / COPY_THREADS + MERGED_F;
+constexpr int STORES = TILE_F * TILE_G / STORED / COPY_THREADS + MERGED_G;
+constexpr bool LATE_F = UNALIGNED_F && !MERGED_F, LATE_G = UNALIGNED_G && !MERGED_G;
+constexpr int OWN_F = TILE_F - (LATE_F ? LOADED : 0), OWN_G = TILE_G - (LATE_G ? STORED : 0);
+constexpr int BEFORE = TILE_G - OWN_G;  // rows that a tile reads before its own
 // of a row in shared memory: an odd number of words, so that neighbours along g are in other banks
 constexpr int PITCH = TILE_F + 4 / SIZE;
-static_assert(LOADS > 0 && STORES > 0 && TILE_F % LOADED == 0, "tile shape");
-static_assert(PLAIN ? LOADED == STORED : TILE_G % STORED == 0, "tile shape");
+static_assert(LOADS > MERGED_F && STORES > MERGED_G, "tile shape");
+static_assert(!PLAIN || LOADED == STORED, "what is loaded is stored");
+static_assert((MERGED_F || TILE_F % LOADED == 0) && (PLAIN || MERGED_G || TILE_G % STORED == 0),
+              "tile shape");
 
 using Element = Either<SIZE == 2, unsigned short, unsigned>::type;
 
@@ -60,6 +75,26 @@ struct Neighbours {
       *to = (Element)word[0];
   }
 
+  // Those whose numbers, from ``first`` on, are at least 0 and less than ``size``.
+  __device__ __forceinline__ void load(const Element* from, long long first, long long size) {
+    if (first >= 0 && first + COUNT <= size) {
+      load(from);
+    } else {
+#pragma unroll
+      for (int n = 0; n < COUNT; ++n)
+        set(n, first + n >= 0 && first + n < size ? __ldg(from + n) : 0);
+    }
+  }
+  __device__ __forceinline__ void store(Element* to, long long first, long long size) const {
+    if (first >= 0 && first + COUNT <= size) {
+      store(to);
+    } else {
+#pragma unroll
+      for (int n = 0; n < COUNT; ++n)
+        if (first + n >= 0 && first + n < size) to[n] = (Element)get(n);
+    }
+  }
+
   // To shared memory, which is aligned to words alone.
   __device__ __forceinline__ void stage(Element* to) const {
     if constexpr (BYTES < 4) {
@@ -82,22 +117,17 @@ struct Neighbours {
   }
 };
 
-// Where one of a thread's loads or stores is in a tile.
-struct InTile {
-  int f, g;
+// Elements from the last one before an address that is aligned to COUNT of them.
+template <int COUNT>
+__device__ __forceinline__ unsigned beyond(const Element* address) {
+  return (unsigned)(reinterpret_cast<unsigned long long>(address) / SIZE) & (COUNT - 1);
+}
 
-  static __device__ __forceinline__ InTile of_load(int i) {
-    const int at = i * COPY_THREADS + threadIdx.x;
-    return {at % (TILE_F / LOADED) * LOADED, at / (TILE_F / LOADED)};
-  }
-  static __device__ __forceinline__ InTile of_store(int i) {
-    if (PLAIN) return of_load(i);
-    const int at = i * COPY_THREADS + threadIdx.x;
-    return {at / (TILE_G / STORED), at % (TILE_G / STORED) * STORED};
-  }
-};
+__device__ __forceinline__ unsigned quotient(unsigned value, unsigned inverse) {
+  return (unsigned)((unsigned long long)value * inverse >> 31);
+}
 
-// A block's tile.
+// A block's tile: where it begins along f and g, and which image it is of.
 struct Tile {
   int f, g, a, b, c;
 
@@ -110,53 +140,129 @@ struct Tile {
       g = rest % p.tiles_g, rest /= p.tiles_g;
       f = rest % p.tiles_f, rest /= p.tiles_f;
     }
-    f *= TILE_F, g *= TILE_G;
+    f *= OWN_F, g *= OWN_G;
     a = rest % p.size_a, rest /= p.size_a;
     b = rest % p.size_b, c = rest / p.size_b;
   }
+};
 
-  __device__ __forceinline__ bool has(const LayoutCopyParams& p, const InTile& at) const {
-    return f + at.f < p.size_f && g + at.g < p.size_g;
+// The tile in shared memory: element (f, g) of those that it owns.
+struct Staged {
+  Element (*rows)[PITCH];
+  unsigned begin, step;  // LATE_F: beyond() of the first row, and what each next one adds
+
+  __device__ __forceinline__ unsigned get(int f, int g) const {
+    const int row = g + BEFORE;
+    return rows[row][f + (LATE_F ? (begin + row * step) % LOADED : 0)];
   }
 };
+
+__device__ __forceinline__ void bring(const LayoutCopyParams& p, const Tile& tile,
+                                      const Element* source, Element (&rows)[TILE_G][PITCH]) {
+  Neighbours<LOADED> held[LOADS];
+  const int first = tile.g - BEFORE;  // row
+  if constexpr (MERGED_F) {
+    const long long begin = (long long)first * p.size_f, all = (long long)p.size_g * p.size_f;
+    const Element* run = source + begin;
+    const int late = beyond<LOADED>(run), count = TILE_G * p.size_f;
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+      const int at = (i * COPY_THREADS + threadIdx.x) * LOADED - late;
+      if (at < count) held[i].load(run + at, begin + at, all);
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i)
+#pragma unroll
+      for (int n = 0; n < LOADED; ++n) {
+        const int at = (i * COPY_THREADS + threadIdx.x) * LOADED - late + n;
+        const int row = quotient(at, p.inverse_f);
+        if (at >= 0 && at < count) rows[row][at - row * p.size_f] = (Element)held[i].get(n);
+      }
+  } else {
+    constexpr int SLOTS = TILE_F / LOADED;
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+      const int at = i * COPY_THREADS + threadIdx.x, row = at / SLOTS, g = first + row;
+      if (g < 0 || g >= p.size_g) continue;
+      const Element* from = source + g * p.source_g + tile.f * p.source_f;
+      const int f = at % SLOTS * LOADED - (LATE_F ? beyond<LOADED>(from) : 0);
+      if (LATE_F)
+        held[i].load(from + f, tile.f + f, p.size_f);
+      else if (tile.f + f < p.size_f)
+        held[i].load(from + (LOADED > 1 ? f : f * p.source_f));
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+      const int at = i * COPY_THREADS + threadIdx.x;
+      held[i].stage(&rows[at / SLOTS][at % SLOTS * LOADED]);
+    }
+  }
+}
+
+__device__ __forceinline__ void put(const LayoutCopyParams& p, const Tile& tile, Element* target,
+                                    const Staged& staged) {
+  Neighbours<STORED> out;
+  if constexpr (MERGED_G) {
+    Element* run = target + (long long)tile.f * p.size_g;
+    const int late = beyond<STORED>(run), count = min(OWN_F, p.size_f - tile.f) * p.size_g;
+#pragma unroll
+    for (int i = 0; i < STORES; ++i) {
+      const int at = (i * COPY_THREADS + threadIdx.x) * STORED - late;
+      if (at >= count) continue;
+#pragma unroll
+      for (int n = 0; n < STORED; ++n) {
+        const int one = max(0, min(at + n, count - 1)), f = quotient(one, p.inverse_g);
+        out.set(n, staged.get(f, one - f * p.size_g));
+      }
+      out.store(run + at, at, count);
+    }
+  } else {
+    constexpr int SLOTS = TILE_G / STORED;
+#pragma unroll
+    for (int i = 0; i < STORES; ++i) {
+      const int at = i * COPY_THREADS + threadIdx.x, f = at / SLOTS, slot = at % SLOTS * STORED;
+      if (f >= OWN_F || tile.f + f >= p.size_f || slot >= OWN_G) continue;
+      Element* to = target + (tile.f + f) * p.target_f + tile.g * p.target_g;
+      const int g = slot - (LATE_G ? beyond<STORED>(to) : 0);
+      if (tile.g + g >= p.size_g) continue;
+#pragma unroll
+      for (int n = 0; n < STORED; ++n) out.set(n, staged.get(f, g + n));
+      if (LATE_G)
+        out.store(to + g, tile.g + g, p.size_g);
+      else
+        out.store(to + (STORED > 1 ? g : g * p.target_g));
+    }
+  }
+}
 
 extern "C" __global__ void __launch_bounds__(COPY_THREADS)
     winolab_layout_copy(const __grid_constant__ LayoutCopyParams p) {
   const Tile tile(p);
-  const Element* source = reinterpret_cast<const Element*>(p.source) + tile.f * p.source_f +
-                          tile.g * p.source_g + tile.a * p.source_a + tile.b * p.source_b +
-                          tile.c * p.source_c;
-  Element* target = reinterpret_cast<Element*>(p.target) + tile.f * p.target_f +
-                    tile.g * p.target_g + tile.a * p.target_a + tile.b * p.target_b +
-                    tile.c * p.target_c;
-  Neighbours<LOADED> held[LOADS];
-#pragma unroll
-  for (int i = 0; i < LOADS; ++i) {
-    const InTile at = InTile::of_load(i);
-    if (tile.has(p, at)) held[i].load(source + at.f * p.source_f + at.g * p.source_g);
-  }
+  const Element* source = reinterpret_cast<const Element*>(p.source) + tile.a * p.source_a +
+                          tile.b * p.source_b + tile.c * p.source_c;
+  Element* target = reinterpret_cast<Element*>(p.target) + tile.a * p.target_a +
+                    tile.b * p.target_b + tile.c * p.target_c;
   if constexpr (PLAIN) {
+    constexpr int SLOTS = TILE_F / LOADED;
+    Neighbours<LOADED> held[LOADS];
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
-      const InTile at = InTile::of_store(i);
-      if (tile.has(p, at)) held[i].store(target + at.f * p.target_f + at.g * p.target_g);
+      const int at = i * COPY_THREADS + threadIdx.x;
+      const int f = tile.f + at % SLOTS * LOADED, g = tile.g + at / SLOTS;
+      if (f < p.size_f && g < p.size_g) held[i].load(source + f * p.source_f + g * p.source_g);
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+      const int at = i * COPY_THREADS + threadIdx.x;
+      const int f = tile.f + at % SLOTS * LOADED, g = tile.g + at / SLOTS;
+      if (f < p.size_f && g < p.size_g) held[i].store(target + f * p.target_f + g * p.target_g);
     }
   } else {
-    __shared__ __align__(16) Element staged[TILE_G][PITCH];
-#pragma unroll
-    for (int i = 0; i < LOADS; ++i) {
-      const InTile at = InTile::of_load(i);
-      held[i].stage(&staged[at.g][at.f]);
-    }
+    __shared__ __align__(16) Element rows[TILE_G][PITCH];
+    const Element* first = source + tile.f * p.source_f + (tile.g - BEFORE) * p.source_g;
+    const Staged staged{rows, beyond<LOADED>(first), (unsigned)p.source_g};
+    bring(p, tile, source, rows);
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < STORES; ++i) {
-      const InTile at = InTile::of_store(i);
-      if (!tile.has(p, at)) continue;
-      Neighbours<STORED> out;
-#pragma unroll
-      for (int n = 0; n < STORED; ++n) out.set(n, staged[at.g + n][at.f]);
-      out.store(target + at.f * p.target_f + at.g * p.target_g);
-    }
+    put(p, tile, target, staged);
   }
 }
