@@ -14,7 +14,7 @@ from tests.gpu import hosted
 from tests.gpu.support.pretended import Array
 from winolab.gpu.params import MOST
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.layout_copy import KERNEL, LayoutCopy, merged
+from winolab.gpu.runtime.layout_copy import KERNEL, Access, LayoutCopy, merged
 
 WORDS = {2: np.uint16, 4: np.uint32}
 
@@ -51,6 +51,8 @@ def channels(shape: tuple[int, ...], size: int) -> tuple[np.ndarray, np.ndarray]
         (2, 960, 96),  # one dimension
         (1, 17, 19, 3),  # no row is aligned
         (3, 9, 14, 70),
+        (2, 7, 7, 130),  # whole maps are rows that follow each other
+        (1, 13, 17, 131),  # longer than a tile
         (1, 5, 12, 10, 96),  # three, of one image
         (2, 4, 4, 1),
         (1, 1, 1, 5),
@@ -110,12 +112,17 @@ def test_accesses_are_as_wide_as_both_orders_allow() -> None:
         return LayoutCopy.of(*((last, first) if back else (first, last)), size)
 
     video = of((1, 17, 240, 416, 96), 4)
-    assert (video.loaded, video.stored, video.f.size, video.g.size) == (4, 4, 1697280, 96)
-    assert (of((1, 8, 8, 96), 2).loaded, of((1, 8, 8, 96), 2, back=True).loaded) == (8, 8)
-    assert (of((1, 7, 7, 96), 2).loaded, of((1, 7, 7, 96), 2).stored) == (1, 8)
-    assert of((1, 8, 8, 96), 2, aligned=False).loaded == 1
-    assert of((4, 224, 224, 3), 4).tile == (1024, 4)
-    assert of((4, 224, 224, 3), 4, back=True).tile == (4, 1024)
+    assert (video.loads, video.stores, video.f.size) == (Access(4), Access(4), 1697280)
+    for back in (False, True):
+        assert of((1, 8, 8, 96), 2, back=back).loads == Access(8)
+        assert of((1, 8, 8, 100), 2, back=back).stores.count == (8 if back else 4)
+    anywhere = Access(8, late=True)
+    assert (of((1, 61, 61, 96), 2).loads, of((1, 61, 61, 96), 2).stores) == (anywhere, Access(8))
+    assert of((1, 61, 61, 96), 2, back=True).stores == anywhere
+    assert of((1, 8, 64, 96), 2, aligned=False).loads == anywhere
+    rgb = of((4, 224, 224, 3), 4), of((4, 224, 224, 3), 4, back=True)
+    assert [copy.tile for copy in rgb] == [(1024, 4), (4, 1024)]
+    assert rgb[0].stores == rgb[1].loads == Access(4, late=True, merged=True)
 
 
 def test_what_is_too_large_is_refused() -> None:

@@ -35,8 +35,12 @@ constexpr int STORES = TILE_F * TILE_G / STORED / COPY_THREADS + MERGED_G;
 constexpr bool LATE_F = UNALIGNED_F && !MERGED_F, LATE_G = UNALIGNED_G && !MERGED_G;
 constexpr int OWN_F = TILE_F - (LATE_F ? LOADED : 0), OWN_G = TILE_G - (LATE_G ? STORED : 0);
 constexpr int BEFORE = TILE_G - OWN_G;  // rows that a tile reads before its own
-// of a row in shared memory: an odd number of words, so that neighbours along g are in other banks
-constexpr int PITCH = TILE_F + 4 / SIZE;
+// Rows in shared memory are dense, their vectors of UNIT elements exchanged by what stores take row
+// by row; short rows have an odd number of words: either way, elements stored together, neighbours
+// along g, are in different banks.
+constexpr int UNIT = 16 / SIZE;
+constexpr bool EXCHANGED = TILE_F >= 8 * UNIT;
+constexpr int PITCH = TILE_F + (EXCHANGED ? 0 : 4 / SIZE);
 static_assert(LOADS > MERGED_F && STORES > MERGED_G, "tile shape");
 static_assert(!PLAIN || LOADED == STORED, "what is loaded is stored");
 static_assert((MERGED_F || TILE_F % LOADED == 0) && (PLAIN || MERGED_G || TILE_G % STORED == 0),
@@ -95,11 +99,11 @@ struct Neighbours {
     }
   }
 
-  // To shared memory, which is aligned to words alone.
+  // To shared memory.
   __device__ __forceinline__ void stage(Element* to) const {
-    if constexpr (BYTES < 4) {
-      *to = (Element)word[0];
-    } else {
+    if constexpr (EXCHANGED || BYTES < 4) {
+      store(to);
+    } else {  // aligned to words alone
 #pragma unroll
       for (int i = 0; i < WORDS; ++i) reinterpret_cast<unsigned*>(to)[i] = word[i];
     }
@@ -123,9 +127,19 @@ __device__ __forceinline__ unsigned beyond(const Element* address) {
   return (unsigned)(reinterpret_cast<unsigned long long>(address) / SIZE) & (COUNT - 1);
 }
 
-__device__ __forceinline__ unsigned quotient(unsigned value, unsigned inverse) {
-  return (unsigned)((unsigned long long)value * inverse >> 31);
-}
+// Where an element of merged rows is; of one before them, where the first is.
+struct Place {
+  int row, column;
+
+  __device__ __forceinline__ Place(int at, int size, unsigned inverse) {
+    const int from = max(at, 0);
+    row = (int)((unsigned long long)from * inverse >> 31);
+    column = from - row * size;
+  }
+  __device__ __forceinline__ void advance(int size) {
+    if (++column == size) column = 0, ++row;
+  }
+};
 
 // A block's tile: where it begins along f and g, and which image it is of.
 struct Tile {
@@ -146,19 +160,25 @@ struct Tile {
   }
 };
 
-// The tile in shared memory: element (f, g) of those that it owns.
+// The tile in shared memory.
 struct Staged {
-  Element (*rows)[PITCH];
+  Element* elements;
   unsigned begin, step;  // LATE_F: beyond() of the first row, and what each next one adds
 
+  __device__ __forceinline__ Element* at(int row, int column) const {
+    if (EXCHANGED) column = (column / UNIT ^ row / STORED % 8) * UNIT + column % UNIT;
+    return elements + row * PITCH + column;
+  }
+
+  // Element (f, g) of those that it owns.
   __device__ __forceinline__ unsigned get(int f, int g) const {
     const int row = g + BEFORE;
-    return rows[row][f + (LATE_F ? (begin + row * step) % LOADED : 0)];
+    return *at(row, f + (LATE_F ? (begin + row * step) % LOADED : 0));
   }
 };
 
 __device__ __forceinline__ void bring(const LayoutCopyParams& p, const Tile& tile,
-                                      const Element* source, Element (&rows)[TILE_G][PITCH]) {
+                                      const Element* source, const Staged& staged) {
   Neighbours<LOADED> held[LOADS];
   const int first = tile.g - BEFORE;  // row
   if constexpr (MERGED_F) {
@@ -171,13 +191,16 @@ __device__ __forceinline__ void bring(const LayoutCopyParams& p, const Tile& til
       if (at < count) held[i].load(run + at, begin + at, all);
     }
 #pragma unroll
-    for (int i = 0; i < LOADS; ++i)
+    for (int i = 0; i < LOADS; ++i) {
+      const int at = (i * COPY_THREADS + threadIdx.x) * LOADED - late;
+      Place place(at, p.size_f, p.inverse_f);
 #pragma unroll
       for (int n = 0; n < LOADED; ++n) {
-        const int at = (i * COPY_THREADS + threadIdx.x) * LOADED - late + n;
-        const int row = quotient(at, p.inverse_f);
-        if (at >= 0 && at < count) rows[row][at - row * p.size_f] = (Element)held[i].get(n);
+        if (at + n < 0 || at + n >= count) continue;
+        *staged.at(place.row, place.column) = (Element)held[i].get(n);
+        place.advance(p.size_f);
       }
+    }
   } else {
     constexpr int SLOTS = TILE_F / LOADED;
 #pragma unroll
@@ -194,7 +217,7 @@ __device__ __forceinline__ void bring(const LayoutCopyParams& p, const Tile& til
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
       const int at = i * COPY_THREADS + threadIdx.x;
-      held[i].stage(&rows[at / SLOTS][at % SLOTS * LOADED]);
+      held[i].stage(staged.at(at / SLOTS, at % SLOTS * LOADED));
     }
   }
 }
@@ -209,10 +232,12 @@ __device__ __forceinline__ void put(const LayoutCopyParams& p, const Tile& tile,
     for (int i = 0; i < STORES; ++i) {
       const int at = (i * COPY_THREADS + threadIdx.x) * STORED - late;
       if (at >= count) continue;
+      Place place(at, p.size_g, p.inverse_g);
 #pragma unroll
       for (int n = 0; n < STORED; ++n) {
-        const int one = max(0, min(at + n, count - 1)), f = quotient(one, p.inverse_g);
-        out.set(n, staged.get(f, one - f * p.size_g));
+        const bool there = at + n >= 0 && at + n < count;
+        out.set(n, there ? staged.get(place.row, place.column) : 0);
+        if (there) place.advance(p.size_g);
       }
       out.store(run + at, at, count);
     }
@@ -258,10 +283,10 @@ extern "C" __global__ void __launch_bounds__(COPY_THREADS)
       if (f < p.size_f && g < p.size_g) held[i].store(target + f * p.target_f + g * p.target_g);
     }
   } else {
-    __shared__ __align__(16) Element rows[TILE_G][PITCH];
+    __shared__ __align__(16) Element elements[TILE_G * PITCH];
     const Element* first = source + tile.f * p.source_f + (tile.g - BEFORE) * p.source_g;
-    const Staged staged{rows, beyond<LOADED>(first), (unsigned)p.source_g};
-    bring(p, tile, source, rows);
+    const Staged staged{elements, beyond<LOADED>(first), (unsigned)p.source_g};
+    bring(p, tile, source, staged);
     __syncthreads();
     put(p, tile, target, staged);
   }
