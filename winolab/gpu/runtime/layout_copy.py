@@ -58,7 +58,7 @@ class Access:
         steps: list[int],
         itemsize: int,
     ) -> Access:
-        """Of neighbours ``along`` an axis, whose steps are the first of ``steps``, those
+        """Accesses of neighbours ``along`` an axis, whose steps are the first of ``steps``, those
         ``across`` the second; ``aligned``: the address. ``tile``: along and across."""
         count = VECTOR // itemsize
         stride, row, *others = steps
