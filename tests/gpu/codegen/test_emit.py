@@ -21,6 +21,7 @@ DEPTHWISE = (
     *("staged_rows", "staged_scatter", "staged_filter"),
 )
 ROOTS = {
+    "layout_copy": {},
     **{f"depthwise/{name}": {} for name in DEPTHWISE},
     "direct/kernel": {},
     "direct/split": {},

@@ -13,7 +13,7 @@ from tests.gpu import hosted
 from winolab.gpu.codegen import emit
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import scale, wgrad
-from winolab.gpu.families.depthwise import plan as depthwise
+from winolab.gpu.families.depthwise import launch as depthwise
 from winolab.gpu.families.direct import ffma as direct_ffma
 from winolab.gpu.families.direct import split as direct_split
 from winolab.gpu.families.direct.axes import PARAMS as AXIS
@@ -25,6 +25,7 @@ from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks, split
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
+from winolab.gpu.runtime import layout_copy
 
 FFMA = gamma_ffma
 # Struct, its file, its layouts; before these, structs that lie in it, as files declare them.
@@ -63,6 +64,7 @@ STRUCTS = {
         [direct_ffma.PARAMS, *3 * [AXIS]],
         [("DirectAxis", "direct/axes")],
     ),
+    "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
     "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
     "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),

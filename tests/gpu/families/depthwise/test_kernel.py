@@ -18,7 +18,8 @@ from tests.gpu.families.depthwise.cases import (
     operands,
     too_far,
 )
-from winolab.gpu.families.depthwise.plan import PARAMS, DepthwisePlan
+from winolab.gpu.families.depthwise.launch import PARAMS
+from winolab.gpu.families.depthwise.plan import DepthwisePlan
 from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 

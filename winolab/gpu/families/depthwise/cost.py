@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from winolab.device import REGISTERS, Device
+from winolab.device import REGISTERS
 from winolab.gpu.families.depthwise.config import (
     LINE,
     THREADS,
-    Config,
     registers,
     static_memory,
     window,
 )
-from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
@@ -21,41 +18,6 @@ SLICES, AHEAD = 8, 8  # of the sum of parts: threads of an element, loads
 POWER = 2.2  # of what overlaps
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 BANKS = 32  # of shared memory, words of 4 bytes
-TOGETHER = 8  # taps of any.cuh
-
-
-class Walks(Protocol):
-    """A depthwise plan, as far as its time depends on it."""
-
-    @property
-    def shape(self) -> Depthwise: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def out_dtype(self) -> str: ...
-    @property
-    def gradient(self) -> bool: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def items(self) -> int: ...
-    @property
-    def blocks(self) -> int: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def workspace(self) -> int: ...
-    def shared(self) -> dict[str, int]: ...
 
 
 def walks(rows: int) -> list[int]:
@@ -64,7 +26,7 @@ def walks(rows: int) -> list[int]:
     return sorted(r for r in found if r >= min(rows, 2))
 
 
-def parts(plan: Walks) -> list[int]:
+def parts(plan: Tiling) -> list[int]:
     """Shares of a gradient's sum: one, and those that fill the multiprocessors."""
     most = plan.items if plan.config.stages else -(-plan.items // plan.config.slots)
     filled = (int(n * resident(plan) * plan.device.multiprocessors) for n in (0.25, 0.5, 1, 2))
@@ -72,7 +34,7 @@ def parts(plan: Walks) -> list[int]:
     return sorted({_even(most, max(1, n // each)) for n in filled} | {1})
 
 
-def workers(plan: Walks) -> int:
+def workers(plan: Tiling) -> int:
     """Blocks of a chunk of channels that fill the multiprocessors together."""
     return _even(plan.items, max(1, resident(plan) * plan.device.multiprocessors // plan.chunks))
 
@@ -83,7 +45,7 @@ def _even(items: int, most: int) -> int:
     return -(-items // turns)
 
 
-def resident(plan: Walks) -> int:
+def resident(plan: Tiling) -> int:
     """Blocks that a multiprocessor holds at once."""
     used = registers(plan.shape, plan.config, plan.gradient)
     found = min(16, REGISTERS // (plan.config.threads * min(255, used)))
@@ -92,7 +54,7 @@ def resident(plan: Walks) -> int:
     return max(1, found)
 
 
-def work(plan: Walks) -> tuple[float, float, float, float]:
+def work(plan: Tiling) -> tuple[float, float, float, float]:
     """A block's steps of an item; a thread's FFMAs, vectors read and vectors stored of a step."""
     d, v, rows = plan.shape, plan.config, plan.rows
     if v.kind == "any":
@@ -116,7 +78,7 @@ def work(plan: Walks) -> tuple[float, float, float, float]:
     return steps, v.vector * (products + kept), read, 0 if plan.gradient else stored
 
 
-def conflicts(plan: Walks) -> int:
+def conflicts(plan: Tiling) -> int:
     """How many slots of a warp read a column from the same banks of shared memory."""
     v = plan.config
     if not v.stages:
@@ -127,7 +89,7 @@ def conflicts(plan: Walks) -> int:
     return max(places.count(place) for place in places)
 
 
-def seconds(plan: Walks, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time: data and steps overlap."""
     d, v, device, m = plan.shape, plan.config, plan.device, model.depthwise
     size, units = ITEMSIZE[plan.dtype], device.multiprocessors

@@ -1,0 +1,84 @@
+"""Launches of depthwise kernels: the main one, and of filter gradients what adds parts up."""
+
+from __future__ import annotations
+
+import math
+
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families.depthwise.config import Stage
+from winolab.gpu.families.depthwise.tiling import Tiling
+from winolab.gpu.params import MAP, Kernels, Layout, Params, TensorMap, View
+from winolab.gpu.planner.request import ITEMSIZE
+
+PARAMS = layout("DepthwiseParams", "depthwise/arrays")
+MAPS = Layout(("x_map dy_map", MAP))  # of DepthwiseStagedParams, before these
+SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts up
+
+
+def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
+    """Compute all channels on the current stream."""
+    told = params(call, a, b, out, workspace)
+    main = Params.of(maps(call, a, b), told) if call.config.stages else told
+    grid, threads = (call.blocks, 1, 1), call.config.threads
+    kernels[f"winolab_depthwise_{call.file}"](grid, threads, main)
+    if call.parts > 1:
+        blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
+        early = call.device.early_launches
+        kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, told, early)
+
+
+def maps(call: Tiling, a: View, b: View) -> Params:
+    """Tensor maps of x and of dy, where that comes along."""
+    d, size = call.shape, ITEMSIZE[call.dtype]
+    stage = Stage.of(d, call.config, call.gradient, size)
+    x_channels = d.channels
+
+    def described(v: View, sizes: tuple[int, ...], box: tuple[int, ...]) -> TensorMap:
+        shape = (x_channels, *sizes[::-1], d.batch)
+        return TensorMap.of(v.address, size, shape, v.strides[::-1], box, plain=True)
+
+    dy = described(b, d.output, stage.dy) if stage.dy else None
+    return MAPS.pack(described(a, d.input, stage.x), dy)
+
+
+def params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
+    """Parameters of all its kernels."""
+    d = call.shape
+    x, y, w = (a, b, out) if call.gradient else (a, out, b)
+    steps = [math.prod(d.filter[i:]) for i in range(4)]
+    dense = all(
+        n == 1 or have == step
+        for n, have, step in zip((2, *d.filter), w.strides, steps, strict=False)
+    )
+    firsts = [d.windows(i) if call.config.kind == "scatter" else (0, 0) for i in (1, 2)]
+    return PARAMS.pack(
+        x.address,
+        b.address,
+        out.address,
+        workspace,
+        *x.strides[:3],
+        *y.strides[:3],
+        *w.strides[:4],
+        x.strides[3],
+        y.strides[3],
+        d.batch,
+        *d.input,
+        *d.output,
+        *d.padding,
+        *d.stride,
+        *d.dilation,
+        *d.filter,
+        d.channels,
+        d.multiplier,
+        *call.phases,
+        firsts[0][0],
+        firsts[1][0],
+        firsts[0][1],
+        call.strips,
+        call.segments,
+        call.rows,
+        int(dense),
+        call.chunks,
+        call.items,
+        call.parts,
+    )

@@ -1,0 +1,38 @@
+"""The translation unit of depthwise kernels: their constants and file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families.depthwise.config import THREADS, Config
+
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
+
+
+@lru_cache(maxsize=256)
+def source(
+    file: str,
+    v: Config,
+    gradient: bool,
+    shape: tuple[int, ...] | None,
+    how: tuple[bool, bool, bool],
+    types: tuple[int, int],
+) -> str:
+    """The translation unit of a config, its main kernel in ``file``.
+
+    ``shape``: taps and strides, where it has those as constants; ``how``: whether taps go
+    backwards, dy is gathered, columns slide; ``types``: of the operands and of the result.
+    """
+    constants = {"LANES": v.lanes, "V": v.vector, "TW": v.columns, "THREADS": THREADS}
+    constants |= {"STAGES": v.stages}
+    constants |= {"INPUT": types[0], "OUTPUT": types[1]}
+    if shape:
+        constants |= dict(zip(("KD", "KH", "KW", "SH", "SW"), shape, strict=True))
+        constants["ROTATED"] = int(how[0])
+    else:
+        constants |= dict(zip(("ROTATED", "GATHER", "SLIDE"), map(int, how), strict=True))
+    if v.stages:
+        constants |= {"STRIPS": v.strips, "GROUP": v.group, "GRADIENT": int(gradient)}
+        constants["SCATTER"] = int(v.kind == "scatter")
+    return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))
