@@ -40,7 +40,7 @@ CHANGED = 1e-3  # of a parameter, less than which it stays
 Predict = Callable[[Any, DeviceModel], float]
 # By the class of plans: the section of the file, and what says how long they take.
 PREDICTED: dict[str, tuple[str, Predict]] = {
-    "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.predicted),
+    "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.seconds),
     "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.predicted),
     "NestedPlan": ("nested", nested.seconds),
     "DirectPlan": ("direct", direct.seconds),

@@ -18,7 +18,7 @@ from winolab.gpu.families.direct import ffma as direct_ffma
 from winolab.gpu.families.direct import split as direct_split
 from winolab.gpu.families.direct.axes import PARAMS as AXIS
 from winolab.gpu.families.direct.plan import PARAMS as DIRECT
-from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
+from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import filter, input, launch
 from winolab.gpu.families.nested import launch as nested

@@ -7,7 +7,7 @@ import pytest
 from tests.gpu.families.gamma_ffma.tiles import TILES
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma_ffma.config import CONFIGS
-from winolab.gpu.families.gamma_ffma.plan import source
+from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.families.wgrad_ffma import config as wgrad_ffma
 from winolab.gpu.families.wgrad_ffma.source import source as wgrad_ffma_source
 from winolab.gpu.machine import MachineError

@@ -12,11 +12,8 @@ from winolab.algorithm import Algorithm, Problem, Tile, gamma, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, ROWS, Config, fitted
-from winolab.gpu.families.gamma_ffma.plan import (
-    GammaFfmaPlan,
-    plans,
-    source,
-)
+from winolab.gpu.families.gamma_ffma.plan import GammaFfmaPlan, plans
+from winolab.gpu.families.gamma_ffma.source import source
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Request
 from winolab.ref.algebra.transforms import transforms

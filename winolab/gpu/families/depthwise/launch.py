@@ -17,14 +17,14 @@ SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all channels on the current stream."""
-    told = params(call, a, b, out, workspace)
-    main = Params.of(maps(call, a, b), told) if call.config.stages else told
+    params = main_params(call, a, b, out, workspace)
+    main = Params.of(maps(call, a, b), params) if call.config.stages else params
     grid, threads = (call.blocks, 1, 1), call.config.threads
     kernels[f"winolab_depthwise_{call.file}"](grid, threads, main)
     if call.parts > 1:
         blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
         early = call.device.early_launches
-        kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, told, early)
+        kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, params, early)
 
 
 def maps(call: Tiling, a: View, b: View) -> Params:
@@ -41,7 +41,7 @@ def maps(call: Tiling, a: View, b: View) -> Params:
     return MAPS.pack(described(a, d.input, stage.x), dy)
 
 
-def params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
+def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
     """Parameters of all its kernels."""
     d = call.shape
     x, y, w = (a, b, out) if call.gradient else (a, out, b)

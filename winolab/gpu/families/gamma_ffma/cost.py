@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
-from winolab.algorithm import Tile
-from winolab.device import Device
 from winolab.gpu.families.clusters import clusters
-from winolab.gpu.families.gamma_ffma.config import ACCUMULATORS, Config, stages
-from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.families.gamma_ffma.config import ACCUMULATORS, stages
+from winolab.gpu.families.gamma_ffma.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 
 FOLD_SLOTS = 2  # instructions by which an accumulator is added to its total and cleared
@@ -17,32 +14,7 @@ LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all 
 SHARP = 12  # the exponent of what overlaps: a stage's products, and a producer's loads
 
 
-class Cut(Protocol):
-    """A plan of Γ, as far as its time depends on it."""
-
-    @property
-    def correlation(self) -> Correlation: ...
-    @property
-    def tile(self) -> Tile: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def outer(self) -> tuple[int, int, int]: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def grid(self) -> int: ...
-    @property
-    def work_tiles(self) -> int: ...
-    @property
-    def whole(self) -> int: ...
-    @property
-    def workspace(self) -> int: ...
-
-
-def spent(plan: Cut, model: DeviceModel = MODEL) -> dict[str, float]:
+def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     """Seconds of a call, by what its longest block spends them on; they add up to all.
 
     "products" are FFMAs of all tiles and channels of its blocks, also of those that do not exist.
@@ -77,12 +49,12 @@ def spent(plan: Cut, model: DeviceModel = MODEL) -> dict[str, float]:
     return {**found, "launch": 2 * model.device.launch, "filter": filter_}
 
 
-def predicted(plan: Cut, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a call."""
     return sum(spent(plan, model).values())
 
 
-def _waits(plan: Cut, stage: float, model: DeviceModel) -> float:
+def _waits(plan: Tiling, stage: float, model: DeviceModel) -> float:
     """Cycles that consumers wait in a stage of V, of so many cycles otherwise."""
     v, alpha, m = plan.config, plan.tile.alpha, model.gamma_ffma
     if not v.bulk:

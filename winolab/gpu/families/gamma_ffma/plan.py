@@ -1,4 +1,4 @@
-"""Γα(n,r) and implicit GEMM in FP32 on FFMA units: plans, source and launch.
+"""Γα(n,r) and implicit GEMM in FP32 on FFMA units.
 
 Forward and backward data of any shape; wider filters run in pieces of r taps. One launch transforms
 the filter of a group into the workspace, the next one does everything else.
@@ -9,60 +9,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from winolab.algorithm import Algorithm, Gamma, Problem, Tile
-from winolab.device import Device
-from winolab.gpu.codegen.emit import unit
-from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry
+from winolab.algorithm import Algorithm, Gamma, Tile
 from winolab.gpu.families.clusters import clusters
+from winolab.gpu.families.gamma_ffma import launch
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
-from winolab.gpu.families.gamma_ffma.cost import predicted
+from winolab.gpu.families.gamma_ffma.cost import seconds
+from winolab.gpu.families.gamma_ffma.source import source
+from winolab.gpu.families.gamma_ffma.tiling import FILTER_BLOCK, Tiling, padded_outputs
 from winolab.gpu.params import (
     MOST_BLOCKS,
     Kernels,
     Params,
-    TensorMap,
     View,
 )
 from winolab.gpu.planner.correlation import Correlation, unserved
 from winolab.gpu.planner.request import BasePlan, FallbackCorrelation, Request
-from winolab.ref.algebra.transforms import transforms
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies
 # Widths r that each alpha serves, Im2col-Winograd's kernels; wider filters run in pieces of r.
 WIDTHS = {4: range(2, 4), 6: range(2, 6), 8: range(2, 8), 16: range(7, 10)}
 
-# The kernels' parameter structs, field for field.
-FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
-PARAMS = layout("PlainParams", "gamma_ffma/block")
-COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
-FALLBACK_PARAMS = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
-FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; its threads
-
 
 @dataclass(frozen=True)
-class GammaFfmaPlan(BasePlan):
+class GammaFfmaPlan(Tiling, BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
-    direction: str
-    problem: Problem
-    correlation: Correlation
-    tile: Tile
-    points: str
-    config: Config
-    device: Device
-    grid: int  # blocks
-    work_tiles: int  # blocks' worth of work: the grid walks over them
-    whole: int  # work tiles that one block computes alone; clusters share the others
-    tiles_width: int
-    blocks_row: int
-    workspace: int  # bytes: the transformed filter
     predicted: float  # seconds, filter transform included
     precision: str = "fp32"
-
     out_dtype = "float32"
 
     @property
@@ -79,37 +54,6 @@ class GammaFfmaPlan(BasePlan):
     def tiles(self) -> tuple[Tile]:
         """The algorithm's."""
         return (self.tile,)
-
-    @property
-    def outer(self) -> tuple[int, int, int]:
-        """Taps that are summed directly, per dimension."""
-        depth, height, width = self.correlation.filter
-        return depth, height, width // self.tile.r
-
-    @property
-    def chunks(self) -> int:
-        """Stages of KC channels."""
-        return -(-self.correlation.channels // self.config.kc)
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.config.threads
-
-    @property
-    def blocks_m(self) -> int:
-        """Blocks of BM output channels."""
-        return -(-self.correlation.out_channels // self.config.bm)
-
-    @property
-    def pitch(self) -> int:
-        """Output channels of the transformed filter."""
-        return _pitch(self.correlation, self.config)
-
-    @property
-    def columns(self) -> int:
-        """Tile columns: of all images and depths, one for every n outputs of the width."""
-        return self.correlation.batch * self.correlation.output[0] * self.tiles_width
 
     @property
     def simulated(self) -> str:
@@ -150,8 +94,7 @@ class GammaFfmaPlan(BasePlan):
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         """Compute all groups on the current stream."""
-        self.prepare(kernels, b, workspace, index)
-        self._run(kernels, a, workspace, out, self.device.early_launches)
+        launch.launch(self, kernels, a, b, out, workspace)
 
     @property
     def prepared(self) -> int:
@@ -160,22 +103,13 @@ class GammaFfmaPlan(BasePlan):
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter."""
-        for group in range(self.correlation.groups):
-            params = self.filter_params(group, b, prepared)
-            kernels["winolab_gamma_ffma_filter"](self.filter_grid, FILTER_THREADS, params)
+        launch.prepare(self, kernels, b, prepared)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         """Convolve with a transformed filter."""
-        self._run(kernels, a, prepared, out, early=False)
-
-    def _run(self, kernels: Kernels, x: View, prepared: int, y: View, early: bool) -> None:
-        """``early``: the launch before transforms the filter."""
-        for group in range(self.correlation.groups):
-            params = self.params(group, x, prepared, y)
-            begin = early and group == 0
-            kernels["winolab_gamma_ffma"]((self.grid, 1, 1), self.config.threads, params, begin)
+        launch.run(self, kernels, a, prepared, out, early=False)
 
     @property
     def fallback_correlation(self) -> FallbackCorrelation:
@@ -199,87 +133,7 @@ class GammaFfmaPlan(BasePlan):
     ) -> None:
         """Compute all groups where the flags ask for it: a launch a group scans x, transforms w,
         if there is one, and convolves."""
-        blocks = self.filter_grid if w else (0, 0, 0)
-        for group in range(self.correlation.groups):
-            params = Params.of(
-                scan,
-                self.filter_params(group, w, prepared),
-                self.params(group, x, prepared, y),
-                FALLBACK_PARAMS.pack(*blocks, group),
-            )
-            early = self.device.early_launches
-            kernels["winolab_gamma_ffma_fallback"]((self.grid, 1, 1), self.threads, params, early)
-
-    @property
-    def filter_grid(self) -> tuple[int, int, int]:
-        """Blocks that transform a group's filter."""
-        v = self.config
-        return (
-            -(-self.pitch // FILTER_BLOCK),
-            -(-self.chunks * v.kc // FILTER_BLOCK),
-            math.prod(self.outer),
-        )
-
-    def filter_params(self, group: int, w: View | None, prepared: int) -> Params:
-        """Parameters of the transform of a group's filter; zeros without one."""
-        c = self.correlation
-        if w is None:
-            return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
-        address, *strides = geometry.filter_map(c, w, group, 4)
-        depth, height, width = self.outer
-        return FILTER_PARAMS.pack(
-            address,
-            self._filter(group, prepared),
-            *strides,
-            c.out_channels,
-            c.channels,
-            depth * height * width,
-            height,
-            width,
-            self.chunks,
-            self.blocks_m,
-        )
-
-    def params(self, group: int, x: View, prepared: int, y: View) -> Params:
-        """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
-        c = self.correlation
-        values = (
-            x.address + 4 * group * c.channels,
-            self._filter(group, prepared),
-            y.address + 4 * group * c.out_channels,
-            *geometry.values(self, x, y),
-        )
-        if not self.config.compact:
-            return PARAMS.pack(*values)
-        return COMPACT_PARAMS.pack(self._filters(group, prepared), *values)
-
-    def _filters(self, group: int, prepared: int) -> TensorMap:
-        """The tensor map of a group's transformed filter: outputs, then all else."""
-        rows = self.tile.alpha * self.config.kc  # a copy's
-        address = self._filter(group, prepared)
-        sizes = (self.pitch, self.workspace // (4 * self.pitch * self.correlation.groups), 1, 1, 1)
-        box = (self.config.bm, rows, 1, 1, 1)
-        return TensorMap.of(address, 4, sizes, (self.pitch, 0, 0, 0), box, plain=True)
-
-    def _filter(self, group: int, prepared: int) -> int:
-        """The address of a group's transformed filter."""
-        return prepared + group * (self.workspace // self.correlation.groups)
-
-
-@lru_cache(maxsize=256)
-def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
-    """The translation unit of one config of Γα(n,r); unless ``alone`` behind another's."""
-    made = transforms(tile.n, tile.r, points).programs
-    return unit(
-        f"F({tile.n},{tile.r}), points {points}, {config}",
-        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **config.constants()},
-        {
-            "transform_filter": made.G,
-            "transform_input": made.BT,
-            "transform_output": made.AT,
-        },
-        ("gamma_ffma/kernel" if alone else "gamma_ffma/fallback_kernel",),
-    )
+        launch.fall_back(self, kernels, scan, x, w, prepared, y)
 
 
 def plans(request: Request) -> Iterator[GammaFfmaPlan]:
@@ -327,12 +181,6 @@ def _tiles(correlation: Correlation, algorithm: Algorithm | None) -> tuple[Tile,
     return (tile,)
 
 
-def _pitch(correlation: Correlation, config: Config) -> int:
-    """GammaFfmaPlan.pitch: tensor copies take fours."""
-    step = 4 if config.compact else config.bm
-    return -(-correlation.out_channels // step) * step
-
-
 def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config) -> GammaFfmaPlan:
     device = request.device
     depth, height, width = correlation.output
@@ -346,7 +194,7 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
     whole = work_tiles if config.split_k == 1 else work_tiles // blocks * blocks
     grid = min(whole, blocks) or config.split_k * min(work_tiles, slots)
     stages = math.prod(correlation.filter) // tile.r * -(-correlation.channels // config.kc)
-    transformed = 4 * stages * tile.alpha * config.kc * _pitch(correlation, config)
+    transformed = 4 * stages * tile.alpha * config.kc * padded_outputs(correlation, config)
     plan = GammaFfmaPlan(
         request.direction,
         request.problem,
@@ -363,4 +211,4 @@ def _plan(request: Request, correlation: Correlation, tile: Tile, config: Config
         transformed * correlation.groups,
         predicted=0.0,
     )
-    return replace(plan, predicted=predicted(plan))
+    return replace(plan, predicted=seconds(plan))

@@ -1,0 +1,106 @@
+"""Launches of Γα(n,r) on FFMA units: a group's filter is transformed, then all else is done."""
+
+from __future__ import annotations
+
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families import geometry
+from winolab.gpu.families.gamma_ffma.tiling import FILTER_THREADS, Tiling
+from winolab.gpu.params import (
+    Kernels,
+    Params,
+    TensorMap,
+    View,
+)
+
+# The kernels' parameter structs, field for field.
+FILTER_PARAMS = layout("GammaFfmaFilterParams", "gamma_ffma/filter")
+PARAMS = layout("PlainParams", "gamma_ffma/block")
+COMPACT_PARAMS = layout("CompactParams", "gamma_ffma/block")
+FALLBACK_PARAMS = layout("FallbackParams", "gamma_ffma/fallback_kernel")  # behind three structs
+
+
+def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
+    """Compute all groups on the current stream."""
+    prepare(call, kernels, b, workspace)
+    run(call, kernels, a, workspace, out, call.device.early_launches)
+
+
+def prepare(call: Tiling, kernels: Kernels, b: View, prepared: int) -> None:
+    """Transform the filter."""
+    for group in range(call.correlation.groups):
+        params = filter_params(call, group, b, prepared)
+        kernels["winolab_gamma_ffma_filter"](call.filter_grid, FILTER_THREADS, params)
+
+
+def run(call: Tiling, kernels: Kernels, x: View, prepared: int, y: View, early: bool) -> None:
+    """``early``: the launch before transforms the filter."""
+    for group in range(call.correlation.groups):
+        params = main_params(call, group, x, prepared, y)
+        begin = early and group == 0
+        kernels["winolab_gamma_ffma"]((call.grid, 1, 1), call.config.threads, params, begin)
+
+
+def fall_back(
+    call: Tiling, kernels: Kernels, scan: Params, x: View, w: View | None, prepared: int, y: View
+) -> None:
+    """Compute all groups where the flags ask for it: a launch a group scans x, transforms w,
+    if there is one, and convolves."""
+    blocks = call.filter_grid if w else (0, 0, 0)
+    for group in range(call.correlation.groups):
+        params = Params.of(
+            scan,
+            filter_params(call, group, w, prepared),
+            main_params(call, group, x, prepared, y),
+            FALLBACK_PARAMS.pack(*blocks, group),
+        )
+        early = call.device.early_launches
+        kernels["winolab_gamma_ffma_fallback"]((call.grid, 1, 1), call.threads, params, early)
+
+
+def filter_params(call: Tiling, group: int, w: View | None, prepared: int) -> Params:
+    """Parameters of the transform of a group's filter; zeros without one."""
+    c = call.correlation
+    if w is None:
+        return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
+    address, *strides = geometry.filter_map(c, w, group, 4)
+    depth, height, width = call.outer
+    return FILTER_PARAMS.pack(
+        address,
+        _filter(call, group, prepared),
+        *strides,
+        c.out_channels,
+        c.channels,
+        depth * height * width,
+        height,
+        width,
+        call.chunks,
+        call.blocks_m,
+    )
+
+
+def main_params(call: Tiling, group: int, x: View, prepared: int, y: View) -> Params:
+    """Parameters of a group's convolution, the transformed filters at address ``prepared``."""
+    c = call.correlation
+    values = (
+        x.address + 4 * group * c.channels,
+        _filter(call, group, prepared),
+        y.address + 4 * group * c.out_channels,
+        *geometry.values(call, x, y),
+    )
+    if not call.config.compact:
+        return PARAMS.pack(*values)
+    return COMPACT_PARAMS.pack(_filters(call, group, prepared), *values)
+
+
+def _filters(call: Tiling, group: int, prepared: int) -> TensorMap:
+    """The tensor map of a group's transformed filter: outputs, then all else."""
+    rows = call.tile.alpha * call.config.kc  # a copy's
+    address = _filter(call, group, prepared)
+    sizes = (call.pitch, call.workspace // (4 * call.pitch * call.correlation.groups), 1, 1, 1)
+    box = (call.config.bm, rows, 1, 1, 1)
+    return TensorMap.of(address, 4, sizes, (call.pitch, 0, 0, 0), box, plain=True)
+
+
+def _filter(call: Tiling, group: int, prepared: int) -> int:
+    """The address of a group's transformed filter."""
+    return prepared + group * (call.workspace // call.correlation.groups)

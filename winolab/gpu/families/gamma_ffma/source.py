@@ -1,0 +1,26 @@
+"""The translation unit of Γα(n,r) on FFMA units: its constants, programs and file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from winolab.algorithm import Tile
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families.gamma_ffma.config import Config
+from winolab.ref.algebra.transforms import transforms
+
+
+@lru_cache(maxsize=256)
+def source(tile: Tile, points: str, config: Config, alone: bool = True) -> str:
+    """The translation unit of one config of Γα(n,r); unless ``alone`` behind another's."""
+    made = transforms(tile.n, tile.r, points).programs
+    return unit(
+        f"F({tile.n},{tile.r}), points {points}, {config}",
+        {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, **config.constants()},
+        {
+            "transform_filter": made.G,
+            "transform_input": made.BT,
+            "transform_output": made.AT,
+        },
+        ("gamma_ffma/kernel" if alone else "gamma_ffma/fallback_kernel",),
+    )
