@@ -200,6 +200,8 @@ class Mold:
         if self.family == "depthwise":
             return depthwise_taps(self.seed)
         tiles = parse_algorithm(self.algorithm).tiles
+        if self.family == "fused2d":
+            return [3, 3]
         if self.family == "nested":
             return [t.r + (t.r % t.n == 0) * rng.randint(0, t.r) for t in tiles]
         width = rng.randint(1, 9)

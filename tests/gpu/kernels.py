@@ -50,6 +50,7 @@ ROLES = {
 DIRECT = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "PRODUCERS"}
 PRODUCTS = {"CONSUMER_REGISTERS": "128 * GROUPS", "PRODUCER_REGISTERS": "128"}
 ASKED = {
+    "winolab_fused2d": ROLES,
     "winolab_gamma_ffma": ROLES,
     "winolab_gamma_ffma_fallback": ROLES,
     "winolab_gamma_wgmma": ROLES,

@@ -26,6 +26,7 @@ ROOTS = {
     "direct/kernel": {},
     "direct/split": {},
     "direct/ffma": {},
+    "fused2d/kernel": {},
     "gamma_ffma/kernel": {},
     "gamma_ffma/fallback_kernel": {},
     "gamma_mma/kernel": WGMMA,

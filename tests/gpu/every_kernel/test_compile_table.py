@@ -59,6 +59,7 @@ def test_every_kernel_that_hands_registers_over_is_known() -> None:
         "gamma_mma/kernel",
         "nested/products",
         "wgrad_ffma/kernel",
+        "fused2d/kernel",
         "wgrad_winograd/products_wgmma",
         "wgrad_winograd/products_mma",
         "wgrad_direct/columns",

@@ -12,6 +12,7 @@ from winolab.ref.algorithms.winrs.kernels import TILES
 
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.
 MOLDS = {
+    "fused2d": 8,
     "gamma_ffma": 5,
     "gamma_wgmma": 4,
     "gamma_mma": 2,
@@ -48,6 +49,8 @@ def algorithms(family: str, precision: str) -> list[str]:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
     if family.startswith(("direct", "depthwise")):
         return ["direct"]
+    if family == "fused2d":
+        return ["winograd:2x2:3x3"]
     if family == "nested":
         return [f"winograd:{tiles}" for tiles in NESTED]
     own = {"gamma_ffma": gamma_ffma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}

@@ -8,16 +8,22 @@ from functools import cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
+from typing import Protocol
 
 from winolab.gpu.families import geometry
 from winolab.gpu.params import INT, LONG
-from winolab.ref.algebra.program import Program
+
+
+class Printed(Protocol):
+    """What prints itself as device functions: a Program, a layout."""
+
+    def cuda(self, name: str, wide: bool = False) -> str: ...
 
 
 def unit(
     title: str,
     constants: Mapping[str, int],
-    programs: Mapping[str, Program],
+    programs: Mapping[str, Printed],
     kernels: Sequence[str],
     wide: Collection[str] = (),
     files: Mapping[str, str] = {},

@@ -12,6 +12,7 @@ from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.direct import ffma as direct_ffma
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.direct import split as direct_split
+from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
@@ -69,6 +70,7 @@ FAMILIES = (
         ("fp32", *SIXTEEN_BITS),
         alone=depthwise.alone,
     ),
+    Family("fused2d", fused2d.plans, fused2d.Config, CORRELATIONS, ("fp32",)),
     Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Config, CORRELATIONS, ("fp32",)),
     Family(
         "gamma_wgmma",

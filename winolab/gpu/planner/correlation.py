@@ -147,7 +147,8 @@ def unserved(algorithm: Algorithm) -> ValueError:
     """What the families of Γ raise for what none of them runs."""
     if algorithm.kind == "winograd" and not algorithm.scaling:
         return ValueError(
-            f"only split products of float32 arrays run {algorithm}; others run gamma"
+            f"only split products of float32 arrays run {algorithm}, and FFMA units "
+            "winograd:2x2:3x3; others run gamma"
         )
     return ValueError(
         "the CUDA kernels run gamma and direct algorithms, in split FP32 winograd too, all without "

@@ -29,6 +29,16 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Fused2d:
+    """Fused F(2×2,3×3) on FFMA units (families/fused2d/cost.py)."""
+
+    vector: float
+    scalar: float
+    filter: float
+    item: float
+
+
+@dataclass(frozen=True)
 class GammaFfma:
     """Γ on FFMA units (families/gamma_ffma/cost.py)."""
 
@@ -163,6 +173,7 @@ class DeviceModel:
     """All of device_model.toml that is a number; its sections are the fields."""
 
     device: Shared
+    fused2d: Fused2d
     gamma_ffma: GammaFfma
     gamma_wgmma: GammaWgmma
     gamma_mma: GammaMma

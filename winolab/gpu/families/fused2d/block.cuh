@@ -1,0 +1,83 @@
+// A block of the fused kernel of F(N×N, R×R): its threads, their shares of it, its shared memory, and
+// what it works on. Constants and the layout (layout_address and so on) are printed from Python.
+#pragma once
+
+#include "pipe.cuh"
+#include "pipeline.cuh"
+
+struct Fused2dParams {
+  const float* x;
+  const float* u;  // the transformed filter; FUSED: element (m = 0, taps 0, c = 0) of the filter
+  float* y;
+  long long x_batch, x_row, x_pixel, x_channel;  // strides in elements
+  long long y_batch, y_row, y_pixel, y_channel;
+  long long m_stride, c_stride, row_stride, width_stride;  // of the filter, FUSED
+  int batch, height, width, out_height, out_width, pad_height, pad_width, channels, out_channels;
+  int tiles_height, tiles_width, boxes_height, boxes_width;
+  int chunks, blocks_m, tile_blocks, group, work_tiles;  // group: of blocks_m, an inner loop
+};
+
+constexpr int STATES = ALPHA * ALPHA, OUTPUTS = N * N;
+constexpr int CONSUMERS = 256, TEAM = 128, PRODUCERS = TEAMS * TEAM;
+constexpr int THREADS = CONSUMERS + PRODUCERS;
+constexpr int BT = 32, KC = 8, CPT = 2;            // tiles; channels of a stage, of a producer
+constexpr int HELD = STATES / (CONSUMERS / 32);    // states of a consumer warp
+constexpr int TM = BM / 8, TT = BT / 4;            // filters × tiles of a consumer lane
+constexpr int U_STRIDE = BM + (FUSED ? 4 : 0);     // floats from a channel of U to the next
+constexpr int V_STRIDE = BT + 4;                   // producers' four channels: to different banks
+constexpr int U_SIZE = STATES * KC * U_STRIDE, V_SIZE = STATES * KC * V_STRIDE;  // floats of a stage
+constexpr int ISSUER = TEAM - 1;                   // the producer that copies U
+static_assert(BT / 4 * KC / CPT * 4 == TEAM, "a producer has CPT channels of a tile");
+static_assert(HELD * CONSUMERS / 32 == STATES, "warps have whole states");
+
+struct Fused2dShared {
+  float u[U_STAGES][U_SIZE];  // [state][channel][filter]
+  float v[V_STAGES][V_SIZE];  // [state][channel][tile]
+  float out[BUFFERS][STATES * PLANE];
+  long long offset[BT];  // of a tile's first output in y
+  int outputs[BT];       // which of a tile's outputs are inside y: bit row * N + column
+  unsigned long long u_full[U_STAGES], u_empty[U_STAGES], v_full[V_STAGES], v_empty[V_STAGES];
+};
+
+// What a block works on: BM filters × BT tiles. The filters of a group of blocks are the inner loop,
+// all tiles the next one, groups the outer.
+struct FusedWorkTile {
+  int block_m, tiles;
+  __device__ __forceinline__ FusedWorkTile(const Fused2dParams& p, int index) {
+    const int group = index / (p.group * p.tile_blocks), rest = index % (p.group * p.tile_blocks);
+    const int size = min(p.group, p.blocks_m - group * p.group);
+    block_m = group * p.group + rest % size;
+    tiles = rest / size;
+  }
+};
+
+// A tile of a block: its image, and its place among the image's tiles. BOX_IMAGES, where it is not 0:
+// blocks are boxes of images × rows × columns of tiles (Lavin & Gray's superblocks); otherwise tiles
+// follow one another, IMAGES_FIRST or along rows.
+struct FusedTile {
+  int image, row, column;
+  bool there;
+  __device__ __forceinline__ FusedTile(const Fused2dParams& p, int block, int at) {
+    if constexpr (BOX_IMAGES > 0) {
+      const int first = block % p.boxes_width * BOX_COLUMNS;
+      block /= p.boxes_width;
+      const int top = block % p.boxes_height * BOX_ROWS;
+      const int inner = IMAGES_FIRST ? at / BOX_IMAGES : at % (BOX_ROWS * BOX_COLUMNS);
+      image = block / p.boxes_height * BOX_IMAGES +
+              (IMAGES_FIRST ? at % BOX_IMAGES : at / (BOX_ROWS * BOX_COLUMNS));
+      row = top + inner / BOX_COLUMNS, column = first + inner % BOX_COLUMNS;
+      there = image < p.batch && row < p.tiles_height && column < p.tiles_width;
+    } else {
+      int index = block * BT + at;
+      if constexpr (IMAGES_FIRST) {
+        image = index % p.batch, index /= p.batch;
+        column = index % p.tiles_width, row = index / p.tiles_width;
+        there = row < p.tiles_height;
+      } else {
+        column = index % p.tiles_width, index /= p.tiles_width;
+        row = index % p.tiles_height, image = index / p.tiles_height;
+        there = image < p.batch;
+      }
+    }
+  }
+};

@@ -1,0 +1,59 @@
+"""How long the fused kernel takes, and with what: a model of the block with the most work tiles."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from winolab.device import Device
+from winolab.gpu.families.fused2d.config import KC, Config
+from winolab.gpu.families.fused2d.layouts import STATES, TILES
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+
+LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads
+
+
+class Cut(Protocol):
+    """A plan of the fused kernel, as far as its time depends on it."""
+
+    @property
+    def correlation(self) -> Correlation: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def grid(self) -> int: ...
+    @property
+    def work_tiles(self) -> int: ...
+    @property
+    def workspace(self) -> int: ...
+
+
+def spent(plan: Cut, model: DeviceModel = MODEL) -> dict[str, float]:
+    """Seconds of a call, by what its longest block spends them on; they add up to all."""
+    c, v, device, m = plan.correlation, plan.config, plan.device, model.fused2d
+    ffmas = KC * STATES * v.bm * TILES  # of a stage
+    slots = m.vector if v.xvec > 1 else m.scalar
+    stage = {
+        "products": ffmas / device.lanes,
+        "operands": ffmas * model.device.operand * (8 / v.bm + 4 / TILES) / LANES,
+        "transforms": KC * TILES * STATES * slots / LANES,
+        "filter": KC * v.bm * STATES * m.filter / LANES if v.fused else 0.0,
+    }
+    rounds = -(-plan.work_tiles // plan.grid)
+    cycles = {name: rounds * plan.chunks * each for name, each in stage.items()}
+    cycles["outputs"] = rounds * m.item * v.bm / 64
+    found = {name: c.groups * each / device.clock for name, each in cycles.items()}
+    launches = 1 if v.fused else 2
+    moved = 0.0
+    if not v.fused:
+        moved = copying(device, 36 * c.groups * c.channels * c.out_channels + plan.workspace, model)
+    return {**found, "launch": launches * model.device.launch, "copies": moved}
+
+
+def predicted(plan: Cut, model: DeviceModel = MODEL) -> float:
+    """Seconds of a call."""
+    return sum(spent(plan, model).values())

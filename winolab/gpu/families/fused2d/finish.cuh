@@ -1,0 +1,123 @@
+// The output transform of the fused kernel: consumers put their sums into shared memory in rounds, as
+// the layout says, and each reads those of two pairs of a filter and a tile, transforms and stores.
+#pragma once
+
+#include "block.cuh"
+
+using Sums = float[HELD][TT][TM];
+
+// A vector of sums: WIDTH of a lane's tiles from the ``j``-th on, STEP apart.
+__device__ __forceinline__ void put(float* to, const float (&acc)[TT][TM], int j, int i) {
+  if constexpr (WIDTH == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(acc[j][i], acc[j + STEP][i], acc[j + 2 * STEP][i],
+                                                 acc[j + 3 * STEP][i]);
+  else if constexpr (WIDTH == 2)
+    *reinterpret_cast<float2*>(to) = make_float2(acc[j][i], acc[j + STEP][i]);
+  else
+    *to = acc[j][i];
+}
+
+// The sums of a round; ``round`` is a constant where loops are unrolled.
+__device__ __forceinline__ void stage(float* out, const Sums& acc, int round) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (!layout_active(lane, round)) return;
+#pragma unroll
+  for (int s = 0; s < HELD; ++s)
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) {
+        const int j = layout_first(v);
+        if (layout_holds(round, i, j))
+          put(out + (warp * HELD + s) * PLANE +
+                  layout_address(layout_filter_of(lane, i), layout_tile_of(lane, j)),
+              acc[s], j, i);
+      }
+}
+
+// Where the outputs of a work tile's tiles lie, and which are there.
+__device__ __forceinline__ void locate(const Fused2dParams& p, Fused2dShared& shared, int tiles) {
+  if (threadIdx.x >= BT) return;
+  const FusedTile at(p, tiles, threadIdx.x);
+  shared.offset[threadIdx.x] =
+      at.image * p.y_batch + at.row * N * p.y_row + at.column * N * p.y_pixel;
+  unsigned found = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      found |= (unsigned)(at.there && at.row * N + i < p.out_height && at.column * N + j < p.out_width)
+               << (i * N + j);
+  shared.outputs[threadIdx.x] = (int)found;
+}
+
+// The outputs of one filter and tile, from its states.
+__device__ __forceinline__ void transform_states(const float* from, float (&y)[OUTPUTS]) {
+  float half[N][ALPHA];  // transformed along the height
+#pragma unroll
+  for (int j = 0; j < ALPHA; ++j) {
+    float column[ALPHA], sums[N];
+#pragma unroll
+    for (int i = 0; i < ALPHA; ++i) column[i] = from[(i * ALPHA + j) * PLANE];
+    transform_output(column, sums);
+#pragma unroll
+    for (int i = 0; i < N; ++i) half[i][j] = sums[i];
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    float row[N];
+    transform_output(half[i], row);
+#pragma unroll
+    for (int j = 0; j < N; ++j) y[i * N + j] = row[j];
+  }
+}
+
+// A round's outputs. YVEC 2: those of a thread's two pairs are neighbours in y, and 8-byte aligned.
+__device__ __forceinline__ void store(const Fused2dParams& p, const Fused2dShared& shared,
+                                      const float* out, int block_m, int round) {
+  float y[2][OUTPUTS];
+  float* to[2];
+  unsigned there[2];
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const int m = layout_pair_filter(round, threadIdx.x, e);
+    const int tile = layout_pair_tile(round, threadIdx.x, e);
+    transform_states(out + layout_address(m, tile), y[e]);
+    to[e] = p.y + shared.offset[tile] + (block_m * BM + m) * p.y_channel;
+    there[e] = block_m * BM + m < p.out_channels ? (unsigned)shared.outputs[tile] : 0;
+  }
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const int k = i * N + j;
+      const long long at = i * p.y_row + j * p.y_pixel;
+      if constexpr (YVEC == 2) {
+        if (there[0] >> k & 1) *reinterpret_cast<float2*>(to[0] + at) = make_float2(y[0][k], y[1][k]);
+      } else {
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (there[e] >> k & 1) to[e][at] = y[e][k];
+      }
+    }
+}
+
+// All rounds. With two buffers the sums of a round are put while those before are transformed.
+__device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& shared, const Sums& acc,
+                                       const FusedWorkTile& work) {
+  locate(p, shared, work.tiles);
+  stage(shared.out[0], acc, 0);
+  consumers_sync<CONSUMERS>();
+#pragma unroll
+  for (int round = 0; round < ROUNDS; ++round) {
+    const bool more = round + 1 < ROUNDS;
+    float* next = shared.out[(round + 1) % BUFFERS];
+    if (BUFFERS == 2 && more) stage(next, acc, round + 1);
+    store(p, shared, shared.out[round % BUFFERS], work.block_m, round);
+    consumers_sync<CONSUMERS>();
+    if (BUFFERS == 1 && more) {
+      stage(next, acc, round + 1);
+      consumers_sync<CONSUMERS>();
+    }
+  }
+}
