@@ -18,5 +18,209 @@ from winolab.gpu.families.direct import ffma as direct_ffma
 from winolab.gpu.families.direct import split as direct_split
 from winolab.gpu.families.direct.axes import PARAMS as AXIS
 from winolab.gpu.families.direct.plan import PARAMS as DIRECT
+from winolab.gpu.families.fused2d import launch as fused2d
+from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
+from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
+from winolab.gpu.families.gamma_wgmma import filter, input, launch
+from winolab.gpu.families.nested import launch as nested
+from winolab.gpu.families.wgrad_direct import chunks, split
+from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
+from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
+from winolab.gpu.runtime import layout_copy
+
+FFMA = gamma_ffma
+# Struct, its file, its layouts; before these, structs that lie in it, as files declare them.
+STRUCTS = {
+    "scale": ("ScaleParams", "scale", [scale.PARAMS], []),
+    "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
+    "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
+    "depthwise": ("DepthwiseParams", "depthwise/arrays", [depthwise.PARAMS], []),
+    "depthwise staged": (
+        "DepthwiseStagedParams",
+        "depthwise/stages",
+        [depthwise.MAPS, depthwise.PARAMS],
+        [("DepthwiseParams", "depthwise/arrays")],
+    ),
+    "direct": (
+        "DirectParams",
+        "direct/walk",
+        [DIRECT, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes")],
+    ),
+    "direct split": (
+        "DirectSplitParams",
+        "direct/split",
+        [direct_split.SPLIT_PARAMS, DIRECT, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes"), ("DirectParams", "direct/walk")],
+    ),
+    "direct filter": (
+        "DirectFilterParams",
+        "direct/split_filter",
+        [direct_split.FILTER_PARAMS],
+        [],
+    ),
+    "direct ffma": (
+        "DirectFfmaParams",
+        "direct/ffma",
+        [direct_ffma.PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "direct/axes")],
+    ),
+    "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "fused2d": ("Fused2dParams", "fused2d/block", [fused2d.PARAMS], []),
     "fused2d filter": ("Fused2dFilterParams", "fused2d/filter", [fused2d.FILTER_PARAMS], []),
+    "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
+    "ffma": ("PlainParams", "gamma_ffma/block", [FFMA.PARAMS], []),
+    "compact": ("CompactParams", "gamma_ffma/block", [FFMA.COMPACT_PARAMS], []),
+    "mma": ("GammaParams", "gamma_mma/block", [GAMMA_MMA], []),
+    "wgmma": ("GammaParams", "gamma_wgmma/block", [launch.PARAMS], []),
+    "wgmma filter": ("GammaFilterParams", "gamma_filter", [filter.PARAMS], []),
+    "scaled": (
+        "ScaledParams",
+        "gamma_filter_scaled",
+        [filter.PARAMS, filter.SCALED],
+        [("GammaFilterParams", "gamma_filter")],
+    ),
+    "pad": ("PadParams", "gamma_wgmma/pad_channels", [input.PAD_PARAMS], []),
+    "nested filter": ("NestedFilterParams", "nested/filter", [nested.FILTER_PARAMS], []),
+    "nested input": (
+        "InputParams",
+        "nested/input",
+        [nested.INPUT_PARAMS, nested.FILTER_PARAMS, nested.DESCRIBERS],
+        [("NestedFilterParams", "nested/filter")],
+    ),
+    "nested products": ("ProductsParams", "nested/products", [nested.PRODUCTS_PARAMS], []),
+    "nested output": ("OutputParams", "nested/output", [nested.OUTPUT_PARAMS], []),
+    "transform": (
+        "TransformParams",
+        "wgrad_winograd/transform",
+        [wgrad_winograd.TRANSFORM_PARAMS],
+        [("TransformSide", "wgrad_winograd/transform")],
+    ),
+    "products": ("GemmParams", "wgrad_winograd/scheduler", [wgrad_winograd.GEMM_PARAMS], []),
+    "finish": ("FinishParams", "wgrad_winograd/kernel", [wgrad_winograd.FINISH_PARAMS], []),
+    "columns": (
+        "ColumnParams",
+        "wgrad_direct/column_sweep",
+        [wgrad.PARAMS, chunks.COLUMN_PARAMS],
+        [("GradientParams", "gradient_scheduler"), ("Start", "wgrad_direct/column_sweep")],
+    ),
+    "split": (
+        "SplitParams",
+        "wgrad_direct/split_stage",
+        [wgrad.PARAMS, chunks.COLUMN_PARAMS, split.SPLIT_PARAMS],
+        [
+            ("GradientParams", "gradient_scheduler"),
+            ("Start", "wgrad_direct/column_sweep"),
+            ("ColumnParams", "wgrad_direct/column_sweep"),
+        ],
+    ),
+    "fallback": (
+        "FallbackParams",
+        "gamma_ffma/fallback_kernel",
+        [scale.PARAMS, FFMA.FILTER_PARAMS, FFMA.PARAMS, FFMA.FALLBACK_PARAMS],
+        [
+            ("ScaleParams", "scale"),
+            ("GammaFfmaFilterParams", "gamma_ffma/filter"),
+            ("PlainParams", "gamma_ffma/block"),
+        ],
+    ),
+}
+# Fields that are structs of the same file, by the struct: their own fields lie flat in a layout.
+INNER = {"TransformParams": "^(x|dy)_"}
+KNOWN = f"""
+struct alignas(64) TensorMap {{ char bytes[128]; }};
+struct Header; struct Row; struct Loss; struct float2; struct uint4;
+using Element = float; using Input = float; using Output = float; using Out = float;
+constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
+"""
+
+
+def declaration(struct: str, file: str) -> str:
+    """The struct's text."""
+    found = re.search(
+        rf"^struct (?:__align__\(8\) )?{struct}\b.*?^\}};", emit.kernel(file), re.M | re.S
+    )
+    assert found
+    text = found[0].replace("split::", "").replace("__align__", "alignas")
+    return text.replace("  GammaParams gamma", "  PlainParams gamma")
+
+
+def packed(*parts: Layout) -> Params:
+    """The struct of these, of zeros."""
+    zeros = (
+        part.pack(*(bytes(128) if kind.endswith("s") else 0 for _, kind in part.fields))
+        for part in parts
+    )
+    return Params.of(*zeros)
+
+
+def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
+    texts = [KNOWN]
+    for number, (struct, file, parts, inner) in enumerate(STRUCTS.values()):
+        whole = packed(*parts)
+        declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
+        checks = [f"sizeof({struct}) == {len(whole.data)}"]
+        own = layouts(struct, file, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
+        fields = own[-1].fields
+        before = [part.fields for part in parts].index(fields)
+        first = sum(len(part.fields) for part in parts[:before])
+        for (name, _), offset in zip(fields, whole.offsets[first:][: len(fields)], strict=True):
+            member = re.sub(INNER.get(struct, "^()$"), r"\1.", name)
+            checks.append(f"__builtin_offsetof({struct}, {member}) == {offset}")
+        asserts = "\n".join(f'static_assert({check}, "");' for check in checks)
+        texts.append("\n".join((f"namespace n{number} {{", *declared, asserts, "}")))
+    options = ("-x", "c++", "-std=c++17", "-w", "-c", "-", "-o", tmp_path / "made.o")
+    command = [*hosted.compiler(), *options]
+    run = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_structs_within_others_part_the_runs_of_fields() -> None:
+    """By hand, from the kernel files."""
+    before, behind = layouts("InputParams", "nested/input")
+    assert before.fields[:4] == (("x", POINTER), ("v", POINTER), ("header", POINTER),
+                                 ("batch_stride", LONG))  # fmt: skip
+    assert behind.fields == (("describers", INT),)
+    sides = layout("TransformParams", "wgrad_winograd/transform").fields
+    assert [name for name, _ in sides[::12]] == ["x_data", "dy_data", "images"]
+    with pytest.raises(ValueError, match=r"InputParams of nested/input\.cuh has 2 runs"):
+        layout("InputParams", "nested/input")
+    with pytest.raises(ValueError, match="there is no struct Params"):
+        layout("Params", "nested/input")
+
+
+def test_sizes_are_those_of_c() -> None:
+    """scale.cuh and accuracy_check.cuh assert theirs when they are compiled, too."""
+    assert (scale.HEADER, scale.ROW, scale.LOSS, scale.SUSPECT) == (768, 16, 12, 40)
+    assert size("Header", "scale", SAMPLERS=128) == 560  # alignas(16) before its maxima
+    assert (chunks.WORK, chunks.SOURCE, chunks.ENDS) == (40, 40, 8)
+    assert size("Unit", "gradient_scheduler") == 48  # of 44 bytes, __align__(16)
+    assert dict(chunks.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
+    assert calcsize(dict(chunks.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS
+
+
+def test_every_struct_of_parameters_is_checked() -> None:
+    declared = set()
+    for file in emit.ROOT.rglob("*.cuh"):
+        declared |= set(re.findall(r"^struct (\w*Params)\b", file.read_text(), re.M))
+    assert declared == {struct for struct, *_ in STRUCTS.values()} | {"ScanParams"}  # of two scans
+
+
+# Structs of alternatives, one of which a source includes; GammaParams are tile_scheduler.cuh's.
+INTERFACES = {
+    "GammaParams",
+    "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
+    "Row", "Factors", "AccuracyCheck", "Walk",
+}  # fmt: skip
+
+
+def test_a_struct_s_name_belongs_to_one_file() -> None:
+    """Several files have it only as alternatives with one interface, in one folder."""
+    files: dict[str, set[Path]] = {}
+    for file in emit.ROOT.rglob("*.cuh"):
+        for name in re.findall(r"^struct (?:\w+\(\d+\) )?(\w+)[^;]*\{", file.read_text(), re.M):
+            files.setdefault(name, set()).add(file)
+    several = {name for name, found in files.items() if len(found) > 1}
+    assert several == INTERFACES
+    for name in several - {"GammaParams"}:
+        assert len({file.parent for file in files[name]}) == 1, name
