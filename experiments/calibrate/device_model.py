@@ -28,7 +28,7 @@ from winolab.gpu.families.direct import cost as direct
 from winolab.gpu.families.gamma_ffma import cost as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import cost as gamma_wgmma
 from winolab.gpu.families.nested import cost as nested
-from winolab.gpu.families.wgrad_direct import columns, narrow, split
+from winolab.gpu.families.wgrad_direct import cost as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import cost as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import cost as wgrad_winograd
 from winolab.gpu.planner.device_model import FILE, MODEL, DeviceModel, text
@@ -46,9 +46,9 @@ PREDICTED: dict[str, tuple[str, Predict]] = {
     "DirectPlan": ("direct", direct.seconds),
     "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),
     "WgradWinogradPlan": ("wgrad_winograd", wgrad_winograd.predicted),
-    "WgradColumnsPlan": ("wgrad_direct", columns.seconds),
-    "WgradNarrowPlan": ("wgrad_direct", narrow.seconds),
-    "WgradSplitPlan": ("wgrad_direct", split.seconds),
+    "WgradColumnsPlan": ("wgrad_direct", wgrad_direct.columns_seconds),
+    "WgradNarrowPlan": ("wgrad_direct", wgrad_direct.narrow_seconds),
+    "WgradSplitPlan": ("wgrad_direct", wgrad_direct.split_seconds),
 }
 FITTED = tuple(dict.fromkeys(section for section, _ in PREDICTED.values()))
 SHARED = {"gamma_ffma": ("operand",)}  # of the section "device", fitted with a family's

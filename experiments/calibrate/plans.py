@@ -16,9 +16,8 @@ from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import config as wgmma
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.families.wgrad_direct.chunks import Cost, ways
-from winolab.gpu.families.wgrad_direct.columns import WgradColumnsPlan
-from winolab.gpu.families.wgrad_direct.common import blocks_of_row
+from winolab.gpu.families.wgrad_direct.chunks import Cost, blocks_of_row, ways
+from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Plan, Request
 

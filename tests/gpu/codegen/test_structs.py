@@ -23,7 +23,9 @@ from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import filter, input, launch
 from winolab.gpu.families.nested import launch as nested
-from winolab.gpu.families.wgrad_direct import chunks, split
+from winolab.gpu.families.wgrad_direct import chunks
+from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
+from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
 from winolab.gpu.runtime import layout_copy
@@ -101,13 +103,13 @@ STRUCTS = {
     "columns": (
         "ColumnParams",
         "wgrad_direct/column_sweep",
-        [wgrad.PARAMS, chunks.COLUMN_PARAMS],
+        [wgrad.PARAMS, wgrad_direct.COLUMN_PARAMS],
         [("GradientParams", "gradient_scheduler"), ("Start", "wgrad_direct/column_sweep")],
     ),
     "split": (
         "SplitParams",
         "wgrad_direct/split_stage",
-        [wgrad.PARAMS, chunks.COLUMN_PARAMS, split.SPLIT_PARAMS],
+        [wgrad.PARAMS, wgrad_direct.COLUMN_PARAMS, wgrad_direct.SPLIT_PARAMS],
         [
             ("GradientParams", "gradient_scheduler"),
             ("Start", "wgrad_direct/column_sweep"),
@@ -193,10 +195,10 @@ def test_sizes_are_those_of_c() -> None:
     """scale.cuh and accuracy_check.cuh assert theirs when they are compiled, too."""
     assert (scale.HEADER, scale.ROW, scale.LOSS, scale.SUSPECT) == (768, 16, 12, 40)
     assert size("Header", "scale", SAMPLERS=128) == 560  # alignas(16) before its maxima
-    assert (chunks.WORK, chunks.SOURCE, chunks.ENDS) == (40, 40, 8)
+    assert (wgrad_direct_config.WORK, wgrad_direct_config.SOURCE, chunks.ENDS) == (40, 40, 8)
     assert size("Unit", "gradient_scheduler") == 48  # of 44 bytes, __align__(16)
-    assert dict(chunks.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
-    assert calcsize(dict(chunks.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS
+    assert dict(wgrad_direct.COLUMN_PARAMS.fields)["lpt_order"] == f"{2 * chunks.ORDERED}s"
+    assert calcsize(dict(wgrad_direct.COLUMN_PARAMS.fields)["starts"]) == 12 * chunks.STARTS
 
 
 def test_every_struct_of_parameters_is_checked() -> None:

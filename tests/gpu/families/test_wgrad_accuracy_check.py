@@ -16,7 +16,7 @@ from winolab.algorithm import Problem, direct, omega
 from winolab.bench import oracle
 from winolab.device import H100, datasheet
 from winolab.gpu import driver
-from winolab.gpu.families.wgrad_direct.split import WgradSplitPlan
+from winolab.gpu.families.wgrad_direct.plan import WgradSplitPlan
 from winolab.gpu.families.wgrad_winograd.config import CONFIGS
 from winolab.gpu.families.wgrad_winograd.plan import plans
 from winolab.gpu.params import View

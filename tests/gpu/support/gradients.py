@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +20,17 @@ SMALL = Problem.of((2, 9, 9, 64), (64, 3, 3, 64))
 
 
 def asked(
-    family: Any,
+    plans: Callable[[Request], Iterable[Any]],
     precision: str,
     problem: Problem = SMALL,
     text: str = "",
     device: Device = H100,
     **options: Any,
 ) -> Any:
-    """The first plan of a module for a problem."""
+    """The first of the ``plans`` that a family has for a problem."""
     algorithm = parse_algorithm(text) if text else None
     return next(
-        family.plans(Request(problem, "backward_filter", device, algorithm, precision, **options))
+        iter(plans(Request(problem, "backward_filter", device, algorithm, precision, **options)))
     )
 
 

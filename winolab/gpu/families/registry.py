@@ -17,8 +17,7 @@ from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.families.nested import plan as nested
-from winolab.gpu.families.wgrad_direct import columns, narrow
-from winolab.gpu.families.wgrad_direct import split as wgrad_split
+from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -106,7 +105,25 @@ FAMILIES = (
         GRADIENT,
         ("fp32_split", *SIXTEEN_BITS),
     ),
-    Family("wgrad_direct.columns", columns.plans, columns.Config, GRADIENT, SIXTEEN_BITS),
-    Family("wgrad_direct.narrow", narrow.plans, narrow.Config, GRADIENT, SIXTEEN_BITS),
-    Family("wgrad_direct.split", wgrad_split.plans, wgrad_split.Config, GRADIENT, ("fp32_split",)),
+    Family(
+        "wgrad_direct.columns",
+        wgrad_direct.columns_plans,
+        wgrad_direct.ColumnsConfig,
+        GRADIENT,
+        SIXTEEN_BITS,
+    ),
+    Family(
+        "wgrad_direct.narrow",
+        wgrad_direct.narrow_plans,
+        wgrad_direct.NarrowConfig,
+        GRADIENT,
+        SIXTEEN_BITS,
+    ),
+    Family(
+        "wgrad_direct.split",
+        wgrad_direct.split_plans,
+        wgrad_direct.SplitConfig,
+        GRADIENT,
+        ("fp32_split",),
+    ),
 )

@@ -11,20 +11,20 @@ from tests.gpu.support.gradients import SHARES, SMALL, asked, shared
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct import columns
-from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, SOURCE, WORK
-from winolab.gpu.families.wgrad_direct.columns import CONFIGS, Config, WgradColumnsPlan
+from winolab.gpu.families.wgrad_direct.config import COLUMNS, SOURCE, WORK, ColumnsConfig
+from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS
+from winolab.gpu.families.wgrad_direct.plan import WgradColumnsPlan, columns_plans
 from winolab.gpu.runtime import nvrtc
 
 Execute = Callable[[WgradColumnsPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, config: Config, kind: str) -> WgradColumnsPlan:
-    return asked(columns, precision, problem, config=config, out_dtype=kind)
+def planned(problem: Problem, precision: str, config: ColumnsConfig, kind: str) -> WgradColumnsPlan:
+    return asked(columns_plans, precision, problem, config=config, out_dtype=kind)
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", COLUMNS, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for multiprocessors, sharing in SHARES:
@@ -35,14 +35,14 @@ def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
 
 def test_parameters_are_as_large_as_the_kernel_declares_them() -> None:
     size = PARAMS.size + COLUMN_PARAMS.size
-    p = planned(SMALL, "fp16", Config(3, 64, 128, 8), "float32")
+    p = planned(SMALL, "fp16", ColumnsConfig(3, 64, 128, 8), "float32")
     check = f"\nstatic_assert(sizeof(ColumnParams) == {size} && sizeof(Start) == 12);"
     assert nvrtc.compile_cubin(p.source() + check, "sm_90a").resources
 
 
 def test_structs_in_shared_memory_are_as_large_as_planned() -> None:
     """The engine gives a kernel as many bytes as its plan says, and no more."""
-    p = planned(SMALL, "fp16", Config(3, 64, 128, 8), "float32")
+    p = planned(SMALL, "fp16", ColumnsConfig(3, 64, 128, 8), "float32")
     text = p.source()
     structs = "ColumnScheduler", "RowSource<Element>", "ColumnsShared"
     sizes = " && ".join(f"sizeof({struct}) == {{}}" for struct in structs)

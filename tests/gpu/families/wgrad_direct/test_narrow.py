@@ -11,14 +11,14 @@ import pytest
 from tests.gpu.support.gradients import asked
 from tests.gpu.support.halves import on_cpu, on_gpu, problems, too_far
 from winolab.algorithm import Problem
-from winolab.gpu.families.wgrad_direct import narrow
-from winolab.gpu.families.wgrad_direct.narrow import CONFIGS, Config, WgradNarrowPlan
+from winolab.gpu.families.wgrad_direct.config import NARROW, NarrowConfig
+from winolab.gpu.families.wgrad_direct.plan import WgradNarrowPlan, narrow_plans
 
 Execute = Callable[[WgradNarrowPlan, np.ndarray, np.ndarray], np.ndarray]
 
 
-def planned(problem: Problem, precision: str, config: Config, kind: str) -> WgradNarrowPlan:
-    return asked(narrow, precision, problem, config=config, out_dtype=kind)
+def planned(problem: Problem, precision: str, config: NarrowConfig, kind: str) -> WgradNarrowPlan:
+    return asked(narrow_plans, precision, problem, config=config, out_dtype=kind)
 
 
 def cut(p: WgradNarrowPlan, segments: int) -> WgradNarrowPlan:
@@ -27,7 +27,7 @@ def cut(p: WgradNarrowPlan, segments: int) -> WgradNarrowPlan:
 
 
 @pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", NARROW, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for problem, precision, kind, x, dy in problems():
         for segments in (1, 3):

@@ -17,16 +17,9 @@ from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.gamma_wgmma.config import REGISTERS
 from winolab.gpu.families.wgrad import PARAMS
-from winolab.gpu.families.wgrad_direct import split as wgrad_split
-from winolab.gpu.families.wgrad_direct.chunks import COLUMN_PARAMS, PRODUCERS
-from winolab.gpu.families.wgrad_direct.common import CONSUMERS
-from winolab.gpu.families.wgrad_direct.split import (
-    CONFIGS,
-    HEADERS,
-    SPLIT_PARAMS,
-    Config,
-    WgradSplitPlan,
-)
+from winolab.gpu.families.wgrad_direct.config import CONSUMERS, PRODUCERS, SPLIT, SplitConfig
+from winolab.gpu.families.wgrad_direct.launch import COLUMN_PARAMS, HEADERS, SPLIT_PARAMS
+from winolab.gpu.families.wgrad_direct.plan import WgradSplitPlan, split_plans
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
@@ -34,8 +27,8 @@ from winolab.gpu.runtime import nvrtc
 from winolab.ref.algorithms import convolution
 
 Execute = Callable[..., np.ndarray]
-THREE, FIVE = Config(3, 64, 128, 3, 4), Config(5, 32, 128, 3, 4)  # rows of 128, 64 bytes
-SPILLED = {Config(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
+THREE, FIVE = SplitConfig(3, 64, 128, 3, 4), SplitConfig(5, 32, 128, 3, 4)  # rows of 128, 64 bytes
+SPILLED = {SplitConfig(2, 128, 128, 2, 2): 16}  # bytes: two loads a stage of 1,100 instructions
 # Two FP16 parts err by so much, relative: both operands' roundings and what low·low would add; the
 # Tensor Core's truncations of four sums that grow, of 2^-23 each.
 BOUND = 2.0**-22 + 2.0**-22
@@ -72,8 +65,8 @@ def on_gpu(
 both = pytest.mark.parametrize("execute", [on_cpu, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 
 
-def planned(problem: Problem, config: Config = THREE) -> WgradSplitPlan:
-    return asked(wgrad_split, "fp32_split", problem, config=config)
+def planned(problem: Problem, config: SplitConfig = THREE) -> WgradSplitPlan:
+    return asked(split_plans, "fp32_split", problem, config=config)
 
 
 def drawn(problem: Problem, seed: int = 1) -> list[np.ndarray]:
@@ -87,7 +80,7 @@ def exact(problem: Problem, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
 
 
 @both
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", SPLIT, ids=str)
 def test_gradients_are_those_of_fp64(config, execute: Execute) -> None:
     for i, (x_shape, w_shape, padding) in enumerate(CASES):
         groups = x_shape[-1] // w_shape[-1]
@@ -119,7 +112,7 @@ def test_sums_of_one_sign_are_not_truncated_further_than_a_stage(execute: Execut
     assert relative_rms(dw, exact(problem, x, dy)) <= BOUND
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@pytest.mark.parametrize("config", SPLIT, ids=str)
 def test_shared_memory_has_no_bank_conflicts(config) -> None:
     """Stages, and what is on its way to them, of a block that has all of its channels."""
     problem = Problem.of((1, 3, 11, config.bi), (config.bo, 1, 3, config.bi))
@@ -152,7 +145,7 @@ def test_a_channel_that_split_products_lose_is_noticed(name, side, width, execut
     arrays = drawn(problem)
     arrays[side][..., 3] *= np.float32(factor)
     x, dy = arrays[0] * np.float32(of_x), arrays[1] * np.float32(of_dy)
-    configs = (THREE, FIVE) if width > 1 else (next(iter(CONFIGS)),)
+    configs = (THREE, FIVE) if width > 1 else (next(iter(SPLIT)),)
     for config in configs:
         for multiprocessors, sharing in (SHARES[0], SHARES[-1]):
             flags = np.zeros(3, "int32")
@@ -189,7 +182,7 @@ def test_every_channel_has_the_accuracy_of_fp32(name, execute: Execute) -> None:
 
 
 def test_compiles_without_spills_but_for_those_that_are_known() -> None:
-    for config in CONFIGS:
+    for config in SPLIT:
         p = planned(Problem.of((2, 9, 9, 64), (64, 4, 4, 64)), config)
         resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
         spilled = sum(r.spills for r in resources.values())
@@ -206,7 +199,7 @@ def test_the_struct_is_passed_to_a_kernel() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    split = partial(asked, wgrad_split, "fp32_split")
+    split = partial(asked, split_plans, "fp32_split")
     with pytest.raises(ValueError, match=r"9\.0's"):
         split(device=datasheet("a100"))
     with pytest.raises(ValueError, match="do not compute omega:8:3:6"):

@@ -14,14 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from winolab.device import H100, Device
-from winolab.gpu.codegen.structs import layout, size
-from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient, parameters
-from winolab.gpu.families.wgrad_direct.common import CONSUMERS, DirectConfig, blocks_of_row
-from winolab.gpu.params import INT, Kernels, Params, View
+from winolab.gpu.families.wgrad import NEAR_FASTEST, Gradient
+from winolab.gpu.families.wgrad_direct.config import KC, PRODUCERS, DirectConfig
+from winolab.gpu.params import INT
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 
-KC = 64  # positions of a column
-PRODUCERS = 128  # threads of a block that copy
 RUN = 8  # sums that a thread adds up at once
 # What a launch brings along, 4 KB at most: work tiles in an order, and blocks that share work
 # tiles.
@@ -37,14 +34,9 @@ CONSTANTS = {
     "STARTS": STARTS,
     "NONE": NONE,
 }
-# Bytes of its structs in shared memory, and of a work tile's first and last block.
-WORK, SOURCE = (
-    size(struct, "wgrad_direct/column_sweep") for struct in ("ColumnScheduler", "RowSource")
-)
+# A work tile has bytes that name its first and last block, and so many parts at most.
 ENDS = 2 * calcsize(INT)
-# Its parameters behind gradient_scheduler.cuh's.
-COLUMN_PARAMS = layout("ColumnParams", "wgrad_direct/column_sweep", ORDERED=ORDERED, STARTS=STARTS)
-MOST_PARTS = 64  # of a work tile
+MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -314,34 +306,7 @@ def told(found: Columns, shares: Shares) -> list[str]:
     ]
 
 
-def packed(
-    g: Gradient,
-    views: tuple[View, View, View],
-    workspace: int,
-    v: DirectConfig,
-    found: Columns,
-    shares: Shares,
-) -> Params:
-    """column_sweep.cuh's parameters; in the workspace parts come first."""
-    block = v.bi, v.bo, v.n
-    ends = workspace + shares.workspace - ENDS * shares.shared if shares.workspace else 0
-    return Params.of(
-        parameters(g, views, workspace, block, 1, found.pitch, shares.work_tiles),
-        COLUMN_PARAMS.pack(
-            *(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
-            len(shares.order) // shares.multiprocessors,
-            np.array(shares.order, "uint16").tobytes(),
-            np.array(shares.starts, "int32").tobytes(),
-        ),
-    )
-
-
-def gather(
-    kernels: Kernels, v: DirectConfig, shares: Shares, params: Params, device: Device
-) -> None:
-    """Add up the parts of work tiles that blocks share, if there are any: RUN sums a thread."""
-    if shares.workspace:
-        runs = shares.shared * (v.n * v.bi * v.bo // CONSUMERS // RUN)
-        kernels["winolab_wgrad_direct_gather"](
-            (runs, 1, 1), CONSUMERS, params, device.early_launches
-        )
+def blocks_of_row(g: Gradient, v: DirectConfig) -> int:
+    """Blocks of channels and taps for one row of the filter."""
+    tiles = -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * g.groups
+    return tiles * -(-g.filter[2] // v.n)

@@ -1,0 +1,110 @@
+"""How long direct filter gradients on wgmma take: a block's stages, and reading x and dy."""
+
+from __future__ import annotations
+
+import math
+
+from winolab.algorithm import Problem
+from winolab.device import Device
+from winolab.gpu.families.wgrad import (
+    Gradient,
+    Timing,
+)
+from winolab.gpu.families.wgrad_direct.chunks import Columns, Cost, taken
+from winolab.gpu.families.wgrad_direct.config import KC, DirectConfig, NarrowConfig, SplitConfig
+from winolab.gpu.families.wgrad_direct.tiling import TILE, ColumnsTiling, NarrowTiling, SplitTiling
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE
+from winolab.ref.arithmetic import split
+
+SHARP = 2  # the exponent of what overlaps in a stage
+
+
+def matrix_seconds(device: Device, products: float) -> float:
+    """Seconds in which a multiprocessor's Tensor Cores make so many products at least."""
+    return products / device.matrix / device.clock
+
+
+def operands(problem: Problem, precision: str) -> int:
+    """Bytes of x and dy."""
+    return ITEMSIZE[DTYPES[precision]] * (math.prod(problem.x_shape) + math.prod(problem.y_shape))
+
+
+def read(problem: Problem, precision: str, device: Device, model: DeviceModel = MODEL) -> float:
+    """Seconds that it takes to read x and dy once."""
+    return copying(device, operands(problem, precision), model)
+
+
+def columns_cost(
+    device: Device, v: DirectConfig, found: Columns, model: DeviceModel = MODEL
+) -> Cost:
+    """What a block's stages take: products of a column, and its copies to registers and memory."""
+    m = model.wgrad_direct
+    products = m.products * v.n * v.bi * v.bo + m.copied * (v.bi + v.bo) * device.matrix
+    brought = 1 + m.brought * (v.n - 1) / found.pitch
+    stage = matrix_seconds(device, products * KC * brought)
+    return Cost(stage, m.part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
+
+
+def columns_seconds(plan: ColumnsTiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    of = columns_cost(plan.device, plan.config, plan.columns, model)
+    main = taken(plan.columns, plan.shares, of)
+    return max(main, read(plan.problem, plan.precision, plan.device, model))
+
+
+def narrow_timing(
+    device: Device, g: Gradient, v: NarrowConfig, blocks: int, model: DeviceModel = MODEL
+) -> Timing:
+    """What a unit takes: products of a position, and its copies."""
+    m = model.wgrad_direct
+    products = m.products * v.bi * v.bo * v.n + m.copied_narrow * (v.bi + v.bo) * device.matrix
+    unit = g.met * matrix_seconds(device, products)
+    start = m.start / device.clock
+    return Timing(blocks, device.multiprocessors, unit, start, v.kc, device=device, model=model)
+
+
+def narrow_seconds(plan: NarrowTiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    g, v = plan.gradient, plan.config
+    of = narrow_timing(plan.device, g, v, plan.blocks, model)
+    main = of.whole(g.units(TILE, plan.pitch), plan.segments, 4 * g.weights)
+    return max(main, read(plan.problem, plan.precision, plan.device, model))
+
+
+def met(g: Gradient, n: int, found: Columns) -> tuple[float, float]:
+    """Per column of dy: of x, how many are multiplied and how many are brought, on average.
+
+    Not those outside the image, unless a column's positions lie in different ones of x.
+    """
+    if found.chunks > 1:
+        return n, 1 + (n - 1) / found.pitch
+    width, columns = g.input[2], g.output[2]
+    taps = range(n * len(found.useful))
+    multiplied = sum(last - first for first, last in (g.rows(2, tap) for tap in taps))
+    first = [g.padding[2] - tap for tap in taps[::n]]  # of dy, where tiles' first taps meet x
+    brought = sum(max(0, min(width, columns + n - 1 - f) - max(0, -f)) for f in first)
+    return multiplied / sum(found.useful), brought / sum(found.useful)
+
+
+def split_cost(
+    device: Device, g: Gradient, v: SplitConfig, found: Columns, model: DeviceModel = MODEL
+) -> Cost:
+    """What a block's stages take: products of a column; elements loaded, split and stored."""
+    m = model.wgrad_direct
+    multiplied, brought = met(g, v.n, found)
+    products = m.split_products * split.products(2) * multiplied * v.bi * v.bo
+    elements = m.split_element * (v.bo + v.bi * brought) * device.matrix
+    stage = matrix_seconds(device, KC * overlapped(SHARP, products, elements))
+    return Cost(stage, m.split_part / device.clock, 4 * v.n * v.bi * v.bo, device, model)
+
+
+def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    of = split_cost(plan.device, plan.gradient, plan.config, plan.columns, model)
+    return split_call(plan.problem, plan.device, taken(plan.columns, plan.shares, of), model)
+
+
+def split_call(problem: Problem, device: Device, main: float, model: DeviceModel = MODEL) -> float:
+    """Seconds with the launches about scales, before and behind the main ones."""
+    return max(main, read(problem, "fp32_split", device, model)) + 2 * model.device.launch

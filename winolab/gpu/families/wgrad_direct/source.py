@@ -1,0 +1,72 @@
+"""The translation units of direct filter gradients on wgmma: their constants and files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families import scale
+from winolab.gpu.families.wgrad import (
+    TYPES,
+)
+from winolab.gpu.families.wgrad_direct.chunks import CONSTANTS
+from winolab.gpu.families.wgrad_direct.config import (
+    ColumnsConfig,
+    DirectConfig,
+    NarrowConfig,
+    SplitConfig,
+)
+from winolab.gpu.families.wgrad_direct.tiling import TILE
+from winolab.gpu.planner.request import DTYPES
+from winolab.ref.algebra.transforms import transforms
+
+
+@lru_cache(maxsize=64)
+def columns_source(precision: str, out_dtype: str, config: ColumnsConfig) -> str:
+    """One config's translation unit: ``winolab_wgrad_direct_columns``, ``…_gather``."""
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    types |= {"BF16": int(precision == "bf16")}
+    return unit(
+        f"Ω2(1,1) {precision}, {config}",
+        constants(config, **types, **CONSTANTS),
+        {},
+        ("wgrad_direct/columns",),
+    )
+
+
+@lru_cache(maxsize=64)
+def narrow_source(precision: str, out_dtype: str, config: NarrowConfig) -> str:
+    """One config's translation unit: ``winolab_wgrad_direct_narrow`` and ``winolab_reduce``."""
+    types = {"INPUT": TYPES[DTYPES[precision]], "OUTPUT": TYPES[out_dtype]}
+    types |= {"BF16": int(precision == "bf16")}
+    return unit(
+        f"Ω2(1,1) {precision}, {config}",
+        constants(config, **types, FIRST=0),
+        {},
+        ("wgrad_direct/narrow",),
+    )
+
+
+@lru_cache(maxsize=64)
+def split_source(config: SplitConfig) -> str:
+    """The translation unit of one config: scales, products, and the sums of parts."""
+    types = {"INPUT": 0, "OUTPUT": 0, "PARTS": 2, "BF16": 0, "WIDE": 1, "YVEC": 4}
+    return unit(
+        f"Ω2(1,1) fp32_split, {config}",
+        {
+            **constants(config, **types, **CONSTANTS),
+            **scale.constants((TILE, transforms(TILE.n, TILE.r))),
+            **scale.BLOCKS,
+        },
+        {},
+        ("wgrad_direct/split",),
+    )
+
+
+def constants(config: DirectConfig, **more: int) -> dict[str, int]:
+    """The constants of a translation unit: gradient_scheduler.cuh's without transforms, ``more``,
+    the block shape.
+    """
+    fields = {name.upper(): value for name, value in asdict(config).items()}
+    return {"R": 1, "ALPHA": 1, "WRAP": 0, **more, **fields}
