@@ -80,5 +80,9 @@ def predict(
     return of_direct.predict(a, b, p, direct(), run, direction)
 
 
+def states(p: Problem, _: Algorithm, run: Arithmetic, direction: str) -> Iterator[Any]:
+    yield from of_direct.states(p, direct(), run, direction)
+
+
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
     yield Plain(3)

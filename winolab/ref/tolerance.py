@@ -23,8 +23,9 @@ from winolab.ref.error.roundings import Unit
 from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import COMPONENTS
 
-# A prediction counts as so many times itself: simulated errors are up to 18 % above it.
-SURE = 1.2
+# A prediction counts as so many times itself: simulated errors are up to 18 % above it, where sums
+# in FP32 of 16-bit products that it holds begin exactly and truncate up to 2.3 times it.
+SURE, SURE_OF_EXACT = 1.2, 2.5
 Data = tuple[Moments, Moments]
 U11 = Moments(0.0, 1 / 3, roundoff=1 / 7, peak=1.0)  # of U[-1, 1]
 
@@ -139,11 +140,17 @@ def incurred(
     if kind == "componentwise" and algorithm.kind != "direct":
         return math.inf
     rms = expected(*data, problem, algorithm, run, direction=direction).relative_rms
-    square = rms**2 + CONSTANT * unit**2
+    rounded = CONSTANT * unit**2
     if not stored and isinstance(run, Float):
-        square += run.storage.unit_roundoff**2 * sum(m.roundoff for m in data)
-    error = SURE * math.sqrt(square)
+        rounded += run.storage.unit_roundoff**2 * sum(m.roundoff for m in data)
+    error = math.sqrt((sure(algorithm, run) * rms) ** 2 + SURE**2 * rounded)
     return error * own_size(products(problem, direction), data) if kind != "predicted" else error
+
+
+def sure(algorithm: Algorithm, run: Arithmetic) -> float:
+    """How many times its prediction an algorithm's error may be, but for what rounds its result."""
+    exact = isinstance(run, Float) and 2 * run.product.precision <= run.accumulate.precision
+    return SURE_OF_EXACT if exact and algorithm.kind == "direct" else SURE
 
 
 def own_size(count: int, data: Data) -> float:

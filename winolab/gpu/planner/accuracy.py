@@ -17,7 +17,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import NORMAL
 from winolab.ref.error.normwise import of_tile, products
 from winolab.ref.error.predict import CONSTANT, Moments, predict
-from winolab.ref.tolerance import SURE, U11, own_size
+from winolab.ref.tolerance import SURE, SURE_OF_EXACT, U11, own_size
 
 FP32 = FORMATS["fp32"].unit_roundoff
 CHUNK = 16  # products that an instruction sums at most
@@ -44,7 +44,10 @@ def incurred(kind: str, plan: Plan) -> float:
     direct = all(t.alpha == 1 for t in plan.tiles)
     if kind == "componentwise" and not direct:
         return math.inf
-    error = SURE * predicted_rms(plan, U11)
+    rounded = CONSTANT * UNITS[plan.out_dtype] ** 2
+    summed = max(0.0, predicted_rms(plan, U11) ** 2 - rounded)
+    exact = direct and plan.precision in ("fp16", "bf16")
+    error = math.sqrt((SURE_OF_EXACT if exact else SURE) ** 2 * summed + SURE**2 * rounded)
     if kind == "predicted":
         return error
     return error * own_size(products(plan.problem, plan.direction), (U11, U11))

@@ -69,8 +69,9 @@ class Prediction:
     relative_rms: √(E e² / E y²). mare: E|e| / |E y|, NaN where outputs may vanish (|mean| below
     AWAY standard deviations). relative_bias: E e / |E y|, 0 for zero-mean outputs. shares: the part
     of E e² that each source has; they sum to 1. overflow: the part of the outputs that are not
-    finite; where one of them is expected not to be, the errors are infinite. errors: of arrays, the
-    expected absolute error of each output, √(E e²).
+    finite; where one of them is expected not to be, the errors are infinite. uneven: E e² of the
+    place in a tile where it is largest over its mean. errors: of arrays, the expected absolute
+    error of each output, √(E e²).
     """
 
     relative_rms: float
@@ -78,6 +79,7 @@ class Prediction:
     relative_bias: float
     shares: dict[str, float]
     overflow: float = 0.0
+    uneven: float = 1.0
     errors: Array | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -152,7 +154,7 @@ def _predicted(
     if not all(math.isfinite(v) for m in (a, b) for v in (m.mean, m.variance)):
         return Prediction(math.nan, math.nan, math.nan, {}), [(box, math.nan) for box in boxes]
     of = programs or programs_of(algorithm)
-    square = power = bias = absolute = count = overflow = 0.0
+    square = power = bias = absolute = count = overflow = most = 0.0
     sources: dict[str, float] = {}
     for i, box in enumerate(boxes):
         pairs = zip(box.segments, layer.output, strict=True)
@@ -175,6 +177,7 @@ def _predicted(
             overflow += outputs * tile.mean_of(tile.overflow)
             power += outputs * tile.power
             expected = tile.mean_of(variance + mean**2)
+            most = max(most, float((variance + mean**2).max()))
             erring, energy = erring + kind.share * expected, energy + kind.share * tile.energy
             square += outputs * expected
             bias += outputs * (tile.mean_of(mean) / abs(tile.mean) if tile.mean else 0.0)
@@ -190,7 +193,8 @@ def _predicted(
     rms, mare, drift = math.sqrt(square / power), absolute / count, bias / count
     if overflow * layer.batch * layer.out_channels >= 0.5:  # of one, more likely than not
         rms, mare, drift = math.inf, math.inf, math.nan
-    return Prediction(rms, mare, drift, shares, overflow / count), factors
+    uneven = most * count / square
+    return Prediction(rms, mare, drift, shares, overflow / count, uneven), factors
 
 
 class _Tile:

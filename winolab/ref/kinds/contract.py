@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from winolab.algorithm import Algorithm, Problem
+from winolab.ref.algebra.transforms import Programs
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.cost.blocks import Work
 from winolab.ref.error.moments import Moments
@@ -65,6 +66,13 @@ class Kind(Protocol):
         algorithm: Algorithm, run: Arithmetic, direction: str, /,
     ) -> Prediction:  # fmt: skip
         """The errors that random data of these moments, or these arrays, are expected to have."""
+        ...
+
+    def states(
+        self, problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str, /
+    ) -> Iterable[tuple[Sequence[Programs], int]]:
+        """Of every kind of tile that has states of its own: the programs along each dimension, and
+        how many products a state sums."""
         ...
 
     def usual(self, problem: Problem, direction: str, /) -> Iterable[Algorithm]:

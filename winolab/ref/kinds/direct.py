@@ -12,6 +12,7 @@ from winolab.ref.kinds.tiled import (
     bound,
     forward,
     predict,
+    states,
     work,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "bound",
     "forward",
     "predict",
+    "states",
     "usual",
     "work",
 ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from winolab.algorithm import Algorithm, Problem, Tile, dwm
+from winolab.algorithm import Algorithm, Dwm, Problem, Tile, dwm
+from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.dwm import choose, decompose
 from winolab.ref.algorithms.dwm.cuts import Cut, exchanged, pieces_of, reached_inputs
 from winolab.ref.algorithms.dwm.decompose import (
@@ -38,6 +40,7 @@ __all__ = [
     "bound",
     "forward",
     "predict",
+    "states",
     "usual",
     "work",
 ]
@@ -104,14 +107,7 @@ def bound(
 ) -> NDArray[np.float64]:
     """The bound of the sum of its pieces."""
     chosen = decompose.resolved(problem, algorithm, run, direction, (a, b))
-    pieces = pieces_of(problem, chosen).pieces
-    if direction == "backward_data":
-        pieces = tuple(p for p in pieces if all(map(len, decompose.reached_by(problem, p))))
-    kinds = set()
-    for piece in pieces:
-        part, box = decompose.engine_problem(problem, piece, direction)
-        tiles = tuple(s.tile for s in box.segments)
-        kinds.add((tiles, depth_of(part, box) // part.groups))
+    pieces = list(_pieces(problem, chosen, direction))
     magnitude = Magnitude()
     with np.errstate(all="ignore"):
         compute = getattr(decompose, direction)
@@ -120,7 +116,30 @@ def bound(
     if direction == "backward_filter":
         of = exchanged(of)
     costing = Costing(chosen, of, exact=True, pieces=max(1, len(pieces)))
-    return assembled(a, b, run, size, magnitude, kinds, costing)
+    return assembled(a, b, run, size, magnitude, set(pieces), costing)
+
+
+def _pieces(
+    problem: Problem, algorithm: Dwm, direction: str
+) -> Iterator[tuple[tuple[Tile, ...], int]]:
+    """Tiles of every dimension of each piece that has results, and how many products they sum."""
+    for piece in pieces_of(problem, algorithm).pieces:
+        if direction == "backward_data" and not all(map(len, decompose.reached_by(problem, piece))):
+            continue
+        part, box = decompose.engine_problem(problem, piece, direction)
+        yield tuple(s.tile for s in box.segments), depth_of(part, box) // part.groups
+
+
+def states(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str
+) -> Iterator[tuple[list[Programs], int]]:
+    """Those of each piece."""
+    chosen = decompose.resolved(problem, algorithm, run, direction)
+    of = programs_of(chosen)
+    if direction == "backward_filter":
+        of = exchanged(of)
+    for tiles, depth in _pieces(problem, chosen, direction):
+        yield [of(tile) for tile in tiles], depth
 
 
 def predict(
@@ -136,4 +155,18 @@ def predict(
     chosen = decompose.resolved(problem, algorithm, run, direction, data)
     first, second = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
     rms = choose.predicted(problem, chosen, run, direction, (first, second))
-    return Prediction(rms, math.nan, math.nan, {}, float(math.isinf(rms)))
+    uneven = max(
+        (_uneven(tiles, chosen) for tiles, _ in _pieces(problem, chosen, direction)), default=1.0
+    )
+    return Prediction(rms, math.nan, math.nan, {}, float(math.isinf(rms)), uneven)
+
+
+@lru_cache(maxsize=1024)
+def _uneven(tiles: tuple[Tile, ...], algorithm: Dwm) -> float:
+    """Noise gain of the output of a tile that has most, over their mean."""
+    of, worst = programs_of(algorithm), 1.0
+    for tile in tiles:
+        at, g, bt = (np.array(m.exact(), float) for m in (of(tile).AT, of(tile).G, of(tile).BT))
+        gains = at**2 @ ((g**2).sum(axis=1) * (bt**2).sum(axis=1))
+        worst *= float(gains.max() / gains.mean())
+    return worst

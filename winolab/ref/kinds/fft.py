@@ -49,6 +49,7 @@ __all__ = [
     "bound",
     "forward",
     "predict",
+    "states",
     "usual",
     "work",
 ]
@@ -202,6 +203,11 @@ def predict(
     filled = math.prod(min(1.0, i / n) for i, n in zip(problem.input, lengths, strict=True))
     rms = math.sqrt(3 * transform + filled * multiplied + v)
     return Prediction(rms, math.nan, math.nan, {})
+
+
+def states(problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str) -> tuple[()]:
+    """None: an error of a state is spread over all of a tile."""
+    return ()
 
 
 def _log2(length: int) -> int:

@@ -10,6 +10,7 @@ from winolab.ref.kinds.winrs import (
     bound,
     forward,
     predict,
+    states,
     work,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "bound",
     "forward",
     "predict",
+    "states",
     "usual",
     "work",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from winolab.algorithm import Algorithm, Problem
+from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winograd import backward_data, backward_filter, forward
@@ -18,8 +19,18 @@ from winolab.ref.error import bounds
 from winolab.ref.error import predict as predictions
 from winolab.ref.error.moments import Moments
 from winolab.ref.error.predict import Prediction
+from winolab.ref.error.roundings import depth_of, tiling
 
-__all__ = ["TILED", "backward_data", "backward_filter", "bound", "forward", "predict", "work"]
+__all__ = [
+    "TILED",
+    "backward_data",
+    "backward_filter",
+    "bound",
+    "forward",
+    "predict",
+    "states",
+    "work",
+]
 
 TILED = True
 
@@ -48,6 +59,16 @@ def predict(
     return predictions.predict(
         a, b, problem, algorithm, summed(run, algorithm), direction=direction
     )
+
+
+def states(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str
+) -> Iterator[tuple[list[Programs], int]]:
+    """Those of every region."""
+    of = winograd.programs_of(algorithm)
+    layer, boxes = tiling(problem, algorithm, direction)
+    for box in boxes:
+        yield [of(s.tile) for s in box.segments], depth_of(layer, box)
 
 
 def work(problem: Problem, algorithm: Algorithm, direction: str) -> Work:

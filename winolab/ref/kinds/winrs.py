@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from winolab.algorithm import Algorithm, Problem, gamma, winrs
+from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms import winograd
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs import gradient
 from winolab.ref.algorithms.winrs.gradient import backward_data, backward_filter, forward
 from winolab.ref.algorithms.winrs.plan import partition
+from winolab.ref.algorithms.winrs.segments import Segment
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
 from winolab.ref.cost.blocks import Axis, Block, Work, tiled
 from winolab.ref.error import bounds
@@ -32,6 +34,7 @@ __all__ = [
     "bound",
     "forward",
     "predict",
+    "states",
     "usual",
     "work",
 ]
@@ -67,22 +70,39 @@ def predict(
     if direction != "backward_filter":
         raise ValueError(f"{algorithm} computes filter gradients only")
     x, dy = (v if isinstance(v, Moments) else Moments.of(v) for v in (a, b))
-    total = weight = overflow = 0.0
-    for phase in gradient.phases(problem):
-        unit = phase.problem
-        for segment in partition(unit, algorithm, run):
-            tile, rows = segment.tile, math.prod(segment.size[:-1])
-            depth = unit.batch * rows * -(-segment.size[-1] // tile.r)
-            layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
-            kind = gamma(tile.alpha, tile.n, tile.r, points=algorithm.points_of(tile))
-            kind = replace(kind, scaling=algorithm.scaling)
-            found = predictions.predict(x, dy, layer, kind, run)
-            share = math.prod(segment.size) * math.prod(unit.filter)
-            total += share * found.relative_rms**2
-            overflow, weight = max(overflow, found.overflow), weight + share
+    total = weight = overflow = uneven = 0.0
+    for unit, segment, depth in _sums(problem, algorithm, run):
+        tile = segment.tile
+        layer = Problem.of((1, 4 * tile.n + tile.r - 1, depth), (1, tile.r, depth))
+        kind = gamma(tile.alpha, tile.n, tile.r, points=algorithm.points_of(tile))
+        kind = replace(kind, scaling=algorithm.scaling)
+        found = predictions.predict(x, dy, layer, kind, run)
+        share = math.prod(segment.size) * math.prod(unit.filter)
+        total += share * found.relative_rms**2
+        weight += share
+        overflow, uneven = max(overflow, found.overflow), max(uneven, found.uneven)
     once = Units.of(run).transform.relative if isinstance(run, Float) else 0.0
     rms = math.sqrt(total / weight + CONSTANT * once**2) if weight else 0.0
-    return Prediction(rms, math.nan, math.nan, {}, overflow)
+    return Prediction(rms, math.nan, math.nan, {}, overflow, uneven)
+
+
+def states(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str
+) -> Iterator[tuple[list[Programs], int]]:
+    """Those of every segment."""
+    of = winograd.programs_of(algorithm)
+    for _, segment, depth in _sums(problem, algorithm, run):
+        yield [of(segment.tile)], depth
+
+
+def _sums(
+    problem: Problem, algorithm: Algorithm, run: Arithmetic
+) -> Iterator[tuple[Problem, Segment, int]]:
+    """The segments of every phase, and how many products a state of theirs sums."""
+    for phase in gradient.phases(problem):
+        for segment in partition(phase.problem, algorithm, run):
+            units = -(-segment.size[-1] // segment.tile.r)
+            yield phase.problem, segment, problem.batch * math.prod(segment.size[:-1]) * units
 
 
 def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
