@@ -17,7 +17,7 @@ from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import Arithmetic, Float, summed
 from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import arithmetic_of, complex_dtype, hand_over, operand
-from winolab.ref.tolerance import within
+from winolab.ref.tolerance.cheapest import within
 
 
 def convolve(

@@ -17,8 +17,8 @@ from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
 from winolab.problem import Problem, shapes
 from winolab.ref.algorithms import convolution
-from winolab.ref.error.normwise import products
-from winolab.ref.tolerance import SURE, U11
+from winolab.ref.tolerance.cheapest import SURE, U11
+from winolab.ref.tolerance.normwise import products
 
 LAYER = Problem.of((32, 56, 56, 64), (64, 3, 3, 64), padding=1)
 DIRECTIONS = ("forward", "backward_data", "backward_filter")

@@ -15,9 +15,9 @@ from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.metrics import NORMAL
-from winolab.ref.error.normwise import of_tile, products
 from winolab.ref.error.predict import CONSTANT, Moments, predict
-from winolab.ref.tolerance import SURE, SURE_OF_EXACT, U11, own_size
+from winolab.ref.tolerance.cheapest import SURE, SURE_OF_EXACT, U11, own_size
+from winolab.ref.tolerance.normwise import of_tile, products
 
 FP32 = FORMATS["fp32"].unit_roundoff
 CHUNK = 16  # products that an instruction sums at most

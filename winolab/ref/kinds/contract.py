@@ -71,7 +71,7 @@ class Kind(Protocol):
     def states(
         self, problem: Problem, algorithm: Algorithm, run: Arithmetic, direction: str, /
     ) -> Iterable[tuple[Sequence[Programs], int]]:
-        """Of every kind of tile that has states of its own: the programs along each dimension, and
+        """The programs along each dimension of every kind of tile that has states of its own, and
         how many products a state sums."""
         ...
 

@@ -18,9 +18,9 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.cost.count import cost
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import Moments
-from winolab.ref.error.normwise import products
 from winolab.ref.kinds.registry import ENGINES
-from winolab.ref.tolerance import SURE, cheapest, incurred
+from winolab.ref.tolerance.cheapest import SURE, cheapest, incurred
+from winolab.ref.tolerance.normwise import products
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 DTYPES = {"fp32": "f4", "tf32": "f4", "fp16": "f2"}

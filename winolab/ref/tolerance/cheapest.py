@@ -17,11 +17,11 @@ from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.cost.count import cost
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT, Moments
-from winolab.ref.error.normwise import normwise, products
 from winolab.ref.error.partial_sums import mean_size
 from winolab.ref.error.roundings import Unit
 from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import COMPONENTS
+from winolab.ref.tolerance.normwise import normwise, products
 
 # A prediction counts as so many times itself: simulated errors are up to 18 % above it, where sums
 # in FP32 of 16-bit products that it holds begin exactly and truncate up to 2.3 times it.

@@ -10,10 +10,10 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.expected import expected
-from winolab.ref.error.largest import above, spread
 from winolab.ref.error.moments import Moments
 from winolab.ref.kinds.registry import ENGINES
-from winolab.ref.tolerance import sure
+from winolab.ref.tolerance.cheapest import sure
+from winolab.ref.tolerance.largest import above, spread
 
 DATA = {  # and the kurtosis
     "normal": (lambda rng, shape: rng.standard_normal(shape), 3.0),

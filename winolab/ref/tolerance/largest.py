@@ -31,8 +31,8 @@ from scipy.stats import gamma, norm
 from winolab.algorithm import Algorithm, Problem
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.error.moments import Moments
-from winolab.ref.error.normwise import products
 from winolab.ref.kinds.registry import ENGINES
+from winolab.ref.tolerance.normwise import products
 
 WALK, WHOLE = 4 / 3, 2.0  # relative variance of a random walk's mean square, of a sum's square
 NODES = 4096  # quantiles of G
