@@ -102,7 +102,6 @@ def _wgmma(request: Request, tile: Tile, text: str) -> Any:
     numbers = _numbers(text.split())
     if len(numbers) < len(text.split()) or "xvec" in numbers or "words" in numbers:
         return None  # what there is no more
-    numbers["v_stages"] = numbers.pop("stages")
     config = wgmma.Config(**{"run": 4, **numbers})
     c = Correlation.of(request.problem, request.direction)
     bare = tile.alpha == 8 and config.share == 4 and not (config.u_ring or config.u_ahead)

@@ -125,7 +125,6 @@ struct Copy {
   void (*arrived)(Copy&);
   void* barrier;
   Copy* next;
-  char value[8];  // of a store
 };
 
 struct Member;  // of the struct of a kernel's shared memory

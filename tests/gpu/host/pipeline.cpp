@@ -129,14 +129,6 @@ void copy_async_arrive(unsigned long long* barrier) {
   host::arrive(b, 0);
 }
 
-void store_async(void* shared, uint2 v, unsigned long long* barrier) {
-  if (shared_address(shared) >> 24 != shared_address(barrier) >> 24 || (uintptr_t)shared % 8)
-    host::fail("st.async and its barrier in different blocks, or not aligned");
-  host::Copy& copy = host::start_copy(shared, nullptr, sizeof v, barrier);
-  copy.from = copy.value;
-  memcpy(copy.value, &v, sizeof v);
-}
-
 
 void box_copy(void* shared, const TensorMap& map, int c, int w, int h, int d, int n,
               unsigned long long* barrier) {

@@ -32,7 +32,6 @@ void barrier_arrive_expect(unsigned long long* barrier, int bytes);
 void barrier_wait(unsigned long long* barrier, unsigned parity);
 void copy_async_arrive(unsigned long long* barrier);
 void bulk_copy(float* shared, const float* global, int bytes, unsigned long long* barrier);
-void store_async(void* shared, uint2 v, unsigned long long* barrier);
 
 inline void reads_done() {}
 inline void launch_before_done() {}

@@ -204,12 +204,12 @@ def test_blocks_of_a_cluster_store_to_each_other() -> None:
     body = """
       auto barrier = reinterpret_cast<unsigned long long*>(memory);
       auto values = reinterpret_cast<uint2*>(memory + 64);
-      if (t == 0) barrier_init(barrier, 1), barriers_ready(), barrier_arrive_expect(barrier, 256);
+      if (t == 0) barrier_init(barrier, 32), barriers_ready();
       cluster_sync();
       const int rank = cluster_rank(), next = (rank + 1) % 4;
-      store_async(cluster_pointer(values + t, next), make_uint2(rank, t),
-                  cluster_pointer(barrier, next));
-      barrier_wait(barrier, 0);
+      *cluster_pointer(values + t, next) = make_uint2(rank, t);
+      barrier_release_cluster(cluster_pointer(barrier, next));
+      barrier_acquire_cluster(barrier, 0);
       a[rank * 32 + t] = values[t].x * 100 + values[t].y;
       cluster_sync();"""
     for seed in SEEDS:

@@ -104,7 +104,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     found = _found(problem, text, precision, direction, aligned=w_shape[-1] % 4 == 0)
     exact, a, b = _exact_and_operands(problem, direction, precision)
     # What stacking decides, and the room that it leaves.
-    alone = {"packed": 0, "whole": 0, "exchanges": 0}
+    alone = {"packed": 0, "exchanges": 0}
     first, seen = {}, set()
     for p in (p for p in found if not p.config.packed and p.config.run):
         first.setdefault((p.tiles_width, replace(p.config, **alone)), p)

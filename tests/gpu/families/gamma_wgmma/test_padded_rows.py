@@ -45,7 +45,6 @@ def test_odd_rows_are_offered_with_a_tile_more(tiles: int, runs: tuple[int, int]
     assert seen == dict(zip((tiles, tiles + tiles % 2), runs, strict=True))
     for p in found:
         assert p.columns == p.tiles_width
-        assert not (p.config.whole and p.tiles_width > tiles)
 
 
 SPLIT = "fp32_split"
@@ -75,7 +74,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     a, b = (rng.standard_normal(s).astype(dtype) for s in (shape, problem.w_shape))
     exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
     # What a tile more decides, and the room that it leaves.
-    of_boxes = {"run": 0, "images": 0, "whole": 0, "exchanges": 0}
+    of_boxes = {"run": 0, "images": 0, "exchanges": 0}
     first, seen = {}, set()
     for p in (p for p in found if p.tiles_width == _exact_tiles(p) and p.config.run):
         first.setdefault(replace(p.config, **of_boxes), p)

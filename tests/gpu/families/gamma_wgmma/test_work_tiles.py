@@ -21,24 +21,19 @@ BOUND = {"fp32_split": 16 * 2**-24, "fp16": 5 * 2**-11}  # relative RMS, as in t
 
 @pytest.mark.parametrize("precision", ["fp32_split", "fp16"])
 @pytest.mark.parametrize(
-    ("height", "channels", "out_channels", "whole"),
-    [(16, 20, 128, 1), (11, 20, 72, 0), (11, 7, 5, 0)],
+    ("height", "channels", "out_channels"), [(16, 20, 128), (11, 20, 72), (11, 7, 5)]
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_blocks_walk_over_work_tiles(
-    precision, height, channels, out_channels, whole, seed
-) -> None:
-    """What loaders describe ahead, in any order of threads; ``whole`` blocks ask for no output."""
+def test_blocks_walk_over_work_tiles(precision, height, channels, out_channels, seed) -> None:
+    """What loaders describe ahead, in any order of threads."""
     problem = Problem.of((4, height, 24, channels), (out_channels, 3, 3, channels), padding=1)
     few = replace(H100, multiprocessors=2)
-    asked = Config(8, 3, whole=1)  # taken where it holds
     request = Request(
         problem, "forward", few, parse_algorithm("gamma:8:6:3"), precision,
-        aligned=channels % 4 == 0, config=asked,
+        aligned=channels % 4 == 0, config=Config(8, 3),
     )  # fmt: skip
     plan = min(plans(request), key=lambda p: p.predicted)
     assert plan.work_tiles > plan.grid
-    assert plan.config.whole == whole
     dtype = np.dtype(DTYPES[precision])
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(s).astype(dtype) for s in (problem.x_shape, problem.w_shape))

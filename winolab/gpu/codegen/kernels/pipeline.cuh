@@ -185,15 +185,6 @@ __device__ __forceinline__ T* cluster_pointer(T* pointer, int rank) {
   return reinterpret_cast<T*>(remote);
 }
 
-// Stores to a block of the cluster, and counts the 8 bytes off on its barrier.
-__device__ __forceinline__ void store_async(void* shared, uint2 v, unsigned long long* barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(
-          shared_address(shared)),
-      "r"(v.x), "r"(v.y), "r"(shared_address(barrier))
-      : "memory");
-}
-
 // Arrival and wait with release and acquire across the cluster: for plain reads and stores of
 // other blocks' shared memory.
 __device__ __forceinline__ void barrier_release_cluster(unsigned long long* barrier) {

@@ -28,13 +28,13 @@ constexpr int HALVES = BT / 64;                       // a state's tiles, 64 a w
 constexpr int STEPS = HELD * HALVES;                  // accumulators, of 64 × BM
 constexpr int SUMS = BM / 2;                          // of a thread in each
 constexpr int COLUMNS = BT / ROWS;
+constexpr int V_STAGES = 2;
 constexpr int V_TILES = (ROWS + SHARE - 1) * COLUMNS; // of a V stage
 // units of 8 tiles × KC channels of a producer warp
 constexpr int SLOTS = (V_TILES + 31) / 32;
 constexpr int V_PART = V_TILES * KC * 2;              // bytes of a state's part
 constexpr int V_SIZE = ALPHA * PARTS * V_PART;
 constexpr int TILES_OUT = BT / PASSES;                // tiles staged in a pass of the epilogue
-constexpr int AHEAD = V_STAGES - 1;                   // stages made before the last work tile's epilogue
 constexpr int PLACES = U_AHEAD > 0 ? U_AHEAD : 1;     // of filters on their way
 constexpr int BUFFERS = 2;                            // of staged tiles
 constexpr bool STARTS = N < CHECKED_OUTPUTS;        // whether tiles tell that they begin a row

@@ -23,12 +23,14 @@ from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
 KC = 16  # channels of a stage
+STAGES = 2  # of transformed input
 UNIT = 16  # output channels that the last block's filters are padded to
 # Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
 # whole warpgroups.
 CONSUMERS, PRODUCERS, LOADERS = 256, 128, 128
 REGISTERS = 65536  # of a multiprocessor
 V_AS_A = (2, 3, 4)  # filter rows of stages with V as wgmma's A: for more, registers do not suffice
+SIX = 6  # states, whose products take the least time beside copies of filters
 U_RINGS = (3, 2)  # states of filters that wait then, as many as fit
 U_AHEAD = (9, 6, 4, 3)  # filters that wait for registers, where outputs are stored one by one
 FOLDED = 3  # filter rows of longer stages behind which sums leave the Tensor Core
@@ -54,7 +56,6 @@ class Config(KernelConfig):
     share: int = 1  # filter rows that a transformed stage of input serves
     rest: int = 0  # such rows of a filter's last stage; 0: all, padded with zeros
     split_k: int = 1  # blocks of a cluster that share a summation
-    v_stages: int = 2
     ring: int = 4  # filters of a consumer in registers
     u_ahead: int = 0  # and on their way through shared memory
     u_ring: int = 0  # or states of filters there, as wgmma's B, V being A; 0: filters are A
@@ -69,7 +70,6 @@ class Config(KernelConfig):
     packed: int = 0  # rows of such a copy at most, where blocks' rows run on from image to image
     padded: int = 0  # whether it is of a copy of x, its channels padded to whole vectors
     yvec: int = 4  # elements of a store of y
-    whole: int = 0  # whether all outputs of every block are there, so that none is asked for
     consumer_registers: int = 208
     producer_registers: int = 72
     loader_registers: int = 24
@@ -163,7 +163,7 @@ class Config(KernelConfig):
         """Bytes of the kernel's shared memory, for elements of ``size`` bytes."""
         tiles, alpha, block = self.stage_tiles(tile), tile.alpha, block_tiles(tile.alpha)
         outputs = block_outputs(alpha)
-        v = -self.raw(tile, size) % LINE + self.v_stages * alpha * parts * tiles * KC * 2
+        v = -self.raw(tile, size) % LINE + STAGES * alpha * parts * tiles * KC * 2
         out = 2 * alpha * block // self.passes * (outputs + 4) * 4 + 32
         if self.finish(parts) == EXCHANGED:
             # what is exchanged; tiles' places and columns; channels' factors, in 16 bits a struct
@@ -173,14 +173,14 @@ class Config(KernelConfig):
         u = self.u_ahead * parts * CONSUMERS * 16 or parts * 16
         if self.u_ring:  # states of both groups, with two barriers each; aligned to 128
             u = self.u_ring * (2 * self.share * parts * outputs * KC * 2 + 32) + 128
-        return slot_aligned(v + self.raw(tile, size) + u + out + 16 * self.v_stages)
+        return slot_aligned(v + self.raw(tile, size) + u + out + 16 * STAGES)
 
     def __str__(self) -> str:
         names = ("rest", "split_k", "u_ahead", "u_ring", "multicast", "narrow", "fold", "exchanges")
-        names += ("run", "images", "packed", "padded", "yvec", "whole")
+        names += ("run", "images", "packed", "padded", "yvec")
         usual = Config(run=4)
         kept = [f"{n}={getattr(self, n)}" for n in names if getattr(self, n) != getattr(usual, n)]
-        return " ".join([f"rows={self.rows} share={self.share} stages={self.v_stages}", *kept])
+        return " ".join([f"rows={self.rows} share={self.share}", *kept])
 
 
 ROWS = (1, 2, 4, 8)
@@ -194,7 +194,7 @@ class Shape:
     has but what waits where."""
 
     tile: Tile
-    fixed: dict[str, int]  # a config's rows, share, v_stages, exchanges, passes
+    fixed: dict[str, int]  # a config's rows, share, exchanges, passes
     fetched: dict[str, int]  # its run, images, packed, padded
     split_k: int
 
@@ -215,7 +215,7 @@ def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[S
             fetched = [{"run": 0, "images": 1, "packed": 0, "padded": 0}]
             if math.prod((correlation.batch, *correlation.input)) < 1 << 31:  # pad_channels.cuh
                 fetched += [{**box, "padded": 1} for box in ways]
-        names = ("rows", "share", "v_stages", "exchanges", "passes")
+        names = ("rows", "share", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
         for how in fetched:
             for split_k in (shape.split_k,) if config else SPLITS:
@@ -239,18 +239,11 @@ def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator
     for rings in _rings(tile, made, parts, far):
         tries = [replace(made, **ring) for ring in rings]
         tries = [
-            replace(
-                v,
-                rest=_rest(tile, v, parts, height),
-                whole=_whole(tile, v, parts, correlation),
-                narrow=_narrow(tile, v, correlation),
-            )
+            replace(v, rest=_rest(tile, v, parts, height), narrow=_narrow(tile, v, correlation))
             for v in tries
         ]
         known = []
         for v in tries:
-            if not request.config and (third := _third(tile, v, parts)):
-                known.append(replace(v, **third))
             known.append(v)
             if v.finish(parts) != EXCHANGED:  # in more passes, where outputs are staged
                 known.append(replace(v, passes=8))
@@ -282,20 +275,13 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
     boxed = config.run and config.split_k == 1
     few = tile.alpha == TEN and share == 2  # two rows of ten states are never the fastest
     if boxed and share in V_AS_A and config.yvec > 1 and not few:
-        v_as_a = {"ring": 0, "skew": share}  # all products with a low part come first
-        rings = U_RINGS
-        if tile.alpha == 8 and share < 4:
-            # A third state of filters gains nothing (-4 to 0.5 %, 10 layers; with six states 2 %).
-            # Producers' registers gain 1 to 2.5 % where they make eight rows, lose 1 % where four.
-            rings = U_RINGS[1:]
-            if config.rows == 8:
-                v_as_a |= {"consumer_registers": 200, "producer_registers": 88}
-        if tile.alpha == 6 and share < 4:  # few accumulators: 0 to 1 % of 8 layers
-            v_as_a |= {"consumer_registers": 184, "producer_registers": 120}
+        consumers, producers = (200, 88) if share < 4 else (208, 72)  # so that none spills
         if tile.alpha == TEN:
-            rings = U_RINGS[1:]
-            v_as_a |= {"consumer_registers": 192, "producer_registers": 104}
-        multicast = 2 if tile.alpha == 6 and far else 1
+            consumers, producers = 192, 104
+        v_as_a = {"ring": 0, "skew": share}  # all products with a low part come first
+        v_as_a |= {"consumer_registers": consumers, "producer_registers": producers}
+        rings = U_RINGS if tile.alpha == SIX else U_RINGS[1:]  # with eight: -4 to 0.5 %
+        multicast = 2 if tile.alpha == SIX and far else 1
         yield [{**v_as_a, "u_ring": n, "multicast": multicast} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
         return
@@ -314,17 +300,6 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
             yield [{**ring, "fold": FOLDED} for ring in way]
 
 
-def _third(tile: Tile, config: Config, parts: int) -> dict[str, int]:
-    """Policies with a third stage of V, where that serves."""
-    if config.split_k > 1 or (parts == 2 and not config.run):
-        return {}
-    # 0.3 to 4.5 % less time on 20 layers of four and six states; eight have room only with one
-    # buffer of sums, and gain (0 to 2.6 %) only with single outputs: else -3 to 2 %, 20 layers.
-    if parts == 2 and tile.alpha == 8:
-        return {"v_stages": 3, "exchanges": 1} if config.yvec == 1 else {}
-    return {"v_stages": 3}
-
-
 def _rest(tile: Tile, config: Config, parts: int, height: int) -> int:
     """Rows of a filter's last stage; 0 where zeros fill it up: in 16 bits they take less time (4 to
     6 %, seven layers), and a ring's places must be the same in every stage."""
@@ -334,20 +309,6 @@ def _rest(tile: Tile, config: Config, parts: int, height: int) -> int:
     filters = tile.alpha // 2 * rest
     even = filters % config.ring == 0 and filters % max(1, ahead) == 0
     return rest if parts == 2 and even and config.ring + ahead <= filters else 0
-
-
-def _whole(tile: Tile, config: Config, parts: int, c: Correlation) -> int:
-    """Whether blocks that finish their own outputs have no others."""
-    depth, height, width = c.output
-    columns = c.batch * depth * (width // tile.n)
-    left = (
-        width % (tile.n * max(1, config.run)),
-        height % config.rows,
-        c.out_channels % block_outputs(tile.alpha),
-        columns % (config.columns(tile) * config.multicast),
-    )
-    own = config.finish(parts) == EXCHANGED and not config.packed
-    return int(own and not any(left))
 
 
 def _narrow(tile: Tile, config: Config, c: Correlation) -> int:

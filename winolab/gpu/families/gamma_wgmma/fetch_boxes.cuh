@@ -149,7 +149,6 @@ __device__ __forceinline__ void load(const GammaParams& p, Raw& raw) {
     }
     phase ^= 1;
     // Producers, too, finish a work tile once they have made a stage of the next.
-    static_assert(SPLIT_K == 1 || AHEAD == 1, "boxes of that stage have been ordered then");
     if (SPLIT_K > 1 && loader.more == steps.end - steps.begin && loader.index >= gridDim.x / SPLIT_K)
       meet();
   }

@@ -72,7 +72,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
   const int first = blockIdx.x / SPLIT_K, stride = gridDim.x / SPLIT_K;
   for (int index = first; index < p.work_tiles + stride; index += stride) {
     const int count = index < p.work_tiles ? steps.end - steps.begin : 0;
-    const int ahead = min(AHEAD, count);
+    const int ahead = min(1, count);  // stages made before the last work tile's epilogue
 #pragma unroll 1
     for (int step = 0; step <= count; ++step) {
       if (step == ahead && index > first) finish(p, shared.staging, index - stride, out, scale);

@@ -43,12 +43,12 @@ struct Outputs {
   __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(WHOLE ? 4 : p.out_channels - this->channel), check(p.header, this->factors) {}
+        left(p.out_channels - this->channel), check(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
     if (i > 0 && i % THREAD_TILES == 0) {  // the next 16 channels from here on
       channel += 16;
-      if (!WHOLE) left -= 16;
+      left -= 16;
       check = AccuracyCheck<4, true>(p.header, factors += 16);
     }
     const int own = tile_in(GROUP, i);
@@ -57,7 +57,7 @@ struct Outputs {
 #pragma unroll
     for (int c = 0; c < 4; ++c) transform_output(state[c], y[c]);
     Output* to = p.y + (first[tile] + channel);
-    const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
+    const int described = left > 0 ? tile_columns[tile] : 0;
     const int columns = STARTS ? abs(described) : described;
     few |= check.tile(y, columns) << i * 4;
 #pragma unroll

@@ -50,7 +50,7 @@ struct Outputs {
   __device__ __forceinline__ Outputs(const GammaParams& p, const long long* first, const int* columns,
                                      const Factors* factors, int channel)
       : first(first), tile_columns(columns), factors(factors + own()), channel(channel + own()),
-        left(WHOLE ? 2 : p.out_channels - this->channel), check(p.header, this->factors) {}
+        left(p.out_channels - this->channel), check(p.header, this->factors) {}
 
   __device__ __forceinline__ void chunk(const GammaParams& p, int i, const float (&state)[4][ALPHA]) {
 #pragma unroll
@@ -60,7 +60,7 @@ struct Outputs {
       transform_output(state[c], y[0]);
       transform_output(state[2 + c], y[1]);
       Output* to = p.y + (first[tile] + channel);
-      const int described = WHOLE ? N : left > 0 ? tile_columns[tile] : 0;
+      const int described = left > 0 ? tile_columns[tile] : 0;
       const int columns = STARTS ? abs(described) : described;
       few |= check.tile(y, columns) << (i * 2 + c) * 2;
 #pragma unroll
