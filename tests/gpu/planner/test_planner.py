@@ -14,7 +14,7 @@ from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import plan as direct
 from winolab.gpu.families.gamma_wgmma.config import Config
-from winolab.gpu.families.nested import tiles as nested
+from winolab.gpu.families.nested import config as nested
 from winolab.gpu.planner.correlation import Correlation, scaling
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan

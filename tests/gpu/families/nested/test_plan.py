@@ -13,11 +13,10 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
-from winolab.gpu.families.nested.cut import KC
-from winolab.gpu.families.nested.launch import NestedPlan
-from winolab.gpu.families.nested.plan import plans
-from winolab.gpu.families.nested.source import SCALING
+from winolab.gpu.families.nested.config import KC
+from winolab.gpu.families.nested.plan import NestedPlan, plans
 from winolab.gpu.families.nested.tiles import multiplications
+from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.planner import plan as choose

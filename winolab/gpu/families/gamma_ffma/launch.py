@@ -33,7 +33,7 @@ def prepare(call: Tiling, kernels: Kernels, b: View, prepared: int) -> None:
 
 
 def run(call: Tiling, kernels: Kernels, x: View, prepared: int, y: View, early: bool) -> None:
-    """``early``: the launch before transforms the filter."""
+    """Convolve with a transformed filter; ``early``: the launch before transforms it."""
     for group in range(call.correlation.groups):
         params = main_params(call, group, x, prepared, y)
         begin = early and group == 0

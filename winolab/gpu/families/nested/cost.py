@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from winolab.device import H100
-from winolab.gpu.families.nested.cut import Cut
+from winolab.gpu.families.nested.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 
 # Launches of a call besides its parts': x's sample and its scan, the filter's transform; of a part.
 CALL, PART = 3, 3
 
 
-def seconds(plan: Cut, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of all launches, for data that split products serve."""
     c, device, m = plan.correlation, plan.device, model.nested
     cycles = device.clock * device.multiprocessors / H100.clock / H100.multiprocessors

@@ -7,32 +7,105 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Self
 
 from winolab.algorithm import Algorithm
-from winolab.gpu.families.nested import cost as nested_times
-from winolab.gpu.families.nested.launch import NestedPlan
-from winolab.gpu.families.nested.tiles import (
-    MOST_STATES,
-    ROW_BYTES,
-    Config,
-    Pair,
-    block_outputs,
-    multiplications,
-    pairs,
-    serving,
-)
-from winolab.gpu.planner.correlation import Correlation, unserved
+from winolab.gpu.families.nested import launch
+from winolab.gpu.families.nested.config import KC, ROW_BYTES, Config, block_outputs
+from winolab.gpu.families.nested.cost import seconds
+from winolab.gpu.families.nested.source import source
+from winolab.gpu.families.nested.tiles import MOST_STATES, Pair, multiplications, pairs, serving
+from winolab.gpu.families.nested.tiling import Tiling
+from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.correlation import SCALING, Correlation, unserved
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import loses
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import BasePlan, CheckedCorrelation, Request
+from winolab.ref.arithmetic.split import Scale
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 MOST_STAGES = 8
 OFFERED = 3  # plans whose error is admitted
 PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
+
+
+@dataclass(frozen=True)
+class NestedPlan(Tiling, BasePlan):
+    """One call: what is computed, by which kernels, in which parts of the batch, at what cost."""
+
+    predicted: float = 0.0  # seconds, all launches
+    precision = "fp32_split"
+    out_dtype = "float32"
+    scaling = SCALING
+    checks_accuracy = True  # the workspace begins with flags about the results (fallback.cuh)
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        text = f"fp32_split,accumulation=tensor_core:16:2:truncate:{3 * KC}"
+        text += f",ahead={KC // 16},filters=fp64"
+        return text + (f",scale={self.given}" if self.given else "")
+
+    def __str__(self) -> str:
+        p, b = self.problem, self.box(self.images)
+        transformed = ", ".join(f"{self.sizes[part] >> 20} MiB {part.upper()}" for part in "vmu")
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, points {self.points}, "
+                f"{math.prod(self.pieces)} pieces of the filter",
+                f"block      {self.config.bm} channels × {b.images} images × {b.height} × "
+                f"{b.width} tiles, {KC} channels a stage",
+                f"policies   {self.config}",
+                f"parts      {len(self.parts)} of {self.images} images, "
+                f"{self.work_tiles(self.images)} work tiles of {self.mean_steps:.4g} stages",
+                f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "
+                f"{transformed}",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def scaled(self, scale: Scale | None) -> Self:
+        """The plan with the caller's scale."""
+        return replace(self, given=scale) if scale else self
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return source(self.tiles, self.points, self.config)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        others = ("scale", "scan", "nested_rows", "nested_losses", "nested_filter")
+        others += ("nested_input", "nested_output")
+        products = {"winolab_nested_products": self.config.shared_memory}
+        return {f"winolab_{name}": 0 for name in others} | products
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return self
+
+    def scale_params(self, x: View, header: int, rows: int) -> Params:
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
+        return launch.scale_params(self, x, header, rows)
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        launch.launch(self, kernels, a, b, out, workspace)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        launch.prepare(self, kernels, b, prepared)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with a transformed filter; ``workspace`` begins with the header."""
+        launch.correlate(self, kernels, a, None, prepared, out, workspace)
 
 
 def plans(request: Request) -> Iterator[NestedPlan]:
@@ -129,7 +202,7 @@ def _plan(
         counted = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
         counted = counted and found.steps < 1 << 16
         if counted and found.workspace <= limit:
-            return replace(found, predicted=nested_times.seconds(found))
+            return replace(found, predicted=seconds(found))
         if images == 1:
             return found.workspace if counted else None
         images = -(-images // 2)

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.nested.tiles import Config, Pair
+from winolab.gpu.families.nested.config import Config
+from winolab.gpu.families.nested.tiles import Pair
 from winolab.gpu.planner.correlation import SCALING
 from winolab.points import points_for
 from winolab.ref.algebra.transforms import Transforms, transforms

@@ -10,26 +10,19 @@ from winolab.algorithm import Algorithm, Problem, Winograd
 from winolab.device import Device
 from winolab.gpu.families import scale
 from winolab.gpu.families.boxes import Box, box
+from winolab.gpu.families.nested.config import BN, KC, ROW_BYTES, Config
 from winolab.gpu.families.nested.source import infinite, made_of, name
-from winolab.gpu.families.nested.tiles import (
-    BN,
-    ROW_BYTES,
-    Config,
-    Pair,
-    grid,
-    pieces,
-    short,
-)
+from winolab.gpu.families.nested.tiles import Pair, grid, pieces, short
 from winolab.gpu.planner.correlation import Correlation
+from winolab.ref.arithmetic.split import Scale
 
-KC = 32  # channels of a stage
 ALIGNED = 1024  # bytes: where the parts of a workspace begin
 # Neighbouring rows that a block looks at; elements of a slice of them, and the most slices.
 ASIDE, SLICE, MOST_SLICES = 32, 256, 32
 
 
 @dataclass(frozen=True)
-class Cut:
+class Tiling:
     """What is computed, in which blocks, pieces and parts of the batch."""
 
     direction: str
@@ -40,6 +33,7 @@ class Cut:
     config: Config
     device: Device
     images: int  # of a part of the batch
+    given: Scale | None = None  # by the caller
 
     @property
     def kernel(self) -> str:
