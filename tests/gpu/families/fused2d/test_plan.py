@@ -8,8 +8,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu.families.fused2d.config import Config, narrow
 from winolab.gpu.families.fused2d.cost import spent
-from winolab.gpu.families.fused2d.launch import Fused2dPlan
-from winolab.gpu.families.fused2d.plan import plans
+from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Request
 

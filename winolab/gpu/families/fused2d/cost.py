@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from winolab.device import Device
-from winolab.gpu.families.fused2d.config import KC, Config
+from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.layouts import STATES, TILES
-from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.families.fused2d.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
 
 LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads
 
 
-class Cut(Protocol):
-    """A plan of the fused kernel, as far as its time depends on it."""
-
-    @property
-    def correlation(self) -> Correlation: ...
-    @property
-    def config(self) -> Config: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def grid(self) -> int: ...
-    @property
-    def work_tiles(self) -> int: ...
-    @property
-    def workspace(self) -> int: ...
-
-
-def spent(plan: Cut, model: DeviceModel = MODEL) -> dict[str, float]:
+def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     """Seconds of a call, by what its longest block spends them on; they add up to all."""
     c, v, device, m = plan.correlation, plan.config, plan.device, model.fused2d
     ffmas = KC * STATES * v.bm * TILES  # of a stage
@@ -54,6 +32,6 @@ def spent(plan: Cut, model: DeviceModel = MODEL) -> dict[str, float]:
     return {**found, "launch": launches * model.device.launch, "copies": moved}
 
 
-def predicted(plan: Cut, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a call."""
     return sum(spent(plan, model).values())
