@@ -20,11 +20,12 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 CUPY = ("winolab.gpu.driver", "winolab.bench")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
-ALLOWED = {"cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
+FLINT = ("winolab.ref.algebra.rational",)
+ALLOWED = {"flint": FLINT, "cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
 FLOORS = (
     (
-        *("algorithm", "arguments", "calls", "device", "kind", "lines", "options", "points"),
-        *("problem", "version"),
+        *("algorithm", "arguments", "calls", "device", "factors", "kind", "lines", "options"),
+        *("points", "problem", "version"),
     ),
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.planner", "gpu.codegen", "gpu.families"),

@@ -22,7 +22,7 @@ from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
 from winolab.measure import Case
-from winolab.points import DIGITS, INFINITY, exact, parse_points, points_for, text_of
+from winolab.points import DIGITS, INFINITY, exact, parse_points, points_for, text_of, tile_of
 from winolab.problem import Problem, Tile
 from winolab.ref.algorithms.winograd import programs_of
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
@@ -93,9 +93,11 @@ def test_a_fraction_of_numpys_integers_becomes_pythons():
 
 
 def test_a_list_serves_tiles_of_as_many_states():
-    assert points_for("0,1,-1,inf", Tile(4, 3).alpha) == "best"
-    assert points_for("0,1,-1,inf", Tile(4, 3).alpha, Tile(2, 3).alpha) == "0,1,-1,inf"
-    assert points_for("paper", 7) == "paper"
+    assert points_for("0,1,-1,inf", Tile(4, 3)) == "best"
+    assert points_for("0,1,-1,inf", Tile(4, 3), Tile(2, 3)) == "0,1,-1,inf"
+    assert points_for("paper", Tile(4, 4)) == "paper"
+    assert points_for("0,inf,x^2+1", Tile(2, 3)) == "best"
+    assert points_for("0,inf,x^2+1", tile_of(2, 3, "0,inf,x^2+1")) == "0,inf,x^2+1"
 
 
 def test_numpys_integers_of_issue_42():

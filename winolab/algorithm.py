@@ -27,7 +27,7 @@ from winolab.kind import (
     segments_field,
     tiles_field,
 )
-from winolab.points import points_for, text_of
+from winolab.points import points_for, text_of, tile_of
 from winolab.problem import MAX_ALPHA, Problem, Tile
 
 PointsLike = Any  # a name, a text such as "0,1,-1,inf", or such points one by one
@@ -147,13 +147,15 @@ def gamma(
 
     The ``variant`` "two_level:32" sums each 32 products apart before it adds them, in FP32.
     """
-    return Gamma((_tile("gamma", alpha, n, r),), points, scaling, variant)
+    points = text_of(points)
+    return Gamma((_tile("gamma", alpha, n, r, points),), points, scaling, variant)
 
 
-def _tile(kind: str, alpha: int, n: int, r: int) -> Tile:
-    tile = Tile(n, r)
+def _tile(kind: str, alpha: int, n: int, r: int, points: str) -> Tile:
+    tile = tile_of(n, r, points)
     if tile.alpha != whole(alpha, f"alpha of {kind}"):
-        raise ValueError(f"{kind}({alpha}, {n}, {r}): alpha must be n + r - 1 = {tile.alpha}")
+        wanted = "n + r - 1" if tile.minimal else "what its points have"
+        raise ValueError(f"{kind}({alpha}, {n}, {r}): alpha must be {wanted} = {tile.alpha}")
     return tile
 
 
@@ -164,7 +166,7 @@ def tiled(tiles: tuple[Tile, ...], points: PointsLike = "best") -> Algorithm:
     """
     if all(tile.alpha == 1 for tile in tiles):
         return direct()
-    points = points_for(text_of(points), *(t.alpha for t in tiles))
+    points = points_for(text_of(points), *tiles)
     return Gamma(tiles, points) if len(tiles) == 1 else Winograd(tiles, points)
 
 
@@ -217,9 +219,9 @@ class Dwm(Algorithm):
             raise ValueError("dwm has either pieces and tiles or an error to keep to")
 
     @property
-    def _alphas(self) -> set[int]:
-        """States of the tiles with pieces of up to so many taps."""
-        return {n for t in self.tiles for n in range(t.n, t.alpha + 1)}
+    def _served(self) -> Iterable[Tile]:
+        """The tiles with pieces of up to so many taps."""
+        return (tile_of(t.n, r, self.points) for t in self.tiles for r in range(1, t.r + 1))
 
     @classmethod
     def of_text(cls, numbers: list[list[Any]], options: dict[str, Any]) -> Dwm | None:
@@ -314,9 +316,11 @@ def omega(
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``.
 
     dy is cut into about ``segments`` parts, by default one; what r leaves of its width goes to the
-    fastest kernel that ends it. Raises ValueError where alpha is not n + r − 1.
+    fastest kernel that ends it. Raises ValueError where alpha is not the number of
+    states, n + r − 1 at points.
     """
-    return Omega((_tile("omega", alpha, n, r),), points, scaling, segments)
+    points = text_of(points)
+    return Omega((_tile("omega", alpha, n, r, points),), points, scaling, segments)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ the package, and winolab.ref.kinds.registry the modules that compute them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, field, fields
 from typing import Any, ClassVar, Self
 
 from winolab.arguments.values import counted, nearest, whole
 from winolab.device import DATASHEETS, datasheet
-from winolab.points import check_served, points_for, shortened, text_of
+from winolab.points import check_served, points_for, shortened, text_of, tile_of
 from winolab.problem import Tile
 
 MOST = 10**9  # segments, sizes and products that a text may have
@@ -65,8 +65,9 @@ class Algorithm(metaclass=_OfKind):
     (filter gradients in ``segments`` of dy, planned for ``device``). Each is a class of its own
     that has its own fields; ``Algorithm("gamma", (Tile(6, 3),))`` makes one by its kind.
     ``points`` is the text of the interpolation points, ``scaling`` names the row scaling. A set of
-    points serves every tile, a list those with as many states: others, which are chosen inside (at
-    an edge, along another dimension), take their own best points (``points_of``).
+    points serves every tile, a list those with as many inputs as its modulus has degree, which have
+    the states that it has: others, which are chosen inside (at an edge, along another dimension),
+    take their own best points (``points_of``).
 
     Raises ValueError for a kind, fields, points, scalings, variants and devices that there are not,
     TypeError for numbers that are no integers and points that are not exact.
@@ -98,21 +99,21 @@ class Algorithm(metaclass=_OfKind):
             object.__setattr__(self, of.name, of.metadata["read"](getattr(self, of.name)))
         self._check()
         if self.tiles:
-            check_served(
-                self.points, self._alphas, " or ".join(dict.fromkeys(map(str, self.tiles)))
-            )
+            tiles = tuple(tile_of(t.n, t.r, self.points) for t in self.tiles)
+            object.__setattr__(self, "tiles", tiles)
+            check_served(self.points, self._served, " or ".join(dict.fromkeys(map(str, tiles))))
 
     def _check(self) -> None:
         """Raise ValueError where fields do not fit together."""
 
     @property
-    def _alphas(self) -> set[int]:
-        """States of the tiles that are named."""
-        return {t.alpha for t in self.tiles}
+    def _served(self) -> Iterable[Tile]:
+        """The tiles that the points may be for: those that are named."""
+        return self.tiles
 
     def points_of(self, tile: Tile) -> str:
         """The points of a tile that this algorithm names, or that is chosen inside it."""
-        return points_for(self.points, tile.alpha)
+        return points_for(self.points, tile)
 
     @property
     def fold(self) -> int:

@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from winolab.algorithm import MAX_ALPHA
+from winolab.algorithm import MAX_ALPHA, Tile
 from winolab.ref.algebra.points import INFINITY, as_points, best_table, named_points, show
 
 
@@ -27,15 +27,15 @@ def test_wincnns_examples():
 def test_the_default_is_recorded_for_every_alpha(alpha):
     entry = best_table()[str(alpha)]
     assert len(set(entry["points"])) == len(entry["points"]) == alpha - 1
-    assert as_points(None, alpha) == (*map(Fraction, entry["points"]), INFINITY)
+    assert as_points(None, Tile(alpha, 1)) == (*map(Fraction, entry["points"]), INFINITY)
 
 
 def test_texts_and_sequences_mean_the_same():
     expected = (Fraction(0), Fraction(-1, 2), Fraction(3), INFINITY)
     for given in ("0, -1/2,3 ,inf", ["0", "-1/2", 3, "oo"], (0, Fraction(-1, 2), 3, np.inf)):
-        assert as_points(given, 4) == expected
-    assert as_points(_texts(expected), 4) == expected
+        assert as_points(given, Tile(2, 3)) == expected
+    assert as_points(_texts(expected), Tile(2, 3)) == expected
 
 
 def test_a_single_point_is_a_list_of_one():
-    assert as_points("-3", 1) == (Fraction(-3),)
+    assert as_points("-3", Tile(1, 1)) == (Fraction(-3),)

@@ -26,7 +26,7 @@ def test_json_reads_back_exactly(n: int, r: int) -> None:
     read = json.loads(printed.as_json(t))
     assert list(read) == ["n", "r", "alpha", "points", "AT", "G", "BT"]
     assert (read["n"], read["r"], read["alpha"]) == (n, r, n + r - 1)
-    assert as_points(",".join(read["points"]), t.alpha) == t.points
+    assert as_points(",".join(read["points"]), t.tile) == t.points
     for name in printed.NAMES:
         assert tuple(tuple(map(Fraction, row)) for row in read[name]) == getattr(t, name)
 

@@ -245,7 +245,7 @@ def tiles(
     if algorithm is None or (algorithm.kind == "winrs" and not algorithm.scaling):
         points = algorithm.points if algorithm else "best"
         kernels = tuple(kernels)
-        check_served(points, {t.alpha for t in kernels} - {1}, "a kernel of winrs")
+        check_served(points, set(kernels) - {DIRECT}, "a kernel of winrs")
         for tile in kernels:
             transformed = width > 1 and tile.alpha <= ADMITTED and admitted(tile, points)
             if tile == DIRECT or transformed:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from importlib import resources
 from itertools import count, islice
+from typing import Any
 
-from winolab.points import INFINITY, NAMES, Point, check_served, parse_points, show, text_of
+from winolab.points import (
+    INFINITY,
+    NAMES,
+    Modulus,
+    Point,
+    check_served,
+    parse_points,
+    show,
+    text_of,
+    tile_of,
+)
+from winolab.problem import Tile
 
 __all__ = ["INFINITY", "NAMES", "Point", "as_points", "best_table", "named_points", "show"]
 
@@ -46,13 +58,15 @@ def _mirrored(step: int) -> Iterator[Fraction]:
         yield from (q, -q, 1 / q, -1 / q)
 
 
-def as_points(points: str | Sequence | None, alpha: int) -> tuple[Point, ...]:
-    """``alpha`` distinct exact points from a name, a text "0,1,-1/2,inf" or a sequence.
+def as_points(points: Any, tile: Tile) -> Modulus:
+    """The points and factors of a tile, from a name, a text "0,1,-1/2,inf" or a sequence.
 
-    Raises ValueError where their number is not ``alpha``, and what :func:`parse_points` does.
+    Raises ValueError where their degrees do not add up to its inputs, and what
+    :func:`parse_points` does.
     """
     parsed = parse_points(points)
     if isinstance(parsed, str):
-        return named_points(parsed, alpha)
-    check_served(text_of(parsed), [alpha], "F(n, r)")
+        return named_points(parsed, tile.inputs)
+    text = text_of(parsed)
+    check_served(text, [tile_of(tile.n, tile.r, text)], str(tile))
     return parsed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
-from winolab.points import Point, show
+from winolab.points import Modulus, show
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -25,7 +25,7 @@ class Transforms(Protocol):
     @property
     def alpha(self) -> int: ...
     @property
-    def points(self) -> tuple[Point, ...]: ...
+    def points(self) -> Modulus: ...
     @property
     def scaling(self) -> str | None: ...
     @property

@@ -14,9 +14,10 @@ import numpy as np
 from winolab.algorithm import SCALINGS, Tile
 from winolab.arguments.arrays import dtype_of
 from winolab.arguments.values import whole
-from winolab.points import check_served, exact, parse_points, text_of
+from winolab.points import Modulus, check_served, exact, parse_points, text_of
 from winolab.ref.algebra import printed
-from winolab.ref.algebra.points import INFINITY, Point, as_points
+from winolab.ref.algebra.bilinear import fractions, modulus
+from winolab.ref.algebra.points import as_points
 from winolab.ref.algebra.printed import Matrix
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE
@@ -54,7 +55,7 @@ class Transforms:
     AT: Matrix
     G: Matrix
     BT: Matrix
-    points: tuple[Point, ...] = ()
+    points: Modulus = ()
     scaling: str | None = None
 
     def __post_init__(self) -> None:
@@ -63,12 +64,12 @@ class Transforms:
         prove(self.AT, self.G, self.BT)
         if len(self.points):
             points = parse_points(self.points)
-            check_served(text_of(points), [self.alpha], f"F({self.n},{self.r})")
-            object.__setattr__(self, "points", as_points(points, self.alpha))
+            check_served(text_of(points), [self.tile], f"F({self.n},{self.r})")
+            object.__setattr__(self, "points", as_points(points, self.tile))
 
     @property
     def tile(self) -> Tile:
-        return Tile(self.n, self.r)
+        return Tile(self.n, self.r, self.alpha)
 
     @property
     def n(self) -> int:
@@ -152,7 +153,7 @@ class Transforms:
         """Per state, its rank-one term with each factor's first non-zero entry 1."""
         rows = []
         for a, g, b in zip(zip(*self.AT, strict=True), self.G, self.BT, strict=True):
-            leads = [next(v for v in row if v) for row in (a, g, b)]
+            leads = [next((v for v in row if v), Fraction(1)) for row in (a, g, b)]
             factors = [tuple(v / s for v in r) for r, s in zip((a, g, b), leads, strict=True)]
             rows.append((*factors, leads[0] * leads[1] * leads[2]))
         return rows
@@ -177,47 +178,15 @@ def transforms(
     1/2 1/2 1/2
     """
     tile = Tile(whole(n, "n"), whole(r, "r"))
-    return _build(tile, as_points(points, tile.alpha), None if scaling == "none" else scaling)
+    return _build(tile, as_points(points, tile), None if scaling == "none" else scaling)
 
 
 @lru_cache(maxsize=512)
-def _build(tile: Tile, points: tuple[Point, ...], scaling: str | None) -> Transforms:
-    finite = [Fraction(p) for p in points if p != INFINITY]
-    AT_columns, G, BT = [], [], []
-    for p in points:
-        others = [q for q in finite if q != p]
-        polynomial = _monic(others)
-        polynomial += [Fraction(0)] * (tile.alpha - len(polynomial))
-        if p == INFINITY:
-            AT_columns.append(_unit(tile.n))
-            G.append(_unit(tile.r))
-        else:
-            weight = Fraction(1)
-            p = Fraction(p)
-            for q in others:
-                weight *= p - q
-            AT_columns.append([p**k for k in range(tile.n)])
-            G.append([p**k / weight for k in range(tile.r)])
-        BT.append(polynomial)
+def _build(tile: Tile, points: Modulus, scaling: str | None) -> Transforms:
+    H, G, C = map(fractions, modulus(tile.n, tile.r, points))
     if scaling is not None:
-        AT_columns, G, BT = _scaled(AT_columns, G, BT, scaling)
-    AT = tuple(zip(*AT_columns, strict=True))
-    return Transforms(AT, _frozen(G), _frozen(BT), points, scaling)
-
-
-def _monic(roots: list[Fraction]) -> list[Fraction]:
-    """Coefficients of ∏(x − root), lowest first."""
-    coefficients = [Fraction(1)]
-    for root in roots:
-        shifted = [Fraction(0), *coefficients]
-        for k, c in enumerate(coefficients):
-            shifted[k] -= root * c
-        coefficients = shifted
-    return coefficients
-
-
-def _unit(size: int) -> list[Fraction]:
-    return [Fraction(0)] * (size - 1) + [Fraction(1)]
+        H, G, C = _scaled(H, G, C, scaling)
+    return Transforms(tuple(zip(*H, strict=True)), _frozen(G), _frozen(C), points, scaling)
 
 
 def _scaled(AT_columns, G, BT, scaling: str):
@@ -227,7 +196,7 @@ def _scaled(AT_columns, G, BT, scaling: str):
         )
     columns, rows_G, rows_BT = [], [], []
     for a, g, b in zip(AT_columns, G, BT, strict=True):
-        s, t = (sum(map(abs, row), Fraction(0)) for row in (g, b))
+        s, t = (sum(map(abs, row), Fraction(0)) or Fraction(1) for row in (g, b))
         if scaling != "l1":
             s, t = _nearest_power_of_two(s), _nearest_power_of_two(t)
         if scaling == "filter":

@@ -125,7 +125,7 @@ class Engine:
         return u.reshape(*u.shape[:d], depth, len(w))
 
     def _patches(self, rows: np.ndarray, batch: np.ndarray, at: list[np.ndarray]) -> np.ndarray:
-        """The input tiles (α0, α1, …, P, pieces0, pieces1, …, IC), zero outside of the input."""
+        """The tiles' inputs (i0, i1, …, P, pieces0, pieces1, …, IC), zero outside of the input."""
         problem, d = self.problem, self._ndim
         axes = 2 * d + 1
         index = _along(batch, d, axes)
@@ -133,7 +133,7 @@ class Engine:
         pieces = self.region.pieces(problem)
         for i, (s, q) in enumerate(zip(self.region.segments, pieces, strict=True)):
             taps = _along(np.arange(q) * s.tile.r, d + 1 + i, axes)
-            taps = taps + _along(np.arange(s.tile.alpha), i, axes)
+            taps = taps + _along(np.arange(s.tile.inputs), i, axes)
             first = _along(s.start + s.tile.n * at[i], d, axes) * problem.stride[i]
             where = first + taps * problem.dilation[i] - problem.padding[i][0]
             beyond = (where < 0) | (where >= problem.input[i])

@@ -30,13 +30,14 @@ from winolab.ref.algorithms.winograd import (
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, repr=False)
 class Window(Tile):
     """n outputs of r taps in a cyclic correlation of length n + r − 1, which may be any."""
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.r < 1:
-            raise ValueError(f"an FFT of {self.alpha} cannot hold {self.r} taps")
+            raise ValueError(f"an FFT of {self.inputs} cannot hold {self.r} taps")
+        object.__setattr__(self, "alpha", self.inputs)
 
 
 def sizes(problem: Problem, algorithm: Algorithm) -> tuple[int, ...]:

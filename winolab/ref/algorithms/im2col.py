@@ -40,7 +40,7 @@ def segments(width: int, tile: Tile) -> tuple[Segment, ...]:
 
 def family(tile: Tile) -> tuple[Tile, ...]:
     """``tile`` and the smaller tiles that its boundary falls back to: α = 16, then 8, then 4."""
-    smaller = [a for a in (16, 8, 4) if tile.r < a < tile.alpha]
+    smaller = [a for a in (16, 8, 4) if tile.r < a < tile.inputs]
     return (tile, *(Tile(a - tile.r + 1, tile.r) for a in smaller))
 
 

@@ -109,7 +109,7 @@ def tiled(axes: tuple[Axis, ...], of: ProgramsOf) -> Block:
     return Block(
         axes,
         states,
-        nested([p.BT for p in programs], alphas, alphas),
+        nested([p.BT for p in programs], [t.inputs for t in tiles], alphas),
         nested([p.G for p in programs], [t.r for t in tiles], alphas),
         nested([p.AT for p in programs], alphas, [t.n for t in tiles]),
         size,

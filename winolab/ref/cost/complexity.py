@@ -50,7 +50,7 @@ def normalized(tiles: Sequence[Tile], points: str = "paper") -> Normalized:
     programs = [of(t) for t in tiles]
     alphas = [t.alpha for t in tiles]
     states, outputs = math.prod(alphas), math.prod(t.n for t in tiles)
-    data = nested([p.BT for p in programs], alphas, alphas)
+    data = nested([p.BT for p in programs], [t.inputs for t in tiles], alphas)
     filters = nested([p.G for p in programs], [t.r for t in tiles], alphas)
     inverse = nested([p.AT for p in programs], alphas, [t.n for t in tiles])
     return Normalized(
@@ -189,13 +189,14 @@ def intensity(
     """FLOP a byte of a fused kernel's block of ``filters`` × ``data`` tiles (B_N × B_M).
 
     2·α·B_N·B_M over the bytes of B_N filters (r elements, or α where they were transformed
-    ``external``ly) and B_M input tiles (α elements, less half of the overlap r − 1 where two
-    neighbours are loaded together, ``reused``). Im2col-Winograd 5.4 and 5.6, openCNN 3; WinRS
-    eq. 4, which as printed lacks α and the bytes.
+    ``external``ly) and B_M input tiles (n + r − 1 elements, less half of the overlap r − 1
+    where two neighbours are loaded together, ``reused``). Im2col-Winograd 5.4 and 5.6, openCNN 3;
+    WinRS eq. 4, which as printed lacks α and the bytes.
     """
     states = math.prod(t.alpha for t in tiles)
     taps = states if external else math.prod(t.r for t in tiles)
-    loaded = Fraction(states)
+    inputs = math.prod(t.inputs for t in tiles)
+    loaded = Fraction(inputs)
     if reused:
-        loaded -= Fraction(tiles[-1].r - 1, 2) * (states // tiles[-1].alpha)
+        loaded -= Fraction(tiles[-1].r - 1, 2) * (inputs // tiles[-1].inputs)
     return Fraction(2 * states * filters * data) / (element * (filters * taps + data * loaded))

@@ -68,11 +68,11 @@ def _edges(masks: np.ndarray) -> list[Edge]:
 
 
 def _masks(problem: Problem, segment: Segment, d: int) -> np.ndarray:
-    """(tiles, pieces, α): whether an input of a tile lies inside."""
+    """(tiles, pieces, n + r − 1): whether an input of a tile lies inside."""
     tile = segment.tile
     first = (segment.start + tile.n * np.arange(segment.tiles)) * problem.stride[d]
     pieces = -(-problem.filter[d] // tile.r)
-    taps = np.arange(pieces)[:, None] * tile.r + np.arange(tile.alpha)
+    taps = np.arange(pieces)[:, None] * tile.r + np.arange(tile.inputs)
     at = first[:, None, None] + taps * problem.dilation[d] - problem.padding[d][0]
     return (at >= 0) & (at < problem.input[d])
 

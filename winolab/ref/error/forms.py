@@ -71,7 +71,7 @@ class Axis:
     Each table belongs to errors made somewhere in the algorithm, and has two factors: the powers of
     the value that is rounded and of the form that the error meets. They are the means over the
     tiles of a region, of which ``edges`` say what part has which inputs inside of the map
-    (share, α zeros and ones), all where there are none; and over outputs, weighted by ``kept``.
+    (share, zeros and ones), all where there are none; and over outputs, weighted by ``kept``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Axis:
         edges: Sequence[Edge] = (),
         kept: Array | None = None,
     ) -> None:
-        self.edges = edges or [(1.0, np.ones(tile.alpha))]
+        self.edges = edges or [(1.0, np.ones(tile.inputs))]
         self.kept = np.full(tile.n, 1 / tile.n) if kept is None else kept
         self.inside = np.einsum("e,ei->i", *map(np.array, zip(*self.edges, strict=True)))
         units, of_filters = Units.of(run), Units.of(run.of_filters)
@@ -121,7 +121,7 @@ class Axis:
         self.rounded, self.slopes = self.bilinear(forms, forms), slopes**2
         # an output itself: r products
         a, o = np.arange(tile.r), np.arange(tile.n)[:, None]
-        self.form = np.zeros((tile.n, tile.r, tile.alpha))
+        self.form = np.zeros((tile.n, tile.r, tile.inputs))
         self.form[o, a, a + o] = 1.0
         self.whole = self.bilinear(self.form, self.form)
 
@@ -150,7 +150,7 @@ class Axis:
 
     @cached_property
     def error(self) -> Array | None:
-        """What rounded constants add to the bilinear form (n, r, α); None if they are exact."""
+        """What rounded constants add to the bilinear form (n, r, inputs); None if exact."""
         p = self.programs
         runs = (self.run, self.run.of_filters, self.run)
         matrices, changes = [], []  # as float64, and by how much they are off

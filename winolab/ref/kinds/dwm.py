@@ -89,7 +89,7 @@ def _cut_axis(problem: Problem, d: int, cut: Cut, direction: str) -> Axis:
     if direction == "backward_filter":
         if cut.direct:
             return Axis(DIRECT, r, outputs, r)
-        return Axis(Tile(r, n), 1, -(-outputs // n), r)
+        return Axis(cut.tile.exchanged, 1, -(-outputs // n), r)
     if direction == "backward_data":
         outputs = len(reached_inputs(problem, d, cut))
     if cut.direct:

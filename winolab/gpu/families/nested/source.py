@@ -24,7 +24,7 @@ def name(tiles: Pair) -> str:
 @lru_cache(maxsize=256)
 def made_of(tiles: Pair, points: str) -> tuple[Transforms, Transforms]:
     """The transforms along both dimensions."""
-    first, second = (transforms(t.n, t.r, points_for(points, t.alpha), SCALING) for t in tiles)
+    first, second = (transforms(t.n, t.r, points_for(points, t), SCALING) for t in tiles)
     return first, second
 
 

@@ -171,7 +171,7 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
     scaled = algorithm is not None and algorithm.scaling
     if algorithm is None or (algorithm.kind == "winrs" and not scaled):
         points = algorithm.points if algorithm else "best"
-        check_served(points, {t.alpha for t in ADMITTED}, "a kernel of winrs on Tensor Cores")
+        check_served(points, ADMITTED, "a kernel of winrs on Tensor Cores")
         yield Tile(1, 1)
         work = {
             t: _work(t, width, problem.output[-1])

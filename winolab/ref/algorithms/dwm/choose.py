@@ -23,7 +23,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from winolab.algorithm import Dwm, Problem, Tile, Winograd, direct
-from winolab.points import points_for
+from winolab.points import points_for, tile_of
 from winolab.ref.algorithms.dwm.cuts import Decomposition, Piece, cuts, exchanged, pieces_of
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.algorithms.im2col import DIRECT
@@ -130,8 +130,8 @@ def _chosen(
 def _with(algorithm: Dwm, tiles: tuple[Tile, ...]) -> Dwm:
     """``algorithm`` with these tiles in place of its error; a list of points serves some piece of
     theirs, or all take their best."""
-    alphas = (alpha for t in tiles for alpha in range(t.n, t.alpha + 1))
-    points = points_for(algorithm.points, *alphas)
+    pieces = (tile_of(t.n, r, algorithm.points) for t in tiles for r in range(1, t.r + 1))
+    points = points_for(algorithm.points, *pieces)
     return replace(algorithm, tiles=tiles, error=None, points=points)
 
 
@@ -168,9 +168,11 @@ def _choices(problem: Problem, d: int, points: str, scaling: str | None) -> list
     for r, n in product(range(1, taps + 1), range(1, MOST_OUTPUTS + 1)):
         if n + r - 1 > MOST_ALPHA or (n == 1) != (r == 1):
             continue
-        tile = Tile(n, r)
+        tile = tile_of(n, r, points)
         pieces = list(
-            cuts(taps, problem.output[d], problem.stride[d], problem.dilation[d], tile, True)
+            cuts(
+                taps, problem.output[d], problem.stride[d], problem.dilation[d], tile, True, points
+            )
         )
         gain = sum(_gain(c.tile, points, scaling) * c.tile.r for c in pieces)
         total = sum(c.tile.r for c in pieces)
@@ -183,7 +185,7 @@ def _choices(problem: Problem, d: int, points: str, scaling: str | None) -> list
 def _gain(tile: Tile, points: str, scaling: str | None) -> float:
     if 1 in (tile.n, tile.r):
         return 1.0
-    return noise_gain(Winograd((tile,), points_for(points, tile.alpha), scaling))
+    return noise_gain(Winograd((tile,), points_for(points, tile), scaling))
 
 
 def predicted(
@@ -260,9 +262,9 @@ def _piece_error(
     of = programs_of(algorithm)
     tiles = tiled or (DIRECT,)
     if of_filter:
-        tiles, of = tuple(Tile(t.r, t.n) for t in tiles), exchanged(of)
-    problem = Problem.of((1, *(t.alpha for t in tiles), depth), (4, *(t.r for t in tiles), depth))
-    points = points_for(algorithm.points, *(t.alpha for t in tiles))
+        tiles, of = tuple(t.exchanged for t in tiles), exchanged(of)
+    problem = Problem.of((1, *(t.inputs for t in tiles), depth), (4, *(t.r for t in tiles), depth))
+    points = points_for(algorithm.points, *tiles)
     kind = Winograd(tiles, points, algorithm.scaling) if tiled else direct()
     found = predict(*data, problem, kind, run, programs=of)
     if run.scale is None:

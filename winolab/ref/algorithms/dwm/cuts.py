@@ -20,6 +20,7 @@ import numpy as np
 
 from winolab.algorithm import Dwm, Problem, Tile
 from winolab.kind import ShowsText
+from winolab.points import tile_of
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import Programs
 from winolab.ref.algorithms.im2col import DIRECT
@@ -98,7 +99,9 @@ class Decomposition(ShowsText):
         return "\n".join(_picture(self))
 
 
-def cut(problem: Problem, tiles: Sequence[Tile], balanced: bool = False) -> Decomposition:
+def cut(
+    problem: Problem, tiles: Sequence[Tile], balanced: bool = False, points: str = "best"
+) -> Decomposition:
     """``problem`` in pieces of at most r taps, by tiles of n outputs, along each dimension.
 
     As many pieces have r taps as can (DWM, eq. 9), or, ``balanced``, none has two taps more than
@@ -107,18 +110,29 @@ def cut(problem: Problem, tiles: Sequence[Tile], balanced: bool = False) -> Deco
     dimensions = zip(
         problem.filter, problem.output, problem.stride, problem.dilation, tiles, strict=True
     )
-    return Decomposition(problem, tuple(tuple(cuts(*sizes, balanced)) for sizes in dimensions))
+    return Decomposition(
+        problem, tuple(tuple(cuts(*sizes, balanced, points)) for sizes in dimensions)
+    )
 
 
 def pieces_of(problem: Problem, algorithm: Dwm) -> Decomposition:
     """The cut that a dwm with one tile a dimension states."""
-    return cut(problem, algorithm.tiles, algorithm.variant == "balanced")
+    return cut(problem, algorithm.tiles, algorithm.variant == "balanced", algorithm.points)
 
 
 def cuts(
-    taps: int, outputs: int, stride: int, dilation: int, tile: Tile, balanced: bool = False
+    taps: int,
+    outputs: int,
+    stride: int,
+    dilation: int,
+    tile: Tile,
+    balanced: bool = False,
+    points: str = "best",
 ) -> Iterator[Cut]:
-    """The cuts of one dimension: output phases, then tap phases, then pieces of at most tile.r."""
+    """The cuts of one dimension: output phases, then tap phases, then pieces of at most tile.r.
+
+    Tiles have the states that they have at the ``points``.
+    """
     common = math.gcd(stride, dilation)
     step = stride * dilation // common
     for phase in range(min(dilation // common, outputs)):
@@ -133,7 +147,7 @@ def cuts(
                     range(phase, outputs, dilation // common),
                     stride * phase + dilation * some[0],
                     step,
-                    Tile(tile.n, length),
+                    tile_of(tile.n, length, points),
                 )
 
 
@@ -156,7 +170,7 @@ def reached_inputs(problem: Problem, d: int, cut: Cut) -> range:
 
 def exchanged(of: ProgramsOf) -> ProgramsOf:
     """The programs of F(r, n) made of those of F(n, r)."""
-    return lambda tile: of(tile) if tile == DIRECT else _exchange(of(Tile(tile.r, tile.n)))
+    return lambda tile: of(tile) if tile == DIRECT else _exchange(of(tile.exchanged))
 
 
 @lru_cache(maxsize=256)

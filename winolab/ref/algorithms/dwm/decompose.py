@@ -166,7 +166,7 @@ def engine_problem(problem: Problem, piece: Piece, direction: str) -> tuple[Prob
     A gradient of the data needs inputs that the piece reaches.
     """
     if direction == "backward_filter":
-        tiles = [(c.tile.r, Tile(c.tile.r, c.tile.n)) for c in piece]
+        tiles = [(c.tile.r, c.tile.exchanged) for c in piece]
         part = _filter_problem(problem, piece)
     elif direction == "backward_data":
         reached = reached_by(problem, piece)

@@ -15,6 +15,7 @@ from winolab.arguments.values import whole
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
 from winolab.points import check_served, text_of
+from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs.kernels import Kernel, Pair, kernels, pair
 from winolab.ref.algorithms.winrs.model import seconds
 from winolab.ref.algorithms.winrs.segments import Segment, Shape, cut, shape
@@ -129,13 +130,13 @@ def plan(
         )
     points = text_of(points)
     if kernel is None:
-        alphas = {k.tile.alpha for k in _all(precision)} - {1}
-        check_served(points, alphas, f"a kernel of winrs in {precision}")
+        tiles = {k.tile for k in _all(precision)} - {DIRECT}
+        check_served(points, tiles, f"a kernel of winrs in {precision}")
     choice = kernels(problem.filter[-1], precision, points, admissible)
     chosen = _pair(problem, choice, kernel, precision, device)
-    states = {k.tile.alpha for k in chosen.kernels} - {1}
-    if kernel is None and states:
-        check_served(points, states, f"{' and '.join(map(str, chosen.kernels))} of the plan")
+    tiles = {k.tile for k in chosen.kernels} - {DIRECT}
+    if kernel is None and tiles:
+        check_served(points, tiles, f"{' and '.join(map(str, chosen.kernels))} of the plan")
     count = segments or baseline(problem, chosen.first, device)
     made = _cut(problem, device, precision, chosen, count)
     if workspace_limit is None or made.workspace <= workspace_limit:
