@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, Problem
 from winolab.gpu.params import MOST, uncounted
+from winolab.points import shortened
 
 CORRELATIONS = ("forward", "backward_data")
 # How Tensor Cores' transforms are scaled: rows of G of one size spare the 16-bit parts exponents.
@@ -128,9 +129,12 @@ def check_reach(problem: Problem) -> None:
             raise uncounted(f"the {name}", most)
 
 
-def check(problem: Problem, direction: str = "") -> None:
+def check(problem: Problem, direction: str = "", algorithm: Algorithm | None = None) -> None:
     """Raise ValueError for dimensions that only the reference serves, for strides and dilation of
-    filter gradients that are not depthwise, and for sizes that kernels do not count."""
+    filter gradients that are not depthwise, for sizes that kernels do not count and for an
+    algorithm with more states than they have."""
+    if algorithm:
+        _check_minimal(algorithm)
     if direction == "backward_filter" and not (problem.unit or problem.depthwise):
         raise strided(problem)
     if problem.ndim > 3:
@@ -141,6 +145,16 @@ def check(problem: Problem, direction: str = "") -> None:
     largest = max(*problem.x_shape, *problem.w_shape, *problem.y_shape)
     if largest > MOST:
         raise uncounted("an array's size", largest)
+
+
+def _check_minimal(algorithm: Algorithm) -> None:
+    """Raise ValueError for tiles of more states than a kernel has."""
+    for tile in algorithm.tiles:
+        if not tile.minimal:
+            raise ValueError(
+                f"{shortened(str(algorithm))}: {tile} has {tile.alpha} states, the CUDA kernels "
+                f"n + r - 1 = {tile.inputs}; name points alone, or give NumPy arrays"
+            )
 
 
 def unserved(algorithm: Algorithm) -> ValueError:

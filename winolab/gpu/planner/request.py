@@ -16,7 +16,6 @@ from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
 from winolab.kind import ShowsText
 from winolab.options import KernelConfig
-from winolab.points import shortened
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
 
@@ -393,13 +392,7 @@ class Request:
         for name, known in (("direction", DIRECTIONS), ("precision", PRECISIONS)):
             if (named := getattr(self, name)) not in known:
                 raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
-        check(self.problem, self.direction)
-        for tile in self.algorithm.tiles if self.algorithm else ():
-            if not tile.minimal:
-                raise ValueError(
-                    f"{shortened(str(self.algorithm))}: {tile} has {tile.alpha} states, the CUDA "
-                    f"kernels n + r - 1 = {tile.inputs}; name points alone, or give NumPy arrays"
-                )
+        check(self.problem, self.direction, self.algorithm)
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""
