@@ -80,7 +80,7 @@ def parse_points(points: Any) -> str | Modulus:
 def text_of(points: Any) -> str:
     """The one text of these points, as :func:`parse_points` reads it.
 
-    >>> text_of([0, Fraction(2, 4), "oo", "x**2 + 1"])
+    >>> text_of([0, "2/4", "oo", "x**2 + 1"])
     '0,1/2,inf,x^2+1'
     """
     parsed = parse_points(points)

@@ -20,7 +20,7 @@ from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
 
-from winolab.factors import INFINITY, Factor, Point, base_of, degree_of
+from winolab.factors import INFINITY, Factor, Point, base_of
 from winolab.ref.algebra import rational
 from winolab.ref.algebra.rational import number
 
@@ -388,8 +388,3 @@ def _inverse(a: list[Any], reduced: list[Any]) -> list[Any]:
 def fractions(rows: Rows) -> list[list[Fraction]]:
     """The rows as Fractions."""
     return [[rational.fraction(v) for v in row] for row in rows]
-
-
-def degree(factors: Modulus) -> int:
-    """Of the modulus."""
-    return sum(map(degree_of, factors))
