@@ -1,7 +1,8 @@
-"""The three convolutions: NumPy arrays run the reference, CUDA arrays the kernels."""
+"""The three convolutions: arrays on the CPU run the reference, CUDA arrays the kernels."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,11 +11,12 @@ import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arguments.arrays import DtypeLike, on_gpu
-from winolab.arguments.values import Padding, Sizes
+from winolab.arguments.dlpack import numpy_view
+from winolab.arguments.values import Padding, Sizes, stated
 from winolab.calls import recall
 from winolab.options import Convolution, ConvOptions, OnRange, convolution
-from winolab.problem import NAMES, Layout, in_layout, shapes
-from winolab.ref import dispatch
+from winolab.problem import NAMES, Layout, in_layout
+from winolab.ref import dispatch, foreign
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Power, Scale
 from winolab.ref.operands import arithmetic_of, operand
@@ -46,24 +48,24 @@ def conv_forward(
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
     x is (N, *spatial, IC) and w (OC, *filter, IC/groups) channels-last, (N, IC, *spatial) and
-    (OC, IC/groups, *filter) channels-first; y has x's layout and type, but is a CuPy array where x
-    is another library's CUDA array (``__dlpack__``, ``__cuda_array_interface__``), not torch's.
+    (OC, IC/groups, *filter) channels-first; y has x's layout, library and dtype, whatever has
+    ``__dlpack__`` on the CPU (torch, JAX, the array API), but is a CuPy array where x is a CUDA
+    array (``__dlpack__``, ``__cuda_array_interface__``) and not torch's.
     ``stride``, ``padding`` and ``dilation`` are an int or one per spatial dimension; ``padding``
     also a (low, high) pair per dimension, "valid", or "same_upper" or "same_lower": zeros for
     ⌈input / stride⌉ outputs, the odd one behind or before; "same" is "same_upper".
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
-    direct for NumPy arrays and the planner's choice on a GPU.
+    direct on the CPU and the planner's choice on a GPU.
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"), an
-    Arithmetic, or a dtype or its name; None follows the arrays'. NumPy arrays run the reference,
-    in the order of operations of the kernels. ``tolerance``, in place of the algorithm, takes the
-    cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits: 1e-5; or
-    "proven:1e-4", by the proven bound, or "componentwise:1e-5", direct products only.
-    ``out`` receives the result and may lie over x or w;
-    ``out_dtype`` is the result's type where there is no ``out``, by default x's, of integers what
-    they are computed in, or object for "exact" and "mp". NumPy arrays hold numbers of any type
-    (object arrays int, Fraction, Decimal, mpmath's and NumPy's), which count exactly; a result is
-    rounded to its type once.
+    Arithmetic, or a dtype or its name; None follows the arrays'. Arrays on the CPU run the
+    reference, in the order of operations of the kernels. ``tolerance``, in place of the algorithm,
+    takes the cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits:
+    1e-5; or "proven:1e-4", by the proven bound, or "componentwise:1e-5", direct products only.
+    ``out`` receives the result and may lie over x or w; ``out_dtype`` is the result's type where
+    there is no ``out``, by default x's, of NumPy's integers what they are computed in, or object
+    for "exact" and "mp". NumPy arrays hold numbers of any type (object arrays int, Fraction,
+    Decimal, mpmath's and NumPy's), which count exactly; a result is rounded to its type once.
     On a GPU arrays may have any strides: what kernels cannot read or write where it lies is copied
     on the way, beside the workspace, and a new result has x's memory order.
     ``workspace_limit`` bounds the kernels' workspace in bytes, in ``prepare_filter`` together with
@@ -94,7 +96,8 @@ def conv_forward(
 
     Where torch tensors require grad, the result has its place in the graph: gradients, of any
     order, are the other convolutions, in the same precision and within the same workspace; no
-    ``out`` and no prepared filter serves then.
+    ``out`` and no prepared filter serves then. torch.func, torch.compile and tensors without
+    numbers are served by winolab.torch.
 
     Raises ValueError for shapes that do not fit, unknown or unfit algorithms and precisions, a
     tolerance that nothing keeps to or that stands beside an algorithm or a prepared filter, and for
@@ -148,7 +151,7 @@ def conv_backward_data(
     [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
     """
     asked = convolution(
-        "backward_data", None if input_shape is None else _sizes("input_shape", input_shape),
+        "backward_data", None if input_shape is None else stated("input_shape", input_shape),
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
         workspace_limit, on_range, scale, output_padding, tolerance,
     )  # fmt: skip
@@ -190,7 +193,7 @@ def conv_backward_filter(
     [[45.0, 54.0], [81.0, 90.0]]
     """
     asked = convolution(
-        "backward_filter", _sizes("filter_shape", filter_shape),
+        "backward_filter", stated("filter_shape", filter_shape),
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
         workspace_limit, on_range, None, None, tolerance,
     )  # fmt: skip
@@ -255,7 +258,7 @@ def prepare_filter(
     """
     if direction not in ("forward", "backward_data"):
         raise ValueError(f"direction {direction!r}; a filter serves forward and backward_data")
-    x_shape = _sizes("input_shape", input_shape)
+    x_shape = stated("input_shape", input_shape)
     asked = convolution(
         direction, x_shape if direction == "backward_data" else None,
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
@@ -264,25 +267,21 @@ def prepare_filter(
     options = asked.options.checked()
     problem = asked.problem(x_shape, shape_of("w", w))
     options = replace(options, scale=_scale(scale, options.precision, w))
+    if tracked(w):
+        raise ValueError(
+            "w requires grad, and a prepared filter has none: detach it, or call "
+            "under torch.no_grad()"
+        )
     if on_gpu(w):
         from winolab.gpu.runtime import conv as kernels
 
         held = kernels.transform(direction, problem, w, options)
     else:
-        held = operand("w", w, options.precision)
-        _try_on_nothing(direction, problem, held, options)
+        held = operand("w", numpy_view("w", w) if foreign.foreign(w) else w, options.precision)
+        dispatch.try_filter(direction, problem, held, options)
     return PreparedFilter(
         problem, direction, layout, options.named, options.precision, options.scale, held
     )
-
-
-def _try_on_nothing(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:
-    """Raise what a call with the filter would, by one that has no images and few outputs."""
-    dispatch.check_elements(w, options)
-    w = w[: problem.groups]
-    few = replace(problem, batch=0, out_channels=len(w))
-    a = np.empty(in_layout(shapes(direction, few)[0], options.layout), w.dtype)
-    dispatch.convolve(direction, few, a, w, options, None)
 
 
 def shape_of(name: str, value: Any) -> tuple[int, ...]:
@@ -306,17 +305,6 @@ def shape_of(name: str, value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _sizes(name: str, shape: Any) -> tuple:
-    """The sizes of a shape. Raises TypeError for what is none."""
-    try:
-        sizes = None if isinstance(shape, str) else tuple(shape)
-    except TypeError:
-        sizes = None
-    if sizes is None:
-        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
-    return sizes
-
-
 def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> Any:
     """The result of what is asked: by a call that was kept, or checked and computed anew."""
     if not isinstance(deterministic, bool | np.bool_):
@@ -325,6 +313,10 @@ def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> A
     known = recall(asked, a, held, out)
     if known:
         return known.run(a, held, out)
+    if tracked(a, held, out):
+        from winolab.torch import graph
+
+        return graph.convolve(asked, a, b, out)
     options = asked.options.checked()
     names = NAMES[asked.direction]
     problem = asked.problem(shape_of(names[0], a), shape_of(names[1], b))
@@ -337,7 +329,17 @@ def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> A
         from winolab.gpu.runtime import conv as kernels
 
         return kernels.convolve(asked.direction, problem, a, held, options, out, asked)
-    return dispatch.convolve(asked.direction, problem, a, held, options, out)
+    return foreign.convolve(asked.direction, problem, a, held, options, out)
+
+
+def tracked(*values: Any) -> bool:
+    """Whether one is torch's and has a place in its graph of derivatives. Raises as graph does."""
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(v, torch.Tensor) for v in values):
+        return False
+    from winolab.torch import graph
+
+    return graph.tracked(*values)
 
 
 def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:

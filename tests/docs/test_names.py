@@ -31,6 +31,7 @@ DOTTED = re.compile(r"(?<![\w./])(?:[a-z_]\w*\.)+\w+\b(?!\*)")
 COMMENT = re.compile(r"(?:^ *|  )# .*")
 OTHERS = {"py", "cuh", "md", "toml", "ipynb", "json", "jsonl", "hpp", "cpp"}  # endings of files
 VARIABLES = {"params", "tensor"}  # named as modules are
+LIBRARIES = {"torch"}  # of others, whose names ours have at their ends
 
 
 def module_of(path: Path) -> str:
@@ -42,7 +43,8 @@ for _path in TEXTS:
     if _path.suffix == ".py":
         _parts = module_of(_path).split(".")
         for _first in range(len(_parts)):
-            TAILS[".".join(_parts[_first:])].append(_path)
+            if _parts[_first] not in LIBRARIES:
+                TAILS[".".join(_parts[_first:])].append(_path)
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:

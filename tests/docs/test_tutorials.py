@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import winolab
+import winolab.torch
 from experiments.harness import facts
 from winolab.cli.command import app
 
@@ -50,5 +51,6 @@ def test_the_first_page_has_every_paper() -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     text = (DOCS / "api.md").read_text()
     listed = re.findall(r"^\.\. auto(?:function|class):: (\w+)", text, re.MULTILINE)
-    assert sorted(listed) == sorted(set(winolab.__all__) - {"__version__"})
+    public = [*winolab.__all__, *winolab.torch.__all__]
+    assert sorted(listed) == sorted(set(public) - {"__version__"})
     assert "`winolab.__version__`" in text

@@ -131,7 +131,7 @@ def test_derivatives_are_asked_for_as_the_result_was() -> None:
     """But for what holds for that alone: its dtype, scales of its operands, tiles of gradients."""
     asked = []
     stand_ins = {each: lambda *a, each=each: asked.append((each, a)) for each in DIRECTIONS}
-    how = ("gamma:8:6:3", "fp32_ffma", torch.float16, 1 << 20, "raise", "11:18")
+    how = ("gamma:8:6:3", "fp32_ffma", torch.float16, 1 << 20, "raise", "11:18", "1e-5")
     geometry = ([1, 1], [1, 1, 1, 1], [1, 1], 1)
     arrays = torch.zeros(2), torch.zeros(3), torch.zeros(4)
     for direction in DIRECTIONS:
@@ -140,7 +140,7 @@ def test_derivatives_are_asked_for_as_the_result_was() -> None:
             gradient(stand_ins, operand, arrays, direction, (*size, *geometry, *how))
             wanted, arguments = asked.pop()
             tile = "direct" if "backward_filter" in (direction, wanted) else how[0]
-            expected = Options(tile, how[1], None, how[3], how[4], None)
+            expected = Options(tile, how[1], None, how[3], how[4], None, how[6])
             assert Options(*arguments[-len(expected.given()) :]) == expected
             if wanted != "forward":
                 assert arguments[2] == arrays[operand].shape

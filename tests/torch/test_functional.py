@@ -49,6 +49,7 @@ def test_pytorch_s_wrong_inputs_are_refused_in_a_line(name: str) -> None:
     assert count > 8
 
 
+OURS = ["algorithm", "precision", "tolerance"]
 X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
 
 
@@ -77,6 +78,8 @@ X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
         ((X, W), {"algorithm": "gama:8:6:3"}, ValueError, "did you mean 'gamma:8:6:3"),
         ((X, W), {"algorithm": "gamma:8:6:3", "stride": 2}, ValueError, "stride"),
         ((X, W), {"precision": "fp31"}, ValueError, "unknown arithmetic 'fp31'"),
+        ((X, W), {"tolerance": 1e-9}, ValueError, "the least that can be had in fp32 is"),
+        ((X, W), {"tolerance": -1}, ValueError, "tolerance '-1'; expected a number above 0"),
         ((X, W.to("meta")), {}, ValueError, "x is on cpu and w on meta; move one of them"),
     ],
 )
@@ -101,7 +104,7 @@ def test_signatures_are_pytorch_s(name: str) -> None:
     stated = re.search(rf"{name}\((.*?)\) -> Tensor", getattr(torch.nn.functional, name).__doc__)
     assert stated
     assert positional == [part.partition("=")[0].strip() for part in stated[1].split(",")]
-    assert [n for n, p in found.items() if p.kind is p.KEYWORD_ONLY] == ["algorithm", "precision"]
+    assert [n for n, p in found.items() if p.kind is p.KEYWORD_ONLY] == OURS
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -135,6 +138,22 @@ def test_a_precision_is_a_name_an_arithmetic_or_a_dtype() -> None:
     wide = winolab.arithmetic("mp:30")
     exact = theirs("conv2d", x.double(), w.double()).float()
     assert torch.equal(conv(precision=wide), exact)
+
+
+def test_a_tolerance_picks_what_the_reference_picks() -> None:
+    x, w = torch.rand(1, 4, 9, 9), torch.rand(4, 4, 3, 3)
+    direct, expected = (
+        winolab.conv_forward(x.numpy(), w.numpy(), layout="channels_first", **how)
+        for how in ({}, {"tolerance": 1e-4})
+    )
+    assert (expected != direct).any()
+    for tolerance in (1e-4, "1e-4"):
+        got = winolab.torch.conv2d(x, w, tolerance=tolerance)
+        assert (got.numpy() == expected).all()
+        tracked = winolab.conv_forward(x, w.requires_grad_(), layout="channels_first",
+                                       tolerance=tolerance)  # fmt: skip
+        assert (tracked.detach().numpy() == expected).all()
+        w = w.detach()
 
 
 def test_results_lie_as_their_input_does() -> None:

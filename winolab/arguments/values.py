@@ -57,6 +57,17 @@ def whole(value: Any, name: str) -> int:
     return found
 
 
+def stated(name: str, shape: Any) -> tuple:
+    """The sizes of a shape. Raises TypeError for what is none."""
+    try:
+        sizes = None if isinstance(shape, str) else tuple(shape)
+    except TypeError:
+        sizes = None
+    if sizes is None:
+        raise TypeError(f"{name} is {shape!r}; expected all sizes, as (32, 56, 56, 64)")
+    return sizes
+
+
 def counted(text: str) -> int | None:
     """The number that a text of up to nine decimal digits is; None of another text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -65,12 +65,19 @@ def convolve(
     return out
 
 
-def check_elements(array: np.ndarray, options: ConvOptions) -> None:
-    """Raise ValueError where a call would for an element: NaN and infinity in exact arithmetic."""
-    run = arithmetic_of(options.precision, array)
+def try_filter(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:
+    """Raise what a call with the filter would, by one that has no images and few outputs.
+
+    NaN and infinity are refused in exact arithmetic.
+    """
+    run = arithmetic_of(options.precision, w)
     if not isinstance(run, Float):
-        for part in (np.real(array), np.imag(array)) if array.dtype.kind == "c" else (array,):
+        for part in (np.real(w), np.imag(w)) if w.dtype.kind == "c" else (w,):
             _carriers(part, run)
+    w = w[: problem.groups]
+    few = replace(problem, batch=0, out_channels=len(w))
+    a = np.empty(in_layout(shapes(direction, few)[0], options.layout), w.dtype)
+    convolve(direction, few, a, w, options, None)
 
 
 def _conjugate(array: np.ndarray) -> np.ndarray:

@@ -42,11 +42,6 @@ def operand(name: str, value: Any, precision: str | Arithmetic | None) -> np.nda
 
     Raises TypeError for what holds none, naming the element, or has no precision of its own.
     """
-    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
-        raise TypeError(
-            f"{name} is a {type(value).__module__} array on the CPU; pass it as a NumPy array to "
-            "run the reference, or move it to a CUDA device to run the kernels"
-        )
     _check_unmasked(name, value)
     array = np.asarray(value)
     if native(array.dtype) in COMPONENTS:

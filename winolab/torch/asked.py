@@ -33,6 +33,7 @@ class Options:
     workspace_limit: int | None = None
     on_range: str = "fallback"
     scale: str | None = None
+    tolerance: str | None = None
 
     def given(self) -> tuple[Any, ...]:
         """The values, without the usual ones at the end."""
@@ -45,7 +46,8 @@ class Options:
 USUAL = tuple(f.default for f in fields(Options))
 SCHEMA = (
     "str? algorithm=None, str? precision=None, ScalarType? out_dtype=None, "
-    "int? workspace_limit=None, str on_range='fallback', str? scale=None"
+    "int? workspace_limit=None, str on_range='fallback', str? scale=None, "
+    "str? tolerance=None"
 )
 
 
@@ -104,6 +106,7 @@ def asked(
             o.workspace_limit,
             o.on_range,
             None if o.scale is None else Scale.of_caller(o.scale),
+            tolerance=o.tolerance,
         ).checked(),
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import ml_dtypes
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.arrays import Described
 from winolab.options import ConvOptions
 from winolab.problem import Problem, in_layout, shapes
-from winolab.ref import dispatch
+from winolab.ref import foreign
 from winolab.torch.asked import Asked
 
 PLAIN = ConvOptions("channels_first")
@@ -25,13 +25,15 @@ def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:
         wide = (v.float() if v.itemsize < 4 else v for v in (a, b))  # PyTorch's sums may be narrow
         result = _direct(asked.direction, problem, *wide).to(a.dtype)
     else:
-        result = _reference(asked.direction, problem, a, b, asked.options)
+        result = foreign.convolve(asked.direction, problem, a, b, asked.options, None)
     return laid_like(a, result)
 
 
 def laid_like(a: Tensor, result: Tensor) -> Tensor:
-    """The result in the first operand's order of memory: channels-first, or channels-last."""
-    if a.is_contiguous():
+    """The result in the first operand's memory order, as kernels lay theirs."""
+    layout = "channels_first"
+    place = ArrayLayout.of(Described(a.shape, a.stride(), "", 0, True), layout)
+    if place.first(layout):
         return result.contiguous()
     return result.movedim(1, -1).contiguous().movedim(-1, 1)
 
@@ -58,26 +60,3 @@ def _direct(direction: str, problem: Problem, a: Tensor, b: Tensor) -> Tensor:
     padded = shape if even else (*shape[:2], *(n + low + high for n, (low, high) in sizes))
     dx = backward(a, a.new_empty(()).expand(padded), b, *geometry, [True, False, False])[0]
     return dx if even else pad(dx, [-end for end in ends])
-
-
-def _reference(
-    direction: str, problem: Problem, a: Tensor, b: Tensor, options: ConvOptions
-) -> Tensor:
-    wanted = options.out_dtype or str(a.dtype).removeprefix("torch.")
-    options = replace(options, out_dtype=getattr(ml_dtypes, wanted, wanted))
-    found = dispatch.convolve(direction, problem, _numpy(a), _numpy(b), options, None)
-    return _torch(found)
-
-
-def _numpy(tensor: Tensor) -> np.ndarray:
-    """A view of the tensor's memory."""
-    tensor = tensor.detach().resolve_neg()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
-
-
-def _torch(array: np.ndarray) -> Tensor:
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

@@ -20,8 +20,9 @@ ABOUT = """
     ``padding``{strings} and ``dilation`` an int or one a spatial dimension. ``algorithm`` is an
     algorithm or its text ("winograd:4x4:3x3", "gamma:8:6:3"); None is direct convolution on the
     CPU and the planner's choice on a GPU. ``precision`` is a name or a dtype; None follows the
-    tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with FP32 sums. On the
-    CPU an algorithm or a precision that is named runs the reference, slowly.
+    tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with FP32 sums.
+    ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
+    CPU, what is named beside the default runs the reference, slowly.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.
@@ -63,8 +64,10 @@ def conv1d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+    how = _how(algorithm, precision, tolerance)
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups, how)
 
 
 @_documented("Cross-correlation of (N, IC, H, W) with (OC, IC/groups, R, S).", 2, False)
@@ -79,8 +82,10 @@ def conv2d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+    how = _how(algorithm, precision, tolerance)
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups, how)
 
 
 @_documented("Cross-correlation of (N, IC, D, H, W) with (OC, IC/groups, Q, R, S).", 3, False)
@@ -95,8 +100,10 @@ def conv3d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups, algorithm, precision)
+    how = _how(algorithm, precision, tolerance)
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups, how)
 
 
 @_documented("Transposed convolution of (N, IC, L) with (IC, OC/groups, R).", 1, True)
@@ -112,9 +119,13 @@ def conv_transpose1d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes = stride, padding, output_padding, dilation
-    return _conv_transpose(1, input, weight, bias, *sizes, groups, algorithm, precision)
+    sizes, how = (
+        (stride, padding, output_padding, dilation),
+        _how(algorithm, precision, tolerance),
+    )
+    return _conv_transpose(1, input, weight, bias, *sizes, groups, how)
 
 
 @_documented("Transposed convolution of (N, IC, H, W) with (IC, OC/groups, R, S).", 2, True)
@@ -130,9 +141,13 @@ def conv_transpose2d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes = stride, padding, output_padding, dilation
-    return _conv_transpose(2, input, weight, bias, *sizes, groups, algorithm, precision)
+    sizes, how = (
+        (stride, padding, output_padding, dilation),
+        _how(algorithm, precision, tolerance),
+    )
+    return _conv_transpose(2, input, weight, bias, *sizes, groups, how)
 
 
 @_documented("Transposed convolution of (N, IC, D, H, W) with (IC, OC/groups, Q, R, S).", 3, True)
@@ -148,9 +163,13 @@ def conv_transpose3d(
     *,
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
+    tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes = stride, padding, output_padding, dilation
-    return _conv_transpose(3, input, weight, bias, *sizes, groups, algorithm, precision)
+    sizes, how = (
+        (stride, padding, output_padding, dilation),
+        _how(algorithm, precision, tolerance),
+    )
+    return _conv_transpose(3, input, weight, bias, *sizes, groups, how)
 
 
 def _conv(
@@ -162,8 +181,7 @@ def _conv(
     padding: Sizes | str,
     dilation: Sizes,
     groups: int,
-    algorithm: Any,
-    precision: Any,
+    how: tuple[Any, ...],
 ) -> Tensor:
     x = _batch(input, weight, ndim)
     strides = _sizes(stride, ndim, "stride", 1)
@@ -172,7 +190,7 @@ def _conv(
         ends = _named_padding(padding, weight.shape[2:], strides, dilations)
     else:
         ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
-    y = operators.forward(x, weight, strides, ends, dilations, groups, *_how(algorithm, precision))
+    y = operators.forward(x, weight, strides, ends, dilations, groups, *how)
     return _finished(y, bias, x is input)
 
 
@@ -186,8 +204,7 @@ def _conv_transpose(
     output_padding: Sizes,
     dilation: Sizes,
     groups: int,
-    algorithm: Any,
-    precision: Any,
+    how: tuple[Any, ...],
 ) -> Tensor:
     dy = _batch(input, weight, ndim)
     strides = _sizes(stride, ndim, "stride", 1)
@@ -289,13 +306,15 @@ def _named_padding(
     return [end for total in totals for end in (total // 2, total - total // 2)]
 
 
-def _how(algorithm: Any, precision: Any) -> tuple[str | None, ...]:
-    """Texts of the algorithm and the precision, as operators take them."""
-    if algorithm is None and precision is None:
-        return ()
+def _how(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
+    """Options as operators take them, texts, but for the usual ones at their end."""
     if algorithm is not None and not isinstance(algorithm, str):
         algorithm = str(algorithm)
     if precision is not None and not isinstance(precision, str):
         precision = precision_named(precision)
         precision = getattr(precision, "name", precision)
-    return algorithm, precision
+    if tolerance is None:
+        return () if algorithm is None and precision is None else (algorithm, precision)
+    if not isinstance(tolerance, str):
+        tolerance = repr(tolerance)
+    return algorithm, precision, None, None, "fallback", None, tolerance

@@ -58,9 +58,6 @@ class Library:
     def layout_key(self, array: Array) -> Any:
         return self.describe(array)
 
-    def requires_grad(self, *arrays: Array) -> bool:
-        return any(array.requires_grad for array in arrays)
-
     def current(self) -> int:
         return 0
 

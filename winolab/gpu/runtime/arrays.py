@@ -36,11 +36,7 @@ class Library(Protocol):
 
     def describe(self, array: Any) -> Described: ...
     def layout_key(self, array: Any) -> tuple:
-        """What ``describe`` depends on, and ``requires_grad``, quickly."""
-        ...
-
-    def requires_grad(self, *arrays: Any) -> bool:
-        """Whether the library keeps track of what becomes of any of them, for derivatives."""
+        """What ``describe`` depends on, and whether the library keeps track, quickly."""
         ...
 
     def address(self, array: Any) -> int: ...
@@ -136,9 +132,6 @@ class CuPy:
         data = array.data
         return array.shape, array.strides, array.dtype, data.device_id, data.ptr % 16
 
-    def requires_grad(self, *arrays: Any) -> bool:
-        return False
-
     def address(self, array: Any) -> int:
         return array.data.ptr
 
@@ -206,13 +199,6 @@ class Torch:
             raise ValueError(f"{name} is on {value.device}; expected a CUDA device")
         if name == "out" and value.is_neg():
             raise ValueError("out is a view that negates; give the tensor itself, or a new one")
-        try:
-            value.data_ptr()
-        except RuntimeError as error:
-            raise TypeError(
-                f"{name} has no memory that kernels could read ({error}): torch.autograd serves "
-                "here, torch.func and fake tensors do not"
-            ) from error
         if not value.is_neg():
             return value
         with _asking(value.nbytes, torch.OutOfMemoryError):
@@ -235,12 +221,13 @@ class Torch:
         )  # fmt: skip
 
     def requires_grad(self, *arrays: Any) -> bool:
+        """Whether torch keeps track of what becomes of any of them, for derivatives."""
         if any(array.requires_grad for array in arrays) and _torch().is_grad_enabled():
             return True
         forward = _forward()
-        return forward._current_level >= 0 and any(
-            forward.unpack_dual(array).tangent is not None for array in arrays
-        )
+        if forward._current_level < 0 or not _torch()._C._is_fwd_grad_enabled():
+            return False
+        return any(forward.unpack_dual(array).tangent is not None for array in arrays)
 
     def address(self, array: Any) -> int:
         return array.data_ptr()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import NoneType
 from typing import Any
 
 from winolab.calls import described_by, keep, recall
@@ -10,7 +9,6 @@ from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import ITEMSIZE
-from winolab.gpu.runtime import autograd
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import library_of
 from winolab.gpu.runtime.call import kernels_of, prepare_call, request_of
@@ -38,10 +36,10 @@ def convolve(
 
     ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
-    place may stand a Transformed. The result has a's library and memory order, and its place in
-    torch's graph of gradients. By ``asked``, which with the shapes implies problem and options,
-    ``calls.recall`` finds the call again. Raises ValueError for what the kernels cannot run,
-    TypeError for other dtypes, MemoryError where memory does not suffice.
+    place may stand a Transformed. The result has a's library and memory order. By ``asked``, which
+    with the shapes implies problem and options, ``calls.recall`` finds the call again. Raises
+    ValueError for what the kernels cannot run, TypeError for other dtypes, MemoryError where
+    memory does not suffice.
     """
     library = library_of(a)
     names = NAMES[direction]
@@ -50,11 +48,8 @@ def convolve(
         b = library.array(names[1], b)
     if out is not None:
         out = library.array("out", out)
-    arrays = (array for array in (a, b, out) if not isinstance(array, (NoneType, Transformed)))
-    if library.requires_grad(*arrays):
-        return autograd.differentiable(convolve, direction, problem, a, b, options, out)
-    # The caller looked by ``asked``: what has no hash, is asked in other words, or comes from
-    # autograd is found by its problem.
+    # The caller looked by ``asked``: what has no hash, or is asked in other words, is found by its
+    # problem.
     resolved = (direction, problem, options)
     call = recall(resolved, a, b, out)
     if call is None:
@@ -81,8 +76,6 @@ def transform(
     """
     library = library_of(w)
     w = library.array("w", w)
-    if library.requires_grad(w):
-        raise ValueError(f"w requires grad, and a prepared filter has none: {autograd.INSTEAD}")
     described = library.describe(w)
     index, dtype = described.index, described.dtype
     layout = ArrayLayout.of(described, options.layout)

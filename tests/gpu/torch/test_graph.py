@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import winolab
-from tests.gpu.support.pretended import Array, Library
-from tests.support.problems import integers, problems
-from winolab.algorithm import gamma
 from winolab.gpu.planner.request import DIRECTIONS
-from winolab.gpu.runtime import autograd, conv
-from winolab.gpu.runtime.resolve import Transformed
-from winolab.options import ConvOptions
-from winolab.problem import shapes
-from winolab.ref.algorithms import convolution
 
 SHAPES = {"x": (2, 6, 9, 16), "w": (24, 3, 3, 16), "y": (2, 6, 7, 24)}
 OPERANDS = {"forward": "xw", "backward_data": "yw", "backward_filter": "xy"}
@@ -29,52 +17,6 @@ PADDING = (1, 0)
 @pytest.fixture
 def torch() -> Any:
     return pytest.importorskip("torch")
-
-
-@given(problems(), st.sampled_from(DIRECTIONS), st.sampled_from([0, 1]), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
-def test_gradients_are_adjoint(problem, direction, operand, seed) -> None:
-    """⟨g, f(a, b)⟩ = ⟨the gradient of a, a⟩ and ⟨that of b, b⟩, exactly on small integers."""
-
-    def convolve(direction, problem, a, b, options) -> np.ndarray:
-        return getattr(convolution, direction)(a, b, problem)
-
-    a, b, g = (
-        integers(s, seed + i).astype(float) for i, s in enumerate(shapes(direction, problem))
-    )
-    found = autograd.gradient(operand, (a, b, g), direction, problem, ConvOptions(), convolve)
-    assert found.shape == (a, b)[operand].shape
-    total = (g * convolve(direction, problem, a, b, None)).sum()
-    assert (found * (a, b)[operand]).sum() == total
-
-
-@pytest.mark.parametrize("direction", DIRECTIONS)
-def test_gradients_are_asked_for_as_the_result_was(direction) -> None:
-    """But for what holds for that alone: its dtype, scales of its operands, tiles of gradients."""
-    asked = []
-    options = ConvOptions(
-        "channels_first", gamma(8, 6, 3), "fp32_ffma", "float16", 1 << 20, "raise"
-    )
-    for operand in range(2):
-        autograd.gradient(operand, (0, 1, 2), direction, None, options, lambda *a: asked.append(a))  # pyright: ignore[reportArgumentType]
-    for wanted, _, _, _, how in asked:
-        kept = options.algorithm if "backward_filter" not in (direction, wanted) else None
-        assert how == replace(options, out_dtype=None, algorithm=kept)
-    assert {direction, *(wanted for wanted, *_ in asked)} == set(DIRECTIONS)
-
-
-def test_what_has_no_place_in_a_graph_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(conv, "library_of", lambda array: Library())
-    x, w, y = (Array(np.zeros(SHAPES[name], np.float32)) for name in "xwy")
-    w.requires_grad = True
-    with pytest.raises(ValueError, match=r"w requires grad, which a result in out has no place"):
-        winolab.conv_forward(x, w, padding=PADDING, out=y)
-    with pytest.raises(ValueError, match=r"w requires grad, and a prepared filter has none"):
-        winolab.prepare_filter(w, x.shape, padding=PADDING)
-    x.requires_grad = True
-    held: Any = object.__new__(Transformed)
-    with pytest.raises(ValueError, match=r"x requires grad, for which the prepared filter is of"):
-        autograd.differentiable(conv.convolve, "forward", None, x, held, ConvOptions(), None)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.gpu

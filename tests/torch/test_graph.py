@@ -1,0 +1,148 @@
+"""winolab.conv_forward and its gradients of torch tensors on the CPU, with derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import winolab
+from tests.torch.network import tensors
+from winolab.torch.asked import DIRECTIONS
+
+SHAPES = {"x": (2, 6, 9, 4), "w": (3, 3, 3, 4), "y": (2, 6, 8, 3)}
+OPERANDS = {"forward": "xw", "backward_data": "yw", "backward_filter": "xy"}
+SIZES = {"forward": "", "backward_data": "x", "backward_filter": "w"}
+PADDING = ((1, 1), (1, 0))
+HOW: dict[str, Any] = {"padding": PADDING, "algorithm": "winograd:2x2:3x3"}
+
+
+def arranged(v: Any, layout: str) -> Any:
+    return v.movedim(-1, 1) if layout == "channels_first" else v
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_tensors_that_require_grad_have_the_same_bits_and_gradients(direction, layout) -> None:
+    """Results are the reference's of NumPy arrays; derivatives twice, those of differences."""
+    first, second = OPERANDS[direction]
+    a, b = (arranged(v, layout) for v in tensors(SHAPES[first], SHAPES[second]))
+    sizes = [arranged(torch.empty(SHAPES[n]), layout).shape for n in SIZES[direction]]
+    how: dict[str, Any] = {"padding": PADDING, "layout": layout}
+    how["algorithm"] = "direct" if direction == "backward_filter" else "winograd:2x2:3x3"
+    call = getattr(winolab, f"conv_{direction}")
+    plain = call(a.numpy(), b.numpy(), *sizes, **how)
+    without = call(a, b, *sizes, **how)
+    assert type(without) is torch.Tensor
+    a, b = a.requires_grad_(), b.requires_grad_()
+    result = call(a, b, *sizes, **how)
+    for got in (without, result.detach()):
+        assert (got.numpy() == plain).all()
+    assert torch.autograd.gradcheck(lambda *v: call(*v, *sizes, **how), (a, b), fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda *v: call(*v, *sizes, **how), (a, b), fast_mode=True)
+    with torch.no_grad():
+        assert not call(a, b, *sizes, **how).requires_grad
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # dual_level's own
+def test_tangents_pass() -> None:
+    x, w, dx, dw = tensors(*(SHAPES[n] for n in "xwxw"))
+    expected = winolab.conv_forward(dx, w, **HOW) + winolab.conv_forward(x, dw, **HOW)
+    forward = torch.autograd.forward_ad
+    with forward.dual_level():
+        y = winolab.conv_forward(forward.make_dual(x, dx), forward.make_dual(w, dw), **HOW)
+        tangent: Any = forward.unpack_dual(y).tangent
+    assert torch.equal(tangent, expected)
+
+
+def test_every_option_reaches_the_operator() -> None:
+    x, w = tensors(SHAPES["x"], SHAPES["w"], dtype=torch.float32)
+    how: dict[str, Any] = HOW | {"precision": "fp32_split", "scale": "11:12", "out_dtype": "f8"}
+    expected = winolab.conv_forward(x.numpy(), w.numpy(), **how)
+    got = winolab.conv_forward(x, w.requires_grad_(), **how)
+    assert got.dtype == torch.float64
+    assert (got.detach().numpy() == expected).all()
+    assert not (expected == winolab.conv_forward(x.numpy(), w.detach().numpy(), **HOW)).all()
+    with pytest.raises(ValueError, match="out_dtype float32 or bfloat16"):
+        winolab.conv_backward_filter(
+            1e4 * x.half(), tensors(SHAPES["y"])[0].half().requires_grad_() + 1e4, SHAPES["w"],
+            padding=PADDING, on_range="raise",
+        )  # fmt: skip
+
+
+def test_a_wider_result_has_gradients_of_its_operands_type() -> None:
+    x, w = (v.half().requires_grad_() for v in tensors(SHAPES["x"], SHAPES["w"]))
+    y = winolab.conv_forward(x, w, padding=PADDING, out_dtype=torch.float32)
+    y.sum().backward()
+    assert y.dtype == torch.float32
+    assert (x.grad.dtype, w.grad.dtype) == (torch.float16, torch.float16)
+
+
+def test_autocast_leaves_what_is_asked_for_here() -> None:
+    x, w = tensors(SHAPES["x"], SHAPES["w"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = winolab.conv_forward(x, w.requires_grad_(), **HOW)
+    assert y.dtype == torch.float64
+
+
+def test_what_has_no_place_in_a_graph_is_refused() -> None:
+    x, w, y = tensors(*(SHAPES[n] for n in "xwy"))
+    prepared = winolab.prepare_filter(w, x.shape, padding=PADDING)
+    expected = winolab.conv_forward(x, w, padding=PADDING)
+    assert torch.equal(winolab.conv_forward(x, prepared, padding=PADDING), expected)
+    w.requires_grad = True
+    with pytest.raises(ValueError, match=r"w requires grad, which a result in out has no place"):
+        winolab.conv_forward(x, w, padding=PADDING, out=y)
+    with pytest.raises(ValueError, match=r"w requires grad, and a prepared filter has none"):
+        winolab.prepare_filter(w, x.shape, padding=PADDING)
+    x.requires_grad = True
+    with pytest.raises(ValueError, match=r"x requires grad, for which the prepared filter is of"):
+        winolab.conv_forward(x, prepared, padding=PADDING)
+    with pytest.raises(TypeError, match="w is a ndarray; expected a torch tensor like the other"):
+        winolab.conv_forward(x, w.detach().numpy(), padding=PADDING)
+
+
+def test_results_go_where_the_caller_wants_them() -> None:
+    x, w, y = tensors(*(SHAPES[n] for n in "xwy"))
+    product = (y * y.clone().requires_grad_()).sum()
+    assert winolab.conv_forward(x, w, padding=PADDING, out=y) is y
+    assert torch.equal(y, winolab.conv_forward(x, w, padding=PADDING))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    mixed = winolab.conv_forward(x.numpy(), w, padding=PADDING)
+    assert isinstance(mixed, np.ndarray)
+
+
+def test_views_that_negate_or_conjugate_count_as_what_they_show() -> None:
+    x, w = tensors(SHAPES["x"], SHAPES["w"])
+    negated = torch.complex(w.new_zeros(x.shape), x).conj().imag
+    expected = winolab.conv_forward(x, w, padding=PADDING)
+    assert torch.equal(winolab.conv_forward(negated, w, padding=PADDING), -expected)
+    both = torch.complex(x, x)
+    got = winolab.conv_forward(both.conj(), torch.complex(w, w), padding=PADDING)
+    plain = winolab.conv_forward(both.conj().resolve_conj().numpy(), torch.complex(w, w).numpy(),
+                                 padding=PADDING)  # fmt: skip
+    assert (got.numpy() == plain).all()
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda v: v.to("meta"), "a meta tensor has no numbers that this could read: winolab.tor"),
+        (torch._subclasses.FakeTensorMode().from_tensor, "a FakeTensor has no numbers that this"),
+        (lambda v: v.to_sparse(), "a tensor is torch.sparse_coo; expected strided: call to_dense"),
+    ],
+)
+def test_tensors_without_numbers_are_refused_in_a_line(made, said: str) -> None:
+    x, w = tensors(SHAPES["x"], SHAPES["w"])
+    with pytest.raises(TypeError, match=said) as refused:
+        winolab.conv_forward(made(x), w)
+    assert "\n" not in str(refused.value)
+    for transform in (
+        lambda: torch.vmap(lambda v: winolab.conv_forward(v[None], w))(x),
+        lambda: torch.func.grad(lambda v: winolab.conv_forward(v, w).sum())(x),
+    ):
+        with pytest.raises(TypeError, match="conv2d and its siblings serve torch"):
+            transform()

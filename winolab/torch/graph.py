@@ -1,0 +1,104 @@
+"""winolab.conv_forward and its gradients of torch tensors that have a place in torch's graph."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from winolab.arguments.arrays import dtype_of
+from winolab.gpu.runtime.arrays import TORCH
+from winolab.options import Convolution
+from winolab.problem import NAMES, in_layout
+from winolab.ref.arithmetic.split import Scale
+from winolab.torch.asked import Options
+from winolab.torch.operators import OPERATORS
+
+INSTEAD = "detach it, or call under torch.no_grad()"
+
+
+def tracked(*values: Any) -> bool:
+    """Whether torch keeps track of what becomes of any tensor of these, for derivatives.
+
+    Raises TypeError for tensors that hold no numbers to read, as tracers.
+    """
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    for tensor in tensors:
+        _check_numbers(tensor)
+    return TORCH.requires_grad(*tensors)
+
+
+def _check_numbers(tensor: torch.Tensor) -> None:
+    kind: Any = type(tensor)
+    plain = kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
+    if plain and not tensor.is_meta and not is_functorch_wrapped_tensor(tensor):
+        if tensor.layout != torch.strided:
+            raise TypeError(f"a tensor is {tensor.layout}; expected strided: call to_dense()")
+        return
+    what = "meta tensor" if plain and tensor.is_meta else kind.__name__
+    raise TypeError(
+        f"a {what} has no numbers that this could read: winolab.torch.conv2d and its siblings "
+        "serve torch.func, torch.compile, fake and meta tensors"
+    )
+
+
+def convolve(asked: Convolution, a: Any, b: Any, out: Any) -> torch.Tensor:
+    """The operator's result, in the layout that is asked for; on the CPU the reference's.
+
+    Raises ValueError where there is no place for it: the result goes into ``out``, or b is a
+    prepared filter.
+    """
+    names = NAMES[asked.direction]
+    if out is not None:
+        given = {names[1]: b, "out": out}
+        named = (n for n, array in given.items() if getattr(array, "requires_grad", False))
+        name = next(named, names[0])
+        raise ValueError(f"{name} requires grad, which a result in out has no place for: {INSTEAD}")
+    if hasattr(b, "held"):
+        raise ValueError(
+            f"{names[0]} requires grad, for which the prepared filter is of no use: give the "
+            f"filter itself; or {INSTEAD}"
+        )
+    for name, value in zip(names, (a, b), strict=False):
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(
+                f"{name} is a {type(value).__name__}; expected a torch tensor like the other"
+            )
+    found = _arguments if asked.unique else _arguments.__wrapped__
+    last, arguments = found(asked, tuple(a.shape), tuple(b.shape), a.device.type == "cpu")
+    if last:
+        a, b = a.movedim(-1, 1), b.movedim(-1, 1)
+    if torch.is_autocast_enabled(a.device.type):  # dtypes are those that were given
+        with torch.autocast(a.device.type, enabled=False):
+            y = OPERATORS[asked.direction](a, b, *arguments)
+    else:
+        y = OPERATORS[asked.direction](a, b, *arguments)
+    return y.movedim(1, -1) if last else y
+
+
+@lru_cache(maxsize=4096)
+def _arguments(
+    asked: Convolution, a_shape: tuple[int, ...], b_shape: tuple[int, ...], on_cpu: bool
+) -> tuple[bool, tuple[Any, ...]]:
+    """Whether channels are last, and the operator's arguments behind the operands."""
+    options, direction = asked.options.checked(), asked.direction
+    problem, tolerance = asked.problem(a_shape, b_shape), options.tolerance
+    algorithm = options.algorithm or ("direct" if on_cpu and not tolerance else None)
+    wanted = options.out_dtype
+    how = Options(
+        algorithm=algorithm and str(algorithm),
+        precision=getattr(options.precision, "name", options.precision),
+        out_dtype=None if wanted is None else getattr(torch, dtype_of(wanted).name),
+        workspace_limit=options.workspace_limit,
+        on_range=options.on_range,
+        scale=None if options.scale is None else str(Scale.of_caller(options.scale)),
+        tolerance=tolerance and f"{tolerance.kind}:{tolerance.most!r}",
+    )
+    padding = [end for pair in problem.padding for end in pair]
+    geometry = (problem.stride, padding, problem.dilation, problem.groups, *how.given())
+    if direction == "forward":
+        return options.layout == "channels_last", geometry
+    shape = problem.x_shape if direction == "backward_data" else problem.w_shape
+    return options.layout == "channels_last", (in_layout(shape, "channels_first"), *geometry)
