@@ -121,10 +121,8 @@ def conv_transpose1d(
     precision: Any = None,
     tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes, how = (
-        (stride, padding, output_padding, dilation),
-        _how(algorithm, precision, tolerance),
-    )
+    sizes = stride, padding, output_padding, dilation
+    how = _how(algorithm, precision, tolerance)
     return _conv_transpose(1, input, weight, bias, *sizes, groups, how)
 
 
@@ -143,10 +141,8 @@ def conv_transpose2d(
     precision: Any = None,
     tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes, how = (
-        (stride, padding, output_padding, dilation),
-        _how(algorithm, precision, tolerance),
-    )
+    sizes = stride, padding, output_padding, dilation
+    how = _how(algorithm, precision, tolerance)
     return _conv_transpose(2, input, weight, bias, *sizes, groups, how)
 
 
@@ -165,10 +161,8 @@ def conv_transpose3d(
     precision: Any = None,
     tolerance: float | str | None = None,
 ) -> Tensor:
-    sizes, how = (
-        (stride, padding, output_padding, dilation),
-        _how(algorithm, precision, tolerance),
-    )
+    sizes = stride, padding, output_padding, dilation
+    how = _how(algorithm, precision, tolerance)
     return _conv_transpose(3, input, weight, bias, *sizes, groups, how)
 
 
@@ -223,9 +217,7 @@ def _conv_transpose(
             raise ValueError(f"padding {p} in spatial dimension {d} leaves nothing of the result")
         shape.append(size)
         ends += [p, p - more // s * s]
-    y = operators.backward_data(
-        dy, weight, shape, strides, ends, dilations, groups, *_how(algorithm, precision)
-    )
+    y = operators.backward_data(dy, weight, shape, strides, ends, dilations, groups, *how)
     return _finished(y, bias, dy is input)
 
 
