@@ -13,11 +13,9 @@ from tests.gpu import hosted
 from winolab.gpu.codegen import emit
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import scale, wgrad
+from winolab.gpu.families.axes import PARAMS as AXIS
 from winolab.gpu.families.depthwise import launch as depthwise
-from winolab.gpu.families.direct import ffma as direct_ffma
-from winolab.gpu.families.direct import split as direct_split
-from winolab.gpu.families.direct.axes import PARAMS as AXIS
-from winolab.gpu.families.direct.plan import PARAMS as DIRECT
+from winolab.gpu.families.direct import launch as direct
 from winolab.gpu.families.fused2d import launch as fused2d
 from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
@@ -46,26 +44,26 @@ STRUCTS = {
     "direct": (
         "DirectParams",
         "direct/walk",
-        [DIRECT, *3 * [AXIS]],
-        [("DirectAxis", "direct/axes")],
+        [direct.PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "axes")],
     ),
     "direct split": (
         "DirectSplitParams",
         "direct/split",
-        [direct_split.SPLIT_PARAMS, DIRECT, *3 * [AXIS]],
-        [("DirectAxis", "direct/axes"), ("DirectParams", "direct/walk")],
+        [direct.SPLIT_PARAMS, direct.PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "axes"), ("DirectParams", "direct/walk")],
     ),
     "direct filter": (
         "DirectFilterParams",
         "direct/split_filter",
-        [direct_split.FILTER_PARAMS],
+        [direct.FILTER_PARAMS],
         [],
     ),
     "direct ffma": (
         "DirectFfmaParams",
         "direct/ffma",
-        [direct_ffma.PARAMS, *3 * [AXIS]],
-        [("DirectAxis", "direct/axes")],
+        [direct.FFMA_PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "axes")],
     ),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "fused2d": ("Fused2dParams", "fused2d/block", [fused2d.PARAMS], []),

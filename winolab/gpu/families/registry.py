@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from winolab.gpu.families.depthwise import plan as depthwise
-from winolab.gpu.families.direct import ffma as direct_ffma
 from winolab.gpu.families.direct import plan as direct
-from winolab.gpu.families.direct import split as direct_split
 from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
@@ -95,8 +93,8 @@ FAMILIES = (
         fastest_first=True,
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
-    Family("direct.split", direct_split.plans, direct_split.Config, CORRELATIONS, ("fp32_split",)),
-    Family("direct.ffma", direct_ffma.plans, direct_ffma.Config, CORRELATIONS, ("fp32",)),
+    Family("direct.split", direct.split_plans, direct.Config, CORRELATIONS, ("fp32_split",)),
+    Family("direct.ffma", direct.ffma_plans, direct.FfmaConfig, CORRELATIONS, ("fp32",)),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_winograd",

@@ -17,7 +17,8 @@ from winolab.algorithm import Problem
 from winolab.bench.layers import parse_layer
 from winolab.device import H100, datasheet
 from winolab.gpu.families.direct import plan as direct
-from winolab.gpu.families.direct.plan import BLOCKS, Config, DirectPlan
+from winolab.gpu.families.direct.config import BLOCKS, Config
+from winolab.gpu.families.direct.plan import DirectPlan
 from winolab.gpu.params import Params, View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request

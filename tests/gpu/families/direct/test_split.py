@@ -13,9 +13,9 @@ from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.direct.cases import DIRECTIONS, PROBLEMS, layer
 from winolab.device import H100, datasheet
-from winolab.gpu.families.direct import ffma, split
-from winolab.gpu.families.direct.config import Config
-from winolab.gpu.families.direct.split import BLOCKS, SplitPlan
+from winolab.gpu.families.direct import launch
+from winolab.gpu.families.direct.config import SPLIT_BLOCKS, Config
+from winolab.gpu.families.direct.plan import DirectSplitPlan, ffma_plans, split_plans
 from winolab.gpu.params import View
 from winolab.gpu.planner.fallback import StridedWithFallback
 from winolab.gpu.planner.planner import candidates, plan
@@ -34,9 +34,9 @@ ALL = PROBLEMS | UNIT
 SERVED = [name for name in ALL if name != "small map"]
 
 
-def planned(name: str, direction: str, shape: Config) -> SplitPlan:
+def planned(name: str, direction: str, shape: Config) -> DirectSplitPlan:
     problem = ALL[name]
-    found = list(split.plans(Request(problem, direction, H100, None, "fp32_split")))
+    found = list(split_plans(Request(problem, direction, H100, None, "fp32_split")))
     own = [p for p in found if p.config.along == shape.along] or found
     return replace(own[0], config=shape if own[0].config.along == shape.along else WIDE)
 
@@ -63,7 +63,7 @@ def test_split_results_are_those_of_fp64(name: str, direction: str) -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_ffma_results_are_those_of_fp64(name: str, direction: str) -> None:
-    (p,) = ffma.plans(Request(PROBLEMS[name], direction, H100))
+    (p,) = ffma_plans(Request(PROBLEMS[name], direction, H100))
     a, b = operands(p.problem, direction, "fp32")
     assert too_far(p, a, b, hosted.execute(p, a, b)) == 0
 
@@ -73,7 +73,7 @@ def test_ffma_results_are_those_of_fp64(name: str, direction: str) -> None:
 @pytest.mark.parametrize("name", SERVED)
 def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
     asked = Request(ALL[name], direction, H100, None, "fp32_split")
-    for p in (*split.plans(asked), *ffma.plans(replace(asked, precision="fp32"))):
+    for p in (*split_plans(asked), *ffma_plans(replace(asked, precision="fp32"))):
         a, b = operands(p.problem, direction, "fp32")
         assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
 
@@ -83,7 +83,7 @@ def test_results_on_a_gpu_are_those_of_fp64(name: str, direction: str) -> None:
 def test_what_split_products_lose_is_computed_again(name: str, direction: str) -> None:
     """Magnitudes within a tensor that are too far apart: a channel of one image beside others."""
     problem = ALL[name]
-    asked = Request(problem, direction, H100, None, "fp32_split", config=BLOCKS[2])
+    asked = Request(problem, direction, H100, None, "fp32_split", config=SPLIT_BLOCKS[2])
     p = candidates(asked).plans[0]
     assert p.fallback is not None
     a, b = operands(problem, direction, "fp32")
@@ -111,11 +111,12 @@ def test_strided_layers_in_fp32_are_served_everywhere() -> None:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("along", [0, 1])
 def test_kernels_spill_nothing(direction: str, along: int) -> None:
-    p = planned("3x3 stride 2", direction, BLOCKS[5 * along])
-    (other,) = ffma.plans(Request(p.problem, direction, H100))
+    p = planned("3x3 stride 2", direction, SPLIT_BLOCKS[5 * along])
+    (other,) = ffma_plans(Request(p.problem, direction, H100))
     view, w = View(0, (16,) * 4), View(0, (16,) * 5)
-    size = len(other.params(0, view, w, view, 0).data)
-    walk = -(-len(p.params(0, view, w, view).data) // 64) * 64
+    size = len(launch.ffma_params(other, 0, view, w, view, 0).data)
+    filters = launch.filter_map(p, 0, w)
+    walk = -(-len(launch.main_params(p, 0, view, filters, view).data) // 64) * 64
     for source, check in (
         (p.source(), f"sizeof(DirectSplitParams) == {walk + 64}"),
         (other.source(), f"sizeof(DirectFfmaParams) == {size}"),

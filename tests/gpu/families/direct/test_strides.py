@@ -12,7 +12,8 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.direct.cases import DIRECTIONS, PROBLEMS, layer, offered
-from winolab.gpu.families.direct.axes import MOST_STRIDE, Axis, axes
+from winolab.gpu.families.axes import MOST_STRIDE, Axis, axes
+from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import Config, serves
 from winolab.gpu.families.direct.plan import DirectPlan
 from winolab.gpu.params import View
@@ -36,7 +37,7 @@ def planned(name: str, direction: str, precision: str) -> DirectPlan:
 def parameters(p: DirectPlan) -> bytes:
     """As the kernel gets them, filled up as C does."""
     view, w = View(0, (16,) * 4), View(0, (16,) * 5)
-    data = p.params(0, view, w, view).data
+    data = launch.main_params(p, 0, view, launch.filter_map(p, 0, w), view).data
     return data + bytes(-len(data) % 64)
 
 

@@ -1,4 +1,4 @@
-"""Block shapes of direct products on wgmma, and which of them serve a problem."""
+"""Block shapes of direct products on wgmma and on FFMA units, and which of them serve a problem."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from winolab.device import Device
+from winolab.gpu.families.axes import axes
 from winolab.gpu.families.boxes import Box, box
-from winolab.gpu.families.direct.axes import axes
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
 
@@ -16,6 +16,11 @@ KC = 64  # channels of a step
 ROW_BYTES, BARRIERS = 128, 16  # of a position's or an output channel's step; of a stage's barriers
 MOST_MORE = 8  # pixels of a row of a copy of x beside the outputs'
 SPLITS = (2, 4, 8)
+
+
+SPLIT_CHANNELS, PAIR = 32, 2  # of a step of split products; parts of a number
+# The block of ffma.cuh: threads, positions, output channels, and channels of a step.
+FFMA_THREADS, FFMA_POSITIONS, FFMA_CHANNELS, FFMA_DEPTH = 256, 64, 64, 16
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,27 @@ BLOCKS = tuple(
     }.items()
     for along, stages in enumerate(pairs)
 )
+# The same of split products.
+SPLIT_BLOCKS = (
+    Config(128, 256, 4, 4),
+    Config(128, 192, 5, 5),
+    Config(128, 128, 6, 6),
+    Config(128, 96, 7, 7),
+    Config(128, 64, 8, 8),
+    Config(128, 32, 9, 9),
+    Config(128, 256, 2, 5, 1),
+    Config(128, 192, 3, 6, 1),
+    Config(128, 128, 4, 8, 1),
+    Config(128, 64, 4, 12, 1),
+)
+
+
+@dataclass(frozen=True)
+class FfmaConfig(KernelConfig):
+    """The one block shape that the kernel has."""
+
+    def __str__(self) -> str:
+        return f"{FFMA_POSITIONS}x{FFMA_CHANNELS}x{FFMA_DEPTH}"
 
 
 def configs(c: Correlation, device: Device) -> Iterator[Config]:
@@ -109,3 +135,13 @@ def tiles_of(c: Correlation, config: Config) -> int:
     along, blocks_m = axes(c), -(-c.out_channels // config.bm)
     phases = math.prod(a.phases for a in along)
     return phases * along[0].outputs * box_of(c, config).blocks * blocks_m
+
+
+def fits(v: Config, c: Correlation) -> bool:
+    """Whether the kernel has such blocks, and a copy so many taps."""
+    has = v.bn == 128 and v.split_k == 1 and v.bm <= 256 and v.bm % 32 == 0
+    return (
+        has
+        and serves(v, replace(c, rotated=c.rotated and v.bm % 64 == 0))
+        and (not v.along or more(c, v) > 0)
+    )

@@ -11,7 +11,7 @@ from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Params
 from winolab.gpu.planner.correlation import Correlation
 
-PARAMS = layout("DirectAxis", "direct/axes")
+PARAMS = layout("DirectAxis", "axes")
 MOST_STEP = 8  # that a tensor copy takes along a dimension, CUDA driver API
 MOST_SPAN = 256  # elements that a copy's box may span
 MOST_STRIDE = 1 << 20  # times dilation, so that 32 bits count places
