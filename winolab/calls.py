@@ -15,7 +15,7 @@ MOST = 4096  # calls that are kept
 class Recorded(Protocol):
     """A call that is planned, loaded and recorded for arrays that lie in a certain way."""
 
-    def run(self, a: Any, b: Any, out: Any) -> Any: ...
+    def run(self, a: Any, b: Any, out: Any, *more: Any) -> Any: ...
 
 
 kept: dict[Any, Recorded] = {}
@@ -23,10 +23,15 @@ kept: dict[Any, Recorded] = {}
 described_by: dict[type, Callable[[Any], Any]] = {type(None): lambda nothing: nothing}
 
 
-def recall(asked: Hashable, a: Any, b: Any, out: Any) -> Recorded | None:
-    """The call that was kept for arrays that lie like these and for what is asked of them."""
+def recall(asked: Hashable, a: Any, b: Any, out: Any, *more: Any) -> Recorded | None:
+    """The call that was kept for arrays that lie like these and for what is asked of them.
+
+    ``more``: bias and residual, where there is one.
+    """
     try:
         by = described_by
+        if more:
+            return kept[(asked, *[by[type(array)](array) for array in (a, b, out, *more)])]
         return kept[asked, by[type(a)](a), by[type(b)](b), by[type(out)](out)]
     except (KeyError, TypeError, RuntimeError):
         return None  # nothing yet, an argument without a hash, a tensor without memory
@@ -35,18 +40,16 @@ def recall(asked: Hashable, a: Any, b: Any, out: Any) -> Recorded | None:
 def keep(
     call: Recorded,
     asked: Iterable[Hashable],
-    a: Any,
-    b: Any,
-    out: Any,
+    arrays: Iterable[Any],
     describe: Callable[[Any], Any],
 ) -> None:
-    """Let ``recall`` find the call by each of ``asked`` that has a hash.
+    """Let ``recall`` find the call by each of ``asked`` that has a hash, and by its arrays.
 
     ``describe`` tells how arrays lie whose type nothing is known of.
     """
     if len(kept) >= MOST:
         kept.clear()
-    arrays = tuple(described_by.setdefault(type(array), describe)(array) for array in (a, b, out))
+    described = [described_by.setdefault(type(array), describe)(array) for array in arrays]
     for each in asked:
         with suppress(TypeError):
-            kept[each, *arrays] = call
+            kept[(each, *described)] = call

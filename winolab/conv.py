@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from winolab.algorithm import Algorithm, Problem, direct
+from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import DtypeLike, on_gpu
 from winolab.arguments.dlpack import numpy_view
+from winolab.arguments.epilogue import Activation
 from winolab.arguments.values import Padding, Sizes, stated
 from winolab.calls import recall
-from winolab.options import Convolution, ConvOptions, OnRange, convolution
-from winolab.problem import NAMES, Layout, in_layout
+from winolab.options import Convolution, OnRange, convolution
+from winolab.prepared import PreparedFilter, check_filter, scale_of
+from winolab.problem import NAMES, Layout
 from winolab.ref import dispatch, foreign
 from winolab.ref.arithmetic.simulated import Arithmetic
-from winolab.ref.arithmetic.split import Power, Scale
-from winolab.ref.operands import arithmetic_of, operand
+from winolab.ref.arithmetic.split import Scale
+from winolab.ref.operands import operand
 
 PrecisionLike = str | DtypeLike | Arithmetic | None
 ToleranceLike = float | str | None
@@ -44,6 +46,9 @@ def conv_forward(
     on_range: OnRange = "fallback",
     scale: ScaleLike = None,
     tolerance: ToleranceLike = None,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str | Activation | None = None,
 ) -> Any:
     """y = x ⋆ w, cross-correlation as in every deep-learning library.
 
@@ -80,6 +85,11 @@ def conv_forward(
     their image and spread within a tile: one element of a map of 11 × 11 reaches 9 outputs of a
     3 × 3 filter, and as many by F(2×2,3×3), 18 by Γ8(6,3), all 81 by fft:16.
 
+    ``bias``, one number an output channel, ``residual``, an array of y's shape that lies anywhere,
+    and ``activation``, "relu", "silu" or "leaky_relu" ("leaky_relu:0.2" with a slope, else 0.01),
+    are applied to y in this order, each rounded to y's dtype, which they have: the bits are those
+    of one step behind the other, as winolab.ref.epilogue defines them.
+
     Complex arrays, complex64 or complex128, run the reference: three real convolutions whose sums
     are of the size of both parts, so that a small part has the error of a large one. Gradients are
     conjugated as PyTorch's are: ⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩.
@@ -112,9 +122,9 @@ def conv_forward(
     asked = convolution(
         "forward", None,
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit, on_range, scale, None, tolerance,
+        workspace_limit, on_range, scale, None, tolerance, activation,
     )  # fmt: skip
-    return _run(asked, x, w, out, deterministic)
+    return _run(asked, x, w, out, deterministic, bias, residual)
 
 
 def conv_backward_data(
@@ -200,32 +210,6 @@ def conv_backward_filter(
     return _run(asked, x, dy, out, deterministic)
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedFilter:
-    """A filter made ready by ``prepare_filter``, accepted in its place for the same problem.
-
-    On a GPU it holds device memory until it is deleted; NumPy's is the filter itself.
-    """
-
-    problem: Problem
-    direction: str
-    layout: str
-    algorithm: Algorithm | None
-    precision: Any
-    scale: Scale | None
-    held: Any  # NumPy's array, or the GPU's Transformed
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The filter's, in its layout."""
-        return in_layout(self.problem.w_shape, self.layout)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that it holds."""
-        return self.held.nbytes
-
-
 def prepare_filter(
     w: Any,
     input_shape: Sequence[int],
@@ -266,7 +250,7 @@ def prepare_filter(
     )  # fmt: skip
     options = asked.options.checked()
     problem = asked.problem(x_shape, shape_of("w", w))
-    options = replace(options, scale=_scale(scale, options.precision, w))
+    options = replace(options, scale=scale_of(scale, options.precision, w))
     if tracked(w):
         raise ValueError(
             "w requires grad, and a prepared filter has none: detach it, or call "
@@ -305,31 +289,40 @@ def shape_of(name: str, value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _run(asked: Convolution, a: Any, b: Any, out: Any, deterministic: bool) -> Any:
+def _run(
+    asked: Convolution,
+    a: Any,
+    b: Any,
+    out: Any,
+    deterministic: bool,
+    bias: Any = None,
+    residual: Any = None,
+) -> Any:
     """The result of what is asked: by a call that was kept, or checked and computed anew."""
     if not isinstance(deterministic, bool | np.bool_):
         raise TypeError(f"deterministic is {deterministic!r}; expected True or False")
     held = b.held if isinstance(b, PreparedFilter) else b
-    known = recall(asked, a, held, out)
+    more = () if bias is None and residual is None else (bias, residual)
+    known = recall(asked, a, held, out, *more)
     if known:
-        return known.run(a, held, out)
-    if tracked(a, held, out):
+        return known.run(a, held, out, *more)
+    if tracked(a, held, out, *more):
         from winolab.torch import graph
 
-        return graph.convolve(asked, a, b, out)
+        return graph.convolve(asked, a, b, out, bias, residual)
     options = asked.options.checked()
     names = NAMES[asked.direction]
     problem = asked.problem(shape_of(names[0], a), shape_of(names[1], b))
     if isinstance(b, PreparedFilter):
-        _check_filter(b, asked.direction, problem, options)
+        check_filter(b, asked.direction, problem, options)
         scale = b.scale if options.scale is None else options.scale
         options = replace(options, algorithm=b.algorithm, precision=b.precision, scale=scale)
-    options = replace(options, scale=_scale(options.scale, options.precision, a))
+    options = replace(options, scale=scale_of(options.scale, options.precision, a))
     if on_gpu(a) or on_gpu(held) or (held is not b and not isinstance(held, np.ndarray)):
         from winolab.gpu.runtime import conv as kernels
 
-        return kernels.convolve(asked.direction, problem, a, held, options, out, asked)
-    return foreign.convolve(asked.direction, problem, a, held, options, out)
+        return kernels.convolve(asked.direction, problem, a, held, options, out, asked, *more)
+    return foreign.convolve(asked.direction, problem, a, held, options, out, *more)
 
 
 def tracked(*values: Any) -> bool:
@@ -340,59 +333,3 @@ def tracked(*values: Any) -> bool:
     from winolab.torch import graph
 
     return graph.tracked(*values)
-
-
-def _scale(scale: ScaleLike, precision: str | Arithmetic | None, array: Any) -> Scale | None:
-    if scale is None:
-        return None
-    text = str(getattr(precision, "name", precision or ""))
-    name, _, rest = text.partition(",")
-    dtype = getattr(array, "dtype", None) or np.asarray(array).dtype
-    held = str(getattr(dtype, "name", dtype))  # NumPy's is that of any byte order
-    if name not in ("", "fp32", "fp32_split") or not held.endswith("float32"):
-        raise ValueError(
-            f"precision {text or dtype} takes no scale: it serves split products of float32 "
-            "arrays, which are those of fp32_split, and of fp32 on a GPU"
-        )
-    if "scale=" in rest:
-        raise ValueError(f"precision {text} has a scale, and another one is given")
-    return Scale.of_caller(scale)
-
-
-def _check_filter(
-    w: PreparedFilter, direction: str, problem: Problem, options: ConvOptions
-) -> None:
-    if options.tolerance:
-        raise ValueError(
-            f"tolerance {options.tolerance} and a prepared filter, whose algorithm is chosen; pass "
-            "the filter itself"
-        )
-    if (w.direction, w.layout) != (direction, options.layout):
-        raise ValueError(
-            f"the filter is prepared for {w.direction}, {w.layout}, not {direction}, "
-            f"{options.layout}"
-        )
-    if w.problem != problem:
-        raise ValueError(f"the filter is prepared for {w.problem}, not {problem}")
-    for name in ("algorithm", "precision"):
-        wanted = getattr(options, name)
-        if wanted is None:
-            continue
-        meant, have = (_meant(name, value, w.held) for value in (wanted, getattr(w, name)))
-        if meant != have:
-            raise ValueError(f"the filter is prepared with {name} {have}, not {meant}")
-    scale = _scale(options.scale, w.precision, np.empty(0, "float32"))
-    filters = [s.b if s else Power() for s in (scale, w.scale)]
-    if filters[0] not in (Power(), filters[1]):
-        raise ValueError(f"the filter is prepared with scale {w.scale}, not {scale}")
-
-
-def _meant(name: str, value: Any, held: Any) -> Any:
-    """What an algorithm or a precision of a call with the filter is, None being the usual one."""
-    if isinstance(held, np.ndarray):
-        return arithmetic_of(value, held).name if name == "precision" else value or direct()
-    from winolab.gpu.runtime.dtypes import precision_of
-
-    if name == "precision":
-        return precision_of(value, "w", held.dtype)
-    return value or "of the planner's choice"

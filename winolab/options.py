@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from winolab.algorithm import Algorithm, parse_algorithm
 from winolab.arguments.arrays import precision_named
+from winolab.arguments.epilogue import Activation
 from winolab.arguments.tolerance import Tolerance
 from winolab.arguments.values import whole
 from winolab.problem import Problem, check_layout, in_layout
@@ -41,6 +42,7 @@ class ConvOptions:
     scale: Any = None  # of split products: ref.arithmetic.split.Scale, or what its of_caller takes
     config: KernelConfig | None = None  # of a family's kernels
     tolerance: Any = None  # a Tolerance, or what its of takes
+    activation: Any = None  # an Activation, or what its of takes
 
     @property
     def named(self) -> Algorithm | None:
@@ -48,10 +50,11 @@ class ConvOptions:
         return None if self.algorithm is None else parse_algorithm(self.algorithm)
 
     def checked(self) -> ConvOptions:
-        """The same, algorithm and tolerance no text and the precision no dtype.
+        """The same, algorithm, tolerance and activation no text and the precision no dtype.
 
         Raises TypeError for a limit that is no integer, ValueError for a negative one, for unknown
-        layouts and on_range, for what names no algorithm or no tolerance, and for both of them.
+        layouts and on_range, for what names no algorithm, tolerance or activation, and for both an
+        algorithm and a tolerance.
         """
         check_layout(self.layout)
         limit = self.workspace_limit
@@ -65,7 +68,14 @@ class ConvOptions:
                 f"algorithm {algorithm} and tolerance {tolerance} both say how; give one of them"
             )
         precision = precision_named(self.precision)
-        return replace(self, algorithm=algorithm, precision=precision, tolerance=tolerance)
+        activation = Activation.of(self.activation)
+        return replace(
+            self,
+            algorithm=algorithm,
+            precision=precision,
+            tolerance=tolerance,
+            activation=activation,
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,7 @@ def convolution(
     scale: Any = None,
     output_padding: Any = None,
     tolerance: Any = None,
+    activation: Any = None,
 ) -> Convolution:
     """What these arguments ask for, unchecked; the same object for the same hashable arguments.
 
@@ -156,7 +167,7 @@ def convolution(
     arguments = (
         types, direction, result_shape, stride, padding, dilation, groups,
         layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-        output_padding, tolerance,
+        output_padding, tolerance, activation,
     )  # fmt: skip
     try:
         return _unique(*arguments)
@@ -168,7 +179,7 @@ def convolution(
 def _unique(
     _, direction, result_shape, stride, padding, dilation, groups,
     layout, algorithm, precision, out_dtype, workspace_limit, on_range, scale,
-    output_padding, tolerance,
+    output_padding, tolerance, activation,
 ) -> Convolution:  # fmt: skip
     return Convolution(
         direction,
@@ -182,5 +193,6 @@ def _unique(
             on_range,
             scale,
             tolerance=tolerance,
+            activation=activation,
         ),
     )

@@ -103,6 +103,16 @@ class View:
 
     address: int
     strides: tuple[int, ...]
+    finish: Finish | None = None  # of y
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The epilogue of y: addresses of bias and of what lies as y and is added, or 0; a slope."""
+
+    bias: int
+    residual: int
+    slope: float
 
 
 @dataclass(frozen=True)

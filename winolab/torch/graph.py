@@ -13,6 +13,7 @@ from winolab.gpu.runtime.arrays import TORCH
 from winolab.options import Convolution
 from winolab.problem import NAMES, in_layout
 from winolab.ref.arithmetic.split import Scale
+from winolab.torch import epilogue
 from winolab.torch.asked import Options
 from winolab.torch.operators import OPERATORS
 
@@ -44,8 +45,11 @@ def _check_numbers(tensor: torch.Tensor) -> None:
     )
 
 
-def convolve(asked: Convolution, a: Any, b: Any, out: Any) -> torch.Tensor:
-    """The operator's result, in the layout that is asked for; on the CPU the reference's.
+def convolve(
+    asked: Convolution, a: Any, b: Any, out: Any, bias: Any = None, residual: Any = None
+) -> torch.Tensor:
+    """The operator's result, in the layout that is asked for; on the CPU the reference's. Bias,
+    residual and activation follow as operators of torch, which have gradients.
 
     Raises ValueError where there is no place for it: the result goes into ``out``, or b is a
     prepared filter.
@@ -75,7 +79,10 @@ def convolve(asked: Convolution, a: Any, b: Any, out: Any) -> torch.Tensor:
             y = OPERATORS[asked.direction](a, b, *arguments)
     else:
         y = OPERATORS[asked.direction](a, b, *arguments)
-    return y.movedim(1, -1) if last else y
+    y = y.movedim(1, -1) if last else y
+    if bias is not None or residual is not None or asked.options.activation is not None:
+        return epilogue.followed(y, bias, residual, asked.options.checked())
+    return y
 
 
 @lru_cache(maxsize=4096)

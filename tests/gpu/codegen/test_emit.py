@@ -6,7 +6,16 @@ import subprocess
 import pytest
 
 from tests.gpu import hosted
-from winolab.gpu.codegen.emit import FAMILIES, SHARED, fingerprint, headers, kernel, path, unit
+from winolab.gpu.codegen.emit import (
+    EPILOGUE,
+    FAMILIES,
+    SHARED,
+    fingerprint,
+    headers,
+    kernel,
+    path,
+    unit,
+)
 from winolab.ref.algebra.transforms import transforms
 
 WGMMA = {
@@ -90,6 +99,15 @@ def _preprocessed(text: str, *options: str) -> list[str]:
     return run.stdout.split()
 
 
+def test_what_applies_an_epilogue_is_in_sources_that_ask_for_it_alone() -> None:
+    plain = unit("", {}, {}, ("layout_copy",))
+    fused = unit("", {EPILOGUE: 1}, {}, ("layout_copy",))
+    assert "EpilogueParams" not in plain
+    assert "LayoutFinishParams finish;" in fused
+    assert fused.count("unsigned behind(") == plain.count("unsigned behind(") == 1
+    assert not re.search("#(ifdef|else|endif)", plain + fused)
+
+
 @pytest.mark.parametrize("root", ROOTS)
 def test_a_compiler_resolves_includes_alike(root, tmp_path) -> None:
     for name, text in headers().items():
@@ -116,6 +134,7 @@ def test_every_file_is_of_a_root() -> None:
     texts = [unit("", {}, {}, ("gamma_wgmma/pad_channels", "gamma_wgmma/kernel"), (), exchanged)]
     texts += [unit("", {}, {}, (root,), (), files) for root, files in ROOTS.items()]
     texts += [unit("", {}, {}, (root,), (), others) for root in ROOTS]
+    texts.append(unit("", {EPILOGUE: 1}, {}, ("layout_copy",)))
     for file in (*SHARED.glob("*.cuh"), *FAMILIES.glob("*/*.cuh")):
         family = "" if file.parent == SHARED else f"{file.parent.name}/"
         assert any(kernel(family + file.stem) in text for text in texts), file

@@ -12,7 +12,7 @@ import pytest
 from tests.gpu import hosted
 from winolab.gpu.codegen import emit
 from winolab.gpu.codegen.structs import layout, layouts, size
-from winolab.gpu.families import scale, wgrad
+from winolab.gpu.families import epilogue, scale, wgrad
 from winolab.gpu.families.axes import PARAMS as AXIS
 from winolab.gpu.families.depthwise import launch as depthwise
 from winolab.gpu.families.direct import launch as direct
@@ -66,6 +66,8 @@ STRUCTS = {
         [("DirectAxis", "axes")],
     ),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
+    "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
+    "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),
     "fused2d": ("Fused2dParams", "fused2d/block", [fused2d.PARAMS], []),
     "fused2d filter": ("Fused2dFilterParams", "fused2d/filter", [fused2d.FILTER_PARAMS], []),
     "ffma filter": ("GammaFfmaFilterParams", "gamma_ffma/filter", [FFMA.FILTER_PARAMS], []),
@@ -130,15 +132,23 @@ INNER = {"TransformParams": "^(x|dy)_"}
 KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
-using Element = float; using Input = float; using Output = float; using Out = float;
+using EpilogueElement = float; using Element = float;
+using Input = float; using Output = float; using Out = float;
 constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 """
+
+
+FUSED = ("LayoutFinishParams", "EpilogueParams")  # in sources that apply an epilogue
+
+
+def text_of(struct: str, file: str) -> str:
+    return emit.kernel(file, fused=struct in FUSED)
 
 
 def declaration(struct: str, file: str) -> str:
     """The struct's text."""
     found = re.search(
-        rf"^struct (?:__align__\(8\) )?{struct}\b.*?^\}};", emit.kernel(file), re.M | re.S
+        rf"^struct (?:__align__\(8\) )?{struct}\b.*?^\}};", text_of(struct, file), re.M | re.S
     )
     assert found
     text = found[0].replace("split::", "").replace("__align__", "alignas")
@@ -160,7 +170,7 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
         whole = packed(*parts)
         declared = [*(declaration(*i) for i in inner), declaration(struct, file)]
         checks = [f"sizeof({struct}) == {len(whole.data)}"]
-        own = layouts(struct, file, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
+        own = layouts(struct, file, struct in FUSED, ORDERED=chunks.ORDERED, STARTS=chunks.STARTS)
         fields = own[-1].fields
         before = [part.fields for part in parts].index(fields)
         first = sum(len(part.fields) for part in parts[:before])

@@ -62,5 +62,5 @@ def test_places_that_overlap_are_those_with_a_byte_in_common(one, other, offset,
     own, theirs = addresses(one, 200, size), addresses(other, 200 + offset, out_size)
     assert max(own) == 200 + size * one.span - 1
     assert not one.distinct or len(set(own)) == len(own)
-    meets = Overlap({1: one}, size, other, out_size)
+    meets = Overlap({1: (one, size)}, other, out_size)
     assert meets((0, 200), 200 + offset) == bool({*own} & {*theirs})

@@ -31,15 +31,16 @@ def unit(
     """One translation unit: ``kernels``, names as of ``kernel``, behind all that they include.
 
     ``programs`` become device functions of the names that they are given, in FP64 where ``wide``
-    has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``. A
-    compiler that is given the constants and programs, the headers that are printed from Python,
-    these macros and the folder of the shared kernels compiles the same.
+    has that name. ``files`` are what the kernels include by macro: ``#include FETCH_FILE``. Lines
+    behind ``#ifdef EPILOGUE`` are there where a constant is EPILOGUE. A compiler that is given the
+    constants and programs, the headers that are printed from Python, these macros and the folder of
+    the shared kernels compiles the same.
     """
     parts = [
         f"// {title}",
         "\n".join(_constant(name, value) for name, value in constants.items()),
         *(program.cuda(name, name in wide) for name, program in programs.items()),
-        *_with_includes(kernels, files),
+        *_with_includes(kernels, files, EPILOGUE in constants),
     ]
     return "\n\n".join(parts)
 
@@ -81,6 +82,10 @@ WGMMA_WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)  # m64nNk16 of mma.
 
 ROOT = Path(str(resources.files("winolab.gpu")))
 SHARED, FAMILIES = ROOT / "codegen" / "kernels", ROOT / "families"
+EPILOGUE = "EPILOGUE"
+CONDITIONAL = re.compile(
+    r"^ *#ifdef EPILOGUE\n(.*?)(?:^ *#else\n(.*?))?^ *#endif\n\n?", re.M | re.S
+)
 INCLUDE = r'^#include (?:"([^"]+)"|(\w+_FILE))\n'
 
 
@@ -96,11 +101,11 @@ def path(name: str) -> Path:
 
 
 @cache
-def kernel(name: str) -> str:
+def kernel(name: str, fused: bool = False) -> str:
     """The text of a kernel file as ``unit`` has it: without what it includes, with what is
-    generated in its place.
+    generated in its place; ``fused``: with what applies an epilogue.
     """
-    text = path(name).read_text().replace("#pragma once\n\n", "")
+    text = _chosen(path(name).read_text(), fused).replace("#pragma once\n\n", "")
     text = re.sub(INCLUDE + r"\n?", "", text, flags=re.M)
     return re.sub(r'^  #include "([^"]+)"\n', lambda m: headers()[m[1]], text, flags=re.M)
 
@@ -117,7 +122,12 @@ def headers() -> dict[str, str]:
     }
 
 
-def _with_includes(kernels: Iterable[str], files: Mapping[str, str]) -> list[str]:
+def _chosen(text: str, fused: bool) -> str:
+    """A kernel file with or without what applies an epilogue."""
+    return CONDITIONAL.sub(lambda m: m[1] if fused else m[2] or "", text)
+
+
+def _with_includes(kernels: Iterable[str], files: Mapping[str, str], fused: bool) -> list[str]:
     """Texts of kernel files, each once, each behind those that it includes."""
     seen: set[str] = set()
     found: list[str] = []
@@ -127,10 +137,10 @@ def _with_includes(kernels: Iterable[str], files: Mapping[str, str]) -> list[str
         if name in seen:
             return
         seen.add(name)
-        for included, macro in re.findall(INCLUDE, file.read_text(), re.M):
+        for included, macro in re.findall(INCLUDE, _chosen(file.read_text(), fused), re.M):
             beside = file.parent / (included or files[macro])
             add(beside if beside.is_file() else SHARED / beside.name)
-        found.append(kernel(name))
+        found.append(kernel(name, fused))
 
     for name in kernels:
         add(path(name))

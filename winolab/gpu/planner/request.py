@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.arguments.epilogue import Epilogue
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
@@ -61,17 +62,14 @@ class Plan(Protocol):
     @property
     def precision(self) -> str:
         """Precision of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
-        ...
 
     @property
     def out_dtype(self) -> str:
         """What the kernels write: the operands' dtype, or "float32"."""
-        ...
 
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel: "Γ8(6,3)", "F(4×4,3×3)"."""
-        ...
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
@@ -84,37 +82,30 @@ class Plan(Protocol):
     @property
     def scaling(self) -> str | None:
         """Scaling of the transforms."""
-        ...
 
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic."""
-        ...
 
     @property
     def sums(self) -> tuple[Sum, ...]:
         """How a filter gradient is summed; of correlations, whose sums follow, empty."""
-        ...
 
     @property
     def config(self) -> KernelConfig:
         """Configuration of the family's kernels."""
-        ...
 
     @property
     def workspace(self) -> int:
         """Bytes that the launch needs beside its arrays."""
-        ...
 
     @property
     def prepared(self) -> int:
         """Bytes of the transformed filter, which ``prepare`` writes; 0 where w is read as it is."""
-        ...
 
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filter: what ``run`` needs."""
-        ...
 
     @property
     def predicted(self) -> float:
@@ -164,6 +155,9 @@ class Plan(Protocol):
     def scaled(self, scale: Scale | None) -> Plan:
         """The plan with the caller's scale where its products are split; others need none."""
         ...
+
+    def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
+        """The plan whose kernels apply it as they store y; None where they cannot."""
 
     def source(self) -> str:
         """The translation unit of its kernels."""
@@ -249,7 +243,7 @@ class FallbackLaunches(Plan, Protocol):
 
 
 class TakesFilters(ShowsText):
-    """A Plan's members about a filter transformed apart and about fallbacks, where it has none."""
+    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
 
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
@@ -278,6 +272,9 @@ class TakesFilters(ShowsText):
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
     ) -> None:
         raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
+
+    def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
+        return None
 
 
 class BasePlan(TakesFilters):

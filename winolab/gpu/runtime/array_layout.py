@@ -81,6 +81,24 @@ class ArrayLayout:
         return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """Elements from the first one to the least and behind the most of any."""
+        steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        return sum(s for s in steps if s < 0), 1 + sum(s for s in steps if s > 0)
+
+    @property
+    def dense(self) -> bool:
+        """Whether there are no gaps, and channels lie before or behind spatial dimensions."""
+        orders = contiguous(self.shape), self.channels_first().strides
+        return self.strides in orders
+
+    def lies_as(self, other: ArrayLayout, itemsize: int) -> bool:
+        """Whether the elements of an array of the same shape lie to each other as another's, and
+        as aligned."""
+        aligned = self.aligned(itemsize) or not other.aligned(itemsize)
+        return self.strides == other.strides and aligned
+
+    @property
     def distinct(self) -> bool:
         """Whether every axis steps over all that the shorter steps reach: no element is another."""
         axes = ((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
@@ -102,17 +120,21 @@ class Overlap:
     """Whether a result would be written where operands are still read."""
 
     def __init__(
-        self, operands: Mapping[int, ArrayLayout], size: int, out: ArrayLayout, out_size: int
+        self, operands: Mapping[int, tuple[ArrayLayout, int]], out: ArrayLayout, out_size: int
     ) -> None:
         """``operands``: those that are read where they lie, by their number; sizes in bytes."""
-        self._operands = [(n, place, place.span * size) for n, place in operands.items()]
-        self._out, self._span, self._sizes = out, out.span * out_size, (size, out_size)
+        self._operands = [(n, *each) for n, each in operands.items()]
+        self._out, self._size = out, out_size
+        low, high = out.reach
+        self._low, self._high = low * out_size, high * out_size
 
     def __call__(self, operands: Sequence[int], out: int) -> bool:
         """For arrays at these addresses."""
-        for number, place, span in self._operands:
+        for number, place, size in self._operands:
             offset = out - operands[number]
-            if -self._span < offset < span and _share(place, self._out, offset, self._sizes):
+            low, high = place.reach
+            near = offset + self._low < high * size and low * size < offset + self._high
+            if near and _share(place, self._out, offset, (size, self._size)):
                 return True
         return False
 

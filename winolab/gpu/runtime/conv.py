@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
@@ -11,8 +13,11 @@ from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import library_of
-from winolab.gpu.runtime.call import kernels_of, prepare_call, request_of
+from winolab.gpu.runtime.call import kernels_of, prepare_call
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
+from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
+from winolab.gpu.runtime.loader import load
+from winolab.gpu.runtime.planned import request_of
 from winolab.gpu.runtime.replay import Recording, address_of
 from winolab.gpu.runtime.resolve import Transformed, prepared
 from winolab.options import Convolution, ConvOptions
@@ -31,15 +36,17 @@ def convolve(
     options: ConvOptions = DEFAULTS,
     out: Any = None,
     asked: Convolution | None = None,
+    bias: Any = None,
+    residual: Any = None,
 ) -> Any:
     """The result of ``direction`` on the GPU that holds a and b, on the caller's current stream.
 
     ``a`` and ``b`` are x and w forward, dy and w for backward data, x and dy for backward filter,
     float32, float16 or bfloat16, of ``problem``'s shapes in the layout, with any strides; in w's
-    place may stand a Transformed. The result has a's library and memory order. By ``asked``, which
-    with the shapes implies problem and options, ``calls.recall`` finds the call again. Raises
-    ValueError for what the kernels cannot run, TypeError for other dtypes, MemoryError where
-    memory does not suffice.
+    place may stand a Transformed; ``bias`` and ``residual`` are y's. The result has a's library and
+    memory order. By ``asked``, which with the shapes implies problem and options, ``calls.recall``
+    finds the call again. Raises ValueError for what the kernels cannot run, TypeError for other
+    dtypes, MemoryError where memory does not suffice.
     """
     library = library_of(a)
     names = NAMES[direction]
@@ -48,10 +55,16 @@ def convolve(
         b = library.array(names[1], b)
     if out is not None:
         out = library.array("out", out)
+    if bias is not None:
+        bias = library.array("bias", bias)
+    if residual is not None:
+        residual = library.array("residual", residual)
+    more = () if bias is None and residual is None else (bias, residual)
+    every = (a, b, out, *more)
     # The caller looked by ``asked``: what has no hash, or is asked in other words, is found by its
     # problem.
     resolved = (direction, problem, options)
-    call = recall(resolved, a, b, out)
+    call = recall(resolved, *every)
     if call is None:
         call = prepare_call(
             direction,
@@ -60,11 +73,36 @@ def convolve(
             options,
             library.describe(a),
             b if isinstance(b, Transformed) else library.describe(b),
-            None if out is None else library.describe(out),
+            *(None if array is None else library.describe(array) for array in (out, *more)),
         )
     kept_by = (resolved, asked) if asked and asked.unique else (resolved,)
-    keep(call, kept_by, a, b, out, library.layout_key)
-    return call.run(a, b, out)
+    keep(call, kept_by, every, library.layout_key)
+    return call.run(*every)
+
+
+def activate(y: Any, activation: Activation) -> Any:
+    """The activation of an array on a GPU, as a new one."""
+    library = library_of(y)
+    described = library.describe(y)
+    index, dtype = described.index, described.dtype
+    with library.on(index):
+        made = library.empty(described.shape, dtype, index)
+        ends = described, library.describe(made)
+        layouts = [ArrayLayout(each.shape, each.strides, each.aligned) for each in ends]
+        driver.make_current(index)
+        recording = _activation(*layouts, dtype, activation, index)
+        recording.replay(library.stream(index), library.address(y), library.address(made))
+    return made
+
+
+@lru_cache(maxsize=256)
+def _activation(
+    source: ArrayLayout, target: ArrayLayout, dtype: str, activation: Activation, index: int
+) -> Recording:
+    finishing = Finishing(Epilogue(activation=activation), dtype, 0, None)
+    copy = LayoutCopy.of(source, target, ITEMSIZE[dtype], finishing)
+    kernels = load(copy.source(), f"activation {activation}", {KERNEL: 0}, index)
+    return Recording(kernels, lambda k: copy.launch(k, address_of(0), address_of(1)))
 
 
 def transform(

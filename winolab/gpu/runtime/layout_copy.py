@@ -6,17 +6,20 @@ recorded call. Any strides serve: channels-first, with gaps, backwards, broadcas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.params import MOST, VECTOR, Kernels, uncounted
+from winolab.gpu.families.epilogue import constants as epilogue_constants
+from winolab.gpu.params import MOST, VECTOR, Kernels, Params, uncounted
 from winolab.gpu.runtime.array_layout import ArrayLayout
 
 KERNEL, THREADS = "winolab_layout_copy", 256
 PARAMS = layout("LayoutCopyParams", "layout_copy")
+FINISH_PARAMS = layout("LayoutFinishParams", "layout_copy", fused=True)
 # Elements of a tile along f and g, by bytes of an element: of those that waste as little the first.
 TILES = {
     4: ((128, 32), (32, 128), (64, 64), (256, 16), (16, 256), (1024, 4), (4, 1024)),
@@ -32,11 +35,29 @@ BLOCKED = 3  # axes beside f and g
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the arrays: elements, and the strides of source and target."""
+    """An axis of the arrays: elements, and the strides of all of them."""
 
     size: int
     source: int
     target: int
+    bias: int = 0
+    residual: int = 0
+
+
+@dataclass(frozen=True)
+class Finishing:
+    """An epilogue that a copy of y, of that dtype, applies: the bias' stride, and where the
+    residual lies."""
+
+    epilogue: Epilogue
+    dtype: str
+    bias: int
+    residual: ArrayLayout | None
+
+    @property
+    def slope(self) -> float:
+        """The activation's."""
+        return self.epilogue.activation.slope if self.epilogue.activation else 0.0
 
 
 @dataclass(frozen=True)
@@ -96,16 +117,30 @@ class LayoutCopy:
     loads: Access
     stores: Access
     plain: bool  # f is the axis of neighbours in both
+    finishing: Finishing | None = None
 
     @classmethod
-    def of(cls, source: ArrayLayout, target: ArrayLayout, itemsize: int) -> LayoutCopy:
+    def of(
+        cls,
+        source: ArrayLayout,
+        target: ArrayLayout,
+        itemsize: int,
+        finishing: Finishing | None = None,
+    ) -> LayoutCopy:
         """The copy of an array that lies as ``source`` to where it lies as ``target``."""
-        return min(cls.all(source, target, itemsize), key=lambda copy: copy.cost)
+        every = cls.all(source, target, itemsize, finishing)
+        return min(every, key=lambda copy: copy.cost)
 
     @classmethod
-    def all(cls, source: ArrayLayout, target: ArrayLayout, itemsize: int) -> list[LayoutCopy]:
+    def all(
+        cls,
+        source: ArrayLayout,
+        target: ArrayLayout,
+        itemsize: int,
+        finishing: Finishing | None = None,
+    ) -> list[LayoutCopy]:
         """That by every tile, the first of which serves where several cost as little."""
-        axes = merged(source, target)
+        axes = merged(source, target, finishing)
         f = min(axes, key=lambda a: (abs(a.source) or MOST, abs(a.target)))
         rest = sorted((a for a in axes if a is not f), key=lambda a: abs(a.target))
         plain = not rest or abs(f.target) < abs(rest[0].target)
@@ -123,7 +158,7 @@ class LayoutCopy:
                 late = loads.late or stores.late
                 loads = stores = Access(1 if late else min(loads.count, stores.count))
             if min(prod(tile) // loads.count, prod(tile) // stores.count) >= THREADS:
-                found.append(cls(itemsize, f, g, blocked, tile, loads, stores, plain))
+                found.append(cls(itemsize, f, g, blocked, tile, loads, stores, plain, finishing))
         return found
 
     @property
@@ -162,11 +197,20 @@ class LayoutCopy:
 
     def source(self) -> str:
         """The translation unit of the kernel."""
-        return _source(self.itemsize, self.plain, self.loads, self.stores, self.tile)
+        epilogue = self.finishing and (self.finishing.epilogue, self.finishing.dtype)
+        return _source(self.itemsize, self.plain, self.loads, self.stores, self.tile, epilogue)
 
-    def launch(self, kernels: Kernels, source: int, target: int, key: str = KERNEL) -> None:
-        """Copy on the current stream, from and to these addresses. Raises ValueError for more
-        blocks than CUDA launches."""
+    def launch(
+        self,
+        kernels: Kernels,
+        source: int,
+        target: int,
+        key: str = KERNEL,
+        bias: int = 0,
+        residual: int = 0,
+    ) -> None:
+        """Copy on the current stream, from and to these addresses; ``key``: the kernel's. Raises
+        ValueError for more blocks than CUDA launches."""
         if self.blocks > MOST:
             raise uncounted("the number of blocks of a copy", self.blocks)
         blocked = (*self.blocked, *(Axis(1, 0, 0),) * (BLOCKED - len(self.blocked)))
@@ -181,23 +225,41 @@ class LayoutCopy:
             int(self.tiles[0] <= self.tiles[1]),
             *(-(-(1 << 31) // a.size) if a.size > 1 else 0 for a in (self.f, self.g)),
         )
+        if self.finishing:
+            finish = FINISH_PARAMS.pack(
+                bias,
+                residual,
+                *(a.bias for a in axes),
+                *(a.residual for a in axes),
+                self.finishing.slope,
+            )
+            params = Params.of(params, finish)
         kernels[key]((self.blocks, 1, 1), THREADS, params)
 
 
-def merged(source: ArrayLayout, target: ArrayLayout) -> list[Axis]:
-    """The axes of more than one element, those that follow each other in both arrays as one."""
-    triples = zip(source.shape, source.strides, target.strides, strict=True)
-    axes = [Axis(*each) for each in triples if each[0] > 1]
+def merged(
+    source: ArrayLayout, target: ArrayLayout, finishing: Finishing | None = None
+) -> list[Axis]:
+    """The axes of more than one element, those that follow each other in all arrays as one."""
+    none = (0,) * len(source.shape)
+    bias, residual = none, none
+    if finishing:
+        bias = (*none[1:], finishing.bias)
+        residual = finishing.residual.strides if finishing.residual else none
+    each = zip(source.shape, source.strides, target.strides, bias, residual, strict=True)
+    axes = [Axis(*axis) for axis in each if axis[0] > 1]
     found: list[Axis] = []
     for axis in sorted(axes, key=lambda a: (-abs(a.target), -abs(a.source))):
         outer = found[-1] if found else None
         if (
             outer
-            and outer.source == axis.source * axis.size
-            and outer.target == axis.target * axis.size
+            and all(
+                getattr(outer, name) == getattr(axis, name) * axis.size
+                for name in ("source", "target", "bias", "residual")
+            )
             and outer.size * axis.size <= LONGEST
         ):
-            found[-1] = Axis(outer.size * axis.size, axis.source, axis.target)
+            found[-1] = replace(axis, size=outer.size * axis.size)
         else:
             found.append(axis)
     return found or [Axis(1, 1, 1)]
@@ -205,7 +267,12 @@ def merged(source: ArrayLayout, target: ArrayLayout) -> list[Axis]:
 
 @lru_cache(maxsize=256)
 def _source(
-    itemsize: int, plain: bool, loads: Access, stores: Access, tile: tuple[int, int]
+    itemsize: int,
+    plain: bool,
+    loads: Access,
+    stores: Access,
+    tile: tuple[int, int],
+    epilogue: tuple[Epilogue, str] | None,
 ) -> str:
     constants = {
         "SIZE": itemsize,
@@ -218,5 +285,6 @@ def _source(
         "MERGED_G": stores.merged,
         "TILE_F": tile[0],
         "TILE_G": tile[1],
+        **(epilogue_constants(*epilogue) if epilogue else {}),
     }
     return unit("layout copy", constants, {}, ("layout_copy",))

@@ -7,12 +7,14 @@ from itertools import count
 from typing import Any
 
 from winolab.arguments.arrays import check_target
+from winolab.arguments.epilogue import Epilogue, check_dtype, check_shapes
 from winolab.gpu.planner.request import ITEMSIZE, Plan
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
 from winolab.gpu.runtime.dtypes import common_dtype, precision_of, result_dtype
+from winolab.gpu.runtime.layout_copy import Finishing
 from winolab.options import ConvOptions
-from winolab.problem import NAMES, Problem, check_layout, shapes
+from winolab.problem import NAMES, Problem, check_layout, in_layout, shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,8 @@ class Resolved:
     transformed: Transformed | None
     out: ArrayLayout | None  # where the caller wants the result; None: in a new array
     out_first: bool  # a new result lies channels-first
+    bias: ArrayLayout | None
+    residual: ArrayLayout | None
 
     @property
     def fresh(self) -> ArrayLayout:
@@ -86,6 +90,14 @@ class Resolved:
     def wanted(self) -> ArrayLayout:
         """Where the result is to lie: in the caller's array, or a new one of a's memory order."""
         return self.out or (self.fresh.channels_first() if self.out_first else self.fresh)
+
+    @property
+    def finishing(self) -> Finishing | None:
+        """The epilogue, if there is one, as a copy of the result applies it."""
+        given = self.bias is not None, self.residual is not None
+        epilogue = Epilogue(*given, self.options.activation)
+        stride = self.bias.strides[0] if self.bias else 0
+        return Finishing(epilogue, self.out_dtype, stride, self.residual) if epilogue else None
 
     @property
     def narrowed(self) -> bool:
@@ -109,6 +121,8 @@ def resolve(
     a: Described,
     b: Described | Transformed,
     out: Described | None,
+    bias: Described | None = None,
+    residual: Described | None = None,
 ) -> Resolved:
     """Dtypes, precision, and what kernels can read where it lies. Raises as winolab.conv_forward
     for arrays that do not fit the problem, one another or the kernels."""
@@ -135,6 +149,16 @@ def resolve(
     if layout_b:
         fits_b = layout_b.direct and layout_b.steps_fit if gradient else layout_b.forward
         operand_b = Operand.of(layout_b, fits_b)
+    shape = in_layout(shapes(direction, problem)[2], options.layout)
+    check_shapes(bias and bias.shape, residual and residual.shape, shape, problem.out_channels)
+    for name, added in {"bias": bias, "residual": residual}.items():
+        if added:
+            check_dtype(name, added.dtype, out_dtype)
+            if added.index != a.index:
+                raise ValueError(
+                    f"{names[0]} is on CUDA device {a.index} and {name} on {added.index}; move one "
+                    "of them"
+                )
     return Resolved(
         direction=direction,
         problem=problem,
@@ -148,6 +172,8 @@ def resolve(
         b=operand_b,
         transformed=transformed,
         out=layouts.get("out"),
+        bias=bias and ArrayLayout(bias.shape, bias.strides, bias.aligned),
+        residual=residual and ArrayLayout.of(residual, options.layout),
         out_first=out is None and layout_a.first(options.layout),
     )
 

@@ -14,9 +14,24 @@
 // are read, or stored, as one.
 //
 // PLAIN: both arrays' neighbours are along f, and a thread stores what it loaded.
+//
+// EPILOGUE: elements are y's, and what follows its sums is applied on the way, where kernels that
+// sum could not; bias and residual have strides of their own, 0 where they are the same along an
+// axis. Source and target may then be the same array.
 #pragma once
 
 #include "either.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+
+struct LayoutFinishParams {
+  const unsigned char* bias;
+  const unsigned char* residual;
+  long long bias_f, bias_g, bias_a, bias_b, bias_c;
+  long long residual_f, residual_g, residual_a, residual_b, residual_c;
+  float slope;
+};
+#endif
 
 struct LayoutCopyParams {
   const unsigned char* source;
@@ -27,6 +42,9 @@ struct LayoutCopyParams {
   int tiles_f, tiles_g;
   int f_first;                   // whether neighbouring blocks are neighbours along f
   unsigned inverse_f, inverse_g;  // 2^31 over the sizes, rounded up, where axes are merged
+#ifdef EPILOGUE
+  LayoutFinishParams finish;
+#endif
 };
 
 constexpr int COPY_THREADS = 256;
@@ -48,6 +66,15 @@ static_assert((MERGED_F || TILE_F % LOADED == 0) && (PLAIN || MERGED_G || TILE_G
 
 using Element = Either<SIZE == 2, unsigned short, unsigned>::type;
 
+// By way of the cache of what nobody writes, but where that may be the target.
+template <class T>
+__device__ __forceinline__ T read(const T* from) {
+  if constexpr (PLAIN)
+    return *from;
+  else
+    return __ldg(from);
+}
+
 // COUNT neighbouring elements as they lie.
 template <int COUNT>
 struct Neighbours {
@@ -56,15 +83,15 @@ struct Neighbours {
 
   __device__ __forceinline__ void load(const Element* from) {
     if constexpr (BYTES == 16) {
-      const uint4 v = __ldg(reinterpret_cast<const uint4*>(from));
+      const uint4 v = read(reinterpret_cast<const uint4*>(from));
       word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
     } else if constexpr (BYTES == 8) {
-      const uint2 v = __ldg(reinterpret_cast<const uint2*>(from));
+      const uint2 v = read(reinterpret_cast<const uint2*>(from));
       word[0] = v.x, word[1] = v.y;
     } else if constexpr (BYTES == 4) {
-      word[0] = __ldg(reinterpret_cast<const unsigned*>(from));
+      word[0] = read(reinterpret_cast<const unsigned*>(from));
     } else {
-      word[0] = __ldg(from);
+      word[0] = read(from);
     }
   }
 
@@ -86,7 +113,7 @@ struct Neighbours {
     } else {
 #pragma unroll
       for (int n = 0; n < COUNT; ++n)
-        set(n, first + n >= 0 && first + n < size ? __ldg(from + n) : 0);
+        set(n, first + n >= 0 && first + n < size ? read(from + n) : 0);
     }
   }
   __device__ __forceinline__ void store(Element* to, long long first, long long size) const {
@@ -159,6 +186,34 @@ struct Tile {
     b = rest % p.size_b, c = rest / p.size_b;
   }
 };
+
+#ifdef EPILOGUE
+// An element of y behind its epilogue; f and g from the tile's beginning on.
+__device__ __forceinline__ unsigned behind(const LayoutCopyParams& p, const Tile& tile, int f, int g,
+                                           unsigned raw) {
+  f += tile.f, g += tile.g;
+  if (f >= p.size_f || g < 0 || g >= p.size_g) return raw;
+  const LayoutFinishParams& e = p.finish;
+  float bias = 0.0f, residual = 0.0f;
+  if constexpr (BIAS)
+    bias = widened(__ldg(reinterpret_cast<const EpilogueElement*>(e.bias) + f * e.bias_f + g * e.bias_g +
+                         tile.a * e.bias_a + tile.b * e.bias_b + tile.c * e.bias_c));
+  if constexpr (RESIDUAL)
+    residual = widened(reinterpret_cast<const EpilogueElement*>(
+        e.residual)[f * e.residual_f + g * e.residual_g + tile.a * e.residual_a +
+                    tile.b * e.residual_b + tile.c * e.residual_c]);
+  if constexpr (FINISHED == 0)
+    return __float_as_uint(finished(__uint_as_float(raw), bias, residual, e.slope));
+  else
+    return pack<FINISHED == 2>(
+               finished(widened((unsigned short)raw), bias, residual, e.slope), 0.0f) & 0xffffu;
+}
+#else
+__device__ __forceinline__ unsigned behind(const LayoutCopyParams&, const Tile&, int, int,
+                                           unsigned raw) {
+  return raw;
+}
+#endif
 
 // The tile in shared memory.
 struct Staged {
@@ -236,8 +291,13 @@ __device__ __forceinline__ void put(const LayoutCopyParams& p, const Tile& tile,
 #pragma unroll
       for (int n = 0; n < STORED; ++n) {
         const bool there = at + n >= 0 && at + n < count;
-        out.set(n, there ? staged.get(place.row, place.column) : 0);
-        if (there) place.advance(p.size_g);
+        if (!there) {
+          out.set(n, 0);
+          continue;
+        }
+        const int f = place.row, g = place.column;
+        out.set(n, behind(p, tile, f, g, staged.get(f, g)));
+        place.advance(p.size_g);
       }
       out.store(run + at, at, count);
     }
@@ -251,7 +311,8 @@ __device__ __forceinline__ void put(const LayoutCopyParams& p, const Tile& tile,
       const int g = slot - (LATE_G ? beyond<STORED>(to) : 0);
       if (tile.g + g >= p.size_g) continue;
 #pragma unroll
-      for (int n = 0; n < STORED; ++n) out.set(n, staged.get(f, g + n));
+      for (int n = 0; n < STORED; ++n)
+        out.set(n, behind(p, tile, f, g + n, staged.get(f, g + n)));
       if (LATE_G)
         out.store(to + g, tile.g + g, p.size_g);
       else
@@ -279,8 +340,12 @@ extern "C" __global__ void __launch_bounds__(COPY_THREADS)
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
       const int at = i * COPY_THREADS + threadIdx.x;
-      const int f = tile.f + at % SLOTS * LOADED, g = tile.g + at / SLOTS;
-      if (f < p.size_f && g < p.size_g) held[i].store(target + f * p.target_f + g * p.target_g);
+      const int f = at % SLOTS * LOADED, g = at / SLOTS;
+      if (tile.f + f >= p.size_f || tile.g + g >= p.size_g) continue;
+      Neighbours<LOADED> out;
+#pragma unroll
+      for (int n = 0; n < LOADED; ++n) out.set(n, behind(p, tile, f + n, g, held[i].get(n)));
+      out.store(target + (tile.f + f) * p.target_f + (tile.g + g) * p.target_g);
     }
   } else {
     __shared__ __align__(16) Element elements[TILE_G * PITCH];

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "walk.cuh"
-#include "epilogue.cuh"
+#include "exchanged.cuh"
 
 // Sums of COUNT times eight channels, from the FIRST on, as pairs; or rounded, and as vectors of eight
 // where there are four times eight.

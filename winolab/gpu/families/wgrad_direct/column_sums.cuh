@@ -1,7 +1,7 @@
 // Where a thread's sums go in direct filter gradients by columns. ``Finished`` makes results of them.
 #pragma once
 
-#include "epilogue.cuh"
+#include "exchanged.cuh"
 #include "gradient_scheduler.cuh"
 
 // Whether dw, of 16 bits, takes vectors of eight neighbouring input channels.

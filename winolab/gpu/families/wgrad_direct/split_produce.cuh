@@ -3,7 +3,7 @@
 
 #include "pipeline.cuh"
 #include "split_stage.cuh"
-#include "epilogue.cuh"
+#include "exchanged.cuh"
 
 // What a producer knows of its channels of one tensor: 4 of each line of 32.
 template <int LINES, int ROW>  // ROW: channels of a plane

@@ -1,0 +1,128 @@
+"""What follows y's sums on a GPU has the bits of the steps one by one, in every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import winolab
+from tests.gpu.support.pretended import Array
+from winolab import calls
+from winolab.arguments.epilogue import Activation
+from winolab.ref import epilogue
+
+DTYPES = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
+
+
+def operands(x: tuple[int, ...], w: tuple[int, ...], dtype: str, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape).astype(DTYPES[dtype]) for shape in (x, w)]
+
+
+def added(y: np.ndarray, channels: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Bias and residual."""
+    rng = np.random.default_rng(seed)
+    return tuple(rng.normal(size=shape).astype(y.dtype) for shape in ((channels,), y.shape))
+
+
+def behind(y: np.ndarray, bias: Any, residual: Any, activation: str | None, layout: Any) -> Any:
+    expected = y.copy()
+    epilogue.apply(expected, bias, residual, Activation.of(activation), layout)
+    return expected
+
+
+def check(x, w, steps: str = "", library=None, out: Any = None, **how: Any) -> Any:
+    """The call with all steps of "bias residual relu", or another activation: its bits, and how."""
+    layout = how.get("layout", "channels_last")
+    arrays = [Array(v) if isinstance(v, np.ndarray) else v for v in (x, w)]
+    y = winolab.conv_forward(*arrays, **how).values
+    bias, residual = added(y, y.shape[1 if layout == "channels_first" else -1])
+    words = steps.split()
+    given = {"bias": bias, "residual": residual}
+    given = {name: array for name, array in given.items() if name in words}
+    activation = next((word for word in words if word not in ("bias", "residual")), None)
+    expected = behind(y, given.get("bias"), given.get("residual"), activation, layout)
+    more = {name: Array(array) for name, array in given.items()}
+    calls.kept.clear()
+    found = winolab.conv_forward(*arrays, activation=activation, **more, **how)
+    assert np.isfinite(found.values.astype(np.float32)).all()
+    assert found.values.tobytes() == expected.tobytes()
+    return next(iter(calls.kept.values()))
+
+
+EVERY = "bias residual silu"
+SHAPE, FILTER = (2, 5, 8, 16), (24, 3, 3, 16)
+
+
+@pytest.mark.parametrize("steps", ["bias", "residual", "relu", EVERY, "bias leaky_relu:0.3"])
+def test_split_products_have_a_pass_behind(library, steps: str) -> None:
+    call = check(*operands(SHAPE, FILTER, "float32"), steps, padding=1, precision="fp32_split")
+    assert call.copies == ("out",)
+    assert call.plan.checks_accuracy
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_orders_and_results(library, dtype: str) -> None:
+    x, w = operands(SHAPE, FILTER, dtype)
+    how: dict[str, Any] = {"padding": 1, "precision": "fp32_ffma" if dtype == "float32" else None}
+    first = [np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, w)]
+    call = check(*first, EVERY, layout="channels_first", **how)
+    assert "out" in call.copies
+    assert "residual" not in call.copies  # it lies as y is wanted
+    fresh = winolab.conv_forward(Array(x), Array(w), **how).values
+    bias, residual = added(fresh, 24)
+    other = np.moveaxis(np.ascontiguousarray(np.moveaxis(residual, -1, 1)), 1, -1)
+    strided = Array(np.repeat(bias, 2)[::2])
+    gaps = np.empty((*residual.shape[:-1], 40), residual.dtype)[..., 3:27]
+    for place in (np.empty_like(residual), gaps, np.empty_like(other)):
+        y = winolab.conv_forward(Array(x), Array(w), out=Array(place), **how).values.copy()
+        for given in (residual, other, place):
+            place[...] = residual  # it may lie over the result, which is made elsewhere then
+            summed = fresh if given is place else y
+            expected = behind(summed, bias, residual, "relu", "channels_last")
+            steps = {"bias": strided, "residual": Array(given), "activation": "relu"}
+            winolab.conv_forward(Array(x), Array(w), out=Array(place), **steps, **how)
+            assert place.tobytes() == expected.tobytes()
+
+
+def test_prepared_filters_and_results_of_another_type(library) -> None:
+    x, w = operands(SHAPE, FILTER, "float32")
+    how: dict[str, Any] = {"padding": 1}
+    prepared = winolab.prepare_filter(Array(w), SHAPE, precision="fp32_ffma", **how)
+    check(x, prepared, EVERY, **how)
+    check(x, w, EVERY, out_dtype="bfloat16", precision="fp32_ffma", **how)  # converted before
+
+
+def test_sums_of_nothing(library) -> None:
+    x, w = operands((2, 5, 8, 0), (24, 3, 3, 0), "float32")
+    check(x, w, "bias residual relu", padding=1)
+    y = winolab.conv_forward(
+        Array(x[:0]), Array(w), padding=1, bias=Array(np.ones(24, "f")), activation="relu"
+    )
+    assert y.shape == (0, 5, 8, 24)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"bias": np.ones(23, "f")}, ValueError, r"bias has shape \(23,\); expected \(24,\)"),
+        ({"bias": np.ones(24, "e")}, TypeError, "bias has dtype float16 and y float32; convert it"),
+        ({"residual": np.ones((2, 5, 8, 1), "f")}, ValueError, "residual has shape .*; expected y"),
+        ({"residual": np.ones((2, 5, 8, 24), "e")}, TypeError, "residual has dtype float16"),
+    ],
+)
+def test_what_does_not_fit_is_refused(library, given, error, message: str) -> None:
+    x, w = operands(SHAPE, FILTER, "float32")
+    more = {name: Array(array) for name, array in given.items()}
+    with pytest.raises(error, match=message):
+        winolab.conv_forward(Array(x), Array(w), padding=1, **more)
+    far = {"bias": Array(np.ones(24, "f"), index=1)}
+    with pytest.raises(ValueError, match="x is on CUDA device 0 and bias on 1; move one of them"):
+        winolab.conv_forward(Array(x), Array(w), padding=1, **far)

@@ -1,0 +1,198 @@
+"""A call's plan, and the copies that its launches begin and end with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from winolab.gpu import driver
+from winolab.gpu.params import Finish
+from winolab.gpu.planner.fallback import PlanWithFallback
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import ITEMSIZE, Plan, Request
+from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.layout_copy import LayoutCopy
+from winolab.gpu.runtime.replay import address_of
+from winolab.gpu.runtime.resolve import Operand, Resolved
+from winolab.options import ConvOptions
+from winolab.problem import Problem
+
+A, B, OUT, WORKSPACE, BIAS, RESIDUAL = range(6)  # numbers of the recorded addresses
+ALIGNED = 256  # bytes, of what lies in the workspace
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A caller's array, by its number, and its copy in the workspace from byte ``place`` on; None
+    of a result that an epilogue changes where it lies."""
+
+    number: int
+    place: int | None
+    copy: LayoutCopy
+
+    @property
+    def end(self) -> int:
+        """Bytes of workspace up to its end."""
+        return 0 if self.place is None else self.place + self.copy.bytes
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A plan, and how its operands and its result come to lie as it takes them."""
+
+    plan: Plan | None  # None: nothing is to be summed
+    written: str  # the dtype that its kernels write
+    b: Operand | None
+    out: ArrayLayout  # where its kernels write
+    workspace: int  # bytes, of the plan
+    flags: int  # as Call's
+    copies: dict[str, Copied]  # as Call's, in the order of their launches
+    fused: bool  # whether the plan's kernels apply the epilogue
+    after: LayoutCopy | None  # of the result: what applies it behind all else
+
+    @classmethod
+    def of(cls, asked: Resolved) -> PlannedCall:
+        """The plan for what was asked. Raises ValueError where there is none, or none within the
+        limit or that holds the result."""
+        problem, options, transformed = asked.problem, asked.options, asked.transformed
+        out_size, fresh = ITEMSIZE[asked.computed], asked.fresh
+        wanted = asked.wanted
+        fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
+        out = wanted if fits else fresh
+        chosen = _plan_for(asked, out)
+        written = chosen.out_dtype if chosen else asked.dtype
+        if transformed and chosen and written not in ("float32", asked.out_dtype):
+            raise ValueError(
+                f"the prepared filter's kernel writes {written}, which does not hold what "
+                f"{asked.out_dtype} does: prepare it with out_dtype float32"
+            )
+        if written != asked.out_dtype and out is not fresh:
+            out = fresh
+            chosen = _plan_for(asked, out)
+        b = asked.b
+        if b and not b.copied and chosen and chosen.reads_filters_in_place:
+            b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
+        flags = 0
+        if options.on_range == "raise" and isinstance(chosen, PlanWithFallback):
+            chosen, flags = chosen.primary, chosen.flags * (not problem.empty)
+        workspace = 0
+        if chosen and not problem.empty:
+            workspace = chosen.beside if transformed else chosen.workspace
+            limit = options.workspace_limit
+            if transformed and limit is not None and workspace > limit:
+                raise ValueError(
+                    f"the prepared filter's kernel takes a workspace of {workspace} B, and the "
+                    f"limit is {limit} B: raise it, or prepare the filter with it"
+                )
+        made = chosen is not None and not problem.empty and written == asked.out_dtype
+        size, out_size, finishing = ITEMSIZE[asked.dtype], ITEMSIZE[written], asked.finishing
+        arrays = {"a": (A, asked.a.given, asked.a.layout, size)}
+        if b:
+            arrays["b"] = B, b.given, b.layout, size
+        fused = None
+        if chosen and made and finishing:
+            given = residual = asked.residual
+            fits = True
+            if given and residual:
+                fits = residual.lies_as(wanted, out_size)
+                if not fits and wanted.dense:  # copied to where y lies
+                    fits, residual = True, replace(wanted, address_aligned=True)
+                arrays["residual"] = RESIDUAL, given, residual, out_size
+            fused = chosen.with_epilogue(finishing.epilogue) if fits and out == wanted else None
+            if fused and asked.bias:
+                bias = ArrayLayout.fresh(asked.bias.shape)
+                arrays["bias"] = BIAS, asked.bias, bias, out_size
+            chosen = fused or chosen
+            finishing = None if fused else replace(finishing, residual=residual)
+        copies: dict[str, Copied] = {}
+        place = _ceil(workspace)
+        for name, (number, source, target, each) in arrays.items():
+            if chosen and not problem.empty and source != target:
+                copies[name] = Copied(number, place, LayoutCopy.of(source, target, each))
+                place = _ceil(copies[name].end)
+        if made and (finishing or out != wanted):
+            copy = LayoutCopy.of(out, wanted, out_size, finishing)
+            copies["out"] = Copied(OUT, None if out == wanted else place, copy)
+        after = None
+        if finishing and not made and 0 not in wanted.shape:
+            after = LayoutCopy.of(wanted, wanted, ITEMSIZE[asked.out_dtype], finishing)
+        return cls(chosen, written, b, out, workspace, flags, copies, bool(fused), after)
+
+    @property
+    def end(self) -> int:
+        """Bytes of workspace, copies included."""
+        return max([self.workspace, *(each.end for each in self.copies.values())])
+
+    def address(self, name: str, number: int) -> int:
+        """What stands for an array's address while its kernels' launches are recorded."""
+        copied = self.copies.get(name)
+        if copied is None or copied.place is None:
+            return address_of(number)
+        return address_of(WORKSPACE) + copied.place
+
+    def finish(self, asked: Resolved) -> Finish | None:
+        """What the plan's kernels are told of the epilogue, while launches are recorded."""
+        if not self.fused or not asked.finishing:
+            return None
+        bias = self.address("bias", BIAS) if asked.bias else 0
+        residual = self.address("residual", RESIDUAL) if asked.residual else 0
+        return Finish(bias, residual, asked.finishing.slope)
+
+
+def _ceil(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
+
+
+def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
+    """The plan whose kernels write to ``out``; None where there is nothing to sum."""
+    transformed, options = asked.transformed, asked.options
+    if transformed:
+        return transformed.plan and transformed.plan.scaled(options.scale)
+    if asked.problem.empty:
+        _check_empty(asked)
+        return None
+    size = ITEMSIZE[asked.dtype]
+    aligned = maps = asked.a.layout.aligned(size)
+    if asked.b and asked.gradient:
+        aligned = maps = maps and asked.b.layout.aligned(size)
+    if not out.aligned(ITEMSIZE[asked.computed]):
+        aligned, maps = False, maps and asked.gradient
+    asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
+    return plan(request_of(*asks, aligned, maps), prepared=False).scaled(options.scale)
+
+
+def _check_empty(asked: Resolved) -> None:
+    """Raise ValueError for what is refused of problems that have elements."""
+    problem = replace(asked.problem.without_images, batch=1)
+    if asked.options.algorithm or asked.options.config:
+        options = replace(asked.options, workspace_limit=None)
+        asks = problem, asked.direction, asked.index, options, asked.precision, asked.computed
+        plan(request_of(*asks, aligned=False), prepared=False)
+    else:
+        device = driver.device(asked.index)
+        Request(asked.problem, asked.direction, device, precision=asked.precision).check()
+
+
+def request_of(
+    problem: Problem,
+    direction: str,
+    index: int,
+    options: ConvOptions,
+    precision: str,
+    out_dtype: str,
+    aligned: bool,
+    aligned_maps: bool | None = None,
+) -> Request:
+    """What the planner is asked for device ``index``; arguments are Request's."""
+    return Request(
+        problem,
+        direction,
+        driver.device(index),
+        options.named,
+        precision,
+        aligned=aligned,
+        aligned_maps=aligned_maps,
+        config=options.config,
+        workspace_limit=options.workspace_limit,
+        out_dtype=out_dtype,
+        tolerance=options.tolerance,
+    )
