@@ -30,7 +30,7 @@ FLOORS = (
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.planner", "gpu.codegen", "gpu.families"),
     ("gpu.driver", "gpu.runtime"),
-    ("conv", "prepared", "measure", "api", "torch"),
+    ("conv", "measure", "api", "torch"),
     ("bench", "cli"),
 )
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors

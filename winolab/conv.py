@@ -16,12 +16,12 @@ from winolab.arguments.epilogue import Activation
 from winolab.arguments.values import Padding, Sizes, stated
 from winolab.calls import recall
 from winolab.options import Convolution, OnRange, convolution
-from winolab.prepared import PreparedFilter, check_filter, scale_of
 from winolab.problem import NAMES, Layout
 from winolab.ref import dispatch, foreign
 from winolab.ref.arithmetic.simulated import Arithmetic
 from winolab.ref.arithmetic.split import Scale
 from winolab.ref.operands import operand
+from winolab.ref.prepared import PreparedFilter, check_filter, scale_of
 
 PrecisionLike = str | DtypeLike | Arithmetic | None
 ToleranceLike = float | str | None

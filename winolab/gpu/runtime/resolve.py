@@ -37,6 +37,12 @@ class Transformed:
         """Memory that it holds."""
         return prepared(self.plan)
 
+    def meant(self, name: str, value: Any) -> Any:
+        """What a call's "algorithm" or "precision" is for it, None being the usual one."""
+        if name == "precision":
+            return precision_of(value, "w", self.dtype)
+        return value or "of the planner's choice"
+
 
 def prepared(chosen: Plan | None) -> int:
     """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""

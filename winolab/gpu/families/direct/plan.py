@@ -55,6 +55,7 @@ class DirectPlan(Tiling, BasePlan):
     points = "best"  # as of all plans; there is nothing to interpolate
     tile = Tile(1, 1)
     workspace = 0
+    reads_filters_in_place = True  # with 16-byte aligned taps, channels contiguous
 
     @property
     def kernel(self) -> str:

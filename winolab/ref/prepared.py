@@ -88,10 +88,6 @@ def check_filter(w: PreparedFilter, direction: str, problem: Problem, options: C
 
 def _meant(name: str, value: Any, held: Any) -> Any:
     """What an algorithm or a precision of a call with the filter is, None being the usual one."""
-    if isinstance(held, np.ndarray):
-        return arithmetic_of(value, held).name if name == "precision" else value or direct()
-    from winolab.gpu.runtime.dtypes import precision_of
-
-    if name == "precision":
-        return precision_of(value, "w", held.dtype)
-    return value or "of the planner's choice"
+    if not isinstance(held, np.ndarray):
+        return held.meant(name, value)
+    return arithmetic_of(value, held).name if name == "precision" else value or direct()
