@@ -21,7 +21,14 @@ CUPY = ("winolab.gpu.driver", "winolab.bench")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
 FLINT = ("winolab.ref.algebra.rational",)
-ALLOWED = {"flint": FLINT, "cupy": CUPY, "cupy_backends": CUPY, "torch": TORCH}
+PICTURES = ("winolab.api.picture", "experiments", "papers")
+ALLOWED = {
+    "flint": FLINT,
+    "cupy": CUPY,
+    "cupy_backends": CUPY,
+    "torch": TORCH,
+    "matplotlib": PICTURES,
+}
 FLOORS = (
     (
         *("algorithm", "arguments", "calls", "device", "factors", "kind", "lines", "options"),

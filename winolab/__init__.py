@@ -13,7 +13,12 @@ from winolab.algorithm import (
     winograd,
     winrs,
 )
-from winolab.api import plan
+from winolab.api.accuracy import accuracy
+from winolab.api.bound import bound
+from winolab.api.cost import cost
+from winolab.api.plan import plan
+from winolab.api.predict import predict
+from winolab.api.tolerance import tolerance
 from winolab.conv import (
     PreparedFilter,
     conv_backward_data,
@@ -24,21 +29,26 @@ from winolab.conv import (
 from winolab.ref.algebra.transforms import Transforms, transforms
 from winolab.ref.algorithms.dwm.decompose import decomposition
 from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.moments import Moments
 from winolab.ref.error.search import best_points
 from winolab.version import __version__
 
 __all__ = [
     "Algorithm",
+    "Moments",
     "PreparedFilter",
     "Problem",
     "Tile",
     "Transforms",
     "__version__",
+    "accuracy",
     "arithmetic",
     "best_points",
+    "bound",
     "conv_backward_data",
     "conv_backward_filter",
     "conv_forward",
+    "cost",
     "decomposition",
     "direct",
     "dwm",
@@ -47,7 +57,9 @@ __all__ = [
     "omega",
     "parse_algorithm",
     "plan",
+    "predict",
     "prepare_filter",
+    "tolerance",
     "transforms",
     "winograd",
     "winrs",

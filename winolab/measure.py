@@ -67,10 +67,10 @@ class Case:
     """A convolution, the arithmetic it is simulated in, its data and how many outputs are computed.
 
     ``input`` (N, *spatial, IC) and ``filter`` (OC, *taps) are texts such as "128x96x96x64" and
-    "64x3x3"; ``padding`` is "1", "1x2", "same" or "valid", ``stride`` and ``dilation`` are "1" or
-    "1x2"; ``sample`` is a number of outputs or "full", which more than one of ``groups`` need;
-    ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as in the
-    kernels published with α = 16.
+    "64x3x3"; ``padding`` is "1", "1x2", "0:1x2", "same" or "valid", ``stride`` and ``dilation``
+    are "1" or "1x2"; ``sample`` is a number of outputs or "full", which more than one of ``groups``
+    need; ``constants`` is "exact" or the significant digits that hand-typed decimals keep, as in
+    the kernels published with α = 16.
 
     Raises ValueError where a text does not parse or the parts do not fit.
     """
@@ -255,16 +255,25 @@ class Case:
         kinds = [self.data, "normal" if self.data in ("relu", "wide") else self.data]
         if (self.direction, self.data) == ("backward_filter", "wide"):
             kinds.reverse()
-        x = _fill(x_rng, kinds[0], getattr(self.problem, first))
-        w = _fill(w_rng, kinds[1], getattr(self.problem, second))
+        x = filled(x_rng, kinds[0], getattr(self.problem, first))
+        w = filled(w_rng, kinds[1], getattr(self.problem, second))
         run = self._arithmetic
         if isinstance(run, Float):
             for block in (*x, w):
                 block[...] = run.to_float64(run.asarray(block))
         return x, w
 
-    @np.errstate(all="ignore")
     def measure(self, advance: Callable[[float], None] = lambda fraction: None) -> dict[str, Any]:
+        """What is ``measured`` of the tensors that the case draws."""
+        return self.measured(*self.tensors(), advance)
+
+    @np.errstate(all="ignore")
+    def measured(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        advance: Callable[[float], None] = lambda fraction: None,
+    ) -> dict[str, Any]:
         """Compute the outputs and their oracle; the case's fields and its metrics as a flat row.
 
         ``infinite`` outputs are not finite though their exact values are; ``range`` says that
@@ -273,7 +282,6 @@ class Case:
         ``advance`` is called with the part of the case that was done since the last call.
         """
         started = time.perf_counter()
-        x, w = self.tensors()
         computed = self._images if self.sample == FULL else self._tiles
         if self.direction == "backward_filter":
             computed = self._whole
@@ -359,7 +367,7 @@ def _parts(problem: Problem, drawn: sample.Sample, macs: int) -> Iterator[sample
             yield replace(drawn, tiles=((box, ids[first : first + step]),))
 
 
-def _fill(rng: np.random.Generator, data: str, shape: tuple[int, ...]) -> np.ndarray:
+def filled(rng: np.random.Generator, data: str, shape: tuple[int, ...]) -> np.ndarray:
     """A float32 array of the named distribution (DATA)."""
     if data in ("u12", "u01", "u11"):
         x = rng.random(shape, dtype=np.float32)

@@ -10,13 +10,14 @@ from rich.console import Console, Group, RenderableType
 
 from tests.cli.bench_rows import ROWS
 from winolab.algorithm import Problem, parse_algorithm
+from winolab.api.cost import of_problem
 from winolab.cli import bench, fitted, tables
 from winolab.cli import cost as costs
 from winolab.cli.fitted import Column, Fitted
 from winolab.cli.sweep import cases, run
 from winolab.ref.algebra.transforms import transforms
-from winolab.ref.cost.count import cost
 from winolab.ref.error.search import score
+from winolab.ref.tolerance.cheapest import usual
 
 LIST = "gamma:8:6:3@0,1,-1,2,-2,1/2,-1/2,inf"
 
@@ -35,8 +36,8 @@ def accuracy() -> RenderableType:
 
 def compared() -> RenderableType:
     problem = Problem.of((1, 28, 28, 128), (128, 5, 5, 128), padding=2)
-    algorithms = [*costs.usual(problem, "forward"), parse_algorithm("winograd:12x12:5x5")]
-    return costs.table([costs.row(problem, cost(problem, a, "forward")) for a in algorithms])
+    algorithms = [*usual(problem, "forward"), parse_algorithm("winograd:12x12:5x5")]
+    return costs.table(of_problem(problem, algorithms, "forward").rows)
 
 
 def leaders() -> RenderableType:

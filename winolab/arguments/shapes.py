@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from winolab.arguments.values import NAMED_PADDINGS
@@ -39,7 +40,8 @@ def problem(
 ) -> Problem:
     """The problem of these texts; IC of the filter is the input's over ``groups``.
 
-    ``padding`` is "1", "1x2" or one of NAMED_PADDINGS. Raises ValueError as Problem.of.
+    ``padding`` is "1", "1x2", "0:1x2" with low and high ends, or one of NAMED_PADDINGS. Raises
+    ValueError as Problem.of.
     """
     x, w = sizes(input, "input", 3, INPUT), sizes(filter, "filter", 2, FILTER)
     if len(w) != len(x) - 1:
@@ -53,18 +55,34 @@ def problem(
             raise ValueError(
                 f"groups = {groups}; expected a divisor of the {channels} {kind} of {name} {text}"
             )
-    pads: Any = padding
-    if padding not in NAMED_PADDINGS:
-        pads = sizes(padding, "padding", 1, '"1", "1x2", "same", "valid"')
-        pads = pads[0] if len(pads) == 1 else pads
     return Problem.of(
         x,
         (*w, x[-1] // groups),
         stride=each(stride, "stride"),
-        padding=pads,
+        padding=ends(padding),
         dilation=each(dilation, "dilation"),
         groups=groups,
     )
+
+
+def ends(text: str) -> Any:
+    """A number, or (low, high) pairs, one a dimension, or one of NAMED_PADDINGS."""
+    if text in NAMED_PADDINGS:
+        return text
+    expected = '"1", "1x2", "0:1x2" with low and high ends, "same", "valid"'
+    ends = [
+        sizes(part.replace(":", "x"), "padding", 1, expected) for part in text.lower().split("x")
+    ]
+    if max(map(len, ends)) > 2:
+        raise ValueError(f"padding {text!r}; expected sizes such as {expected}")
+    if len(ends) == len(ends[0]) == 1:
+        return ends[0][0]
+    return [(each[0], each[-1]) for each in ends]
+
+
+def padding_text(pairs: Iterable[tuple[int, int]]) -> str:
+    """What ``problem`` reads these (low, high) pairs from."""
+    return "x".join(str(lo) if lo == hi else f"{lo}:{hi}" for lo, hi in pairs)
 
 
 def nonempty(problem: Problem) -> Problem:

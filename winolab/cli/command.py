@@ -15,6 +15,7 @@ from winolab.cli import (
     matrices,
     plan,
     process,
+    tolerance,
 )
 from winolab.version import __version__
 
@@ -54,6 +55,7 @@ matrices.register(app)
 accuracy.register(app)
 installation.register(app)
 cost.register(app)
+tolerance.register(app)
 bench.register(app)
 listing.register(app)
 

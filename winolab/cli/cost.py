@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from decimal import Context
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from winolab.algorithm import Algorithm, Problem, parse_algorithm
+from winolab.algorithm import parse_algorithm
+from winolab.api.cost import Row, of_problem
 from winolab.arguments import shapes
 from winolab.cli import fitted, process
 from winolab.cli.render import AsJson, document
 from winolab.cli.sweep import POINTS, values
 from winolab.ref.algorithms.dwm.decompose import decomposition
-from winolab.ref.cost.blocks import Operations
-from winolab.ref.cost.complexity import recursed
-from winolab.ref.cost.count import DIRECTIONS, Cost, cost
-from winolab.ref.kinds.registry import ENGINES
+from winolab.ref.cost.count import DIRECTIONS
 
-Row = dict[str, Any]
-BYTES = 4
 LEGEND = (
     "Multiplications of the products; additions (Strassen's too), multiplications and FMAs of the "
     "transforms, with multiplications by powers of two apart. FLOP: all of it, an FMA being two; "
@@ -79,70 +75,23 @@ def command(
         input, filter, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
     algorithms = [parse_algorithm(text) for text in values(algorithm, POINTS)]
-    rows = [row(problem, cost(problem, a, direction), levels) for a in algorithms]
-    if compare:
-        more = [a for a in usual(problem, direction) if a not in algorithms]
-        rows += _divisible(problem, more, direction, levels)
-        algorithms += more
-        rows.sort(key=lambda r: r["flops"])
-    cuts = [a for a in algorithms if a.kind == "dwm"]
+    found = of_problem(problem, algorithms, direction, levels=levels, compare=compare)
+    for reason in found.left_out:
+        print(f"winolab: left out: {reason}", file=sys.stderr)
+    shown = (parse_algorithm(row["algorithm"]) for row in found.rows)
+    cuts = [a for a in shown if a.kind == "dwm"]
     if picture and (as_json or not cuts):
         raise ValueError(
             "--picture shows how a dwm cuts the filter, beside the table: name one, such as "
             "--algorithm dwm:3:2, without --json"
         )
     if as_json:
-        print(document(rows))
+        print(document(found.rows))
         return
     console = process.console(wide)
     for a in cuts if picture else ():
         console.print(Text(f"{a}\n{decomposition(problem, a)}\n"))
-    console.print(table(rows))
-
-
-def _divisible(
-    problem: Problem, algorithms: list[Algorithm], direction: str, levels: int
-) -> Iterator[Row]:
-    """Rows of algorithms that nobody named; those that Strassen cannot halve are left out aloud."""
-    for algorithm in algorithms:
-        found = cost(problem, algorithm, direction)
-        try:
-            yield row(problem, found, levels)
-        except ValueError as error:
-            print(f"winolab: left out: {error}", file=sys.stderr)
-
-
-def usual(problem: Problem, direction: str) -> Iterator[Algorithm]:
-    """Algorithms of every kind, in the sizes that papers use, where they serve."""
-    for engine in ENGINES.values():
-        yield from engine.usual(problem, direction)
-
-
-def row(problem: Problem, found: Cost, levels: int = 0) -> Row:
-    """The figures of one algorithm, flat; bytes for FP32.
-
-    Raises ValueError where a product's sizes do not divide by 2^levels.
-    """
-    work = found.transforms
-    inner = Operations(fmas=found.products)
-    if levels:
-        inner = recursed(problem, found.algorithm, levels, found.direction)
-    flops = inner.flops + work.flops
-    return {
-        "algorithm": str(found.algorithm),
-        "direction": found.direction,
-        "multiplications": inner.fmas,
-        "additions": inner.additions + work.additions,
-        "transform_multiplications": work.multiplications,
-        "shifts": work.shifts,
-        "fmas": work.fmas,
-        "flops": flops,
-        "speedup": 2 * problem.macs / flops if flops else None,
-        "workspace_bytes": BYTES * found.workspace,
-        "traffic_bytes": BYTES * found.traffic,
-        "intensity": flops / (BYTES * found.traffic) if found.traffic else None,
-        "fused_intensity": flops / (BYTES * found.compulsory) if found.compulsory else None,
-    }
+    console.print(table(found.rows))
 
 
 # Heads of the columns, and the order in which they stay where a terminal is narrow.
@@ -161,7 +110,7 @@ TITLES = {
 }
 
 
-def table(rows: list[Row]) -> RenderableType:
+def table(rows: Sequence[Row]) -> RenderableType:
     """The rows side by side."""
     lines = [(one["algorithm"], *(_cell(one[key]) for key in TITLES)) for one in rows]
     heads, ranks = zip(*TITLES.values(), strict=True)

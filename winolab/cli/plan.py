@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from winolab.api import plan
+from winolab.api.plan import plan
 from winolab.arguments import shapes
 from winolab.arguments.arrays import precision_named
 from winolab.arguments.shapes import nonempty

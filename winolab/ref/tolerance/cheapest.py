@@ -155,12 +155,16 @@ def sure(algorithm: Algorithm, run: Arithmetic) -> float:
 
 def own_size(count: int, data: Data) -> float:
     """RMS of a result over its mean Σ|a||b|, of ``count`` products."""
-    a, b = data
-    square = count * (a.variance * b.variance + a.variance * b.mean**2 + b.variance * a.mean**2)
-    square += (count * a.mean * b.mean) ** 2
     sizes = (float(mean_size(np.array(abs(m.mean)), np.array(m.variance**0.5))) for m in data)
     total = count * math.prod(sizes)
-    return math.sqrt(square) / total if total else 0.0
+    return math.sqrt(mean_square(count, data)) / total if total else 0.0
+
+
+def mean_square(count: int, data: Data) -> float:
+    """E y² of a result y of ``count`` products."""
+    a, b = data
+    each = a.variance * b.variance + a.variance * b.mean**2 + b.variance * a.mean**2
+    return count * each + (count * a.mean * b.mean) ** 2
 
 
 def _coarse(m: Moments) -> Moments:

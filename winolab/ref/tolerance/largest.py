@@ -25,8 +25,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc
-from scipy.stats import gamma, norm
+from scipy.special import erfc, gammainccinv, ndtri
 
 from winolab.algorithm import Algorithm, Problem
 from winolab.ref.arithmetic.simulated import Arithmetic
@@ -97,11 +96,11 @@ def above(count: int, confidence: float, variance: float) -> float:
     """t / s that none of ``count`` errors exceeds with that confidence; G has that variance."""
     chance = (1 - confidence) / max(1, count)
     if variance < 1e-6:
-        return float(norm.isf(chance / 2))
+        return float(-ndtri(chance / 2))
     shape = 1 / variance
     # quantiles of G, ever denser towards its largest values, on which the chance hangs
     tails = np.append(np.linspace(1, 1e-3, NODES), np.geomspace(1e-3, chance * 1e-6, NODES)[1:])
-    values, weights = gamma.isf(tails, shape) / shape, -np.diff(tails)
+    values, weights = gammainccinv(shape, tails) / shape, -np.diff(tails)
 
     def exceeds(t: float) -> float:
         with np.errstate(all="ignore"):

@@ -79,7 +79,11 @@ def test_arguments_mean_what_they_do_in_calls() -> None:
         ({"layout": "nchw"}, ValueError, "layout 'nchw'"),
         ({"algorithm": "gamma:8:6:5"}, ValueError, "alpha must be n"),
         ({"workspace_limit": -1}, ValueError, "workspace_limit is -1"),
-        ({"workspace_limit": 64, "precision": "fp32_ffma"}, ValueError, "a workspace of 64 B"),
+        (
+            {"workspace_limit": 64, "precision": "fp32_ffma", "algorithm": "gamma:8:6:3"},
+            ValueError,
+            "a workspace of 64 B",
+        ),
         ({"stride": 2, "algorithm": "gamma:8:6:3"}, ValueError, "stride"),
         ({"groups": 3}, ValueError, "input channels in 3 group"),
         ({"padding": -9}, ValueError, "padding"),

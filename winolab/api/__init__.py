@@ -1,0 +1,1 @@
+"""What the command shows, from Python: plans, predictions, bounds, costs, tolerances, accuracy."""

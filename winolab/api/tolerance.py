@@ -1,0 +1,320 @@
+"""The tolerances with which a result of a layer may be compared: predicted, and proven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from winolab.algorithm import Algorithm
+from winolab.api import bound as bounds
+from winolab.api import picture
+from winolab.api.data import DataLike
+from winolab.api.layer import Layer
+from winolab.api.peers import peer
+from winolab.arguments.arrays import DtypeLike, dtype_of, precision_named
+from winolab.arguments.values import Padding, Sizes
+from winolab.kind import ShowsText
+from winolab.problem import Direction, Layout, Problem, in_layout, shapes
+from winolab.ref.algorithms import convolution
+from winolab.ref.arithmetic.formats import FORMAT_OF, Format
+from winolab.ref.arithmetic.simulated import Arithmetic, Float
+from winolab.ref.error.expected import expected
+from winolab.ref.error.moments import CONSTANT
+from winolab.ref.operands import operand
+from winolab.ref.tolerance.cheapest import SURE, mean_square, sure
+from winolab.ref.tolerance.largest import above, spread
+from winolab.ref.tolerance.normwise import products
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Arguments of ``numpy.allclose(y, exact, ...)``: |y − exact| ≤ atol + rtol·|exact|."""
+
+    rtol: float
+    atol: float
+
+    def __str__(self) -> str:
+        return f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
+
+
+@dataclass(frozen=True)
+class Checked(ShowsText):
+    """Whether a result is what the algorithm may return; true where it is.
+
+    ``reason``: why it is refused, or ""; ``relative_rms`` of the result against the exact one and
+    the ``most`` that is accepted; ``largest``: the largest error, ``at`` its place in the result
+    (None of results that are not finite), over its tolerance (``ratio``); ``outside``: how many
+    results are beyond the predicted tolerance, ``impossible`` how many beyond what is proven.
+    """
+
+    accepted: bool
+    reason: str
+    relative_rms: float
+    most: float
+    largest: float
+    at: tuple[int, ...] | None
+    ratio: float
+    outside: int
+    impossible: int
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        verdict = "accepted" if self.accepted else f"refused: {self.reason}"
+        return (
+            f"{verdict}\nrelative RMS   {self.relative_rms:.3g}, accepted up to {self.most:.3g}\n"
+            f"largest error  {self.largest:.3g} at {self.at}, {self.ratio:.2g} times its tolerance"
+        )
+
+
+@dataclass(frozen=True)
+class Tolerances(ShowsText):
+    """What ``winolab.tolerance`` found; ``print`` shows it.
+
+    ``predicted``: with the ``confidence`` all of the results are within it; ``proven``: all are,
+    always, for operands within ``peaks``; ``relative_rms``: what the error's root mean square over
+    that of the exact results is expected to be, and ``most``: what it stays below with the
+    confidence. Units are those of the results, but for ``rtol`` and relative RMS, which have none.
+    """
+
+    name: str
+    layer: Layer
+    confidence: float
+    results: int
+    result: str
+    predicted: Pair
+    proven: Pair
+    relative_rms: float
+    most: float
+    peaks: tuple[float, float]
+    layout: str
+    limits: np.ndarray | None = field(default=None, repr=False, compare=False)
+    bounds: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question and the answer, as JSON has it."""
+        return {
+            **self.layer.facts,
+            "name": self.name,
+            "result": self.result,
+            "results": self.results,
+            "confidence": self.confidence,
+            "predicted": vars(self.predicted),
+            "proven": vars(self.proven),
+            "peaks": self.peaks,
+            "relative_rms": self.relative_rms,
+            "most_relative_rms": self.most,
+        }
+
+    def check(self, y: Any) -> Checked:
+        """Whether ``y`` is what the algorithm may return of the arrays that were given as data.
+
+        Every result has its own tolerance, from what its own operands are expected to lose; all
+        together have a root mean square, which tells small faults that no single result shows.
+        Raises ValueError where data were no arrays or y has another shape.
+        """
+        arrays = self.layer.data.arrays
+        if arrays is None:
+            raise ValueError("a check needs the operands; give data as the two arrays")
+        layer = self.layer
+        result = np.asarray(operand("y", y, "fp64"), np.float64)
+        shape = in_layout(shapes(layer.direction, layer.problem)[2], self.layout)
+        if result.shape != shape:
+            raise ValueError(f"y has shape {result.shape}; expected {shape}")
+        if self.layout == "channels_first":
+            result = np.moveaxis(result, 1, -1)
+        exact = _exact(layer)
+        with np.errstate(all="ignore"):
+            error = np.abs(result - exact)
+            error = np.where(np.isfinite(error), error, np.inf)
+            size = np.abs(exact)
+            atol = self.predicted.atol if self.limits is None else self.limits
+            proven = self.proven.atol if self.bounds is None else self.bounds
+            limit = atol + self.predicted.rtol * size
+            ratio = np.where(error > 0, error / limit, 0.0)
+            rms = float(np.linalg.norm(error) / np.linalg.norm(exact)) if exact.any() else 0.0
+        impossible = int((error > proven + self.proven.rtol * size).sum())
+        outside, lost = int((error > limit).sum()), int(np.isinf(error).sum())
+        at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+        reason = ""
+        if lost:
+            reason = f"{lost} of {error.size} results are not finite"
+        elif impossible:
+            reason = (
+                f"{impossible} of {error.size} results err more than rounding can, as is proven"
+            )
+        elif outside:
+            reason = (
+                f"{outside} of {error.size} results err more than rounding does with a confidence "
+                f"of {self.confidence:g}"
+            )
+        elif rms > self.most:
+            reason = f"relative RMS {rms:.2g}, where rounding leaves {self.most:.2g} at most"
+        place = tuple(map(int, at))
+        if self.layout == "channels_first":
+            place = (place[0], place[-1], *place[1:-1])
+        return Checked(
+            not reason, reason, rms, self.most, float(error[at]),
+            None if lost else place, float(ratio[at]), outside, impossible,
+        )  # fmt: skip
+
+    def plot(self, axes: Any = None) -> Any:
+        """Bars of what is expected, tolerated and proven, on matplotlib's axes or new ones."""
+        values = {"predicted atol": self.predicted.atol, "proven atol": self.proven.atol}
+        values = {name: value for name, value in values.items() if math.isfinite(value)}
+        return picture.bars(values, "|error|", self.name, axes, log=True)
+
+    def __str__(self) -> str:
+        meant = f"{self.layer.algorithm} in {self.layer.run.name}"
+        named = meant if self.name == str(self.layer.algorithm) else f"{self.name}: {meant}"
+        first, second = self.peaks
+        proven = f"{self.proven}, for operands within ±{first:.4g} and ±{second:.4g}"
+        if not math.isfinite(self.proven.atol):
+            proven = "nothing"
+        where, *_ = str(self.layer).splitlines()
+        return "\n".join(
+            [
+                where,
+                f"{named}, data {self.layer.data.name}, results in {self.result}",
+                f"predicted      {self.predicted}, for all {self.results} results with a "
+                f"confidence of {self.confidence:g}",
+                f"proven         {proven}",
+                f"relative RMS   {self.relative_rms:.3g} expected, {self.most:.3g} at most",
+            ]
+        )
+
+
+def tolerance(
+    input_shape: Sequence[int],
+    filter_shape: Sequence[int],
+    *,
+    direction: Direction = "forward",
+    algorithm: str | Algorithm | None = None,
+    stride: Sizes = 1,
+    padding: Padding = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    layout: Layout = "channels_last",
+    precision: str | DtypeLike | Arithmetic = "fp32",
+    data: DataLike = "u11",
+    confidence: float = 0.999,
+    out_dtype: Any = None,
+) -> Tolerances:
+    """``rtol`` and ``atol`` for ``allclose`` of a layer's result against the exact one.
+
+    ``algorithm`` is one of ours, or another library's by its name there
+    ("miopen:ConvBinWinogradRxSf2x3g1", "cudnn:winograd_nonfused", "acl:winograd",
+    "onednn:jit_wino_4x3"), or its tile, "F(4x4,3x3)"; None is direct. ``precision`` may state
+    formats and the order of sums, "fp16,transform=fp16". ``confidence`` is the chance that none of
+    all results exceeds the predicted tolerance, whose rounding errors are the algorithm's own.
+    Results are in ``out_dtype``, by default of the precision's storage format. The other arguments
+    are those of :func:`winolab.predict`. With arrays as ``data``, ``check(y)`` judges a result, and
+    every result has its own tolerance.
+
+    The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws it. How the numbers
+    come about is in the tutorial "Which tolerance".
+
+    Raises ValueError, in one line, for what is unknown or does not fit, TypeError for values of
+    other types.
+
+    >>> found = winolab.tolerance(
+    ...     (1, 32, 32, 8), (16, 3, 3, 8), padding=1, precision="fp16", data="normal",
+    ...     algorithm="miopen:ConvBinWinogradRxSf2x3g1",
+    ... )
+    >>> f"{found.predicted.atol:.2f}", f"{found.proven.atol:.1f}", f"{found.relative_rms:.1e}"
+    ('0.07', '71.9', '8.6e-04')
+    """
+    if isinstance(confidence, bool) or not isinstance(confidence, Real):
+        raise TypeError(f"confidence is {confidence!r}; expected a number between 0 and 1")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; expected a number between 0 and 1")
+    geometry = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+        "layout": layout,
+    }
+    name = algorithm
+    if isinstance(algorithm, str):
+        problem = Problem.of(input_shape, filter_shape, **geometry)
+        text = precision_named(precision)
+        if found := peer(algorithm, problem, direction, text):
+            algorithm = found.algorithm
+            precision = found.precision if isinstance(text, str) else text
+    layer = Layer.of(input_shape, filter_shape, direction, algorithm, geometry, precision, data)
+    name = layer.algorithm if name is None else name
+    return of_layer(layer, str(name), float(confidence), out_dtype, layout)
+
+
+def of_layer(layer: Layer, name: str, confidence: float, out_dtype: Any, layout: str) -> Tolerances:
+    """The same, of a layer."""
+    problem, algorithm, run, direction = layer.problem, layer.algorithm, layer.run, layer.direction
+    written = _written(run, out_dtype)
+    unit = floor = 0.0
+    if written and isinstance(run, Float) and written.precision < run.transform.precision:
+        unit, floor = written.unit_roundoff, written.underflow
+    data = layer.data
+    found = expected(*data.operands, problem, algorithm, run, direction=direction)
+    times = sure(algorithm, run)
+    results = math.prod(shapes(direction, problem)[2])
+    variance = spread(
+        problem, algorithm, run, direction, data.moments, data.kurtosis, found.shares,
+        energy=found.errors is None,
+    )  # fmt: skip
+    times_largest = times * math.sqrt(found.uneven) * above(results, confidence, variance)
+    limits = None
+    if found.errors is None:
+        size = _rms(layer)
+        atol = times_largest * found.relative_rms * size if size else 0.0
+    else:
+        limits = times_largest * found.errors * (1 + unit) + floor
+        atol = float(limits.max(initial=0.0))
+    proven = bounds.of_layer(layer)
+    square = (times * found.relative_rms) ** 2 + SURE**2 * CONSTANT * unit**2
+    few = max(1, results // math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else results)
+    slack = 1 - float(ndtri(1 - confidence)) * math.sqrt((2 + 3 * variance) / few)
+    return Tolerances(
+        name, layer, confidence, results, written.name if written else "exact numbers",
+        Pair(unit, atol if limits is not None else atol * (1 + unit) + floor),
+        Pair(unit, proven.absolute * (1 + unit) + floor),
+        math.sqrt(found.relative_rms**2 + CONSTANT * unit**2), math.sqrt(square * slack),
+        proven.peaks, layout, limits,
+        None if proven.bounds is None else proven.bounds * (1 + unit) + floor,
+    )  # fmt: skip
+
+
+def _written(run: Arithmetic, out_dtype: Any) -> Format | None:
+    """The results' format. Raises TypeError for a dtype that is of no floating-point numbers."""
+    if out_dtype is None:
+        return run.storage if isinstance(run, Float) else None
+    dtype = dtype_of(out_dtype)
+    if dtype not in FORMAT_OF:
+        names = ", ".join(str(known) for known in FORMAT_OF)
+        raise TypeError(f"out_dtype is {dtype}; expected one of {names}")
+    return FORMAT_OF[dtype]
+
+
+def _exact(layer: Layer) -> np.ndarray:
+    """The result in FP64. Raises ValueError without arrays."""
+    a, b = (np.asarray(v, np.float64) for v in layer.data.arrays or ())
+    with np.errstate(all="ignore"):
+        return getattr(convolution, layer.direction)(a, b, layer.problem)
+
+
+def _rms(layer: Layer) -> float:
+    """Root mean square of the results: measured, or expected of the moments."""
+    if layer.data.arrays is not None:
+        return float(np.sqrt((_exact(layer) ** 2).mean()))
+    return math.sqrt(mean_square(products(layer.problem, layer.direction), layer.data.moments))
