@@ -21,9 +21,10 @@ from experiments.report import page
 from experiments.report.counts import counts
 from experiments.report.headline import headlines
 from experiments.report.page import number
-from winolab.cli import fitted, process
+from winolab.cli import process
 from winolab.cli.environment import cores
-from winolab.cli.render import document
+from winolab.cli.screen import fitted
+from winolab.cli.screen.render import document
 
 
 def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:

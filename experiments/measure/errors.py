@@ -29,7 +29,7 @@ from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, Contender, candidates, digest, judges, ours
 from winolab.bench.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.cli import bench
-from winolab.cli.render import plain
+from winolab.cli.screen.render import plain
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
 from winolab.lines import Lines

@@ -24,7 +24,7 @@ from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, offered, ours, unnamed
 from winolab.cli import bench
 from winolab.cli.environment import cores
-from winolab.cli.render import plain
+from winolab.cli.screen.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver

@@ -32,7 +32,7 @@ from winolab.bench.contenders import candidates, digest
 from winolab.bench.layers import Layer
 from winolab.cli import bench
 from winolab.cli.environment import cores
-from winolab.cli.render import plain
+from winolab.cli.screen.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver

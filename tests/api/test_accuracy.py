@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import winolab
 from winolab.cli.command import app
-from winolab.cli.render import document
+from winolab.cli.screen.render import document
 from winolab.measure import Case
 
 X, W = (2, 14, 16, 8), (4, 3, 3, 8)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from winolab import lines
-from winolab.cli.render import document
+from winolab.cli.screen.render import document
 from winolab.cli.sweep import RowFile, cases, run, spread
 from winolab.measure import Case
 

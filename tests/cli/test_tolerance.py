@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from winolab.cli.command import app
 LAYER = "2x20x18x12:8x3x3"
 
 
-def run(*words: str):
+def run(*words: Any):
     return CliRunner().invoke(app, ["tolerance", *map(str, words)])
 
 

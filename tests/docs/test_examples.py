@@ -19,14 +19,19 @@ MODULES = sorted(
 )
 # What a reader calls first, and what others are made of.
 CALLED = (
+    "accuracy",
     "best_points",
+    "bound",
     "conv_backward_data",
     "conv_backward_filter",
     "conv_forward",
+    "cost",
     "decomposition",
     "parse_algorithm",
     "plan",
+    "predict",
     "prepare_filter",
+    "tolerance",
     "transforms",
 )
 

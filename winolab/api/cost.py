@@ -188,7 +188,7 @@ def row(problem: Problem, found: Cost, levels: int = 0, width: int = 4) -> Row:
 
 
 def _bytes(run: Arithmetic) -> int:
-    """Of a number of the arithmetic's storage format; 8 where it has none."""
+    """Bytes of a number of the arithmetic's storage format; 8 where it has none."""
     if not isinstance(run, Float):
         return 8
     fmt = run.storage

@@ -2,7 +2,7 @@
 
 The tiles are those that the names state, or that the libraries' sources and manuals say; cuDNN says
 of its own only what they are called, and its kernels' names the rest. The formats of FP16 are those
-whose simulated errors are what was reported of these libraries (docs/tutorials/tolerance.md).
+whose simulated errors are what was reported of these libraries (the tutorial on tolerances).
 """
 
 from __future__ import annotations

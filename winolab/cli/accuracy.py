@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from winolab.cli import environment, process, render, sweep, tables
-from winolab.cli.fitted import Wide
+from winolab.cli import environment, process, sweep
 from winolab.cli.process import progress
-from winolab.cli.render import AsJson
+from winolab.cli.screen import render, tables
+from winolab.cli.screen.fitted import Wide
+from winolab.cli.screen.render import AsJson
 
 
 def register(app: typer.Typer) -> None:

@@ -20,8 +20,9 @@ from winolab.bench import compare, cudnn, frameworks
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import GROUPS
 from winolab.bench.layers import LAYERS, Layer, parse_layer
-from winolab.cli import environment, fitted, process
-from winolab.cli.render import AsJson, document, plain
+from winolab.cli import environment, process
+from winolab.cli.screen import fitted
+from winolab.cli.screen.render import AsJson, document, plain
 from winolab.gpu import driver
 from winolab.gpu.planner.request import DIRECTIONS
 from winolab.lines import Lines

@@ -14,8 +14,9 @@ from rich.text import Text
 from winolab.algorithm import parse_algorithm
 from winolab.api.cost import Row, of_problem
 from winolab.arguments import shapes
-from winolab.cli import fitted, process
-from winolab.cli.render import AsJson, document
+from winolab.cli import process
+from winolab.cli.screen import fitted
+from winolab.cli.screen.render import AsJson, document
 from winolab.cli.sweep import POINTS, values
 from winolab.ref.algorithms.dwm.decompose import decomposition
 from winolab.ref.cost.count import DIRECTIONS

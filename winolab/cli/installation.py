@@ -10,8 +10,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from winolab.cli import environment, process, render, tables
-from winolab.cli.render import AsJson
+from winolab.cli import environment, process
+from winolab.cli.screen import render, tables
+from winolab.cli.screen.render import AsJson
 
 
 def register(app: typer.Typer) -> None:

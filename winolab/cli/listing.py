@@ -11,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from winolab.algorithm import KINDS, Algorithm, Problem, direct, parse_algorithm
-from winolab.cli import fitted, process
-from winolab.cli.render import AsJson, document
+from winolab.cli import process
+from winolab.cli.screen import fitted
+from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, H100, Device
 from winolab.gpu.planner.planner import candidates
 from winolab.gpu.planner.request import DIRECTIONS, Request

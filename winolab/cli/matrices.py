@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from winolab.cli import process, render, tables
-from winolab.cli.fitted import Wide
+from winolab.cli import process
 from winolab.cli.process import clock
-from winolab.cli.render import AsJson
+from winolab.cli.screen import render, tables
+from winolab.cli.screen.fitted import Wide
+from winolab.cli.screen.render import AsJson
 from winolab.ref.algebra.transforms import SCALINGS
 from winolab.ref.algebra.transforms import transforms as build_transforms
 from winolab.ref.error.search import best_points

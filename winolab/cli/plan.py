@@ -15,7 +15,7 @@ from winolab.arguments import shapes
 from winolab.arguments.arrays import precision_named
 from winolab.arguments.shapes import nonempty
 from winolab.cli import environment
-from winolab.cli.render import AsJson, document
+from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.planner.considered import Considered, considered
 from winolab.gpu.planner.request import PRECISIONS, Request

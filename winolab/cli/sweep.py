@@ -28,8 +28,8 @@ from typing import Any
 
 from winolab.arguments.shapes import nonempty
 from winolab.cli.environment import memory, provenance
-from winolab.cli.render import plain
-from winolab.cli.tables import METRICS
+from winolab.cli.screen.render import plain
+from winolab.cli.screen.tables import METRICS
 from winolab.lines import Lines
 from winolab.measure import OPERANDS, Case
 

@@ -10,7 +10,7 @@ import typer
 
 from winolab.api.tolerance import tolerance
 from winolab.arguments import shapes
-from winolab.cli.render import AsJson, document
+from winolab.cli.screen.render import AsJson, document
 from winolab.measure import DATA
 from winolab.problem import NAMES
 from winolab.ref.error.roundings import DIRECTIONS

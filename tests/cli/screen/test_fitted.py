@@ -11,9 +11,10 @@ from rich.console import Console, Group, RenderableType
 from tests.cli.bench_rows import ROWS
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.api.cost import of_problem
-from winolab.cli import bench, fitted, tables
+from winolab.cli import bench
 from winolab.cli import cost as costs
-from winolab.cli.fitted import Column, Fitted
+from winolab.cli.screen import fitted, tables
+from winolab.cli.screen.fitted import Column, Fitted
 from winolab.cli.sweep import cases, run
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.error.search import score

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from winolab.cli import fitted
+from winolab.cli.screen import fitted
 from winolab.gpu.machine import install
 from winolab.measure import Case
 from winolab.ref.algebra.points import NAMES, named_points, show

@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from winolab.cli import environment, tables
+from winolab.cli import environment
+from winolab.cli.screen import tables
 from winolab.cli.sweep import cases, run
 from winolab.gpu.machine import install
 from winolab.ref.algebra.transforms import transforms

@@ -1,0 +1,1 @@
+"""What the command shows: tables that fit a screen, formats, JSON."""
