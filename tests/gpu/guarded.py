@@ -88,8 +88,8 @@ class Mold:
 
     @property
     def gradient(self) -> bool:
-        """Whether its kernel computes filter gradients: each third of depthwise's does."""
-        third = self.family == "depthwise" and self.number % 3 == 2
+        """Whether its kernel computes filter gradients; each third of some families does."""
+        third = self.family in ("depthwise", "implicit_gemm") and self.number % 3 == 2
         return third or self.family.startswith("wgrad")
 
     @property
@@ -166,6 +166,8 @@ class Mold:
         taps = self._taps(rng, height)
         stride, dilation = steps_of(self.family, self.seed, len(taps))
         groups = rng.choice([1, 1, 1, 2, 3])
+        if self.family == "implicit_gemm":
+            groups = rng.choice([1, 3, 4, 8, 16])
         channels, out_channels = (
             channels_of(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
@@ -173,6 +175,8 @@ class Mold:
             out_channels = rng.choice([64, 64, 128])
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
+        if self.family == "implicit_gemm" and groups > 1:
+            channels, out_channels = (rng.choice([2, 4, 4, 8, 12, 16]) for _ in range(2))
         if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]

@@ -20,6 +20,7 @@ from winolab.gpu.families.fused2d import launch as fused2d
 from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
 from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
 from winolab.gpu.families.gamma_wgmma import filter, input, launch
+from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
@@ -58,6 +59,12 @@ STRUCTS = {
         "direct/split_filter",
         [direct.FILTER_PARAMS],
         [],
+    ),
+    "implicit GEMM": (
+        "ImplicitParams",
+        "implicit_gemm/operands",
+        [implicit_gemm.PARAMS, *3 * [AXIS]],
+        [("DirectAxis", "axes")],
     ),
     "direct ffma": (
         "DirectFfmaParams",

@@ -203,6 +203,23 @@ void multiply(Fragments mine, bool bf16) {
   });
 }
 
+// Half as deep: the rest is zeros. Lower bits than TF32's do not count.
+void multiply_tf32(Fragments mine) {
+  of_warp(mine, "mma", [=](auto of) {
+    const auto number = [](unsigned raw) { return bits<float>(raw & 0xffffe000); };
+    Row a[ROWS];
+    Columns b;
+    for (int k = 0; k < DEPTH; ++k) {
+      const int from = k % 4;
+      const bool there = k < 8;
+      for (int row = 0; row < ROWS; ++row)
+        a[row].set(k, there ? number(of(row % 8 * 4 + from).a[row / 8 + k / 4 * 2]) : 0);
+      for (int c = 0; c < COLUMNS; ++c) b.set(k, c, there ? number(of(4 * c + from).b[k / 4]) : 0);
+    }
+    multiply_rows(a, b, [=](int lane) { return of(lane).d; });
+  });
+}
+
 void load_matrices(unsigned (&r)[4], const void* shared, bool transposed) {
   touch(shared, 16, false, "load_matrices");
   shared_address((const char*)shared + 15);

@@ -16,6 +16,7 @@ struct Fragments {
   float* d;
 };
 void multiply(Fragments mine, bool bf16);
+void multiply_tf32(Fragments mine);
 void wgmma_wait(int pending);
 void load_matrices(unsigned (&r)[4], const void* shared, bool transposed);
 
@@ -75,6 +76,10 @@ inline void mma(unsigned (&d)[2], const unsigned (&a)[4], const unsigned (&b)[2]
   mma<false>(wide, a, b);
   for (int r = 0; r < 2; ++r)
     d[r] = host::to_half(wide[2 * r]) | (unsigned)host::to_half(wide[2 * r + 1]) << 16;
+}
+
+inline void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  host::multiply_tf32({{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, d});
 }
 
 template <bool TRANSPOSED = false>

@@ -21,6 +21,7 @@ MOLDS = {
     "direct.split": 6,
     "direct.ffma": 2,
     "depthwise": 12,
+    "implicit_gemm": 9,
     "wgrad_ffma": 2,
     "wgrad_winograd": 2,
     "wgrad_direct.columns": 4,
@@ -47,7 +48,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""
     if family in OMEGAS:
         return [f"omega:{t.alpha}:{t.n}:{t.r}" if t.alpha > 1 else "direct" for t in OMEGAS[family]]
-    if family.startswith(("direct", "depthwise")):
+    if family.startswith(("direct", "depthwise", "implicit_gemm")):
         return ["direct"]
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
@@ -72,7 +73,8 @@ def depthwise_taps(seed: str) -> list[int]:
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:
     """Their strides and dilations, and those of many direct kernels; others have none."""
     rng = Random(f"{seed} steps")
-    has = family == "depthwise" or (family.startswith("direct") and rng.random() < 0.5)
+    has = family in ("depthwise", "implicit_gemm")
+    has = has or (family.startswith("direct") and rng.random() < 0.5)
     steps = [rng.choice([1, 1, 2, 3]) if has else 1 for _ in range(2 * ndim)]
     if family == "direct.ffma":  # strides or dilation alone
         steps[ndim - 1] = rng.choice([2, 3])

@@ -14,6 +14,7 @@ from winolab.gpu.families.fused2d import plan as fused2d
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
+from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
@@ -95,6 +96,13 @@ FAMILIES = (
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),
     Family("direct.split", direct.split_plans, direct.Config, CORRELATIONS, ("fp32_split",)),
     Family("direct.ffma", direct.ffma_plans, direct.FfmaConfig, CORRELATIONS, ("fp32",)),
+    Family(
+        "implicit_gemm",
+        implicit_gemm.plans,
+        implicit_gemm.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", "fp32_split", *SIXTEEN_BITS),
+    ),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
     Family(
         "wgrad_winograd",

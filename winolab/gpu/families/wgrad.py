@@ -48,9 +48,11 @@ class Gradient:
     padding: tuple[int, int, int]  # before the first element
 
     @classmethod
-    def of(cls, problem: Problem) -> Gradient:
-        """The filter gradient of ``problem``. Raises ValueError for strides and dilation."""
-        check_unit(problem)
+    def of(cls, problem: Problem, *, unit: bool = True) -> Gradient:
+        """The filter gradient of ``problem``. ``unit``: raise ValueError for strides and dilation,
+        without which only sizes are as they are said."""
+        if unit:
+            check_unit(problem)
         return cls(
             problem.batch,
             problem.groups,

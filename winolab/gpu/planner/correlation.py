@@ -109,10 +109,9 @@ def check_unit(problem: Problem) -> None:
 def strided(problem: Problem) -> ValueError:
     """What a family raises for strides and dilation that none of its kernels serves."""
     return ValueError(
-        f"the CUDA kernels need stride 1 and dilation 1, not stride {problem.stride} and "
-        f"dilation {problem.dilation}, unless every channel is a group or products are direct ones "
-        "of forward and backward data, in 16 bits on 9.0 alone; NumPy arrays run on the reference, "
-        "which has both"
+        "the CUDA kernels that transform need stride 1 and dilation 1, not stride "
+        f"{problem.stride} and dilation {problem.dilation}: use algorithm 'direct', or name none; "
+        "NumPy arrays run on the reference, which has both"
     )
 
 
@@ -129,14 +128,11 @@ def check_reach(problem: Problem) -> None:
             raise uncounted(f"the {name}", most)
 
 
-def check(problem: Problem, direction: str = "", algorithm: Algorithm | None = None) -> None:
-    """Raise ValueError for dimensions that only the reference serves, for strides and dilation of
-    filter gradients that are not depthwise, for sizes that kernels do not count and for an
-    algorithm with more states than they have."""
+def check(problem: Problem, algorithm: Algorithm | None = None) -> None:
+    """Raise ValueError for dimensions that only the reference serves, for sizes that kernels do not
+    count and for an algorithm with more states than they have."""
     if algorithm:
         _check_minimal(algorithm)
-    if direction == "backward_filter" and not (problem.unit or problem.depthwise):
-        raise strided(problem)
     if problem.ndim > 3:
         raise ValueError(
             f"{problem.ndim} spatial dimensions; the CUDA kernels have up to 3; NumPy arrays run "

@@ -112,6 +112,18 @@ class Direct:
 
 
 @dataclass(frozen=True)
+class ImplicitGemm:
+    """Implicit GEMM (families/implicit_gemm/cost.py)."""
+
+    start: float
+    products: float
+    ffma: float
+    vector: float
+    step: float
+    item: float
+
+
+@dataclass(frozen=True)
 class WgradFfma:
     """Ω on FFMA units (families/wgrad_ffma/plan.py)."""
 
@@ -179,6 +191,7 @@ class DeviceModel:
     gamma_mma: GammaMma
     nested: Nested
     direct: Direct
+    implicit_gemm: ImplicitGemm
     wgrad_ffma: WgradFfma
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect

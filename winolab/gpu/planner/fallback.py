@@ -43,6 +43,7 @@ class PlanWithFallback(TakesFilters, ABC):
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
     checks_accuracy = True
+    stands_alone = False
     reads_filters_in_place = False
 
     @staticmethod
@@ -334,5 +335,5 @@ def with_fallback(
             room = p.workspace - found.kept
             fit = next((f for size, f in fastest if size <= room), None)
             yield replace(found, fallback=fit) if fit else found
-        elif alone:
+        elif alone or p.stands_alone:
             yield p

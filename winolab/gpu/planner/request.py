@@ -389,7 +389,7 @@ class Request:
         for name, known in (("direction", DIRECTIONS), ("precision", PRECISIONS)):
             if (named := getattr(self, name)) not in known:
                 raise ValueError(f"{name} {named!r}; expected one of {', '.join(known)}")
-        check(self.problem, self.direction, self.algorithm)
+        check(self.problem, self.algorithm)
 
     def unfit(self, needs: str) -> ValueError:
         """What to raise for a device on which a family's kernels cannot run."""

@@ -4,6 +4,7 @@
 //   accumulators of wgmma m64nN: d[4j + 2r + c] = D[16 warp + 8r + g][8j + 2q + c]
 //   A in registers, m64k16:      a[r + 2k] = the pair A[16 warp + 8r + g][8k + 2q + {0, 1}]
 //   mma m16n8k16: the same for its one warp; b[k] = the pair B[8k + 2q + {0, 1}][g]
+//   mma m16n8k8 of TF32: a[r + 2k] = A[8r + g][4k + q]; b[k] = B[4k + q][g]
 #pragma once
 
 enum class Swizzle { NONE = 0, B128 = 1 };
@@ -101,6 +102,15 @@ __device__ __forceinline__ void mma(unsigned (&d)[2], const unsigned (&a)[4],
       "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, "
       "{%0, %1};"
       : "+r"(d[0]), "+r"(d[1])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// The same of m16n8k8 in TF32: FP32 numbers whose last 13 bits do not count.
+__device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 

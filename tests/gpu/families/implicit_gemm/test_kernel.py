@@ -1,0 +1,115 @@
+"""Implicit GEMM: the kernel's source on the CPU, and on a GPU, against FP64, by the proven bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
+from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
+from winolab.gpu.families.implicit_gemm.config import CONFIGS
+from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
+from winolab.ref.algorithms import convolution
+from winolab.ref.error.bounds import bound
+
+
+def served(direction: str, precision: str) -> list[str]:
+    return [name for name in PROBLEMS if offered(PROBLEMS[name], direction, precision)]
+
+
+def on_cpu(p: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return hosted.execute(p, a, b, dtype=p.out_dtype)
+
+
+CASES = [(d, p, name) for d in DIRECTIONS for p in PRECISIONS for name in served(d, p)]
+
+
+@pytest.mark.parametrize(("direction", "precision", "name"), CASES)
+def test_results_are_those_of_fp64(direction: str, precision: str, name: str) -> None:
+    p = offered(PROBLEMS[name], direction, precision)[-1]
+    a, b = operands(p.problem, direction, "fp32" if p.dtype == "float32" else precision)
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("direction", "precision", "name"), CASES)
+def test_results_on_a_gpu_are_those_of_fp64(direction: str, precision: str, name: str) -> None:
+    for p in offered(PROBLEMS[name], direction, precision):
+        a, b = operands(p.problem, direction, "fp32" if p.dtype == "float32" else precision)
+        assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("precision", ["fp16", "fp32_split"])
+def test_every_block_shape(direction: str, precision: str) -> None:
+    """Several blocks of rows and columns, of which the last are not full; more steps than stages;
+    segments of a gradient that are not alike."""
+    problem = replace(PROBLEMS["3x3 stride 2"], in_channels=40, out_channels=136)
+    for shape in CONFIGS[2 if precision == "fp16" else 4]:
+        (p,) = offered(problem, direction, precision, config=shape)
+        if p.gradient:
+            p = replace(p, segments=3)
+        a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
+        assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+def test_the_bound_says_something() -> None:
+    """Of split products it is as near as that of sums in FP32."""
+    problem = PROBLEMS["3x3 stride 2"]
+    for direction in DIRECTIONS:
+        (p, *_) = offered(problem, direction, "fp32_split")
+        a, b = (v.astype(float) for v in operands(problem, direction, "fp32"))
+        split, plain = (
+            bound(a, b, problem, "direct", run, direction=direction)
+            for run in (p.simulated, "fp32")
+        )
+        assert np.isfinite(split).all()
+        assert split.max() < 2 * plain.max()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_numbers_far_apart_need_no_fallback(direction: str) -> None:
+    """TF32 parts have FP32's range: a channel of one image may lie far below the others."""
+    p = offered(PROBLEMS["3x3 stride 2"], direction, "fp32_split")[-1]
+    assert p.stands_alone
+    assert not p.checks_accuracy
+    a, b = operands(p.problem, direction, "fp32")
+    a[0] *= np.float32(2.0**-60)
+    b *= np.float32(2.0**40)
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0
+
+
+def test_infinities_and_nan_are_those_of_fp32() -> None:
+    """A block whose sums are not finite sums again on FFMA units."""
+    problem = PROBLEMS["stem"]
+    for precision in ("fp32_split", "fp16"):
+        p = offered(problem, "forward", precision)[-1]
+        a, b = operands(problem, "forward", "fp32" if p.dtype == "float32" else precision)
+        a[0, 4, 4, 1], a[1, 18, 17, 0], a[1, 2, 8, 2] = np.inf, np.nan, np.inf
+        y = on_cpu(p, a, b)
+        with np.errstate(all="ignore"):
+            exact = convolution.forward(a.astype(float), b.astype(float), problem)
+        assert (np.isnan(y) == np.isnan(exact)).all()
+        assert (np.isposinf(y) == np.isposinf(exact)).all()
+        assert np.isposinf(y).any()
+        same = np.isfinite(exact)
+        assert np.abs(y[same].astype(float) - exact[same]).max() < 0.05
+
+
+def test_integers_are_exact_and_adjoint() -> None:
+    """⟨dy, x ⋆ w⟩ = ⟨dx, x⟩ = ⟨dw, w⟩, of numbers whose sums FP32 holds."""
+    for name in ("stem", "groups of 8 and 4", "dilation and stride"):
+        problem = PROBLEMS[name]
+        rng = np.random.default_rng(1)
+        shapes = problem.x_shape, problem.w_shape, problem.y_shape
+        x, w, dy = (rng.integers(-1, 2, shape).astype("float16") for shape in shapes)
+        found = []
+        for direction, a, b in zip(DIRECTIONS, (x, dy, x), (w, w, dy), strict=True):
+            p: ImplicitGemmPlan = offered(problem, direction, "fp16")[0]
+            found.append(on_cpu(p, a, b).astype(float))
+        y, dx, dw = found
+        assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0

@@ -1,0 +1,121 @@
+"""Plans of the implicit GEMM: where it is offered, on what grid, within what workspace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.gpu.families.direct.cases import layer
+from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
+from winolab.algorithm import Problem
+from winolab.device import H100, datasheet
+from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
+from winolab.gpu.families.implicit_gemm.config import CONFIGS, configs
+from winolab.gpu.params import View
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime import nvrtc
+
+DENSE = layer((32, 56, 56, 128), 256, (3, 3), stride=2, padding=1)
+NEXT = layer((32, 56, 56, 128), 128, (3, 3), padding=1, groups=32)
+STEM = layer((32, 224, 224, 3), 64, (7, 7), stride=2, padding=3)
+
+
+def test_strided_gradients_are_served_everywhere() -> None:
+    """Issue 45: in FP32 and 16 bits, any stride, dilation and channels, from 8.0 on."""
+    for problem in (DENSE, STEM, layer((4, 30, 31, 5), 7, (3, 2), stride=(2, 3), dilation=2)):
+        for device in (H100, datasheet("a100"), datasheet("rtx3090")):
+            for precision in ("fp32", "fp32_ffma", "fp32_split", "fp16", "bf16"):
+                found = plan(Request(problem, "backward_filter", device, None, precision))
+                assert found.kernel == "implicit GEMM"
+                assert found.fallback is None
+
+
+def test_groups_are_one_launch() -> None:
+    """Issue 45: 32 groups of 4 channels, in all directions; several groups a block."""
+    for precision in ("fp32", "fp32_split", "fp16"):
+        for direction in DIRECTIONS:
+            for p in offered(NEXT, direction, precision):
+                assert p.merged == 16
+                launched: list[str] = []
+
+                def note(*_: object, name: str = "", into: list[str] = launched, **__: object):
+                    into.append(name)
+
+                kernels = {n: lambda *a, n=n, **k: note(name=n) for n in p.shared()}
+                x, w = views(NEXT.x_shape), views(NEXT.w_shape)
+                a, b, out = (x, x, w) if p.gradient else (x, w, x)
+                p.launch(kernels, a, b, out, 0, 0)
+                assert launched == ["winolab_implicit_gemm", "winolab_reduce"][: len(launched)]
+                assert len(launched) <= 1 + p.gradient
+
+
+def views(shape: tuple[int, ...]) -> View:
+    _, *sizes, c = shape
+    filled = (1,) * (3 - len(sizes)) + tuple(sizes)
+    steps = [c * math.prod(filled[i:]) for i in range(4)]
+    return View(0, (*steps, 1) if c < 16 else tuple(steps))
+
+
+def test_other_kernels_serve_what_they_are_better_at() -> None:
+    dense = replace(DENSE, stride=(1, 1))
+    assert not offered(dense, "forward", "fp16")
+    assert not offered(DENSE, "forward", "fp32")  # direct/ffma.cuh
+    alone = Problem.of((1, 9, 9, 8), (8, 3, 3, 1), groups=8)
+    assert not offered(alone, "forward", "fp16")
+
+
+def test_gradients_keep_to_the_workspace() -> None:
+    none = plan(Request(DENSE, "backward_filter", H100, None, "fp16", workspace_limit=0))
+    assert none.workspace == 0
+    limit = 8 << 20
+    some = plan(Request(DENSE, "backward_filter", H100, None, "fp16", workspace_limit=limit))
+    assert 0 < some.workspace <= limit
+    assert some.predicted < none.predicted
+
+
+def test_blocks_fit_into_shared_memory() -> None:
+    for name in ("h100", "a100", "rtx3090"):
+        device = datasheet(name)
+        for role in range(3):
+            for size in CONFIGS:
+                found = configs(device, role, size, 1 << 20, 1 << 20)
+                assert found
+                assert all(v.shared_memory(role, size) <= device.shared_memory for v in found)
+                assert all(v.stages >= 2 for v in found)
+
+
+def test_what_cannot_run_is_refused() -> None:
+    asked = Request(DENSE, "backward_filter", H100, None, "fp16")
+    old = replace(H100, compute_capability=(7, 5))
+    with pytest.raises(ValueError, match=r"compute capability 7\.5; the kernels need 8\.0"):
+        list(implicit_gemm.plans(replace(asked, device=old)))
+    with pytest.raises(ValueError, match="needs something to sum"):
+        list(implicit_gemm.plans(replace(asked, problem=replace(DENSE, batch=0))))
+    far = layer((1, 5, 5, 8), 8, (3, 3), padding=1, stride=1 << 40)
+    with pytest.raises(ValueError, match="the stride is 109"):
+        list(implicit_gemm.plans(replace(asked, problem=far)))
+
+
+def test_a_plan_says_what_it_does() -> None:
+    text = str(offered(NEXT, "backward_filter", "fp16")[0])
+    assert "kernel     implicit GEMM fp16, nothing transformed" in text
+    assert "16 groups a block" in text
+    assert "segments" in text
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_kernels_spill_nothing(direction: str) -> None:
+    for problem, precision in ((DENSE, "fp16"), (DENSE, "fp32_split"), (NEXT, "fp16")):
+        found = offered(problem, direction, precision)
+        resources = nvrtc.compile_cubin(found[-1].source(), "sm_90a").resources
+        assert not any(kernel.spills for kernel in resources.values())
+
+
+def test_every_problem_has_a_plan() -> None:
+    for problem in PROBLEMS.values():
+        for direction in DIRECTIONS:
+            for precision in ("fp32", "fp16", "bf16"):
+                plan(Request(problem, direction, H100, None, precision))

@@ -1,0 +1,1 @@
+"""Implicit GEMM: direct products with any stride, dilation, groups and channels."""

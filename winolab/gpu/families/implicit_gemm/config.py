@@ -1,0 +1,99 @@
+"""Block shapes of the implicit GEMM, and how many groups a block has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from winolab.device import Device
+from winolab.gpu.codegen.structs import size
+from winolab.gpu.planner.correlation import Correlation
+from winolab.options import KernelConfig
+
+ROLES = {"forward": 0, "backward_data": 1, "backward_filter": 2}  # as operands.cuh has them
+PITCHES = {2: (8, 8), 4: (4, 8)}  # elements more than a row: stored along the sum, across it
+PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("Place", "FilterRow"))
+AGAIN = 16  # bytes of a flag
+MERGED = 64  # channels of a block's groups, at most
+SLICE = 16  # channels of a product of 16 bits
+
+
+@dataclass(frozen=True)
+class Config(KernelConfig):
+    """The compile-time shape of the kernel: policies of implicit_gemm/kernel.cuh, by its names."""
+
+    bm: int  # rows of a block: positions, or output channels of gradients
+    bn: int  # columns: output channels, or taps × channels of gradients
+    bk: int  # depth of a step
+    warps_m: int
+    warps_n: int
+    stages: int
+    blocks: int = 1  # of a multiprocessor
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    def shared_memory(self, role: int, itemsize: int) -> int:
+        """Bytes of shared memory; ``role``: ROLES'; ``itemsize``: bytes of an element."""
+        along, across = PITCHES[itemsize]
+        x = (self.bk, self.bn + across) if role == 2 else (self.bm, self.bk + along)
+        w = (self.bn, self.bk + along)
+        if role:
+            w = (self.bk, (self.bm if role == 2 else self.bn) + across)
+        stage = itemsize * (math.prod(x) + math.prod(w))
+        tables = PLACE * (2 * self.bk if role == 2 else self.bm)
+        tables += FILTER_ROW * (2 * self.bk if role == 1 else 1)
+        return self.stages * stage + tables + AGAIN
+
+    def __str__(self) -> str:
+        warps = f"warps={self.warps_m}x{self.warps_n}"
+        return f"{self.bm}x{self.bn}x{self.bk} {warps} stages={self.stages} blocks={self.blocks}"
+
+
+# By bytes of an element. A warp has 64 × 64, 64 × 32 or 32 × 32 results; of FP32, whose stages'
+# sums are held apart, half as many at most.
+CONFIGS = {
+    2: (
+        Config(256, 128, 32, 4, 2, 3),
+        Config(128, 128, 32, 2, 2, 4, 2),
+        Config(128, 64, 32, 4, 2, 4, 2),
+        Config(64, 128, 32, 2, 4, 4, 2),
+        Config(64, 64, 32, 2, 2, 4, 3),
+        Config(128, 32, 32, 4, 1, 4, 3),
+    ),
+    4: (
+        Config(128, 128, 32, 2, 4, 3),
+        Config(128, 64, 32, 2, 2, 3, 2),
+        Config(64, 128, 32, 1, 4, 3, 2),
+        Config(64, 64, 32, 2, 2, 3, 3),
+        Config(128, 32, 32, 4, 1, 3, 3),
+    ),
+}
+
+
+def configs(device: Device, role: int, itemsize: int, rows: int, columns: int) -> list[Config]:
+    """Block shapes of which less than half is empty, where there are some; stages as fit."""
+    found = []
+    for shape in CONFIGS[itemsize]:
+        while shape.shared_memory(role, itemsize) > device.shared_memory and shape.stages > 2:
+            shape = replace(shape, stages=shape.stages - 1)
+        if shape.shared_memory(role, itemsize) <= device.shared_memory:
+            found.append(shape)
+
+    def empty(v: Config) -> bool:
+        return (v.bm > 64 and rows <= v.bm // 2) or (v.bn > 32 and columns <= v.bn // 2)
+
+    return [v for v in found if not empty(v)] or found[-2:]
+
+
+def merged(c: Correlation) -> int:
+    """Groups of a block: powers of two of channels, so that all of them have up to MERGED."""
+    most = max(c.channels, c.out_channels)
+    if c.groups == 1 or most > MERGED // 2 or c.channels & (c.channels - 1):
+        return 1
+    if c.out_channels & (c.out_channels - 1):
+        return 1
+    found = math.gcd(c.groups, MERGED // most)
+    return found if found * c.channels % SLICE == 0 else 1

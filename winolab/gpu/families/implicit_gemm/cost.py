@@ -1,0 +1,71 @@
+"""What the implicit GEMM takes."""
+
+from __future__ import annotations
+
+import math
+
+from winolab.gpu.families.implicit_gemm.config import MERGED, SLICE
+from winolab.gpu.families.implicit_gemm.tiling import Tiling
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
+from winolab.gpu.planner.request import ITEMSIZE
+
+HOPPER = 0.62  # of wgmma's rate that mma.sync has on 9.0
+# Products of a multiprocessor's FP16 products, by precision; of FFMA, of its lanes.
+RATES = {"fp16": 1.0, "bf16": 1.0, "fp32_split": 0.5 / 3}
+
+
+def slots(plan: Tiling) -> int:
+    """Blocks that the GPU holds."""
+    return plan.config.blocks * plan.device.multiprocessors
+
+
+def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Seconds of a step of a block, where all slots have one."""
+    v, device, m = plan.config, plan.device, model.implicit_gemm
+    rate = device.lanes * m.ffma
+    if plan.precision != "fp32":
+        share = HOPPER if device.compute_capability >= (9, 0) else 1.0
+        rate = device.matrix * share * RATES[plan.precision]
+    work = v.bm * v.bn * v.bk
+    if plan.merged > 1 and plan.precision != "fp32":  # tiles that some group has
+        work *= max(SLICE, max(plan.correlation.channels, 1)) / MERGED
+    products = m.products * v.blocks * work / (rate * device.clock)
+    size = ITEMSIZE[plan.dtype]
+    copied = v.blocks * device.multiprocessors * size * (v.bm + v.bn) * v.bk
+    patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
+    copies = patches / plan.vectors[0] + others / plan.vectors[1]
+    started = m.vector * v.blocks * v.bk * copies / device.clock
+    return overlapped(3, products, from_l2(device, copied, model), started, m.step)
+
+
+def arrays(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Seconds that memory takes for x, w and y."""
+    c = plan.correlation
+    met = math.prod(
+        size if a.rotated else min(size, a.size * a.taps)
+        for size, a in zip(c.input, plan.axes, strict=True)
+    )
+    x = c.batch * c.groups * c.channels * met
+    y = c.batch * c.groups * c.out_channels * math.prod(c.output)
+    w = c.groups * c.channels * c.out_channels * math.prod(c.filter)
+    ends = (plan.dtype, plan.dtype, plan.out_dtype)
+    sizes = (x, y, w) if plan.gradient else (x, w, y)
+    return copying(
+        plan.device, sum(n * ITEMSIZE[t] for n, t in zip(sizes, ends, strict=True)), model
+    )
+
+
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of forward and backward data: of all phases, those of the most taps first."""
+    c, v, m = plan.correlation, plan.config, model.implicit_gemm
+    channels, each, at, total = plan.merged * c.channels, step(plan, model), 0, 0.0
+    phases = [(1, 1)]
+    for axis in plan.axes:
+        phases = [(t * n, k * i) for t, k in phases for n, i in axis.of_phases]
+    for taps, count in phases:
+        end = at + count * plan.tiles_of_phase
+        waves = -(-end // slots(plan)) - -(-at // slots(plan))
+        item = m.item * v.bm * v.bn / (128 * 128)
+        total += waves * (-(-taps * channels // v.bk) * each + item)
+        at = end
+    return model.device.launch + m.start + overlapped(3, total, arrays(plan, model))

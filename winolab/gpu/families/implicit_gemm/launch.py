@@ -1,0 +1,93 @@
+"""Launches of the implicit GEMM: its parameters, by where arrays lie."""
+
+from __future__ import annotations
+
+from winolab.gpu.codegen.structs import layout
+from winolab.gpu.families import geometry, wgrad
+from winolab.gpu.families.implicit_gemm.tiling import Tiling
+from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.request import ITEMSIZE
+
+PARAMS = layout("ImplicitParams", "implicit_gemm/operands")
+
+
+def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
+    """Compute all groups on the current stream."""
+    params, threads = parameters(call, a, b, out, workspace), call.config.threads
+    kernels["winolab_implicit_gemm"]((call.grid, 1, 1), threads, params)
+    if call.segments > 1:
+        g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches
+        wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early)
+
+
+def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
+    """Parameters of the main kernel."""
+    c, size = call.correlation, ITEMSIZE[call.dtype]
+    of_x, of_w = (n * size for n in call.vectors)
+    y = out
+    if call.gradient:
+        y, address, group = b, b.address, 0
+        m, *taps, channel = out.strides
+        w_vectors = _aligned(b.address, _steps(b, c.batch, c.output), size, of_w)
+    else:
+        address, m, channel, *taps = geometry.filter_map(c, b, 0, size)
+        group = (c.channels if c.rotated else c.out_channels) * b.strides[0]
+        near, far = (m, channel) if c.rotated else (channel, m)
+        steps = [far, *(s for s, n in zip(taps, c.filter, strict=True) if n > 1)]
+        w_vectors = near == 1 and _aligned(address, [*steps, group], size, of_w)
+    several = call.merged > 1
+    params = PARAMS.pack(
+        a.address,
+        address,
+        out.address,
+        workspace if call.segments > 1 else 0,
+        *a.strides[:3],
+        *y.strides[:3],
+        m,
+        channel,
+        *taps,
+        group,
+        a.strides[3],
+        y.strides[3],
+        c.batch,
+        *c.input,
+        *c.output,
+        c.channels,
+        c.out_channels,
+        c.groups,
+        call.merged,
+        c.channels.bit_length() - 1 if several else 0,
+        c.out_channels.bit_length() - 1 if several else 0,
+        call.blocks_rows,
+        call.blocks_columns,
+        call.steps,
+        call.segments,
+        *c.padding,
+        *c.filter,
+        int(_aligned(a.address, _steps(a, c.batch, c.input), size, of_x)),
+        int(w_vectors),
+        1 if call.gradient else _stored(call, out),
+    )
+    return Params.of(params, *(axis.params() for axis in call.axes))
+
+
+def _stored(call: Tiling, y: View) -> int:
+    """Channels of a store."""
+    c, size = call.correlation, ITEMSIZE[call.out_dtype]
+    steps = _steps(y, c.batch, c.output)
+    for count in (8, 2) if size == 2 else (2,):
+        whole = call.merged * c.out_channels % count == 0
+        if whole and _aligned(y.address, steps, size, count * size):
+            return count
+    return 1
+
+
+def _steps(view: View, batch: int, sizes: tuple[int, int, int]) -> list[int]:
+    """Strides of a map that has more than one element along them."""
+    counts = (batch, *sizes)
+    return [s for s, n in zip(view.strides, counts, strict=True) if n > 1]
+
+
+def _aligned(address: int, steps: list[int], size: int, width: int) -> bool:
+    """Whether vectors of so many bytes may be read at all of these steps, in elements."""
+    return address % width == 0 and all(s * size % width == 0 for s in steps)

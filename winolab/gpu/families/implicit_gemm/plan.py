@@ -1,0 +1,163 @@
+"""Implicit GEMM on mma.sync (8.0 and later) or FFMA units: plans, source and launches.
+
+What no other kernel serves, or serves a launch a group: filter gradients with strides and
+dilation, groups of few channels, few channels at all. Split FP32 has TF32 parts, whose range is
+FP32's: nothing is scaled, and nothing stands behind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.gpu.families import wgrad
+from winolab.gpu.families.axes import counted
+from winolab.gpu.families.implicit_gemm import cost, launch
+from winolab.gpu.families.implicit_gemm.config import ROLES, Config, configs, merged
+from winolab.gpu.families.implicit_gemm.source import source
+from winolab.gpu.families.implicit_gemm.tiling import Tiling
+from winolab.gpu.params import MOST, Kernels, View, uncounted
+from winolab.gpu.planner.device_model import MODEL
+from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
+
+ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
+TILE = Tile(1, 1)
+DENSE = 8  # channels that other kernels' vectors divide
+
+
+@dataclass(frozen=True)
+class ImplicitGemmPlan(Tiling, BasePlan):
+    """One call: what is computed, by which kernels, on what grid, at what cost."""
+
+    predicted: float = 0.0  # seconds
+
+    kernel = "implicit GEMM"
+    points = "best"  # as of all plans; there is nothing to interpolate
+    tile = TILE
+    stands_alone = True
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What the reference calls it."""
+        return direct()
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """F(1, 1) of gradients and split products; of other correlations none."""
+        return (TILE,) if self.gradient or self.precision == "fp32_split" else ()
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls the arithmetic."""
+        if self.precision == "fp32":
+            return "fp32"
+        if self.precision == "fp32_split":
+            sums = f"tensor_core:8:2:truncate:{3 * self.config.bk}"
+            return f"fp32_split,product=tf32,scale=none,accumulation={sums}"
+        return f"{self.precision},accumulation=tensor_core:16:2:truncate"
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed."""
+        return (Sum(1.0, self.positions / self.segments),) if self.gradient else ()
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.config
+        groups = f", {self.merged} groups a block" if self.merged > 1 else ""
+        segments = f" in {self.segments} segments" if self.gradient else ""
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} dilation "
+                f"{p.dilation} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, nothing transformed",
+                f"block      {v.bm} × {v.bn} results, {v.bk} deep a step{groups}",
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {v.threads} threads{segments}",
+                f"memory     {self._shared_memory} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    @property
+    def _shared_memory(self) -> int:
+        return self.config.shared_memory(ROLES[self.direction], ITEMSIZE[self.dtype])
+
+    def source(self) -> str:
+        """The translation unit of its kernels."""
+        types = self.precision, self.dtype, self.out_dtype
+        how = self.vectors, self.merged > 1
+        return source(self.config, self.direction, types, *how)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        found = {"winolab_implicit_gemm": self._shared_memory}
+        return found | ({"winolab_reduce": 0} if self.gradient else {})
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        launch.launch(self, kernels, a, b, out, workspace)
+
+
+def wanted(problem: Problem, direction: str, precision: str) -> bool:
+    """Whether other kernels do not serve it, or not so well: those of unit stride have dense
+    layers, and direct/ffma.cuh forward and backward data on FFMA units."""
+    if problem.depthwise:
+        return False
+    channels = problem.in_channels // problem.groups, problem.out_channels // problem.groups
+    thin = any(n % DENSE for n in channels)
+    if precision == "fp32":
+        return problem.groups > 1 or (direction == "backward_filter" and not problem.unit)
+    return problem.groups > 1 or thin or not problem.unit
+
+
+def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
+    """Every block shape that can run, of what is ``wanted``. Raises ValueError where none can, and
+    says why."""
+    device, algorithm, problem = request.device, request.algorithm, request.problem
+    config = request.config_of(Config)
+    if not config and not wanted(problem, request.direction, request.precision):
+        return
+    if device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    if algorithm and algorithm.kind != "direct":
+        return  # others say what computes it
+    gradient = request.direction == "backward_filter"
+    c = counted(problem, "forward" if gradient else request.direction)
+    if c.empty or not c.channels or 0 in c.input:
+        raise ValueError("an implicit GEMM needs something to sum")
+    found = ImplicitGemmPlan(
+        request.direction, problem, c, request.precision, request.dtype,
+        request.written if gradient else request.stored, Config(64, 32, 32, 2, 1, 2),
+        merged(c), device,
+    )  # fmt: skip
+    results, depth = found.merged * c.out_channels, found.merged * c.channels * math.prod(c.filter)
+    if (most := max(found.positions, depth)) > MOST - 1024:
+        raise uncounted("the number of rows of an implicit GEMM", most)
+    rows, columns = (results, depth) if gradient else (found.positions, results)
+    role, size = ROLES[request.direction], ITEMSIZE[request.dtype]
+    for shape in [config] if config else configs(device, role, size, rows, columns):
+        made = replace(found, config=shape)
+        if made.grid > MOST:
+            raise uncounted("the number of blocks of an implicit GEMM", made.grid)
+        yield _timed(made, request.workspace_limit)
+
+
+def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
+    """With its segments and its time."""
+    if not plan.gradient:
+        return replace(plan, predicted=cost.seconds(plan))
+    g, v, m = wgrad.Gradient.of(plan.problem, unit=False), plan.config, MODEL.implicit_gemm
+    timing = wgrad.Timing(
+        plan.tiles_of_phase,
+        cost.slots(plan),
+        cost.step(plan) / v.bk,
+        m.start + m.item * v.bm * v.bn / (128 * 128),
+        v.bk,
+        device=plan.device,
+    )
+    found = wgrad.choose(g, plan.positions, timing, limit, first=False)
+    return replace(plan, segments=found.count, predicted=max(found.seconds, cost.arrays(plan)))

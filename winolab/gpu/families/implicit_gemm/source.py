@@ -1,0 +1,35 @@
+"""The translation unit of the implicit GEMM: its constants and files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import lru_cache
+
+from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families import wgrad
+from winolab.gpu.families.implicit_gemm.config import ROLES, Config
+from winolab.gpu.planner.request import ITEMSIZE
+
+PRODUCTS = {"fp32": 0, "fp32_split": 1, "fp16": 2, "bf16": 2}  # as products.cuh has them
+
+
+@lru_cache(maxsize=64)
+def source(
+    config: Config,
+    direction: str,
+    types: tuple[str, str, str],
+    vectors: tuple[int, int],
+    several: bool,
+) -> str:
+    """The translation unit of one config; ``types``: precision, dtypes of operands and result;
+    ``several``: whether a block has several groups."""
+    precision, dtype, out_dtype = types
+    role = ROLES[direction]
+    constants = {name.upper(): value for name, value in asdict(config).items()}
+    constants |= {"ROLE": role, "ROTATED": int(role == 1), "GRADIENT": int(role == 2)}
+    constants |= {"PRODUCTS": PRODUCTS[precision], "MERGED": int(several), "FIRST": 0}
+    constants |= {"INPUT": wgrad.TYPES[dtype], "OUTPUT": wgrad.TYPES[out_dtype]}
+    constants |= {"XVEC": vectors[0], "WVEC": vectors[1]}
+    constants["SHARED"] = config.shared_memory(role, ITEMSIZE[dtype])
+    files = ("implicit_gemm/kernel", "split_k") if role == 2 else ("implicit_gemm/kernel",)
+    return unit(f"implicit GEMM {precision}, {config}", constants, {}, files)

@@ -1,0 +1,92 @@
+"""What a call of the implicit GEMM is, and how it is cut into blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from winolab.algorithm import Problem
+from winolab.device import Device
+from winolab.gpu.families.axes import Axis, axes
+from winolab.gpu.families.implicit_gemm.config import Config
+from winolab.gpu.params import VECTOR
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import ITEMSIZE
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """One call: what is computed, in what blocks."""
+
+    direction: str
+    problem: Problem
+    correlation: Correlation  # of gradients forward's
+    precision: str
+    dtype: str  # of the operands
+    out_dtype: str
+    config: Config
+    merged: int  # groups of a block
+    device: Device
+    segments: int = 1  # of a gradient's positions
+
+    @property
+    def gradient(self) -> bool:
+        """Whether the result is dw."""
+        return self.direction == "backward_filter"
+
+    @property
+    def workspace(self) -> int:
+        """Bytes: the sums of a gradient's segments, where there are several."""
+        c = self.correlation
+        weights = c.groups * c.channels * c.out_channels * math.prod(c.filter)
+        return 4 * weights * self.segments if self.segments > 1 else 0
+
+    @property
+    def axes(self) -> tuple[Axis, Axis, Axis]:
+        """Depth, height and width."""
+        return axes(self.correlation)
+
+    @property
+    def positions(self) -> int:
+        """Positions of a phase of outputs."""
+        return self.correlation.batch * math.prod(a.outputs for a in self.axes)
+
+    @property
+    def blocks_rows(self) -> int:
+        """Blocks of rows: of a phase's positions, or of a gradient's output channels."""
+        results = self.merged * self.correlation.out_channels
+        return -(-(results if self.gradient else self.positions) // self.config.bm)
+
+    @property
+    def blocks_columns(self) -> int:
+        """Blocks of columns: of output channels, or of a gradient's taps × channels."""
+        c = self.correlation
+        of_taps = self.merged * c.channels * math.prod(c.filter)
+        return -(-(of_taps if self.gradient else self.merged * c.out_channels) // self.config.bn)
+
+    @property
+    def tiles_of_phase(self) -> int:
+        """Blocks of a phase, or of a gradient's segment."""
+        return self.blocks_rows * self.blocks_columns * self.correlation.groups // self.merged
+
+    @property
+    def grid(self) -> int:
+        """Blocks of the launch."""
+        return self.tiles_of_phase * math.prod(a.phases for a in self.axes) * self.segments
+
+    @property
+    def steps(self) -> int:
+        """Steps of a gradient's segment."""
+        return -(-self.positions // (self.config.bk * self.segments)) if self.gradient else 0
+
+    @property
+    def vectors(self) -> tuple[int, int]:
+        """Elements that a copy of patches, and of what they meet, brings."""
+        c, most = self.correlation, VECTOR // ITEMSIZE[self.dtype]
+        whole = self.merged * c.channels
+        other = {
+            "forward": c.channels,
+            "backward_data": c.out_channels,
+            "backward_filter": self.merged * c.out_channels,
+        }[self.direction]
+        return math.gcd(whole, most), math.gcd(other, most)
