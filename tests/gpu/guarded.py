@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.support.molds import channels_of, depthwise_taps, steps_of
+from tests.gpu.support.molds import channels_of, depthwise_taps, few, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -89,8 +89,8 @@ class Mold:
     @property
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
-        third = self.family in ("depthwise", "implicit_gemm") and self.number % 3 == 2
-        return third or self.family.startswith("wgrad")
+        third = self.family in ("depthwise", "implicit_gemm")
+        return self.number % 3 == 2 if third else self.family.startswith("wgrad")
 
     @property
     def device(self) -> Device:
@@ -166,8 +166,6 @@ class Mold:
         taps = self._taps(rng, height)
         stride, dilation = steps_of(self.family, self.seed, len(taps))
         groups = rng.choice([1, 1, 1, 2, 3])
-        if self.family == "implicit_gemm":
-            groups = rng.choice([1, 3, 4, 8, 16])
         channels, out_channels = (
             channels_of(rng, most, s) for most, s in zip((90, 150), steps, strict=True)
         )
@@ -176,7 +174,7 @@ class Mold:
         if direction == "backward_data":
             channels, out_channels = out_channels, channels
         if self.family == "implicit_gemm" and groups > 1:
-            channels, out_channels = (rng.choice([2, 4, 4, 8, 12, 16]) for _ in range(2))
+            groups, channels, out_channels = few(rng)
         if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]

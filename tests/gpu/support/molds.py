@@ -85,3 +85,9 @@ def channels_of(rng: Random, most: int, step: int) -> int:
     """Channels divided by ``step`` and, below 4, by no more."""
     count = rng.randint(1, max(1, most // step))
     return step * (count if step == 4 else count | 1)
+
+
+def few(rng: Random) -> tuple[int, int, int]:
+    """Groups, and the channels of one on both sides."""
+    channels, out_channels = (rng.choice([2, 4, 4, 8, 12, 16]) for _ in range(2))
+    return rng.choice([3, 4, 8, 16]), channels, out_channels

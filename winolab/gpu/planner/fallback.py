@@ -27,6 +27,7 @@ from winolab.gpu.planner.request import (
     TakesFilters,
 )
 from winolab.options import KernelConfig
+from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.split import Scale
 
 FLAGS = 256  # bytes at the start of the workspace, for flags and what launches count
@@ -43,7 +44,6 @@ class PlanWithFallback(TakesFilters, ABC):
 
     flags: ClassVar[int]  # of fallback.cuh, in order, that the kernels clear and set
     checks_accuracy = True
-    stands_alone = False
     reads_filters_in_place = False
 
     @staticmethod
@@ -315,6 +315,12 @@ def _renamed(text: str) -> str:
     return re.sub(r"\bwinolab_(?!\w*_fallback\b)\w+", r"\g<0>_fallback", text)
 
 
+def needs_scale(plan: Plan) -> bool:
+    """Whether the parts of its products have fewer exponents than FP32: others lose nothing that
+    a check could find."""
+    return getattr(arithmetic(plan.simulated), "scale", None) is not None
+
+
 def with_fallback(
     split: list[Plan], fallbacks: list[Plan], named: bool, alone: bool = False
 ) -> Iterator[Plan]:
@@ -335,5 +341,5 @@ def with_fallback(
             room = p.workspace - found.kept
             fit = next((f for size, f in fastest if size <= room), None)
             yield replace(found, fallback=fit) if fit else found
-        elif alone or p.stands_alone:
+        elif alone or not needs_scale(p):
             yield p

@@ -36,7 +36,6 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     kernel = "implicit GEMM"
     points = "best"  # as of all plans; there is nothing to interpolate
     tile = TILE
-    stands_alone = True
 
     @property
     def algorithm(self) -> Algorithm:
