@@ -12,7 +12,7 @@ from winolab.options import KernelConfig
 
 ROLES = {"forward": 0, "backward_data": 1, "backward_filter": 2}  # as operands.cuh has them
 PITCHES = {2: (8, 8), 4: (4, 8)}  # elements more than a row: stored along the sum, across it
-PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("Place", "FilterRow"))
+PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("WindowPlace", "FilterRow"))
 AGAIN = 16  # bytes of a flag
 MERGED = 64  # channels of a block's groups, at most
 SLICE = 16  # channels of a product of 16 bits

@@ -63,7 +63,7 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
   for (int i = 0; i < MT; ++i)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const Place& place = shared.places[at.m + i * 16 + r * 8 + g];
+      const WindowPlace& place = shared.places[at.m + i * 16 + r * 8 + g];
       Out* const y = p.y + place.y + (long long)work.group * p.out_channels;
       if constexpr (OUTPUT != 0 && NT % 4 == 0) {
         if (p.y_vector == 8) {

@@ -44,7 +44,7 @@ constexpr int X_PITCH = X_COLUMNS + (SIZE == 4 && GRADIENT ? 8 : VECTOR);
 constexpr int W_PITCH = W_COLUMNS + (SIZE == 4 && W_BY_DEPTH ? 8 : VECTOR);
 
 // A position: where its window begins in x, and where it lies in y; or nowhere.
-struct __align__(16) Place {
+struct __align__(16) WindowPlace {
   long long x, y;
   int depth, height, width, there;
 };
@@ -58,7 +58,7 @@ struct __align__(16) FilterRow {
 struct ImplicitShared {
   Element x[STAGES][X_ROWS * X_PITCH];
   Element w[STAGES][W_ROWS * W_PITCH];
-  Place places[GRADIENT ? 2 * BK : BM];      // of a step, and of the next one
+  WindowPlace places[GRADIENT ? 2 * BK : BM];      // of a step, and of the next one
   FilterRow filter_rows[ROTATED ? 2 * BK : 1];
   int again;
 };
@@ -94,8 +94,8 @@ struct ImplicitWork {
   __device__ __forceinline__ static int positions(const ImplicitParams& p) {
     return p.batch * p.along_depth.outputs * p.along_height.outputs * p.along_width.outputs;
   }
-  __device__ __forceinline__ Place place(const ImplicitParams& p, int at) const {
-    Place found;
+  __device__ __forceinline__ WindowPlace place(const ImplicitParams& p, int at) const {
+    WindowPlace found;
     found.there = at < positions(p);
     const int w = at % p.along_width.outputs;
     at /= p.along_width.outputs;
@@ -244,12 +244,12 @@ struct Copies {
   }
 
   __device__ __forceinline__ void bring_patches(Element* stage) const {
-    const Place* places = shared.places + (GRADIENT ? step % 2 * BK : 0);
+    const WindowPlace* places = shared.places + (GRADIENT ? step % 2 * BK : 0);
     const Element* x = p.x + (long long)work.group * p.channels + patch.channel;
     bring<XVEC, XPart::COUNT>(
         [&](int i) { return XPart::to(stage, i); },
         [&](int i, bool& inside) {
-          const Place& at = places[min(XPart::row(i), X_ROWS - 1)];
+          const WindowPlace& at = places[min(XPart::row(i), X_ROWS - 1)];
           inside = patch.there && (unsigned)(at.depth + patch.depth) < (unsigned)p.depth &&
                    (unsigned)(at.height + patch.height) < (unsigned)p.height &&
                    (unsigned)(at.width + patch.width) < (unsigned)p.width;
@@ -261,13 +261,13 @@ struct Copies {
   __device__ __forceinline__ void bring_weights(Element* stage) const {
     const int column = WPart::column();
     if constexpr (GRADIENT) {
-      const Place* places = shared.places + step % 2 * BK;
+      const WindowPlace* places = shared.places + step % 2 * BK;
       const int m = work.row + column;
       const Element* dy = p.w + (long long)work.group * p.out_channels + m;
       bring<WVEC, WPart::COUNT>(
           [&](int i) { return WPart::to(stage, i); },
           [&](int i, bool& inside) {
-            const Place& at = places[min(WPart::row(i), W_ROWS - 1)];
+            const WindowPlace& at = places[min(WPart::row(i), W_ROWS - 1)];
             inside = at.there && m < work.columns;
             return inside ? dy + at.y : p.w;
           },
