@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.support.molds import channels_of, depthwise_taps, few, steps_of
+from tests.gpu.support.molds import channels_of, few, known_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -171,10 +171,10 @@ class Mold:
         )
         if self.family == "gamma_ffma" and rng.random() < 0.4:  # whole blocks
             out_channels = rng.choice([64, 64, 128])
-        if direction == "backward_data":
-            channels, out_channels = out_channels, channels
         if self.family == "implicit_gemm" and groups > 1:
             groups, channels, out_channels = few(rng)
+        elif direction == "backward_data":
+            channels, out_channels = out_channels, channels
         if self.family == "depthwise":
             groups, channels, out_channels = channels, 1, rng.choice([1, 1, 1, 2])
         reach = [(r - 1) * d + 1 for r, d in zip(taps, dilation, strict=True)]
@@ -199,11 +199,9 @@ class Mold:
 
     def _taps(self, rng: Random, height: int) -> list[int]:
         """Taps of the filter, along each dimension."""
-        if self.family == "depthwise":
-            return depthwise_taps(self.seed)
+        if known := known_taps(self.family, self.seed):
+            return known
         tiles = parse_algorithm(self.algorithm).tiles
-        if self.family == "fused2d":
-            return [3, 3]
         if self.family == "nested":
             return [t.r + (t.r % t.n == 0) * rng.randint(0, t.r) for t in tiles]
         width = rng.randint(1, 9)

@@ -65,9 +65,11 @@ def algorithms(family: str, precision: str) -> list[str]:
 DEPTHWISE_TAPS = (3, 3), (5, 5), (7, 7), (3, 3, 3), (4,), (7, 1), (4, 9), (2, 35)
 
 
-def depthwise_taps(seed: str) -> list[int]:
-    """A filter that depthwise kernels of a seed have, in which it is constant."""
-    return list(Random(seed).choice(DEPTHWISE_TAPS))
+def known_taps(family: str, seed: str) -> list[int]:
+    """The filter of kernels in which it is constant, of a seed's depthwise ones; else none."""
+    if family == "depthwise":
+        return list(Random(seed).choice(DEPTHWISE_TAPS))
+    return [3, 3] if family == "fused2d" else []
 
 
 def steps_of(family: str, seed: str, ndim: int) -> tuple[list[int], list[int]]:

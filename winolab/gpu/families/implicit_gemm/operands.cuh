@@ -90,7 +90,7 @@ struct ImplicitWork {
       end = min(begin + p.steps, (positions(p) + BK - 1) / BK);
     }
   }
-  // Of a phase.
+  // Those of a phase.
   __device__ __forceinline__ static int positions(const ImplicitParams& p) {
     return p.batch * p.along_depth.outputs * p.along_height.outputs * p.along_width.outputs;
   }
