@@ -41,7 +41,7 @@ Predict = Callable[[Any, DeviceModel], float]
 # By the class of plans: the section of the file, and what says how long they take.
 PREDICTED: dict[str, tuple[str, Predict]] = {
     "GammaFfmaPlan": ("gamma_ffma", gamma_ffma.seconds),
-    "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.predicted),
+    "GammaWgmmaPlan": ("gamma_wgmma", gamma_wgmma.seconds),
     "NestedPlan": ("nested", nested.seconds),
     "DirectPlan": ("direct", direct.seconds),
     "WgradFfmaPlan": ("wgrad_ffma", wgrad_ffma.seconds),

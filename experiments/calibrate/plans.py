@@ -11,6 +11,7 @@ from typing import Any
 from experiments.calibrate.rows import Timed
 from winolab.algorithm import Algorithm, Tile, parse_algorithm
 from winolab.bench.contenders import unnamed
+from winolab.gpu.families.gamma.config import PARTS
 from winolab.gpu.families.gamma_ffma import config as ffma
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_wgmma import config as wgmma
@@ -105,7 +106,7 @@ def _wgmma(request: Request, tile: Tile, text: str) -> Any:
     config = wgmma.Config(**{"run": 4, **numbers})
     c = Correlation.of(request.problem, request.direction)
     bare = tile.alpha == 8 and config.share == 4 and not (config.u_ring or config.u_ahead)
-    size = wgmma.transformed(tile, c, wgmma.PARTS[request.precision])
+    size = wgmma.transformed(tile, c, PARTS[request.precision])
     pair = tile.alpha == 6 and wgmma.FAR * size > request.device.l2
     if (bare and request.precision == "fp32_split") or (config.multicast > 1 and not pair):
         return None  # not offered any more

@@ -17,9 +17,10 @@ from winolab.gpu.families.axes import PARAMS as AXIS
 from winolab.gpu.families.depthwise import launch as depthwise
 from winolab.gpu.families.direct import launch as direct
 from winolab.gpu.families.fused2d import launch as fused2d
+from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma_ffma import launch as gamma_ffma
-from winolab.gpu.families.gamma_mma.plan import PARAMS as GAMMA_MMA
-from winolab.gpu.families.gamma_wgmma import filter, input, launch
+from winolab.gpu.families.gamma_mma.launch import PARAMS as GAMMA_MMA
+from winolab.gpu.families.gamma_wgmma import input, launch
 from winolab.gpu.families.implicit_gemm import launch as implicit_gemm
 from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks

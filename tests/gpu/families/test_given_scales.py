@@ -14,10 +14,12 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
+from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
-from winolab.gpu.families.gamma_wgmma.config import KC, Config
+from winolab.gpu.families.gamma_wgmma.config import Config
 from winolab.gpu.families.scale import SAMPLERS
 from winolab.gpu.params import View
+from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -64,7 +66,7 @@ def _bits(text: str, direction: str, x_shape, w_shape, config: Config):
     chosen = replace(min(asked, key=lambda p: p.predicted), given=Scale.of_caller((8, 9)))
     a, b = _data(problem, direction)
     order = Order(KC, chosen.config.share, chosen.config.split_k, padded=True)
-    rows = f"{text};scaling={gamma_wgmma.SCALING}"
+    rows = f"{text};scaling={SCALING}"
     expected = getattr(winograd, direction)(
         a, b, problem, parse_algorithm(rows), arithmetic(chosen.simulated), order=order
     )

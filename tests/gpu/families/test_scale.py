@@ -12,7 +12,7 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, Tile
 from winolab.device import H100
 from winolab.gpu.families import scale
-from winolab.gpu.families.gamma_wgmma import filter as gamma_wgmma_filter
+from winolab.gpu.families.gamma import filter as gamma_filter
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
 from winolab.gpu.params import View
 from winolab.gpu.planner.correlation import Correlation
@@ -52,7 +52,7 @@ def test_scales_are_those_of_rows_and_of_the_sample(direction, dense, groups, ch
         x = np.concatenate([x, x], axis=2)[:, :, : shape[2]]
         w = np.concatenate([w, w], axis=1)[:, :3]
     most, rows, plan = _found(problem, direction, x, w)
-    shared = gamma_wgmma_filter.shape(plan).sharers > 1
+    shared = gamma_filter.shape(plan).sharers > 1
     assert shared == (direction == "forward" and channels == 100)
     assert most == np.abs(x).max()
     taps = w.reshape(groups, 12, 9, channels)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from winolab.algorithm import Tile
+from winolab.gpu.families.gamma.tiles import widths_of
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
-from winolab.gpu.families.gamma_mma import plan as gamma_mma
-from winolab.gpu.families.gamma_wgmma.tiles import widths_of
+from winolab.gpu.families.gamma_mma import config as gamma_mma
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 # Compiled kernels of each algorithm and precision; each runs PROBLEMS problems.

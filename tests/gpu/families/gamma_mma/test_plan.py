@@ -14,13 +14,14 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.oracle import relative_rms
 from winolab.device import DATASHEETS, H100, Device, datasheet
 from winolab.gpu import driver
+from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_mma import plan as gamma_mma
-from winolab.gpu.families.gamma_mma.plan import Config, GammaMmaPlan
+from winolab.gpu.families.gamma_mma.config import Config
+from winolab.gpu.families.gamma_mma.plan import GammaMmaPlan
 from winolab.gpu.families.gamma_wgmma import plan as gamma_wgmma
-from winolab.gpu.families.gamma_wgmma.config import KC
 from winolab.gpu.params import View
-from winolab.gpu.planner.correlation import CORRELATIONS
+from winolab.gpu.planner.correlation import CORRELATIONS, SCALING
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import DTYPES, Request
@@ -158,7 +159,7 @@ def test_the_reference_repeats_every_bit(text, config) -> None:
     rng = np.random.default_rng(0)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-7, 7, s).astype("f") for s in (shape, problem.w_shape))
-    algorithm = parse_algorithm(f"{text};scaling={gamma_wgmma.SCALING}")
+    algorithm = parse_algorithm(f"{text};scaling={SCALING}")
     expected = getattr(winograd, direction)(
         a,
         b,

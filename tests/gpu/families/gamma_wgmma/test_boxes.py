@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from winolab.algorithm import Tile
+from winolab.gpu.families.gamma.tiles import widths_of
 from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes
 from winolab.gpu.families.gamma_wgmma.config import SHARES, Config
-from winolab.gpu.families.gamma_wgmma.tiles import widths_of
 
 TILES = [Tile(alpha + 1 - r, r) for alpha, rs in widths_of("fp32_split").items() for r in rs]
 SHAPES = [(1, 4), (2, 2), (4, 1), (8, 1), (1, 1)]  # tiles of a row, images

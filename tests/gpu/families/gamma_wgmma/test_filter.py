@@ -17,7 +17,7 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
 from winolab.gpu.families import geometry, scale
-from winolab.gpu.families.gamma_wgmma import filter as gamma_wgmma_filter
+from winolab.gpu.families.gamma import filter as gamma_filter
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout
@@ -50,7 +50,7 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     problem = Problem.of((1, 20, 20, channels), (outputs, height, width, channels), padding=1)
     its = _plan(problem, direction, algorithm)
     scattered = direction == "backward_data"
-    form = gamma_wgmma_filter.shape(its)
+    form = gamma_filter.shape(its)
     assert (form.image > 0) == imaged[scattered]
     assert form.rows == (rows if form.image else 4)
     rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_the_same_bits_wherever_rows_are_read(direction, shape, algorithm, rows,
     first = hosted.prepared(its, w)
     assert np.isfinite(first[: its.layout.rows // 4].view("float32")).all()
     spread = np.concatenate([w, w], axis=3)[..., :channels]  # from which no image is made
-    assert gamma_wgmma_filter.shape(its, dense=False).image == 0
+    assert gamma_filter.shape(its, dense=False).image == 0
     other = hosted.prepared(its, spread)
     _check_same(other, first, its)
 
@@ -71,7 +71,7 @@ def _check_same(found: np.ndarray, expected: np.ndarray, its: Any) -> None:
     )
     np.testing.assert_array_equal(rows[:, [0, 1, 3]], others[:, [0, 1, 3]])
     c = its.correlation
-    most = c.channels * math.prod(c.filter) / (gamma_wgmma_filter.FEW // 4) + 8
+    most = c.channels * math.prod(c.filter) / (gamma_filter.FEW // 4) + 8
     np.testing.assert_allclose(rows[:, 2], others[:, 2], rtol=2 * most * 2**-24)
 
 
@@ -91,7 +91,7 @@ def _paired(direction: str, shape: Any, algorithm: str, images: int) -> tuple[An
     problem = Problem.of((images, 40, 40, channels), (outputs, height, width, channels), padding=1)
     alone = _plan(problem, direction, algorithm)
     paired = replace(alone, device=ROOMLESS)
-    forms = [gamma_wgmma_filter.shape(its) for its in (alone, paired)]
+    forms = [gamma_filter.shape(its) for its in (alone, paired)]
     assert [form.kernel for form in forms] == [
         "winolab_gamma_filter_scaled",
         "winolab_gamma_filter_cluster",
@@ -140,7 +140,7 @@ def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
     """At most twofold over all of a kernel's requests, where channels lie 16 floats apart too."""
     problem = Problem.of((1, 9, 20, 64), (64, 4, 4, 64), padding=1)
     its = _plan(problem, direction, "gamma:6:3:4")
-    assert gamma_wgmma_filter.shape(its).image
+    assert gamma_filter.shape(its).image
     w = np.ones(problem.w_shape, "float32")
     if order == "NCHW":  # taps side by side, and a row's in one piece
         axes = (0, 3, 1, 2) if direction == "forward" else (3, 0, 1, 2)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from winolab.algorithm import Problem
 from winolab.device import DATASHEETS
+from winolab.gpu.families.gamma.offers import planned, shares, tiles_of
 from winolab.gpu.families.gamma_wgmma import cost, plan
 from winolab.gpu.families.gamma_wgmma.config import shaped, shapes
-from winolab.gpu.families.gamma_wgmma.offers import _plan, _shares, _tiles
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.ranking import NEAR, least_sure
 from winolab.gpu.planner.request import Request
@@ -29,13 +31,13 @@ def test_what_is_not_built_is_slower(
     request = Request(Problem.of(x, w, padding=1), "forward", DATASHEETS[device], None, precision)
     c = Correlation.of(request.problem, "forward")
     every = []
-    for tile in _tiles(c, request):
+    for tile in tiles_of(c, request):
         for shape in shapes(tile, c, request):
             least = cost.least_seconds(shape, c, request)
             for config in shaped(shape, c, request):
-                made = _plan(plan.GammaWgmmaPlan, request, c, tile, config)
-                if _shares(made):
-                    made = made.timed(cost.seconds(made))
+                made = planned(plan.GammaWgmmaPlan, request, c, tile, config)
+                if shares(made):
+                    made = replace(made, predicted=cost.seconds(made))
                     assert least <= made.predicted * (1 + 1e-9)
                     every.append(made)
     offered = list(plan.near(request))

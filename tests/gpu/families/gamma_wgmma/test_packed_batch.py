@@ -17,10 +17,10 @@ from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
 from winolab.gpu import driver
+from winolab.gpu.families.gamma.tiles import TEN
 from winolab.gpu.families.gamma_wgmma.config import Config
+from winolab.gpu.families.gamma_wgmma.packed_batch import packed_batch
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
-from winolab.gpu.families.gamma_wgmma.rows import stack
-from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.params import View
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.correlation import Correlation
@@ -54,7 +54,7 @@ def test_zeros_between_images_serve_both(data) -> None:
     c = Correlation.of(problem, direction)
     images = data.draw(st.sampled_from([n for n in (1, 2, 4) if batch % n == 0]))
     columns, more = data.draw(st.sampled_from([8, 16])), data.draw(st.integers(0, 3))
-    made = stack(c, taps + more, width, columns, images, box_rows)
+    made = packed_batch(c, taps + more, width, columns, images, box_rows)
     assert made.abreast * width * c.output[0] % columns == made.abreast % images == 0
     under = -(-batch // made.abreast)
     assert made.rows == (under - 1) * made.pitch + c.output[1]
@@ -103,7 +103,7 @@ def test_they_have_the_same_bits(direction, x_shape, w_shape, options, text, pre
     problem = Problem.of(x_shape, w_shape, **options)
     found = _found(problem, text, precision, direction, aligned=w_shape[-1] % 4 == 0)
     exact, a, b = _exact_and_operands(problem, direction, precision)
-    # What stacking decides, and the room that it leaves.
+    # What packing decides, and the room that it leaves.
     alone = {"packed": 0, "exchanges": 0}
     first, seen = {}, set()
     for p in (p for p in found if not p.config.packed and p.config.run):

@@ -14,8 +14,8 @@ from winolab.algorithm import Problem, parse_algorithm
 from winolab.bench.layers import parse_layer
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
+from winolab.gpu.families.gamma.tiles import TEN
 from winolab.gpu.families.gamma_wgmma.plan import GammaWgmmaPlan, plans
-from winolab.gpu.families.gamma_wgmma.tiles import TEN
 from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.fallback import CorrelationWithFallback
 from winolab.gpu.planner.request import DTYPES, Request

@@ -8,21 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 from winolab.algorithm import Tile
-from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
-from winolab.gpu.families.gamma_wgmma.rows import packed
-from winolab.gpu.families.gamma_wgmma.tiles import (
+from winolab.gpu.families.gamma.config import KC, PARTS, Files, GammaConfig, loads
+from winolab.gpu.families.gamma.tiles import (
     TEN,
     WGMMA_TILES,
     block_outputs,
     block_tiles,
 )
+from winolab.gpu.families.gamma_wgmma.boxes import LINE, PIXEL, SLOT, Boxes, boxes, slot_aligned
+from winolab.gpu.families.gamma_wgmma.packed_batch import packed_rows
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE, Request
-from winolab.options import KernelConfig
 from winolab.ref.arithmetic.split import products
 
-KC = 16  # channels of a stage
 STAGES = 2  # of transformed input
 UNIT = 16  # output channels that the last block's filters are padded to
 # Threads of a block. Loaders, only where boxes come: one warp works, but registers change hands by
@@ -44,12 +43,10 @@ TILES_LEFT = ("filters_shared.cuh", "outputs_fours.cuh")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 FAR = 8  # such a part of L2 taken by filters, pairs of blocks save 3 to 12 %, else they lose 1 to 4
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
-Files = dict[str, str]
-PARTS = {"fp32_split": 2, "fp16": 1, "bf16": 1}  # 16-bit parts of a value, by precision
 
 
 @dataclass(frozen=True)
-class Config(KernelConfig):
+class Config(GammaConfig):
     """The compile-time shape of one kernel: policies of gamma_wgmma/kernel.cuh, by its names."""
 
     rows: int = 4  # output rows of a block
@@ -75,7 +72,7 @@ class Config(KernelConfig):
     loader_registers: int = 24
 
     clusters = True  # whether the device has them
-    main, entry = "gamma_wgmma/kernel", "winolab_gamma_wgmma"  # its file, and its name there
+    entry = "winolab_gamma_wgmma"
 
     def __post_init__(self) -> None:
         asked = CONSUMERS * self.consumer_registers + PRODUCERS * self.producer_registers
@@ -99,6 +96,16 @@ class Config(KernelConfig):
         mine = {name.upper(): value for name, value in asdict(self).items()}
         mine |= {"BT": block_tiles(tile.alpha)}
         return mine | (self.boxes(tile, size).constants() if self.run else {})
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Files of the kernels: where channels are padded, what does so, and the main one."""
+        copies = ("gamma_wgmma/pad_channels",) if self.padded else ()
+        return (*copies, "gamma_wgmma/kernel")
+
+    def choices(self, parts: int) -> dict[str, int]:
+        """Which of the files are included, as constants."""
+        return {"PAIRED": int(self.finish(parts) == EXCHANGED), "V_AS_A": int(self.u_ring > 0)}
 
     def columns(self, tile: Tile) -> int:
         """Tile columns of a block."""
@@ -346,13 +353,7 @@ def _boxes(correlation: Correlation, tile: Tile, shape: Config) -> Iterator[dict
         images = next(counts, 1)
         yield {"run": run, "images": images, "packed": 0}
         # Two filter rows gain nothing by it: -5 to 3 %.
-        if shape.share != 2 and (most := packed(correlation, row, columns, shape.rows, images)):
+        if shape.share != 2 and (
+            most := packed_rows(correlation, row, columns, shape.rows, images)
+        ):
             yield {"run": run, "images": images, "packed": most}
-
-
-def loads(correlation: Correlation, aligned: bool) -> dict[str, int]:
-    """Elements of a load of x, a store of y; 1 where channels or addresses are not aligned."""
-    return {
-        "xvec": 4 if aligned and correlation.channels % 4 == 0 else 1,
-        "yvec": 4 if aligned and correlation.out_channels % 4 == 0 else 1,
-    }

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 from winolab.algorithm import Tile
 from winolab.device import Device
+from winolab.gpu.families.gamma.config import KC, PARTS
+from winolab.gpu.families.gamma.cost import of_call
+from winolab.gpu.families.gamma.tiles import WGMMA_TILES, block_outputs, block_tiles
 from winolab.gpu.families.gamma_wgmma.boxes import SLOT
 from winolab.gpu.families.gamma_wgmma.config import (
     FAR,
-    KC,
-    PARTS,
     UNIT,
     Config,
     Shape,
 )
-from winolab.gpu.families.gamma_wgmma.geometry import Geometry, cluster_slots
 from winolab.gpu.families.gamma_wgmma.input import padded_size
-from winolab.gpu.families.gamma_wgmma.tiles import WGMMA_TILES, block_outputs, block_tiles
+from winolab.gpu.families.gamma_wgmma.tiling import Tiling, cluster_slots
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.device_model import (
     MODEL,
@@ -67,7 +67,7 @@ class Stage:
         )
 
 
-def seconds(plan: Geometry, model: DeviceModel = MODEL) -> float:
+def main_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a group's main kernel: rounds of work tiles on what runs at once."""
     v = plan.config
     steps = -(-plan.steps // v.split_k)
@@ -80,14 +80,13 @@ def seconds(plan: Geometry, model: DeviceModel = MODEL) -> float:
     return overlapped(SHARP, computed, copying(plan.device, _moved(plan), model))
 
 
-def predicted(plan: Geometry, model: DeviceModel = MODEL) -> float:
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a whole call."""
-    padded = padded_size(plan.correlation, plan.size) if plan.config.padded else 0
-    main, groups = seconds(plan, model), plan.correlation.groups
-    return of_call(plan.device, groups, main, plan.transformed, plan.parts, padded, model)
+    main, groups = main_seconds(plan, model), plan.correlation.groups
+    return of_call(plan.device, groups, main, plan.transformed, plan.parts, plan.padded, model)
 
 
-def _mean_stage(plan: Geometry, outputs: int, model: DeviceModel) -> float:
+def _mean_stage(plan: Tiling, outputs: int, model: DeviceModel) -> float:
     """Cycles of a stage of so many output channels, those of a filter's last rows among them."""
     v, m = plan.config, model.gamma_wgmma
 
@@ -136,7 +135,7 @@ def _item(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
     return outputs * (m.store + (m.cluster * v.split_k if v.split_k > 1 else 0))
 
 
-def _moved(plan: Geometry) -> float:
+def _moved(plan: Tiling) -> float:
     """Bytes of the rows of x that blocks read, and of y."""
     v = plan.config
     return moved(plan.correlation, v.rows, v.share, plan.size, ITEMSIZE[plan.out_dtype])
@@ -146,25 +145,6 @@ def moved(c: Correlation, rows: int, share: int, size: int, out_size: int) -> fl
     """Bytes of the rows of x that blocks of so many rows read, and of y."""
     x = c.batch * math.prod(c.input) * c.channels * size * (rows + share - 1) / rows
     return x + c.batch * math.prod(c.output) * c.out_channels * out_size
-
-
-def of_call(
-    device: Device,
-    groups: int,
-    seconds: float,
-    transformed: int,
-    parts: int,
-    padded: int,
-    model: DeviceModel = MODEL,
-) -> float:
-    """Seconds of a call whose main kernel takes so many a group; bytes of a group's transformed
-    filter, of the copy of x."""
-    launch = model.device.launch
-    seconds += copying(device, transformed, model) + 2 * launch
-    passes = 3 * launch if parts == 2 else 0.0  # of the scales
-    if padded:
-        passes += launch + copying(device, 2 * padded, model)
-    return groups * seconds + passes
 
 
 def least_seconds(

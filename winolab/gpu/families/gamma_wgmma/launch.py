@@ -1,101 +1,30 @@
-"""Launches of Γ on Tensor Cores, as plan.py says which."""
+"""Launches of Γ by wgmma: its main kernel reads boxes of x, or of a copy with padded channels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry, scale
-from winolab.gpu.families.gamma_wgmma import filter
-from winolab.gpu.families.gamma_wgmma.geometry import Geometry
-from winolab.gpu.families.gamma_wgmma.input import (
-    fill,
-    padded_channels,
-    padded_view,
-    tensor_map,
-)
-from winolab.gpu.families.gamma_wgmma.workspace import Workspace
-from winolab.gpu.params import Kernels, Layout, Params, TensorMap, View
-from winolab.gpu.planner.correlation import SCALING
-from winolab.gpu.planner.request import ITEMSIZE
-from winolab.ref.algebra.transforms import transforms
-from winolab.ref.arithmetic.split import Scale
+from winolab.gpu.families.gamma.launch import Launches
+from winolab.gpu.families.gamma_wgmma.input import fill, padded_channels, padded_view, tensor_map
+from winolab.gpu.families.gamma_wgmma.tiling import Tiling
+from winolab.gpu.params import Kernels, TensorMap, View
 
 # The main kernel's parameter struct, field for field.
 PARAMS = layout("GammaParams", "gamma_wgmma/block")
 
 
 @dataclass(frozen=True)
-class Launcher:
-    """Launches a call, whose workspace is laid out like that; ``given``: the caller's scale."""
+class WgmmaLaunches(Launches):
+    """Launches a call, whose workspace is laid out like that."""
 
-    call: Geometry
-    layout: Workspace
-    given: Scale | None
+    call: Tiling
 
-    params: ClassVar[Layout] = PARAMS  # of the main kernel
-
-    def launch(
-        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
-    ) -> None:
-        """Compute all groups on the current stream."""
-        prepared = workspace + self.layout.header + self.layout.padded
-        self._fill(kernels, a, workspace + self.layout.header)
-        self._transform(kernels, b, prepared, self.layout.padded > 0)
-        self._scale(kernels, a, workspace, prepared, beside_filter=True)
-        self._correlate(kernels, a, prepared, out, workspace, follows=True)
-
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        """Transform the filter."""
-        self._transform(kernels, b, prepared, follows=False)  # no launch about x here
-
-    def run(
-        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
-    ) -> None:
-        """Convolve with a transformed filter; ``workspace`` begins with the header."""
-        self._fill(kernels, a, workspace + self.layout.header)
-        self._scale(kernels, a, workspace, prepared, beside_filter=False)
-        scaled_or_padded = self.call.parts == 2 or self.layout.padded > 0
-        self._correlate(kernels, a, prepared, out, workspace, follows=scaled_or_padded)
+    params = PARAMS
 
     def _fill(self, kernels: Kernels, x: View, to: int) -> None:
         if self.layout.padded:
             fill(kernels, self.call.correlation, self.call.device, x, to, self.call.size)
-
-    def _scale(
-        self, kernels: Kernels, x: View, header: int, rows: int, beside_filter: bool
-    ) -> None:
-        if self.call.parts == 2:
-            params = self.scale_params(x, header, rows, late=beside_filter)
-            scale.scale(kernels, params, self.early(beside_filter or self.layout.padded > 0))
-
-    def scale_params(self, x: View, header: int, rows: int, late: bool = False) -> Params:
-        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
-        wide, known, c = self.call.config.xvec == 4, self._known[0], self.call.correlation
-        room = scale.room(c, (self.call.tile,))
-        return scale.parameters(c, header, rows, x, wide, known, self.call.block, late, room)
-
-    @property
-    def _known(self) -> tuple[int, float]:
-        """What the caller's scales say (scale.known)."""
-        tile = self.call.tile
-        return scale.known(self.given, transforms(tile.n, tile.r, self.call.points, SCALING))
-
-    def early(self, follows: bool) -> bool:
-        """Whether a launch that follows one of this plan's own may begin before that ends."""
-        return follows and self.call.device.early_launches
-
-    def _correlate(
-        self, kernels: Kernels, x: View, prepared: int, y: View, header: int, follows: bool
-    ) -> None:
-        for group in range(self.call.correlation.groups):
-            self._correlate_group(kernels, group, x, prepared, y, header, follows or group > 0)
-        if self.call.parts == 2:
-            scale.scan(kernels, self.call.device, self.scale_params(x, header, prepared))
-
-    def _transform(self, kernels: Kernels, w: View, prepared: int, follows: bool) -> None:
-        filter.transform(self.call, self.layout, kernels, w, prepared, self._known[1], follows)
 
     def maps(self, x: View, group: int, padded: int) -> tuple[TensorMap | None, ...]:
         """The tensor map of a group's channels of x, or of its copy at address ``padded``; None
@@ -110,27 +39,8 @@ class Launcher:
             tensor_map(c, x, channels, group, size, self.call.config.box(self.call.tile, size)),
         )
 
-    def _correlate_group(
-        self,
-        kernels: Kernels,
-        group: int,
-        x: View,
-        prepared: int,
-        y: View,
-        header: int,
-        follows: bool,
-    ) -> None:
-        c = self.call.correlation
-        params = self.params.pack(
-            *self.maps(x, group, header + self.layout.header),
-            x.address + self.call.size * group * c.channels,
-            self.layout.filter(prepared, group),
-            y.address + ITEMSIZE[self.call.out_dtype] * group * c.out_channels,
-            header,
-            scale.row(c, prepared, group, self.call.block),
-            *geometry.values(self.call, x, y),
-            *self.call.places,
-        )
-        kernels[self.call.config.entry](
-            (self.call.grid, 1, 1), self.call.threads, params, self.early(follows)
-        )
+    def own(self) -> tuple[int, ...]:
+        """Work tiles after which blocks move on to other channels; the packed batch, if it is."""
+        packed = self.call.packed_batch
+        where = (packed.abreast, packed.pitch) if packed else (0, 0)
+        return self.call.rotation, self.call.correlation.batch, *where

@@ -9,7 +9,7 @@ from winolab.gpu.planner.correlation import Correlation
 
 
 @dataclass(frozen=True)
-class Stack:
+class PackedBatch:
     """Images ``abreast`` of one another, under them the next ones ``pitch`` rows on; ``rows`` from
     the first output row to the last.
     """
@@ -30,9 +30,9 @@ def gap(c: Correlation, taps: int) -> int:
     return max(0, before, behind)
 
 
-def stack(
+def packed_batch(
     c: Correlation, taps: int, tiles_width: int, columns: int, images: int, box_rows: int
-) -> Stack:
+) -> PackedBatch:
     """How images lie in blocks of ``columns`` tile columns: ``images`` abreast in a box of
     ``box_rows``.
 
@@ -42,18 +42,18 @@ def stack(
     abreast = images * (columns // math.gcd(columns, row))
     pitch = max(c.input[1] + max(gap(c, taps), box_rows - 1), c.output[1])
     under = -(-c.batch // abreast)
-    return Stack(abreast, pitch, (under - 1) * pitch + c.output[1])
+    return PackedBatch(abreast, pitch, (under - 1) * pitch + c.output[1])
 
 
-def packed(c: Correlation, tiles_width: int, columns: int, rows: int, images: int) -> int:
-    """Rows of a box for blocks of ``columns`` × ``rows``; 0 where stacking takes no fewer.
+def packed_rows(c: Correlation, tiles_width: int, columns: int, rows: int, images: int) -> int:
+    """Rows of a box for blocks of ``columns`` × ``rows``; 0 where packing takes no fewer.
 
     Two at least, a row of zeros more where there is none: with boxes of one, two layers of 2 × 2
     took 12 and 13 % longer than without.
     """
     taps = c.filter[1]
     most = 4 if gap(c, taps) > 2 else 2
-    made, row = stack(c, taps, tiles_width, columns, images, most), c.output[0] * tiles_width
+    made, row = packed_batch(c, taps, tiles_width, columns, images, most), c.output[0] * tiles_width
 
     def blocks(height: int, abreast: int) -> int:
         return -(-height // rows) * -(-abreast * row // columns)

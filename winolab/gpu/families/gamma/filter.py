@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import geometry, scale
-from winolab.gpu.families.gamma_wgmma.geometry import Geometry
-from winolab.gpu.families.gamma_wgmma.workspace import Workspace
+from winolab.gpu.families.gamma.tiling import Tiling
+from winolab.gpu.families.gamma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import Correlation
 
@@ -61,35 +61,35 @@ class FilterLaunch(NamedTuple):
         return 4 * self.rows * self.image
 
 
-def shape(plan: Geometry, dense: bool = True) -> FilterLaunch:
+def shape(call: Tiling, dense: bool = True) -> FilterLaunch:
     """The blocks that serve a filter best, whose rows are ``dense`` or are not."""
-    outputs, units = plan.blocks_m * plan.block, math.prod(plan.kept) * plan.chunks
-    if plan.parts == 1:
-        grid = outputs // M, -(-plan.chunks // CHUNKS), math.prod(plan.kept)
+    outputs, units = call.blocks_m * call.block, math.prod(call.kept) * call.chunks
+    if call.parts == 1:
+        grid = outputs // M, -(-call.chunks // CHUNKS), math.prod(call.kept)
         return FilterLaunch(grid, 128, kernel=FIXED_ENTRY)
-    scattered, image = plan.correlation.rotated, _image(plan)
-    room = (plan.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
+    scattered, image = call.correlation.rotated, _image(call)
+    room = (call.device.shared_memory - STATIC) * (SCATTERED if scattered else 1) // (4 * image)
     spread = room >= ROWS and IDLE[0] < outputs < IDLE[1]
     squeezed = PAIR <= room < ROWS and not scattered
     rows = PAIR if spread or squeezed else ROWS
     blocks = outputs // rows
     # As many as fill the device with the one that describes the rows, and have something to do.
-    idle = plan.device.multiprocessors // blocks - 1
+    idle = call.device.multiprocessors // blocks - 1
     sharers = max(1, min(idle, -(-units // (FEW // 32))))
     threads = PAIRED if spread else MANY if units > LONG_WORK * sharers else FEW
-    large = rows > room and 4 * outputs * _row(plan.correlation) > KEPT * plan.device.l2
-    if plan.config.clusters and sharers == 1 and large:
+    large = rows > room and 4 * outputs * _row(call.correlation) > KEPT * call.device.l2
+    if call.config.clusters and sharers == 1 and large:
         return FilterLaunch((blocks, 1, 1), threads, CLUSTER, CLUSTER * ROWS, kernel=CLUSTER_ENTRY)
     grid = blocks * (sharers + (sharers > 1)), 1, 1
     return FilterLaunch(grid, threads, sharers, rows, image if dense and rows <= room else 0)
 
 
-def shared(plan: Geometry) -> dict[str, int]:
+def shared(call: Tiling) -> dict[str, int]:
     """Bytes of dynamic shared memory of every kernel that may transform the filter."""
-    if plan.parts == 1:
+    if call.parts == 1:
         return {FIXED_ENTRY: 0}
-    clustered = {CLUSTER_ENTRY: 0} if plan.config.clusters else {}
-    return {SCALED_ENTRY: shape(plan).shared} | clustered
+    clustered = {CLUSTER_ENTRY: 0} if call.config.clusters else {}
+    return {SCALED_ENTRY: shape(call).shared} | clustered
 
 
 def _row(c: Correlation) -> int:
@@ -97,14 +97,14 @@ def _row(c: Correlation) -> int:
     return c.channels * math.prod(c.filter)
 
 
-def _image(plan: Geometry) -> int:
+def _image(call: Tiling) -> int:
     """Floats from a row's image in shared memory to the next's, in other banks."""
-    size = _row(plan.correlation)
+    size = _row(call.correlation)
     return (size + size // 64 * 4) // 32 * 32 + 48
 
 
 def transform(
-    plan: Geometry,
+    call: Tiling,
     layout: Workspace,
     kernels: Kernels,
     w: View,
@@ -116,29 +116,29 @@ def transform(
 
     ``known``: the scale of all rows, or 0; ``follows``: launches of the call come before.
     """
-    c = plan.correlation
-    _, *strides = geometry.filter_map(c, w, 0, plan.size)
+    c = call.correlation
+    _, *strides = geometry.filter_map(c, w, 0, call.size)
     lowest, step = scale.dense(c, strides[1:])
-    its = shape(plan, step > 0)
+    its = shape(call, step > 0)
     for group in range(c.groups):
-        address, *_ = geometry.filter_map(c, w, group, plan.size)
+        address, *_ = geometry.filter_map(c, w, group, call.size)
         params = PARAMS.pack(
             address,
             layout.filter(prepared, group),
-            scale.row(c, prepared, group, plan.block),
+            scale.row(c, prepared, group, call.block),
             *strides,
             c.out_channels,
             c.channels,
             *c.filter[1:],
-            math.prod(plan.kept),
-            *plan.kept[1:],
-            plan.chunks,
-            plan.outputs,
+            math.prod(call.kept),
+            *call.kept[1:],
+            call.chunks,
+            call.outputs,
         )
-        if plan.parts == 2:
+        if call.parts == 2:
             row = lowest, _row(c), step, known
             places = (e // step if its.image else 0 for e in (-lowest, *strides[1:]))
             its_own = SCALED.pack(*row, its.sharers, its.rows, its.image, *places)
             params = Params.of(params, its_own)
-        early = (follows or group > 0) and plan.device.early_launches
+        early = (follows or group > 0) and call.device.early_launches
         kernels[its.kernel](its.grid, its.threads, params, early)

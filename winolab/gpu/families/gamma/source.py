@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from winolab.algorithm import Tile
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
-from winolab.gpu.families.gamma_wgmma import filter as gamma_wgmma_filter
-from winolab.gpu.families.gamma_wgmma.config import EXCHANGED, KC, PARTS, TILES_LEFT
-from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
+from winolab.gpu.families.gamma import filter
+from winolab.gpu.families.gamma.config import KC, PARTS, GammaConfig
+from winolab.gpu.families.gamma.tiles import block_outputs
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.algebra.program import Program
@@ -37,35 +36,31 @@ def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Any) -> str:
+def source(tile: Tile, points: str, precision: str, out_dtype: str, config: GammaConfig) -> str:
     """The translation unit of one config of Γα(n,r), its main kernel in the files it names."""
     split, parts = precision == "fp32_split", PARTS[precision]
     files = config.files(parts)
-    files |= {"FILTER_FILE": gamma_wgmma_filter.file(parts, config.clusters)}
+    files |= {"FILTER_FILE": filter.file(parts, config.clusters)}
     made = transforms(tile.n, tile.r, points, SCALING)
     constants = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "KC": KC}
     constants |= {"BM": block_outputs(tile.alpha)}
-    constants |= gamma_wgmma_filter.constants(parts)
+    constants |= filter.constants(parts)
     constants |= {"PARTS": parts, "BF16": int(precision == "bf16")}
     constants |= {"WIDE": int(split), "WIDE_OUT": int(out_dtype == "float32")}
     constants |= scale.constants((tile, made)) | (scale.BLOCKS if split else {})
     size = ITEMSIZE[DTYPES[precision]]
     constants |= config.constants(tile, size)
     constants |= {"SHARED": config.shared_memory(tile, parts, size)}
-    constants |= {
-        "PAIRED": int(EXCHANGED in files.values()),
-        "V_AS_A": int(TILES_LEFT[0] in files.values()),
-    }
+    constants |= config.choices(parts)
     programs = made.programs
     constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.
     bt, at = _scaled_ends(tile, points) if precision == "fp16" else (programs.BT, programs.AT)
-    copies = ("gamma_wgmma/pad_channels",) if config.padded else ()
     return unit(
         f"Γ{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
         constants,
         {"transform_filter": programs.G, "transform_input": bt, "transform_output": at},
-        (*copies, config.main),
+        config.kernels,
         WIDE if split else (),
         files,
     )

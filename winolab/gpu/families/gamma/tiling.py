@@ -7,18 +7,16 @@ from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
-from winolab.gpu.families.gamma_wgmma.config import KC, PARTS, Config
-from winolab.gpu.families.gamma_wgmma.rows import Stack, stack
-from winolab.gpu.families.gamma_wgmma.tiles import block_outputs
+from winolab.gpu.families.gamma.config import KC, PARTS, GammaConfig
+from winolab.gpu.families.gamma.tiles import block_outputs
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
-
-CLUSTER_SHARE = 0.88  # of multiprocessors that clusters of four and more can use
+from winolab.ref.arithmetic.split import Scale
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """What is computed, by blocks of which shape, on what grid."""
+class Tiling:
+    """What is computed, by blocks of which config, on what grid."""
 
     direction: str
     problem: Problem
@@ -27,10 +25,12 @@ class Geometry:
     points: str
     precision: str
     out_dtype: str
-    config: Config
+    config: GammaConfig
     device: Device
+    given: Scale | None = None  # of split products, by the caller
 
     whole = 0  # work tiles that one block computes alone where clusters share the others
+    padded = 0  # bytes of a copy of x whose channels are padded
 
     @property
     def kernel(self) -> str:
@@ -93,39 +93,22 @@ class Geometry:
     @property
     def blocks_row(self) -> int:
         """Blocks of output rows."""
-        rows = self.stack.rows if self.stack else self.correlation.output[1]
-        return -(-rows // self.config.rows)
+        return -(-self.correlation.output[1] // self.config.rows)
 
     @property
     def tiles_width(self) -> int:
-        """Tiles of a row of outputs, with what fills up its last box."""
-        run = max(1, self.config.run)
-        return -(-self.correlation.output[2] // (self.tile.n * run)) * run
+        """Tiles of a row of outputs."""
+        return -(-self.correlation.output[2] // self.tile.n)
 
     @property
     def columns(self) -> int:
-        """Tile columns: of all depths and images, or of those abreast, one for every n outputs of
-        the width.
-        """
-        c = self.correlation
-        images = self.stack.abreast if self.stack else c.batch
-        return images * c.output[0] * self.tiles_width
-
-    @property
-    def stack(self) -> Stack | None:
-        """How images lie under one another, where blocks' rows run on from one to the next."""
-        c, v = self.correlation, self.config
-        if not v.packed:
-            return None
-        columns = v.columns(self.tile) * v.multicast
-        return stack(c, self.kept[1], self.tiles_width, columns, v.images, v.packed)
+        """Tile columns: of all depths and images, one for every n outputs of the width."""
+        return self.correlation.batch * self.correlation.output[0] * self.tiles_width
 
     @property
     def work_tiles(self) -> int:
-        """Work of a block, or of a cluster that shares sums: the grid walks over them."""
-        multicast = self.config.multicast
-        columns = self.config.columns(self.tile) * multicast
-        return self.blocks_m * self.blocks_row * -(-self.columns // columns) * multicast
+        """Work of a block: the grid walks over them."""
+        return self.blocks_m * self.blocks_row * -(-self.columns // self.config.columns(self.tile))
 
     @property
     def threads(self) -> int:
@@ -133,43 +116,17 @@ class Geometry:
         return self.config.threads
 
     @property
-    def slots(self) -> int:
-        """Work tiles that run at once, on a cluster each or, by multicast pairs, on a block."""
-        v = self.config
-        return cluster_slots(self.device, v.split_k * v.multicast) * v.multicast
-
-    @property
     def grid(self) -> int:
         """Blocks."""
-        return self.config.split_k * min(max(self.work_tiles, self.config.multicast), self.slots)
+        return max(1, min(self.work_tiles, self.device.multiprocessors))
 
     @property
     def outputs(self) -> int:
         """Output channels of the transformed filter."""
-        return (self.blocks_m - 1) * self.block + (self.config.narrow or self.block)
-
-    @property
-    def rotation(self) -> int:
-        """Work tiles after which blocks move on to other output channels: those that run at once,
-        where a block would meet the same channels again and again. Else more than there are.
-        """
-        at_once = self.grid // self.config.multicast
-        return at_once if at_once % max(1, self.blocks_m) == 0 else (1 << 31) - 1
-
-    @property
-    def places(self) -> tuple[int, ...]:
-        """What the main kernel is told besides of where its work tiles lie."""
-        s = self.stack
-        return self.rotation, self.correlation.batch, s.abreast if s else 0, s.pitch if s else 0
+        return self.blocks_m * self.block
 
     @property
     def transformed(self) -> int:
         """Bytes of the transformed filter of a group."""
         states = math.prod(self.kept) * self.chunks * self.tile.alpha
         return states * self.parts * self.outputs * KC * 2
-
-
-def cluster_slots(device: Device, blocks: int) -> int:
-    """Clusters of so many blocks that run at once."""
-    share = CLUSTER_SHARE if blocks > 2 else 1
-    return max(1, int(device.multiprocessors * share / blocks))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winolab.gpu.families import scale
-from winolab.gpu.families.gamma_wgmma.geometry import Geometry
-from winolab.gpu.families.gamma_wgmma.input import padded_size
+from winolab.gpu.families.gamma.tiling import Tiling
 
 
 @dataclass(frozen=True)
@@ -20,15 +19,15 @@ class Workspace:
     groups: int
 
     @classmethod
-    def of(cls, g: Geometry) -> Workspace:
+    def of(cls, call: Tiling) -> Workspace:
         """The workspace of a call."""
-        split = g.parts == 2
+        split = call.parts == 2
         return cls(
-            header=scale.header_size(g.correlation, (g.tile,)) if split else 0,
-            padded=padded_size(g.correlation, g.size) if g.config.padded else 0,
-            rows=scale.size(g.correlation, g.block) if split else 0,
-            transformed=g.transformed,
-            groups=g.correlation.groups,
+            header=scale.header_size(call.correlation, (call.tile,)) if split else 0,
+            padded=call.padded,
+            rows=scale.size(call.correlation, call.block) if split else 0,
+            transformed=call.transformed,
+            groups=call.correlation.groups,
         )
 
     @property

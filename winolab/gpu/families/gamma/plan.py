@@ -1,0 +1,136 @@
+"""Plans of Γ on Tensor Cores: FP32 by products of 16-bit parts, FP16 and BF16.
+
+Forward and backward data of any shape; wider filters run in pieces of r taps, the last one padded
+up with zeros. Split FP32 launches four kernels: the largest elements of x, from which its scale
+follows, the transformed filter, everything else, and what looks at results of 0; 16 bits only the
+second and the third.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+from winolab.gpu.families.gamma import filter
+from winolab.gpu.families.gamma.config import KC
+from winolab.gpu.families.gamma.launch import Launches
+from winolab.gpu.families.gamma.source import SCALING, halvings, source
+from winolab.gpu.families.gamma.tiling import Tiling
+from winolab.gpu.families.gamma.workspace import Workspace
+from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.request import BasePlan, CheckedCorrelation
+from winolab.ref.arithmetic.split import Scale
+
+
+@dataclass(frozen=True)
+class GammaTensorPlan(Tiling, BasePlan, ABC):
+    """One call: what is computed, by which kernels, on what grid, at what cost."""
+
+    predicted: float = 0.0  # seconds, all launches
+
+    scaling = SCALING
+
+    @cached_property
+    def layout(self) -> Workspace:
+        """Layout of the workspace."""
+        return Workspace.of(self)
+
+    @property
+    def header(self) -> int:
+        """Bytes of a call's own, first in the workspace."""
+        return self.layout.header
+
+    @property
+    def prepared(self) -> int:
+        """Bytes of what depends on the filter alone, of all groups."""
+        return self.layout.prepared
+
+    @property
+    def workspace(self) -> int:
+        """Bytes."""
+        return self.layout.size
+
+    @property
+    @abstractmethod
+    def launches(self) -> Launches:
+        """What launches the kernels."""
+
+    @property
+    def simulated(self) -> str:
+        """What the reference calls this arithmetic."""
+        intervals = self.config.intervals(self.parts)
+        text = f"{self.precision},accumulation=tensor_core:{KC}:2:truncate"
+        text += ":" * bool(intervals) + "+".join(map(str, intervals))
+        if self.parts == 2:
+            text += f",ahead={self.config.skew},filters=fp64"
+        if self.precision == "fp16":
+            text += ",scale=" + ":".join(str(-h) for h in halvings(self.tile, self.points))
+        return text + (f",scale={self.given}" if self.given else "")
+
+    @property
+    def checks_accuracy(self) -> bool:
+        """Whether the workspace begins with flags about the results (fallback.cuh)."""
+        return self.parts == 2
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about how images lie."""
+        return []
+
+    def __str__(self) -> str:
+        p, v = self.problem, self.config
+        shared = self.shared()[v.entry]
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} {self.precision}, points {self.points}",
+                f"block      {self.block} channels × {v.rows} rows × {v.columns(self.tile)} tiles, "
+                f"{KC} channels a stage; {self.tiles_width} tiles a row of outputs",
+                *self.notes,
+                f"policies   {v}",
+                f"grid       {self.grid} blocks of {self.threads} threads, "
+                f"{self.work_tiles} work tiles",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )
+
+    def scaled(self, scale: Scale | None) -> Self:
+        """The plan with the caller's scale."""
+        return replace(self, given=scale) if scale else self
+
+    def source(self) -> str:
+        """The translation unit of the kernels."""
+        return source(self.tile, self.points, self.precision, self.out_dtype, self.config)
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        gamma = self.config.shared_memory(self.tile, self.parts, self.size)
+        scales = {"winolab_scale": 0, "winolab_scan": 0} if self.parts == 2 else {}
+        return scales | filter.shared(self) | {self.config.entry: gamma}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        self.launches.launch(kernels, a, b, out, workspace, index)
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        """Transform the filter."""
+        self.launches.prepare(kernels, b, prepared, index)
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        """Convolve with a transformed filter; ``workspace`` begins with the header."""
+        self.launches.run(kernels, a, prepared, out, workspace, index)
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return self if self.checks_accuracy else None
+
+    def scale_params(self, x: View, header: int, rows: int) -> Params:
+        """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
+        return self.launches.scale_params(x, header, rows)
