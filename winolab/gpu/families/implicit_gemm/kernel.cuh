@@ -13,7 +13,7 @@
 
 #include "operands.cuh"
 #include "products.cuh"
-#include "epilogue.cuh"
+#include "exchanged.cuh"
 
 // All sums of a block, TENSOR: by Tensor Cores.
 template <bool TENSOR>
