@@ -12,7 +12,8 @@ from winolab.device import Device
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.request import BasePlan, Request
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.request import Request
 from winolab.options import KernelConfig
 
 

@@ -18,13 +18,13 @@ from typing import ClassVar, Self
 from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.base_plan import TakesFilters
 from winolab.gpu.planner.request import (
     CheckedCorrelation,
     FallbackCorrelation,
     FallbackLaunches,
     Plan,
     Sum,
-    TakesFilters,
 )
 from winolab.options import KernelConfig
 from winolab.ref.arithmetic.simulated import arithmetic

@@ -1,7 +1,7 @@
 """What planner, families and callers agree on: a Request, and the Plan that answers it.
 
 No family is imported here: families import this, the registry families, the planner the registry.
-A plan has every member of ``Plan``; ``BasePlan`` has those that most families do not care for.
+A plan has every member of ``Plan``; base_plan.py has those that most families do not care for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from winolab.arguments.tolerance import Tolerance
 from winolab.device import Device
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.correlation import CORRELATIONS, check
-from winolab.kind import ShowsText
 from winolab.options import KernelConfig
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.arithmetic.split import Scale
@@ -62,14 +61,17 @@ class Plan(Protocol):
     @property
     def precision(self) -> str:
         """Precision of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
+        ...
 
     @property
     def out_dtype(self) -> str:
         """What the kernels write: the operands' dtype, or "float32"."""
+        ...
 
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel: "Γ8(6,3)", "F(4×4,3×3)"."""
+        ...
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
@@ -82,30 +84,37 @@ class Plan(Protocol):
     @property
     def scaling(self) -> str | None:
         """Scaling of the transforms."""
+        ...
 
     @property
     def simulated(self) -> str:
         """What the reference calls the arithmetic."""
+        ...
 
     @property
     def sums(self) -> tuple[Sum, ...]:
         """How a filter gradient is summed; of correlations, whose sums follow, empty."""
+        ...
 
     @property
     def config(self) -> KernelConfig:
         """Configuration of the family's kernels."""
+        ...
 
     @property
     def workspace(self) -> int:
         """Bytes that the launch needs beside its arrays."""
+        ...
 
     @property
     def prepared(self) -> int:
         """Bytes of the transformed filter, which ``prepare`` writes; 0 where w is read as it is."""
+        ...
 
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filter: what ``run`` needs."""
+        ...
 
     @property
     def predicted(self) -> float:
@@ -240,62 +249,6 @@ class FallbackLaunches(Plan, Protocol):
     ) -> None:
         """Compute all groups; ``wanted``: the address of fallback.cuh's flags."""
         ...
-
-
-class TakesFilters(ShowsText):
-    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
-
-    @property
-    def checked_correlation(self) -> CheckedCorrelation | None:
-        return None
-
-    @property
-    def fallback_correlation(self) -> FallbackCorrelation | None:
-        return None
-
-    @property
-    def fallback_launches(self) -> FallbackLaunches | None:
-        return None
-
-    @property
-    def prepared(self) -> int:
-        return 0
-
-    @property
-    def beside(self: Plan) -> int:
-        return self.workspace - self.prepared
-
-    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
-        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
-
-    def run(
-        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
-    ) -> None:
-        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
-
-    def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
-        return None
-
-
-class BasePlan(TakesFilters):
-    """The members of a Plan that are the same for most families: there is no fallback."""
-
-    scaling: str | None = None
-    sums: tuple[Sum, ...] = ()
-    checks_accuracy: bool = False
-    accurate: bool = True
-    reads_filters_in_place: bool = False
-
-    @property
-    def primary(self: Plan) -> Plan:
-        return self
-
-    @property
-    def fallback(self) -> Plan | None:
-        return None
-
-    def scaled(self: Plan, scale: Scale | None) -> Plan:
-        return self
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from winolab.gpu.families.depthwise.geometry import Depthwise
 from winolab.gpu.families.depthwise.source import TYPES, source
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 ARCHITECTURE = (8, 0)
 

@@ -32,10 +32,10 @@ from winolab.gpu.families.direct.launch import THREADS
 from winolab.gpu.families.direct.source import ffma_source, source, split_source
 from winolab.gpu.families.direct.tiling import TILES, FfmaTiling, SplitTiling, Tiling, row
 from winolab.gpu.params import MOST, Kernels, Params, View, uncounted
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.request import (
-    BasePlan,
     CheckedCorrelation,
     FallbackLaunches,
     Request,

@@ -14,8 +14,9 @@ from winolab.gpu.families.fused2d.layouts import TILES
 from winolab.gpu.families.fused2d.source import TILE, source
 from winolab.gpu.families.fused2d.tiling import Tiling
 from winolab.gpu.params import MOST, MOST_BLOCKS, Kernels, View, uncounted
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation, unserved
-from winolab.gpu.planner.request import BasePlan, Request
+from winolab.gpu.planner.request import Request
 
 __all__ = ["Config", "Fused2dPlan", "plans"]
 

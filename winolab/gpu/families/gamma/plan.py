@@ -20,7 +20,8 @@ from winolab.gpu.families.gamma.source import SCALING, halvings, source
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
-from winolab.gpu.planner.request import BasePlan, CheckedCorrelation
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.request import CheckedCorrelation
 from winolab.ref.arithmetic.split import Scale
 
 

@@ -23,8 +23,9 @@ from winolab.gpu.params import (
     Params,
     View,
 )
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import Correlation, unserved
-from winolab.gpu.planner.request import BasePlan, FallbackCorrelation, Request
+from winolab.gpu.planner.request import FallbackCorrelation, Request
 from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 ARCHITECTURE = (8, 0)  # mbarriers and asynchronous copies

@@ -19,8 +19,9 @@ from winolab.gpu.families.implicit_gemm.config import ROLES, Config, configs, me
 from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import MOST, Kernels, View, uncounted
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.device_model import MODEL
-from winolab.gpu.planner.request import ITEMSIZE, BasePlan, Request, Sum
+from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
 TILE = Tile(1, 1)

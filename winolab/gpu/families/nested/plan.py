@@ -19,10 +19,11 @@ from winolab.gpu.families.nested.source import source
 from winolab.gpu.families.nested.tiles import MOST_STATES, Pair, multiplications, pairs, serving
 from winolab.gpu.families.nested.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import SCALING, Correlation, unserved
 from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import loses
-from winolab.gpu.planner.request import BasePlan, CheckedCorrelation, Request
+from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone

@@ -50,8 +50,9 @@ from winolab.gpu.families.wgrad_direct.tiling import (
     Tiling,
 )
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.device_model import MODEL
-from winolab.gpu.planner.request import BasePlan, Request, Sum
+from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.arithmetic import split
 
 ARCHITECTURE = (9, 0)  # wgmma: no other compute capability has it

@@ -22,7 +22,8 @@ from winolab.gpu.families.wgrad_ffma.cost import timing_of
 from winolab.gpu.families.wgrad_ffma.source import source
 from winolab.gpu.families.wgrad_ffma.tiling import Tiling
 from winolab.gpu.params import Kernels, View
-from winolab.gpu.planner.request import BasePlan, FallbackLaunches, Request, Sum
+from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.request import FallbackLaunches, Request, Sum
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 ARCHITECTURE = (8, 0)  # mbarriers

@@ -16,9 +16,10 @@ from winolab.gpu.families.wgrad_winograd.config import CONFIGS, MMA_CONFIGS, Con
 from winolab.gpu.families.wgrad_winograd.source import ACCURATE, source
 from winolab.gpu.families.wgrad_winograd.tiling import SCALING, Tiling, rounded
 from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
-from winolab.gpu.planner.request import BasePlan, Request, Sum
+from winolab.gpu.planner.request import Request, Sum
 from winolab.points import check_served
 from winolab.ref.error.metrics import error_ratio
 

@@ -1,0 +1,71 @@
+"""Members of a Plan that are the same for most families."""
+
+from __future__ import annotations
+
+from winolab.arguments.epilogue import Epilogue
+from winolab.gpu.params import Kernels, View
+from winolab.gpu.planner.request import (
+    CheckedCorrelation,
+    FallbackCorrelation,
+    FallbackLaunches,
+    Plan,
+    Sum,
+)
+from winolab.kind import ShowsText
+from winolab.ref.arithmetic.split import Scale
+
+
+class TakesFilters(ShowsText):
+    """A Plan's members about a filter apart, a fallback and an epilogue, where it has none."""
+
+    @property
+    def checked_correlation(self) -> CheckedCorrelation | None:
+        return None
+
+    @property
+    def fallback_correlation(self) -> FallbackCorrelation | None:
+        return None
+
+    @property
+    def fallback_launches(self) -> FallbackLaunches | None:
+        return None
+
+    @property
+    def prepared(self) -> int:
+        return 0
+
+    @property
+    def beside(self: Plan) -> int:
+        return self.workspace - self.prepared
+
+    def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
+        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
+
+    def run(
+        self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
+    ) -> None:
+        raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")
+
+    def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
+        return None
+
+
+class BasePlan(TakesFilters):
+    """The members of a Plan that are the same for most families: there is no fallback."""
+
+    scaling: str | None = None
+    sums: tuple[Sum, ...] = ()
+    checks_accuracy: bool = False
+    accurate: bool = True
+    reads_filters_in_place: bool = False
+
+    @property
+    def primary(self: Plan) -> Plan:
+        return self
+
+    @property
+    def fallback(self) -> Plan | None:
+        return None
+
+    def scaled(self: Plan, scale: Scale | None) -> Plan:
+        return self
