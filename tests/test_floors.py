@@ -31,7 +31,7 @@ ALLOWED = {
 }
 FLOORS = (
     (
-        *("algorithm", "arguments", "calls", "device", "factors", "kind", "lines", "options"),
+        *("algorithm", "arguments", "calls", "device", "kind", "lines", "options"),
         *("points", "problem", "version"),
     ),
     ("ref",),

@@ -50,7 +50,7 @@ def test_names_and_lists_are_told_apart():
 @pytest.mark.parametrize(
     ("points", "error", "message"),
     [
-        ("papr", ValueError, "unknown points 'papr'; expected one of best, paper, wincnn, or"),
+        ("papr", ValueError, "unknown points 'papr'; expected one of best, paper, wincnn, kar"),
         ("", ValueError, "unknown points ''"),
         ("paper@best", ValueError, "unknown points 'paper@best'"),
         ("0,1,papr", ValueError, "point 'papr' is not a rational number"),

@@ -1,18 +1,21 @@
-"""A modulus as a caller gives it: the name of a set of points, or factors one by one.
+"""What algorithms are made of, as a caller gives it: points and other factors of a modulus, one by
+one or by the name of a set, a construction by its name, or matrices.
 
-Most are interpolation points, so many speak of points; winolab.factors has the others.
+Most are interpolation points, so all are called points; winolab.arguments has the others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from winolab.factors import (
+from winolab.arguments.factors import (
     DIGITS,
     INFINITY,
     Factor,
+    Modulus,
     Point,
     as_factor,
     base_of,
@@ -20,26 +23,34 @@ from winolab.factors import (
     distinct,
     exact,
     is_factor,
+    karatsuba_states,
     shortened,
     show,
     split,
     states_of,
+    symbolic_fourier,
 )
+from winolab.arguments.matrices import NAMES as MATRICES
+from winolab.arguments.matrices import Matrices, is_line
 from winolab.problem import Tile
 
 __all__ = [
-    "DIGITS", "INFINITY", "NAMES", "Factor", "Point", "check_served", "exact", "parse_points",
-    "points_for", "served", "shortened", "show", "text_of", "tile_of",
+    "DIGITS", "INFINITY", "NAMES", "Factor", "Matrices", "Modulus", "Point", "Tile", "check_served",
+    "exact", "fourier_of", "parse_points", "points_for", "served", "shortened", "show", "text_of",
+    "tile_of",
 ]  # fmt: skip
-
-Modulus = tuple[Point | Factor, ...]
 
 # Sets that have points for every alpha (winolab.ref.algebra.points.named_points).
 NAMES = ("best", "paper", "wincnn")
+# Constructions: Karatsuba's products; symbolic Fourier convolution of a length; points whose
+# transforms run through the basis of Legendre's polynomials.
+CONSTRUCTIONS = ("karatsuba", "sfc:6", "legendre")
+_CONSTRUCTION = re.compile(r"karatsuba|sfc:([1-9]\d?)|legendre(?::(.+))?", re.DOTALL)
 
 
-def parse_points(points: Any) -> str | Modulus:
-    """The name of a set, or distinct exact factors, most of them points: None is "best".
+def parse_points(points: Any) -> str | Modulus | Matrices:
+    """The name of a set or a construction, distinct exact factors, most of them points, or
+    matrices: None is "best".
 
     A list is a text such as "0,1,-1/2,inf,x^2+1" or any iterable of exact numbers, NumPy's integers
     included, and texts. A polynomial is irreducible over the rationals, or the power of one,
@@ -55,15 +66,21 @@ def parse_points(points: Any) -> str | Modulus:
     """
     if points is None:
         return "best"
+    if isinstance(points, Matrices) or all(hasattr(points, name) for name in MATRICES):
+        return Matrices.of(points)
     if isinstance(points, str):
         name = points.strip()
         if name in NAMES:
             return name
+        if is_line(name):
+            return Matrices.of(name)
+        if made := _CONSTRUCTION.fullmatch(name):
+            return f"legendre:{text_of(made[2])}" if made[2] else name
         points = split(points, ",")
         if len(points) == 1 and not is_factor(name):
             raise ValueError(
                 f"unknown points {shortened(name)!r}; expected one of {', '.join(NAMES)}, "
-                'or a list such as "0,1,-1,2,inf"'
+                f'{", ".join(CONSTRUCTIONS)}, or a list such as "0,1,-1,2,inf"'
             )
     if isinstance(points, (bytes, bytearray)) or not isinstance(points, Iterable):
         raise TypeError(
@@ -84,17 +101,32 @@ def text_of(points: Any) -> str:
     '0,1/2,inf,x^2+1'
     """
     parsed = parse_points(points)
-    return parsed if isinstance(parsed, str) else ",".join(map(show, parsed))
+    return ",".join(map(show, parsed)) if isinstance(parsed, tuple) else str(parsed)
+
+
+def fourier_of(points: str, inputs: int) -> Modulus | None:
+    """The modulus of a symbolic Fourier convolution's name; None of other names."""
+    return symbolic_fourier(int(points[4:]), inputs) if points.startswith("sfc:") else None
 
 
 @lru_cache(maxsize=4096)
-def size_of(points: str) -> tuple[int, int] | None:
-    """The degree of a list's modulus, and the products that it takes; None of the name of a set,
-    which has any number."""
-    parsed = parse_points(points)
+def states_at(points: str, n: int, r: int) -> int | None:
+    """States of F(n, r) at these points; None where they do not serve it."""
+    parsed, inputs = parse_points(points), n + r - 1
+    if isinstance(parsed, Matrices):
+        return parsed.alpha if (parsed.n, parsed.r) == (n, r) else None
     if isinstance(parsed, str):
-        return None
-    return sum(map(degree_of, parsed)), sum(map(states_of, parsed))
+        if parsed == "karatsuba":
+            return karatsuba_states(n, r)
+        name, _, base = parsed.partition(":")
+        if name == "legendre":
+            return states_at(base or "best", n, r)
+        if name != "sfc":
+            return inputs
+        if inputs < int(base):
+            return None
+        parsed = symbolic_fourier(int(base), inputs)
+    return sum(map(states_of, parsed)) if sum(map(degree_of, parsed)) == inputs else None
 
 
 def tile_of(n: int, r: int, points: str) -> Tile:
@@ -103,39 +135,51 @@ def tile_of(n: int, r: int, points: str) -> Tile:
     >>> tile_of(6, 3, "0,1,-1,2,-2,inf,x^2+1").alpha
     9
     """
-    tile, size = Tile(n, r), size_of(points)
-    return Tile(n, r, size[1]) if size and size[0] == tile.inputs else tile
+    tile = Tile(n, r)
+    states = states_at(points, tile.n, tile.r)
+    return Tile(n, r, states) if states else tile
 
 
 def served(points: str, tiles: Iterable[Tile]) -> bool:
-    """Whether the points are a set's, or a list whose modulus has the degree and the states of one
-    of these tiles."""
-    size = size_of(points)
-    return size is None or size in ((t.inputs, t.alpha) for t in tiles)
+    """Whether the points are a set's, or one of these tiles has the states that F(n, r) has at
+    them."""
+    return points in NAMES or any(states_at(points, t.n, t.r) == t.alpha for t in tiles)
 
 
 def points_for(points: str, *tiles: Tile) -> str:
-    """``points``; "best" where they are a list that serves none of the tiles."""
+    """``points``; "best" where they serve none of the tiles."""
     return points if served(points, tiles) else "best"
 
 
 def check_served(points: str, tiles: Iterable[Tile], what: str) -> None:
     """Raise ValueError unless the points serve one of the tiles that ``what`` has."""
     tiles = tuple(tiles)
-    if served(points, tiles) or (size := size_of(points)) is None:
+    if served(points, tiles):
         return
-    degree, states = size
+    parsed = parse_points(points)
     known = " or ".join(map(str, sorted({t.inputs for t in tiles})))
-    infinite = any(not base_of(f) for f in parse_points(points) if not isinstance(f, str))
-    if degree == states:
+    if isinstance(parsed, Matrices):
+        raise ValueError(
+            f"matrices of F({parsed.n},{parsed.r}) in {parsed.alpha} states; expected {what}'s"
+        )
+    has = {states_at(points, t.n, t.r) for t in tiles} - {None}
+    if has:
+        states = " or ".join(map(str, sorted(s for s in has if s)))
+        raise ValueError(
+            f"{shortened(points)} has {states} states; {what} has {known}: give {known} points"
+        )
+    if isinstance(parsed, str):
+        name, _, length = parsed.partition(":")
+        if name == "legendre":
+            check_served(length, tiles, what)
+        raise ValueError(f"{parsed} serves n + r - 1 = {length} and more; {what} has {known}")
+    degree = sum(map(degree_of, parsed))
+    infinite = any(not base_of(f) for f in parsed)
+    if degree == sum(map(states_of, parsed)):
         hint = "" if infinite else " (infinity counts as one)"
         raise ValueError(
             f"{degree} points given; expected alpha = n + r - 1 = {known}{hint}, as many as {what} "
             "has states"
-        )
-    if any(t.inputs == degree for t in tiles):
-        raise ValueError(
-            f"{shortened(points)} has {states} states; {what} has {known}: give {known} points"
         )
     wanted = min((t.inputs for t in tiles), key=lambda inputs: abs(inputs - degree))
     change = f"add {wanted - degree}" if wanted > degree else f"leave out {degree - wanted}"

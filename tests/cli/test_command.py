@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from winolab.algorithm import SCALINGS
 from winolab.cli import command as cli
 from winolab.cli import sweep
 from winolab.gpu import driver
 from winolab.gpu.machine import MachineError
-from winolab.ref.algebra.transforms import SCALINGS, transforms
+from winolab.ref.algebra.transforms import transforms
 
 SMALL = ["--input", "1x6x8x4", "--filter", "2x3x3", "--workers", "1"]
 

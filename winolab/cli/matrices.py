@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from winolab.algorithm import SCALINGS
 from winolab.cli import process
 from winolab.cli.process import clock
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson
-from winolab.ref.algebra.transforms import SCALINGS
 from winolab.ref.algebra.transforms import transforms as build_transforms
 from winolab.ref.error.search import best_points
 
@@ -23,30 +24,49 @@ def register(app: typer.Typer) -> None:
 
 
 def transforms(
-    n: Annotated[int, typer.Argument(metavar="N", help="Outputs of a tile.")],
-    r: Annotated[int, typer.Argument(metavar="R", help="Taps of the filter.")],
+    n: Annotated[int | None, typer.Argument(metavar="N", help="Outputs of a tile.")] = None,
+    r: Annotated[int | None, typer.Argument(metavar="R", help="Taps of the filter.")] = None,
     points: Annotated[
-        str, typer.Option(help='best, paper, wincnn, or a list such as "0,1,-1,1/2,inf".')
-    ] = "best",
+        str | None,
+        typer.Option(
+            help='best, paper, wincnn, or a list such as "0,1,-1,1/2,inf", which may have other '
+            'factors, "0,1,-1,inf,x^2+1"; karatsuba, sfc:6, legendre.',
+            show_default="best",
+        ),
+    ] = None,
+    matrices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your own AT, G and BT, in place of N, R and points: JSON, or a name and rows of "
+            "fractions, line by line.",
+        ),
+    ] = None,
     scaling: Annotated[
         str, typer.Option(help=f"Of the rows: none, {', '.join(SCALINGS)} (of G alone: filter).")
     ] = "none",
     format: Annotated[str, typer.Option(help=f"{', '.join(render.FORMATS)}.")] = "text",
     as_json: AsJson = False,
 ) -> None:
-    """The exact matrices AT, G, BT of F(N, R), proved to be convolution.
+    """The exact matrices AT, G, BT of F(N, R), proved to be convolution; or yours, proved.
 
     For example:
 
     ```
     winolab transforms 6 3
     winolab transforms 2 3 --points "0,1,-1,inf" --format latex
+    winolab transforms 6 3 --points "0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
+    winolab transforms --matrices mine.txt
     ```
     """
     if format not in render.FORMATS:
         raise ValueError(f"unknown format {format!r}; expected one of {', '.join(render.FORMATS)}")
     shape = render.FORMATS["json" if as_json else format]
-    print(shape(build_transforms(n, r, points, scaling)))
+    if matrices is None and (n is None or r is None):
+        raise ValueError("transforms takes N and R, such as 6 3, or --matrices FILE")
+    if matrices is not None and not (n is r is points is None):
+        raise ValueError("--matrices says what F(N, R) is; give it alone, or N, R and --points")
+    print(shape(build_transforms(n, r, points, scaling, matrices=matrices)))
 
 
 def points(

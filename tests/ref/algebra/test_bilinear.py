@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from winolab.factors import as_factor, degree_of, karatsuba_states, states_of
+from winolab.algorithm import SCALINGS
+from winolab.arguments.factors import as_factor, degree_of, karatsuba_states, states_of
 from winolab.points import tile_of
 from winolab.ref.algebra import rational
 from winolab.ref.algebra.bilinear import (
@@ -21,7 +22,7 @@ from winolab.ref.algebra.bilinear import (
     modulus,
     schoolbook,
 )
-from winolab.ref.algebra.transforms import SCALINGS, Transforms, transforms
+from winolab.ref.algebra.transforms import Transforms, transforms
 
 # Pairwise prime, of every kind.
 FACTORS: tuple[str, ...] = (

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from winolab.algorithm import SCALINGS
 from winolab.ref.algebra.program import is_dyadic, is_power_of_two, program
-from winolab.ref.algebra.transforms import SCALINGS, transforms
+from winolab.ref.algebra.transforms import transforms
 from winolab.ref.arithmetic.simulated import arithmetic
 
 FAMILY = [(2, 3), (3, 2), (7, 2), (6, 3), (5, 4), (4, 5), (3, 6), (2, 7), (10, 7), (9, 8), (8, 9)]

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.harness.facts import facts, matrices, papers
-from winolab.algorithm import MAX_ALPHA
+from winolab.algorithm import MAX_ALPHA, SCALINGS
 from winolab.ref.algebra.points import INFINITY
-from winolab.ref.algebra.transforms import SCALINGS, Transforms, prove, transforms
+from winolab.ref.algebra.transforms import Transforms, prove, transforms
 
 PRINTED = [
     (paper, name)
@@ -179,7 +179,7 @@ def test_no_scaling_has_a_name():
         (([[1]], [[1]], [["1"]]), TypeError, r"BT\[0\]\[0\] is '1'; expected an exact number"),
         (([[1]], [1], [[1]]), TypeError, r"G\[0\] is 1; expected a list"),
         ((1, [[1]], [[1]]), TypeError, "AT is 1; expected a list"),
-        (([[1], [1, 0]], [[1]], [[1]]), ValueError, "AT is not 2 × 1"),
+        (([[1], [1, 0]], [[1]], [[1]]), ValueError, r"AT\[1\] has 2 numbers and AT\[0\] 1"),
         (([[1]], [[1]], [[1]], (0, 1)), ValueError, r"2 points given; expected alpha .* = 1"),
         (([[1]], [[1]], [[1]], (0.5,)), TypeError, "point 0.5 is not an exact number"),
     ],

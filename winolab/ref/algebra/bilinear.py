@@ -20,7 +20,7 @@ from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
 
-from winolab.factors import INFINITY, Factor, Point, base_of
+from winolab.arguments.factors import INFINITY, Factor, Point, base_of
 from winolab.ref.algebra import rational
 from winolab.ref.algebra.rational import number
 
@@ -251,18 +251,18 @@ class _Ring(NamedTuple):
             if c:
                 value = [v + c * w for v, w in zip(value, powers[k], strict=True)]
         inverse = _inverse(value, reduced)
-        ring = cls(reduced, _transposed(of_h), _transposed(of_g), columns, None)
+        ring = cls(reduced, transposed(of_h), transposed(of_g), columns, None)
         if factor.inverse == "BT":
             return ring._replace(inverse=inverse)
         times = ring.times(inverse)
-        return ring._replace(G=_matrix(times, ring.G))
+        return ring._replace(G=matrix_product(times, ring.G))
 
     def times(self, a: list[Any]) -> Rows:
         """The matrix that multiplies by a."""
         columns = [a]
         for _ in range(len(a) - 1):
             columns.append(_shifted(columns[-1], self.modulus))
-        return _transposed(columns)
+        return transposed(columns)
 
     def part(self, product: Bilinear) -> Bilinear:
         """The states of this ring's product by an algorithm for as many terms as its degree."""
@@ -271,11 +271,11 @@ class _Ring(NamedTuple):
         for _ in range(2 * d - 2):
             powers.append(_shifted(powers[-1], self.modulus))
         if self.inverse is not None:
-            powers = _transposed(_matrix(self.times(self.inverse), _transposed(powers)))
+            powers = transposed(matrix_product(self.times(self.inverse), transposed(powers)))
         return Bilinear(
-            _matrix(product.H, self.H),
-            _matrix(product.G, self.G),
-            _matrix(_matrix(product.C, powers), self.columns),
+            matrix_product(product.H, self.H),
+            matrix_product(product.G, self.G),
+            matrix_product(matrix_product(product.C, powers), self.columns),
         )
 
 
@@ -335,11 +335,11 @@ def _unit(size: int, at: int) -> list[Any]:
     return row
 
 
-def _transposed(rows: Rows) -> Rows:
+def transposed(rows: Sequence[Sequence[Any]]) -> Rows:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _matrix(a: Rows, b: Rows) -> Rows:
+def matrix_product(a: Rows, b: Rows) -> Rows:
     """The product of two matrices, whose first has many zeros."""
     made = []
     for row in a:
@@ -374,7 +374,7 @@ def _inverse(a: list[Any], reduced: list[Any]) -> list[Any]:
     d, columns = len(a), [a]
     for _ in range(d - 1):
         columns.append(_shifted(columns[-1], reduced))
-    rows = [[*row, number(int(i == 0))] for i, row in enumerate(_transposed(columns))]
+    rows = [[*row, number(int(i == 0))] for i, row in enumerate(transposed(columns))]
     for c in range(d):
         pivot = next(i for i in range(c, d) if rows[i][c])
         rows[c], rows[pivot] = rows[pivot], rows[c]

@@ -13,9 +13,11 @@ from typing import Any
 from winolab.points import (
     INFINITY,
     NAMES,
+    Matrices,
     Modulus,
     Point,
     check_served,
+    fourier_of,
     parse_points,
     show,
     text_of,
@@ -58,15 +60,16 @@ def _mirrored(step: int) -> Iterator[Fraction]:
         yield from (q, -q, 1 / q, -1 / q)
 
 
-def as_points(points: Any, tile: Tile) -> Modulus:
-    """The points and factors of a tile, from a name, a text "0,1,-1/2,inf" or a sequence.
+def as_points(points: Any, tile: Tile) -> str | Modulus | Matrices:
+    """What a tile is built of: the factors of its modulus, from a name, a text "0,1,-1/2,inf" or a
+    sequence, matrices, or the name of another construction.
 
     Raises ValueError where their degrees do not add up to its inputs, and what
     :func:`parse_points` does.
     """
     parsed = parse_points(points)
-    if isinstance(parsed, str):
+    if parsed in NAMES and isinstance(parsed, str):
         return named_points(parsed, tile.inputs)
     text = text_of(parsed)
     check_served(text, [tile_of(tile.n, tile.r, text)], str(tile))
-    return parsed
+    return fourier_of(text, tile.inputs) or parsed

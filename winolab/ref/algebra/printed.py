@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
+from winolab.arguments.matrices import NAMES, Matrix
 from winolab.points import Modulus, show
 
-Matrix = tuple[tuple[Fraction, ...], ...]
-
-NAMES = ("AT", "G", "BT")
 LEFT = {"AT": "A^T", "G": "G", "BT": "B^T"}  # in LaTeX
 
 

@@ -300,6 +300,39 @@ def program(matrix: Sequence[Sequence[Fraction | int]], simplify: bool = True) -
     return best
 
 
+def chained(programs: Sequence[Program]) -> Program:
+    """One program that runs these one behind the other, the first first."""
+    first, *others = programs
+    for of in others:
+        first = _behind(first, of)
+    return first
+
+
+def _behind(first: Program, of: Program) -> Program:
+    """``of`` on the outputs of ``first``, whose signs its ops take, and its zeros."""
+    ops = list(first.ops)
+    registers: list[Output] = list(first.outputs)
+
+    def add(kind: str, a: int, b: int | None, constant: Fraction) -> int:
+        ops.append(Op(kind, a, b, constant))
+        return first.inputs + len(ops) - 1
+
+    for op in of.ops:
+        (sign, a), (other, b) = registers[op.a], (0, 0) if op.b is None else registers[op.b]
+        other *= op.sign
+        if not sign:  # what is added alone is left
+            registers.append((other, b) if other else (0, 0))
+        elif other:
+            kinds = ("add", "sub") if op.kind in ("add", "sub") else ("fma", "fms")
+            registers.append((sign, add(kinds[sign != other], a, b, op.constant)))
+        elif op.constant == 1:
+            registers.append((sign, a))
+        else:
+            registers.append((sign, add("mul", a, None, op.constant)))
+    outputs = tuple((s * registers[at][0], registers[at][1]) for s, at in of.outputs)
+    return Program(first.inputs, tuple(ops), outputs)
+
+
 def is_power_of_two(q: Fraction) -> bool:
     """Whether |q| is a power of two, so that multiplying by it rounds nothing."""
     return is_dyadic(q) and abs(q.numerator) & (abs(q.numerator) - 1) == 0

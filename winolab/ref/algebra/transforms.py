@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import lcm
@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from winolab.algorithm import SCALINGS, Tile
+from winolab.algorithm import Tile
 from winolab.arguments.arrays import dtype_of
+from winolab.arguments.matrices import Matrices, Matrix, matrix
 from winolab.arguments.values import whole
-from winolab.points import Modulus, check_served, exact, parse_points, text_of
+from winolab.points import Modulus, check_served, parse_points, text_of
 from winolab.ref.algebra import printed
-from winolab.ref.algebra.bilinear import fractions, modulus
+from winolab.ref.algebra.construct import Stages, constructed, multiplied_out, scaled
 from winolab.ref.algebra.points import as_points
-from winolab.ref.algebra.printed import Matrix
-from winolab.ref.algebra.program import Program, program
+from winolab.ref.algebra.program import Program, chained, program
 from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE
 
 
@@ -41,7 +41,7 @@ class Programs:
 
 @dataclass(frozen=True)
 class Transforms:
-    """AT (n × α), G (α × r) and BT (α × α) with y = AT[(G g) ⊙ (BT d)] (Lavin & Gray, eq. 6).
+    """AT (n × α), G (α × r) and BT (α × n + r − 1), y = AT[(G g) ⊙ (BT d)] (Lavin & Gray, eq. 6).
 
     Rows of exact numbers: ints, Fractions or NumPy's integers. Built only where the identity holds
     exactly: the constructor raises ValueError otherwise, and TypeError that names an element which
@@ -57,15 +57,20 @@ class Transforms:
     BT: Matrix
     points: Modulus = ()
     scaling: str | None = None
+    # AT, G and BT as products, the last factor first; none where each runs as it is.
+    stages: Stages | tuple[()] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         for name in ("AT", "G", "BT"):
-            object.__setattr__(self, name, _exact_matrix(name, getattr(self, name)))
+            object.__setattr__(self, name, matrix(name, getattr(self, name), texts=False))
         prove(self.AT, self.G, self.BT)
         if len(self.points):
             points = parse_points(self.points)
             check_served(text_of(points), [self.tile], f"F({self.n},{self.r})")
             object.__setattr__(self, "points", as_points(points, self.tile))
+        for whole_one, stages in zip((self.AT, self.G, self.BT), self.stages, strict=False):
+            if multiplied_out(stages) != whole_one:
+                raise ValueError("the stages' product is another matrix")
 
     @property
     def tile(self) -> Tile:
@@ -85,12 +90,18 @@ class Transforms:
 
     @cached_property
     def programs(self) -> Programs:
-        return Programs(program(self.AT), program(self.G), program(self.BT))
+        return self._programs(True)
+
+    def _programs(self, simplify: bool) -> Programs:
+        stages = self.stages or ((self.AT,), (self.G,), (self.BT,))
+        return Programs(
+            *(chained([program(m, simplify) for m in reversed(some)]) for some in stages)
+        )
 
     @cached_property
     def rowwise(self) -> Programs:
         """Each row of each matrix by itself, in index order: no pairs, no shared terms."""
-        return Programs(*(program(m, simplify=False) for m in (self.AT, self.G, self.BT)))
+        return self._programs(False)
 
     def to_latex(self) -> str:
         r"""The three matrices as pmatrix environments, for a paper; they need amsmath.
@@ -160,57 +171,55 @@ class Transforms:
 
 
 def transforms(
-    n: int, r: int, points: str | Sequence | None = None, scaling: str | None = None
+    n: int | None = None,
+    r: int | None = None,
+    points: str | Sequence | Transforms | None = None,
+    scaling: str | None = None,
+    *,
+    matrices: Any = None,
 ) -> Transforms:
-    """The exact transforms of F(n, r) at α = n + r − 1 points.
+    """The exact transforms of F(n, r), at α = n + r − 1 points or by other bilinear algorithms.
 
     ``points``: None or "best" (the best known), "paper", "wincnn", a text such as "0,1,-1,inf" or
-    a sequence of exact numbers. ``scaling``: None or "none" (integers of the monic polynomials,
-    fractions in G as Lavin & Gray print them), "l1" (unit L1 norm of the rows of G and BT, WinRS
-    eq. 7), "power_of_two" (the same, to the nearest power of two: exact in binary floating point)
-    or "filter" (so for G alone: its rows' sizes differ by more than BT's, which matters where both
-    are kept in few exponents, as in fp32_split).
+    a sequence of exact numbers. A modulus may have other factors, "0,1,-1,inf,x^2+1", whose degrees
+    add up to n + r − 1: irreducible polynomials, powers "(x-1)^2", complex points "1+i"; α is the
+    number of products. "karatsuba", "sfc:6" (symbolic Fourier convolution of length 6) and
+    "legendre", "legendre:0,1,-1,inf" (through the basis of Legendre's polynomials) are constructed.
+    ``matrices``, in place of n, r and points: AT, G and BT, their text, or the path of a file of
+    it (winolab.arguments.matrices).
 
-    Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling; TypeError
-    for points that are not exact, n and r that are no integers.
+    ``scaling``: None or "none" (integers of the monic polynomials, fractions in G as Lavin & Gray
+    print them), "l1" (unit L1 norm of the rows of G and BT, WinRS eq. 7), "power_of_two" (the same,
+    to the nearest power of two: exact in binary floating point) or "filter" (so for G alone: its
+    rows' sizes differ by more than BT's, which matters where both are kept in few exponents, as in
+    fp32_split).
+
+    Raises ValueError for tiles out of range, wrong or repeated points, unknown scaling and matrices
+    that are no convolution, naming the coefficient; TypeError for points that are not exact, n and
+    r that are no integers.
 
     >>> print(*transforms(2, 3, "0,1,-1,inf").G[1])
     1/2 1/2 1/2
     """
+    scaling = None if scaling == "none" else scaling
+    if matrices is not None:
+        if (n, r, points) != (None, None, None):
+            raise TypeError("transforms takes n and r, or matrices, which say what they are for")
+        given = Matrices.of(matrices)
+        return _build(Tile(given.n, given.r, given.alpha), given, scaling)
+    if n is None or r is None:
+        raise TypeError("transforms takes n and r, such as transforms(6, 3), or matrices")
     tile = Tile(whole(n, "n"), whole(r, "r"))
-    return _build(tile, as_points(points, tile), None if scaling == "none" else scaling)
+    return _build(tile, as_points(points, tile), scaling)
 
 
 @lru_cache(maxsize=512)
-def _build(tile: Tile, points: Modulus, scaling: str | None) -> Transforms:
-    H, G, C = map(fractions, modulus(tile.n, tile.r, points))
-    if scaling is not None:
-        H, G, C = _scaled(H, G, C, scaling)
-    return Transforms(tuple(zip(*H, strict=True)), _frozen(G), _frozen(C), points, scaling)
-
-
-def _scaled(AT_columns, G, BT, scaling: str):
-    if scaling not in SCALINGS:
-        raise ValueError(
-            f"unknown scaling {scaling!r}; expected one of none, {', '.join(SCALINGS)}"
-        )
-    columns, rows_G, rows_BT = [], [], []
-    for a, g, b in zip(AT_columns, G, BT, strict=True):
-        s, t = (sum(map(abs, row), Fraction(0)) or Fraction(1) for row in (g, b))
-        if scaling != "l1":
-            s, t = _nearest_power_of_two(s), _nearest_power_of_two(t)
-        if scaling == "filter":
-            t = Fraction(1)
-        columns.append([v * s * t for v in a])
-        rows_G.append([v / s for v in g])
-        rows_BT.append([v / t for v in b])
-    return columns, rows_G, rows_BT
-
-
-def _nearest_power_of_two(q: Fraction) -> Fraction:
-    """The power of two nearest to q > 0 on the logarithmic scale."""
-    e = q.numerator.bit_length() - q.denominator.bit_length()
-    return min((Fraction(2) ** k for k in (e - 1, e, e + 1)), key=lambda p: max(p / q, q / p))
+def _build(tile: Tile, points: str | Modulus | Matrices, scaling: str | None) -> Transforms:
+    stages = scaled(constructed(tile, points), scaling)
+    single = all(len(of) == 1 for of in stages)
+    AT, G, BT = map(multiplied_out, stages)
+    factors = points if isinstance(points, tuple) else ()
+    return Transforms(AT, G, BT, factors, scaling, () if single else stages)
 
 
 def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
@@ -222,8 +231,8 @@ def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
     """
     n, alpha, r = len(AT), len(G), len(G[0])
     shapes = [(n, alpha), (alpha, r), (alpha, n + r - 1)]
-    for name, matrix, (rows, columns) in zip(("AT", "G", "BT"), (AT, G, BT), shapes, strict=True):
-        if len(matrix) != rows or any(len(row) != columns for row in matrix):
+    for name, of, (rows, columns) in zip(("AT", "G", "BT"), (AT, G, BT), shapes, strict=True):
+        if len(of) != rows or any(len(row) != columns for row in of):
             raise ValueError(f"{name} is not {rows} × {columns}")
     columns_AT, d1 = _integers(list(zip(*AT, strict=True)))
     rows_G, d2 = _integers(G)
@@ -252,30 +261,3 @@ def _integers(rows: Sequence[Sequence[Fraction]]) -> tuple[np.ndarray, list[int]
         [[int(v * d) for v in row] for row, d in zip(rows, denominators, strict=True)], dtype=object
     )
     return scaled, denominators
-
-
-def _frozen(rows: list[list[Fraction]]) -> Matrix:
-    return tuple(map(tuple, rows))
-
-
-def _exact_matrix(name: str, rows: Any) -> Matrix:
-    """The matrix in Python's own rational numbers. Raises TypeError for others, ValueError where
-    there are none."""
-    made = []
-    for i, row in enumerate(_listed(name, rows)):
-        made.append([])
-        for j, value in enumerate(_listed(f"{name}[{i}]", row)):
-            if (q := exact(value)) is None:
-                raise TypeError(
-                    f"{name}[{i}][{j}] is {value!r}; expected an exact number, an int or a Fraction"
-                )
-            made[i].append(q)
-    return _frozen(made)
-
-
-def _listed(name: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} is {values!r}; expected a list")
-    if not (found := tuple(values)):
-        raise ValueError(f"{name} is empty; expected AT n × α, G α × r and BT α × α")
-    return found

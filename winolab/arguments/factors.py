@@ -17,6 +17,8 @@ from functools import lru_cache
 from numbers import Rational
 from typing import Any
 
+from winolab.arguments.polynomials import Polynomial, cyclotomic, reducible, shown
+
 INFINITY = math.inf
 
 # A finite rational, or INFINITY.
@@ -46,7 +48,7 @@ class Factor:
     is "BT", the result, whose transform is that of the data.
     """
 
-    base: tuple[Fraction, ...]
+    base: Polynomial
     power: int = 1
     products: str = ""
     inverse: str = ""
@@ -61,7 +63,7 @@ class Factor:
         return len(self.base) < 3
 
     @property
-    def modulus(self) -> tuple[Point | Factor, ...] | None:
+    def modulus(self) -> Modulus | None:
         """The factors of its product, where it names them."""
         if not self.products or self.products in PRODUCTS:
             return None
@@ -84,6 +86,9 @@ class Factor:
         return base + (f"[{self.products}]{self.inverse}" if self.products else "")
 
 
+Modulus = tuple[Point | Factor, ...]
+
+
 def degree_of(factor: Point | Factor) -> int:
     """The degree of a factor: 1 of a point."""
     return factor.degree if isinstance(factor, Factor) else 1
@@ -94,7 +99,7 @@ def states_of(factor: Point | Factor) -> int:
     return factor.states if isinstance(factor, Factor) else 1
 
 
-def base_of(factor: Point | Factor) -> tuple[Fraction, ...]:
+def base_of(factor: Point | Factor) -> Polynomial:
     """What two factors of a modulus must not share: the irreducible polynomial."""
     if isinstance(factor, Factor):
         return factor.base
@@ -113,6 +118,28 @@ def karatsuba_states(n: int, r: int) -> int:
         short = min(n, r)
         return karatsuba_states(half, short) + karatsuba_states(max(n, r) - half, short)
     return 2 * karatsuba_states(half, half) + karatsuba_states(n - half, r - half)
+
+
+@lru_cache(maxsize=256)
+def symbolic_fourier(length: int, inputs: int) -> Modulus:
+    """The modulus of a cyclic convolution of that length, which its corrections make linear.
+
+    x^N − 1 is a product of cyclotomic polynomials, whose rings have no other constants than small
+    integers; products that wrap around are corrected by zeros at 0 and at infinity, a product each
+    and those of higher powers directly (after symbolic Fourier convolution, He et al. 2407.02913).
+    """
+    found: list[Point | Factor] = []
+    for d in range(1, length + 1):
+        if length % d == 0:
+            base = cyclotomic(d)
+            products = "karatsuba" if len(base) > 3 else ""
+            found.append(_checked(base, 1, products, ""))
+    low = (inputs - length) // 2
+    zero = (Fraction(0), Fraction(1))
+    for base, power in ((zero, low), ((), inputs - length - low)):
+        if power > 0:
+            found.append(_checked(base, power, "direct" if power > 2 else "", ""))
+    return tuple(found)
 
 
 def as_factor(value: Any) -> Point | Factor:
@@ -141,6 +168,8 @@ def exact(value: Any) -> Fraction | None:
 
     NumPy's integers are Rational, and a Fraction made of them holds them: they wrap.
     """
+    if type(value) is Fraction and type(value.numerator) is int is type(value.denominator):
+        return value
     if not isinstance(value, Rational):
         return None
     return Fraction(int(value.numerator), int(value.denominator))
@@ -149,17 +178,6 @@ def exact(value: Any) -> Fraction | None:
 def show(factor: Point | Factor) -> str:
     """The text of a factor."""
     return "inf" if factor == INFINITY else str(factor)
-
-
-def shown(polynomial: tuple[Fraction, ...]) -> str:
-    """The text of a polynomial, its highest power first; "inf" of none."""
-    text = ""
-    for k, c in reversed(list(enumerate(polynomial))):
-        if c:
-            size = "" if abs(c) == 1 and k else str(abs(c))
-            power = "" if not k else "x" if k == 1 else f"x^{k}"
-            text += ("-" if c < 0 else "+") + size + ("*" if size and power else "") + power
-    return text.removeprefix("+") or "inf"
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -227,7 +245,7 @@ def _polynomial(text: str, made: re.Match[str]) -> Point | Factor:
     return _checked(base, power, products, made["inverse"] or "")
 
 
-def _coefficients(body: str, text: str) -> tuple[Fraction, ...]:
+def _coefficients(body: str, text: str) -> Polynomial:
     """The monic polynomial that a text states, or that a complex point has."""
     wrong = ValueError(
         f"factor {shortened(text)!r} is no polynomial over the rationals; expected a text such as "
@@ -261,12 +279,12 @@ def _coefficients(body: str, text: str) -> tuple[Fraction, ...]:
     return tuple(_bounded(found.get(k, Fraction(0)) / found[degree]) for k in range(degree + 1))
 
 
-def _checked(base: tuple[Fraction, ...], power: int, products: str, inverse: str) -> Point | Factor:
+def _checked(base: Polynomial, power: int, products: str, inverse: str) -> Point | Factor:
     factor = Factor(base, power, products, inverse)
     name = str(Factor(base, power))
     if power < 1:
         raise ValueError(f"factor {name} has power {power}; expected at least 1")
-    if parts := _reducible(base):
+    if parts := reducible(base):
         times = {p: parts.count(p) * power for p in parts}
         listed = ",".join(p if n == 1 else f"({p})^{n}" for p, n in times.items())
         raise ValueError(f"factor {name} is reducible; give what it is made of: {listed}")
@@ -274,7 +292,7 @@ def _checked(base: tuple[Fraction, ...], power: int, products: str, inverse: str
     if d == 1:
         if products:
             raise ValueError(f"factor {name} is a point, of one product; leave out the brackets")
-        return -base[0] if base else INFINITY
+        return -base[0] if len(base) else INFINITY
     if products and products not in PRODUCTS:
         modulus = factor.modulus or ()
         distinct(modulus)
@@ -287,9 +305,9 @@ def _checked(base: tuple[Fraction, ...], power: int, products: str, inverse: str
     return Factor(base, power, products, inverse)
 
 
-def distinct(factors: tuple[Point | Factor, ...]) -> None:
+def distinct(factors: Modulus) -> None:
     """Raise ValueError where two factors share their polynomial."""
-    seen: set[tuple[Fraction, ...]] = set()
+    seen: set[Polynomial] = set()
     for f in factors:
         if (base := base_of(f)) in seen:
             if not isinstance(f, Factor):
@@ -299,79 +317,6 @@ def distinct(factors: tuple[Point | Factor, ...]) -> None:
             name = shown(base)
             raise ValueError(f"factor {name} is repeated; give its power once, such as ({name})^2")
         seen.add(base)
-
-
-@lru_cache(maxsize=1024)
-def _reducible(base: tuple[Fraction, ...]) -> list[str]:
-    """The texts of a monic polynomial's factors, points as x − p; none where it is irreducible."""
-    if len(base) < 3:
-        return []
-    found = _divisor(base)
-    if found is None:
-        return []
-    parts = (found, quotient(base, found))
-    return [text for part in parts for text in (_reducible(part) or [shown(part)])]
-
-
-def _divisor(base: tuple[Fraction, ...]) -> tuple[Fraction, ...] | None:
-    """A proper monic divisor, of numerical roots' products that divide exactly."""
-    shared = _common(base, tuple(k * c for k, c in enumerate(base))[1:])
-    if len(shared) > 1:
-        return shared
-    from mpmath import mp, polyroots  # what points do without
-
-    leading = math.lcm(*(c.denominator for c in base))
-    degree, size = len(base) - 1, max(abs(c) for c in base) * leading
-    with mp.workdps(30 + 4 * len(str(int(size))) * degree):
-        wanted = [mp.mpf(c.numerator) / c.denominator for c in reversed(base)]
-        roots = polyroots(wanted, maxsteps=500, extraprec=4 * mp.prec)
-        # conjugates together
-        upper = [r for r in roots if r.imag > mp.eps**0.5]
-        parts = [[r, mp.conj(r)] for r in upper]
-        parts += [[r] for r in roots if abs(r.imag) <= mp.eps**0.5]
-        for chosen in range(1, 2 ** (len(parts) - 1)):
-            some = [r for i, of in enumerate(parts) if chosen >> i & 1 for r in of]
-            made = [mp.mpc(1)]
-            for root in some:
-                shifted = [mp.mpc(0), *made]
-                for k, c in enumerate(made):
-                    shifted[k] -= root * c
-                made = shifted
-            tried = tuple(Fraction(int(mp.nint(c.real * leading)), leading) for c in made)
-            if not any(remainder(base, tried)):
-                return tried
-    return None
-
-
-def quotient(a: tuple[Fraction, ...], b: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """a over b, both lowest first, b monic."""
-    return _divided(a, b)[0]
-
-
-def remainder(a: tuple[Fraction, ...], b: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """a modulo the monic b, as many coefficients as b has degree."""
-    return _divided(a, b)[1]
-
-
-def _divided(a, b) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
-    rest, d = list(a), len(b) - 1
-    over = [Fraction(0)] * max(0, len(rest) - d)
-    for k in reversed(range(len(over))):
-        over[k] = c = rest[k + d]
-        if c:
-            for j in range(d):
-                rest[k + j] -= c * b[j]
-    rest = rest[:d] + [Fraction(0)] * (d - len(rest))
-    return tuple(over), tuple(rest)
-
-
-def _common(a: tuple[Fraction, ...], b: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """The monic greatest common divisor."""
-    while b and any(b):
-        last = max(k for k, c in enumerate(b) if c)
-        monic = tuple(c / b[last] for c in b[: last + 1])
-        a, b = monic, remainder(a, monic)
-    return a
 
 
 def _bounded(point: Fraction) -> Fraction:

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from winolab.factors import INFINITY, Factor, as_factor, karatsuba_states
+from winolab.arguments.factors import INFINITY, Factor, as_factor, karatsuba_states
 from winolab.points import parse_points, text_of, tile_of
 
 
