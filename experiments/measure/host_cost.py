@@ -95,7 +95,8 @@ def rows() -> Iterator[Row]:
         arrays = {"CuPy": drawn[layer]}
         if torch:
             arrays["torch"] = tuple(torch.from_dlpack(a) for a in drawn[layer])
-            calls["conv2d" + layer, "torch"] = _framework(torch, *arrays["torch"][:2])
+            for name, call in _framework(torch, *arrays["torch"][:2], precision).items():
+                calls[name + layer, "torch"] = call
         for library, (a, b, c) in arrays.items():
             empty = cp.empty_like if library == "CuPy" else torch.empty_like
             out = {"y": empty(a), "dx": empty(a), "dw": empty(b)}
@@ -130,10 +131,19 @@ def _graphs(layer: str, precision: str, x: Any, w: Any, dy: Any) -> Iterator[Row
         yield {"call": "in a CUDA graph", "of": name + layer, "arrays": "CuPy", "replayed": same}
 
 
-def _framework(torch: Any, x: Any, w: Any) -> Callable[[], Any]:
+def _framework(torch: Any, x: Any, w: Any, precision: str) -> dict[str, Callable[[], Any]]:
+    """PyTorch's convolution and this package's operator, without and with a place in its graph."""
     torch.backends.cudnn.benchmark = True
+    ours = importlib.import_module("winolab.torch")
     a, b = (t.movedim(-1, 1) for t in (x, w))
-    return lambda: torch.nn.functional.conv2d(a, b, padding=1)
+    c = b.detach().clone().requires_grad_()
+    how: Any = {"padding": 1}
+    return {
+        "conv2d": lambda: torch.nn.functional.conv2d(a, b, **how),
+        "conv2d, requires grad": lambda: torch.nn.functional.conv2d(a, c, **how),
+        "torch.conv2d": lambda: ours.conv2d(a, b, precision=precision, **how),
+        "torch.conv2d, requires grad": lambda: ours.conv2d(a, c, precision=precision, **how),
+    }
 
 
 def main(output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS) -> None:

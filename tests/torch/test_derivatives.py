@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.autograd import functional, gradcheck, gradgradcheck
-from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -18,6 +16,7 @@ import winolab.torch
 from tests.support.problems import integers, problems
 from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
+from tests.torch.transforms import GROUPS, SHAPES, convolve, transforms
 from winolab.problem import in_layout, shapes
 from winolab.torch.asked import DIRECTIONS, Options
 from winolab.torch.derivatives import gradient
@@ -63,63 +62,16 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     assert gradgradcheck(call, inputs, check_fwd_over_rev=True, fast_mode=True)
 
 
-GROUPS = 2
-XS, WS = tensors((3, 2, 6, 5, 6), (3, 6, 6 // GROUPS, 3, 3))
-X, W, U, V = XS[0], WS[0], XS[1], WS[1]
-TINY = X[:1, :, :3, :3]
-
-
-def cube(f: Any, x: Any, w: Any) -> Any:
-    return (f(x, w) ** 3).sum()
-
-
-TRANSFORMS = {
-    "vmap of x": lambda f: vmap(f, (0, None))(XS, W),
-    "vmap of w": lambda f: vmap(f, (None, 0))(X, WS),
-    "vmap of both": lambda f: vmap(f)(XS, WS),
-    "vmap along other axes": lambda f: vmap(f, (2, 1), 1)(XS.movedim(0, 2), WS.movedim(0, 1)),
-    "vmap of vmap": lambda f: vmap(vmap(f, (0, None)), (None, 0))(XS, WS),
-    "vmap of grad of x": lambda f: vmap(grad(partial(cube, f), (0, 1)), (0, None))(XS, W),
-    "vmap of grad of w": lambda f: vmap(grad(partial(cube, f), (0, 1)), (None, 0))(X, WS),
-    "vmap of grad of both": lambda f: vmap(grad(partial(cube, f), (0, 1)))(XS, WS),
-    "jvp": lambda f: jvp(f, (X, W), (U, V)),
-    "jvp of x": lambda f: jvp(lambda x: f(x, W), (X,), (U,)),
-    "jvp of w": lambda f: jvp(lambda w: f(X, w), (W,), (V,)),
-    "jvp of jvp": lambda f: jvp(lambda x: jvp(lambda w: f(x, w) ** 2, (W,), (V,))[1], (X,), (U,)),
-    "jvp of grad": lambda f: jvp(grad(lambda w: cube(f, X, w)), (W,), (V,)),
-    "grad of jvp": lambda f: grad(
-        lambda x: (jvp(lambda w: f(x, w) ** 2, (W,), (V,))[1] ** 2).sum()
-    )(X),
-    "grad of grad": lambda f: grad(lambda w: (grad(lambda x: cube(f, x, w))(X) ** 2).sum())(W),
-    "grad with no_grad inside": lambda f: grad(
-        lambda w: (f(X, w) * torch.no_grad()(f)(X, w)).sum()
-    )(W),
-    "jacrev": lambda f: jacrev(f, (0, 1))(TINY, W),
-    "jacfwd": lambda f: jacfwd(f, (0, 1))(TINY, W),
-    "hessian": lambda f: hessian(lambda w: cube(f, TINY, w))(W),
-    "jacfwd of jacfwd": lambda f: jacfwd(jacfwd(lambda w: cube(f, TINY, w)))(W),
-    "jacrev of jacrev": lambda f: jacrev(jacrev(lambda w: cube(f, TINY, w)))(W),
-    "jacrev of jacfwd": lambda f: jacrev(jacfwd(lambda w: cube(f, TINY, w)))(W),
-    "vmap of hessian": lambda f: vmap(hessian(lambda w: cube(f, TINY, w)))(WS[:2]),
-    "jacobian, vectorized": lambda f: functional.jacobian(lambda w: f(TINY, w), W, vectorize=True),
-    "jacobian, vectorized forward": lambda f: functional.jacobian(
-        lambda w: f(TINY, w), W, vectorize=True, strategy="forward-mode"
-    ),
-    "hvp": lambda f: functional.hvp(lambda w: cube(f, X, w), W, V),
-}
+TRANSFORMS = transforms(*tensors(*SHAPES))
 
 
 @pytest.mark.parametrize("groups", [1, GROUPS])
 @pytest.mark.parametrize("kind", ["conv2d", "conv_transpose2d"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_transforms_give_pytorch_s_values(transform: str, kind: str, groups: int) -> None:
-    def convolve(function: Any, x: Any, w: Any) -> Any:
-        if (kind, groups) == ("conv2d", 1):
-            x = x[..., : w.shape[-3], :, :]
-        return function(x, w, stride=2, padding=1, groups=groups)
-
     apply = TRANSFORMS[transform]
-    got, expected = (apply(partial(convolve, f)) for f in (ours(kind), partial(theirs, kind)))
+    functions = ours(kind), partial(theirs, kind)
+    got, expected = (apply(partial(convolve, kind, groups, f)) for f in functions)
     for p, q in zip(tree_leaves(got), tree_leaves(expected), strict=True):
         assert p.shape == q.shape
         # as many sums of FP64 products in a row as derivatives, of fewer than 2^9 terms

@@ -143,8 +143,8 @@ def test_a_precision_is_a_name_an_arithmetic_or_a_dtype() -> None:
 def test_a_tolerance_picks_what_the_reference_picks() -> None:
     x, w = torch.rand(1, 4, 9, 9), torch.rand(4, 4, 3, 3)
     direct, expected = (
-        winolab.conv_forward(x.numpy(), w.numpy(), layout="channels_first", **how)
-        for how in ({}, {"tolerance": 1e-4})
+        winolab.conv_forward(x.numpy(), w.numpy(), layout="channels_first", tolerance=tolerance)
+        for tolerance in (None, 1e-4)
     )
     assert (expected != direct).any()
     for tolerance in (1e-4, "1e-4"):
