@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.flop_counter
+from torch.autograd import forward_ad
 
-import winolab.torch
+import winolab.torch.operators
 from tests.torch.network import Net, tensors
 from tests.torch.samples import NAMES, entry, ours, theirs
 
@@ -104,3 +106,31 @@ def test_two_runs_give_the_same_bits() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(p, q) for p, q in zip(again, expected, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
+    """Of plain tensors, with gradients or without; modes, transforms and views see operators."""
+    x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
+    plain = winolab.torch.operators._plain
+    assert plain(x, torch.nn.Parameter(w))
+    with torch.no_grad():
+        assert plain(x, w)
+    for mode in (
+        torch.inference_mode(),
+        torch.autocast("cpu"),
+        torch._subclasses.FakeTensorMode(),
+        torch.device("cpu"),
+        torch.utils.flop_counter.FlopCounterMode(display=False),
+        forward_ad.dual_level(),
+    ):
+        with mode:
+            assert not plain(x, w)
+    seen = []
+    torch.vmap(lambda v: seen.append(plain(v, w) or plain(x, w)) or v)(x)
+    torch.func.grad(lambda v: seen.append(plain(v, w) or plain(x, w)) or v.sum())(x)
+    assert seen == [False, False]
+    negated = torch.complex(x, x).conj().imag
+    for other in (x.to("meta"), negated, x.to_sparse()):
+        assert not plain(other, w)
+    assert torch.equal(winolab.torch.conv2d(negated, w), winolab.torch.conv2d(-x, w))

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from winolab.torch.derivatives import Operators
 
-
-def register(library: torch.library.Library, direction: str, operators: Operators) -> None:
+def register(library: torch.library.Library, direction: str, operator: Any) -> None:
     """The operator's rule."""
-    operator, rule = operators[direction], RULES[direction]
+    rule = RULES[direction]
 
     def batched(info: Any, dims: tuple[Any, ...], a: Tensor, b: Tensor, *arguments: Any) -> Any:
         first, second = (

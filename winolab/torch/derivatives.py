@@ -23,11 +23,11 @@ GRADIENTS = {
     "backward_data": (("forward", 2, 1), ("backward_filter", 2, 0)),
     "backward_filter": (("backward_data", 1, 2), ("forward", 0, 2)),
 }
-Operators = dict[str, Any]
+Calls = dict[str, Any]  # of an operator, by direction
 
 
 def gradient(
-    operators: Operators,
+    calls: Calls,
     operand: int,
     arrays: tuple[Tensor, Tensor, Tensor],
     direction: str,
@@ -46,7 +46,7 @@ def gradient(
         algorithm = "direct" if arrays[0].device.type == "cpu" else None
     options = replace(options, algorithm=algorithm, out_dtype=None, scale=None)
     shape = () if wanted == "forward" else (arrays[operand].shape,)
-    return operators[wanted](arrays[first], arrays[second], *shape, *geometry, *options.given())
+    return calls[wanted](arrays[first], arrays[second], *shape, *geometry, *options.given())
 
 
 def split(direction: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Options]:
@@ -55,13 +55,14 @@ def split(direction: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], 
     return arguments[start : start + 4], Options(*arguments[start + 4 :])
 
 
-def register(library: torch.library.Library, direction: str, operators: Operators) -> None:
-    """The operator's kernel for derivatives.
+def register(
+    library: torch.library.Library, direction: str, operator: Any, direct: Any, calls: Calls
+) -> Any:
+    """The operator's kernel for derivatives; returns the function that it applies.
 
     It is a Function of a single level, as PyTorch's own operators are: torch.func's transforms
-    call it once for each of theirs.
+    call it once for each of theirs. Without a key set it is ``direct`` that computes.
     """
-    operator = operators[direction]
     # Below views, too: a result whose axes were moved is none, and may be changed in place.
     below = torch._C._after_ADInplaceOrView_keyset
 
@@ -71,10 +72,12 @@ def register(library: torch.library.Library, direction: str, operators: Operator
 
     class Convolution(_SingleLevelFunction):
         @staticmethod
-        def forward(ctx, how, a, b, *arguments):  # pyright: ignore[reportIncompatibleMethodOverride]
+        def forward(ctx, how, a, b, arguments):  # pyright: ignore[reportIncompatibleMethodOverride]
             ctx.save_for_backward(a, b)
-            ctx.save_for_forward(a, b)
             ctx.arguments = arguments
+            if how is None:
+                return direct(a, b, *arguments)
+            ctx.save_for_forward(a, b)
             keyset, ctx.modes = how
             with ctx.modes():
                 return run(keyset, (a, b, *arguments))
@@ -85,13 +88,13 @@ def register(library: torch.library.Library, direction: str, operators: Operator
             arrays = a, b, upstream.to(a.dtype)
             needed = ctx.needs_input_grad[1:3]
             found = [
-                gradient(operators, i, arrays, direction, ctx.arguments) if needed[i] else None
+                gradient(calls, i, arrays, direction, ctx.arguments) if needed[i] else None
                 for i in range(2)
             ]
-            return None, *found, *[None] * len(ctx.arguments)
+            return None, *found, None
 
         @staticmethod
-        def jvp(ctx, _, da, db, *rest):  # pyright: ignore[reportIncompatibleMethodOverride]
+        def jvp(ctx, _, da, db, rest):  # pyright: ignore[reportIncompatibleMethodOverride]
             geometry, options = split(direction, ctx.arguments)
             options = replace(options, scale=None)  # of the operands, not of their tangents
             shape = ctx.arguments[: direction != "forward"]
@@ -108,11 +111,12 @@ def register(library: torch.library.Library, direction: str, operators: Operator
             if torch._C._are_functorch_transforms_active():
                 modes = partial(_modes, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled())
                 with enable_single_level_autograd_function():
-                    return apply((keyset, modes), a, b, *arguments)
-            return apply((keyset, nullcontext), a, b, *arguments)
+                    return apply((keyset, modes), a, b, arguments)
+            return apply((keyset, nullcontext), a, b, arguments)
         return run(keyset, (a, b, *arguments))
 
     library.impl(f"conv_{direction}", kernel, "Autograd", with_keyset=True)
+    return apply
 
 
 @contextmanager

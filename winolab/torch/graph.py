@@ -15,7 +15,7 @@ from winolab.problem import NAMES, in_layout
 from winolab.ref.arithmetic.split import Scale
 from winolab.torch import epilogue
 from winolab.torch.asked import Options
-from winolab.torch.operators import OPERATORS
+from winolab.torch.operators import CALLS
 
 INSTEAD = "detach it, or call under torch.no_grad()"
 
@@ -76,9 +76,9 @@ def convolve(
         a, b = a.movedim(-1, 1), b.movedim(-1, 1)
     if torch.is_autocast_enabled(a.device.type):  # dtypes are those that were given
         with torch.autocast(a.device.type, enabled=False):
-            y = OPERATORS[asked.direction](a, b, *arguments)
+            y = CALLS[asked.direction](a, b, *arguments)
     else:
-        y = OPERATORS[asked.direction](a, b, *arguments)
+        y = CALLS[asked.direction](a, b, *arguments)
     y = y.movedim(1, -1) if last else y
     if bias is not None or residual is not None or asked.options.activation is not None:
         return epilogue.followed(y, bias, residual, asked.options.checked())

@@ -7,6 +7,9 @@ and batch (derivatives, batching), Autocast casts as torch.nn.functional's convo
 
 from __future__ import annotations
 
+from functools import partial, reduce
+from operator import or_
+from threading import Thread
 from typing import Any
 
 import torch
@@ -29,7 +32,6 @@ for _direction, _operands in SIGNATURES.items():
         tags=(torch.Tag.pt2_compliant_tag,),
     )
 OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each in DIRECTIONS}
-forward, backward_data, backward_filter = OPERATORS.values()
 AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 
@@ -58,6 +60,66 @@ def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
     problem = question.problem(tuple(a.shape), tuple(b.shape))
     return kernels.convolve(direction, problem, a, b, question.options, None, question)
+
+
+def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """The operator's result; without the dispatcher, which takes half of a call, where its sets of
+    keys say that no mode and no transform of PyTorch looks on."""
+    if torch.compiler.is_compiling() or not _plain(a, b):
+        return OPERATORS[direction](a, b, *arguments)
+    if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
+        return FUNCTIONS[direction](None, a, b, arguments)
+    return _directly(direction, a, b, *arguments)
+
+
+def _directly(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
+
+
+def _plain(a: Tensor, b: Tensor) -> bool:
+    if type(a) not in TENSORS or type(b) not in TENSORS:
+        return False
+    keys = torch._C._dispatch_keys(a).raw_repr()
+    return (
+        keys in PLAIN
+        and keys == torch._C._dispatch_keys(b).raw_repr()
+        and _local() == USUAL
+        and torch.autograd.forward_ad._current_level < 0
+        and not torch._C._len_torch_function_stack()
+        and not torch.autograd._profiler_enabled()
+    )
+
+
+def _local() -> tuple[int, int]:
+    """Keys that the dispatcher adds and leaves out in this thread, as modes and transforms say."""
+    return (
+        torch._C._dispatch_tls_local_include_set().raw_repr(),
+        torch._C._dispatch_tls_local_exclude_set().raw_repr(),
+    )
+
+
+def _usual() -> tuple[int, int]:
+    """The keys of a thread that nothing was said to."""
+    found: list[tuple[int, int]] = []
+    thread = Thread(target=lambda: found.append(_local()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def _keys(device: str) -> int:
+    """Keys of a tensor that only gradients and autocast may look on at."""
+    names = (device, f"Autograd{device}", f"Autocast{device}", "ADInplaceOrView")
+    sets = (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in names)
+    return reduce(or_, sets).raw_repr()
+
+
+TENSORS = frozenset({Tensor, torch.nn.Parameter})
+USUAL, PLAIN = _usual(), frozenset(map(_keys, ("CPU", "CUDA")))
+forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
+CALLS = dict(zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True))
+FUNCTIONS: dict[str, Any] = {}
 
 
 def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
@@ -102,8 +164,10 @@ def _register(direction: str) -> None:
     LIBRARY.impl(name, bound(_on_cpu), "CPU")
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
-    derivatives.register(LIBRARY, direction, OPERATORS)
-    batching.register(LIBRARY, direction, OPERATORS)
+    FUNCTIONS[direction] = derivatives.register(
+        LIBRARY, direction, OPERATORS[direction], partial(_directly, direction), CALLS
+    )
+    batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():
         keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
         LIBRARY.impl(name, bound(_cast, device, keys), key)
