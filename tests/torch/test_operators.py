@@ -110,7 +110,7 @@ def test_two_runs_give_the_same_bits() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_the_dispatcher_is_left_out_only_where_nothing_looks_on() -> None:
-    """Plain tensors are spared it, with gradients or without; modes and transforms see operators."""
+    """Plain tensors are spared it, with gradients or not; modes and transforms see operators."""
     x, w = tensors((2, 4, 6, 6), (6, 4, 3, 3))
     plain = winolab.torch.operators._plain
     assert plain(x, torch.nn.Parameter(w))
