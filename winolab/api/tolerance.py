@@ -152,7 +152,7 @@ class Tolerances(ShowsText):
             reason = f"{lost} of {error.size} results are not finite"
         elif impossible:
             reason = (
-                f"{impossible} of {error.size} results err more than rounding can, as is proven"
+                f"{impossible} of {error.size} results err more than any rounding does"
             )
         elif outside:
             reason = (
