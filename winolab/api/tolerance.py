@@ -151,9 +151,7 @@ class Tolerances(ShowsText):
         if lost:
             reason = f"{lost} of {error.size} results are not finite"
         elif impossible:
-            reason = (
-                f"{impossible} of {error.size} results err more than any rounding does"
-            )
+            reason = f"{impossible} of {error.size} results err more than any rounding does"
         elif outside:
             reason = (
                 f"{outside} of {error.size} results err more than rounding does with a confidence "
