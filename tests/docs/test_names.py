@@ -106,7 +106,8 @@ def missing(line: str, family: Path | None = None) -> list[str]:
 
 def family_of(path: Path) -> Path | None:
     """The folder of a kernel family whose README it is."""
-    return path.parent if path.suffix == ".md" and "families" in path.parts else None
+    inside = path.suffix == ".md" and path.parent.parent.name == "families"
+    return path.parent if inside else None
 
 
 @pytest.mark.parametrize("top", [*FOLDERS, ""])

@@ -1,6 +1,6 @@
 // What scale.cuh has, for tensors of 16 bits: no scale but FP16's, whose elements must not overflow
 // in the transforms, and nothing to check. BT and AT are printed with the scale in their constants
-// (gamma_wgmma.source).
+// (families/gamma/source.py).
 #pragma once
 
 struct Header;

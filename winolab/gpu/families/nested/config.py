@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import Request
 from winolab.options import KernelConfig
 
 KC = 32  # channels of a stage
@@ -15,6 +17,7 @@ WIDTHS = (32, 48, 64, 96, 128)  # of a partial sum: products that emit.wgmma off
 UNIT = 16  # output channels that blocks are filled up to
 ROW_BYTES, BARRIERS = 128, 16  # of a tile in a stage of 32 channels; of a stage's barriers
 MORE = 4  # times as many blocks of output channels as there must be, at most
+MOST_STAGES = 8
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,12 @@ def block_outputs(channels: int) -> Iterator[tuple[int, int]]:
 def _sums() -> tuple[tuple[int, int], ...]:
     alone = [(w, 0) for w in WIDTHS]
     return (*alone, *((a, b) for a in WIDTHS for b in WIDTHS if b <= a))
+
+
+def configs(request: Request, c: Correlation) -> Iterator[Config]:
+    """Block shapes, with as many stages as have room."""
+    vectors = {"xvec": c.channels, "yvec": c.out_channels}
+    aligned = {k: 2 if request.aligned and n % 2 == 0 else 1 for k, n in vectors.items()}
+    for sums in block_outputs(c.out_channels):
+        stage = Config(*sums, 1).shared_memory
+        yield Config(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)

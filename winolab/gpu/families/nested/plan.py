@@ -13,7 +13,7 @@ from typing import Self
 
 from winolab.algorithm import Algorithm
 from winolab.gpu.families.nested import launch
-from winolab.gpu.families.nested.config import KC, ROW_BYTES, Config, block_outputs
+from winolab.gpu.families.nested.config import KC, ROW_BYTES, Config, configs
 from winolab.gpu.families.nested.cost import seconds
 from winolab.gpu.families.nested.source import source
 from winolab.gpu.families.nested.tiles import MOST_STATES, Pair, multiplications, pairs, serving
@@ -27,7 +27,6 @@ from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
-MOST_STAGES = 8
 OFFERED = 3  # plans whose error is admitted
 PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
@@ -124,7 +123,7 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
         raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
     asked = request.config_of(Config)
-    shapes = [v for v in _configs(request, c) if (asked or v) == v]
+    shapes = [v for v in configs(request, c) if (asked or v) == v]
     tiles = [t for t in _tiles(c, algorithm) if checkable(_outputs(c, t))]
     if not tiles:
         raise unchecked(c.output[1:])
@@ -178,15 +177,6 @@ def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:
     if (first, second) not in every:
         raise ValueError(f"{algorithm}: the CUDA kernels have up to {MOST_STATES} states")
     yield first, second
-
-
-def _configs(request: Request, c: Correlation) -> Iterator[Config]:
-    """Block shapes, with as many stages as have room."""
-    vectors = {"xvec": c.channels, "yvec": c.out_channels}
-    aligned = {k: 2 if request.aligned and n % 2 == 0 else 1 for k, n in vectors.items()}
-    for sums in block_outputs(c.out_channels):
-        stage = Config(*sums, 1).shared_memory
-        yield Config(*sums, min(request.device.shared_memory // stage, MOST_STAGES), **aligned)
 
 
 def _plan(

@@ -91,7 +91,7 @@ class NarrowConfig(DirectConfig):
         return f"{block} producers={self.producers}"
 
 
-# Block shapes that columns.py does not beat. Stages of 128 positions are up to 15 % faster than
+# Block shapes that sums by columns do not beat. Stages of 128 positions are up to 15 % faster than
 # twice as many of 64; more producers are 5 to 11 % faster where copies bind.
 NARROW = (
     NarrowConfig(3, 64, 64, 6, 128, 256),

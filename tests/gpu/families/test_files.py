@@ -1,0 +1,58 @@
+"""A file's name says the same in every family's folder (winolab/gpu/families/README.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from winolab.gpu.codegen.emit import FAMILIES
+from winolab.gpu.families import registry
+
+FOLDERS = sorted({path.parent for path in FAMILIES.glob("*/*.cuh")})
+SHARED = FAMILIES / "gamma"  # of two families, without main kernels
+ROLES = ("config.py", "tiling.py", "cost.py", "source.py", "launch.py", "plan.py")
+# What is defined in one of them alone: names of classes and functions.
+OWN = {
+    r"\w*Config|\w*configs": "config.py",
+    r"\w*Tiling": "tiling.py",
+    r"\w*seconds": "cost.py",
+    r"\w*source": "source.py",
+    r"launch\w*|\w*Launches": "launch.py",
+    r"\w*Plan|plans|\w*_plans": "plan.py",
+}
+
+
+def names(path: Path) -> list[str]:
+    """Classes and functions at the top of a module."""
+    kinds = ast.ClassDef | ast.FunctionDef
+    return [node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds)]
+
+
+def test_every_folder_is_registered() -> None:
+    named = {family.name.split(".")[0] for family in registry.FAMILIES}
+    assert named == {folder.name for folder in FOLDERS}
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, SHARED], ids=lambda folder: folder.name)
+def test_a_file_s_name_says_what_it_has(folder: Path) -> None:
+    elsewhere = {"source.py"} if folder.name in ("gamma_wgmma", "gamma_mma") else set()
+    there = {path.name for path in folder.glob("*")}
+    pages = set() if folder == SHARED else {"README.md"}
+    assert {*ROLES, *pages} - there == elsewhere
+    for path in folder.glob("*.py"):
+        for name in names(path):
+            places = {role for own, role in OWN.items() if re.fullmatch(own, name)}
+            assert not places or path.name in places, f"{path.name} has {name}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_files_import_those_above_them(folder: Path) -> None:
+    """Of the roles, in their order: a plan knows launches, launches no plan."""
+    order = ("config.py", "tiling.py", "cost.py", "launch.py", "plan.py")
+    for at, role in enumerate(order):
+        text = (folder / role).read_text()
+        for below in order[at + 1 :]:
+            assert f"{folder.name}.{below.removesuffix('.py')} import" not in text, role
