@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from winolab.gpu.families import geometry
+from winolab.gpu.codegen import fields
 from winolab.gpu.params import INT, LONG
 
 
@@ -116,7 +116,7 @@ def headers() -> dict[str, str]:
     itself needs them as files.
     """
     return {
-        "geometry_fields.cuh": declared(geometry.FIELDS),
+        "correlation_fields.cuh": declared(fields.CORRELATION),
         "wgmma_shared.cuh": wgmma("shared"),
         "wgmma_registers.cuh": wgmma("registers"),
     }

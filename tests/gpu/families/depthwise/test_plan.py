@@ -15,7 +15,7 @@ from winolab.bench.contenders import unnamed
 from winolab.device import H100, datasheet
 from winolab.gpu.families.depthwise import plan as depthwise
 from winolab.gpu.families.depthwise.config import Config, Stage, kind
-from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.gpu.runtime import call

@@ -16,7 +16,7 @@ from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100
 from winolab.gpu import driver
-from winolab.gpu.families import geometry, scale
+from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.gamma import filter as gamma_filter
 from winolab.gpu.planner.request import Request
 from winolab.gpu.runtime import loader
@@ -145,7 +145,7 @@ def test_images_are_read_with_few_bank_conflicts(order, direction) -> None:
     if order == "NCHW":  # taps side by side, and a row's in one piece
         axes = (0, 3, 1, 2) if direction == "forward" else (3, 0, 1, 2)
         w = np.ascontiguousarray(w.transpose(axes)).transpose(np.argsort(axes))
-    _, *strides = geometry.filter_map(its.correlation, hosted.filter_view(w), 0, its.size)
+    _, *strides = correlation_params.filter_map(its.correlation, hosted.filter_view(w), 0, its.size)
     assert scale.dense(its.correlation, strides[1:])[1]  # so that there are images
     lost: Counter[bool] = Counter()
     kernels, asked = hosted.counting(its)

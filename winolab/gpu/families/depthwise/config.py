@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.params import VECTOR
 from winolab.options import KernelConfig
 

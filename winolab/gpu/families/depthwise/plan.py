@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from winolab.algorithm import Algorithm, Tile, direct
 from winolab.gpu.families.depthwise import cost, launch
 from winolab.gpu.families.depthwise.config import Config, configs, slides, staged
-from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.families.depthwise.source import TYPES, source
 from winolab.gpu.families.depthwise.tiling import Tiling
 from winolab.gpu.params import Kernels, View

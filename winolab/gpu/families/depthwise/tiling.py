@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.depthwise.config import Config, shared_memory, slides
-from winolab.gpu.families.depthwise.geometry import Depthwise
+from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.planner.request import ITEMSIZE
 
 TOGETHER = 8  # taps of a block of filter_any.cuh

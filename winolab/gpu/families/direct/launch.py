@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry, scale
+from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.axes import MOST_STEP
 from winolab.gpu.families.direct.config import FFMA_THREADS, KC, PAIR, ROW_BYTES, SPLIT_CHANNELS
 from winolab.gpu.families.direct.tiling import SIZE, TILES, FfmaTiling, SplitTiling, Tiling
@@ -157,7 +157,7 @@ def _split(
     call: SplitTiling, kernels: Kernels, group: int, w: View, prepared: int, early: bool
 ) -> None:
     c = call.correlation
-    address, m, channel, *taps = geometry.filter_map(c, w, group, 4)
+    address, m, channel, *taps = correlation_params.filter_map(c, w, group, 4)
     params = FILTER_PARAMS.pack(
         address,
         _parts(call, prepared, group),
@@ -209,7 +209,7 @@ def launch_ffma(
 def ffma_params(call: FfmaTiling, group: int, x: View, w: View, y: View, wanted: int) -> Params:
     """Parameters of a group's convolution."""
     c = call.correlation
-    address, m, channel, *taps = geometry.filter_map(c, w, group, 4)
+    address, m, channel, *taps = correlation_params.filter_map(c, w, group, 4)
     params = FFMA_PARAMS.pack(
         x.address + 4 * group * c.channels,
         address,

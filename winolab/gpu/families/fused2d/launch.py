@@ -7,7 +7,7 @@ block; the next one does everything else.
 from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry
+from winolab.gpu.families import correlation_params
 from winolab.gpu.families.fused2d.tiling import FILTER_THREADS, Tiling
 from winolab.gpu.params import Kernels, Params, View
 
@@ -45,7 +45,7 @@ def run(
 def filter_params(call: Tiling, group: int, w: View, prepared: int) -> Params:
     """Parameters of the transform of a group's filter."""
     c = call.correlation
-    address, m, channel, _, row, column = geometry.filter_map(c, w, group, 4)
+    address, m, channel, _, row, column = correlation_params.filter_map(c, w, group, 4)
     return FILTER_PARAMS.pack(
         address,
         prepared + group * call.transformed,
@@ -69,7 +69,7 @@ def main_params(
     x_channel, y_channel = ((*view.strides, 1)[4] for view in (x, y))
     u, taps = prepared + group * call.transformed, (0, 0, 0, 0)
     if v.fused and w:
-        u, m, channel, _, row, column = geometry.filter_map(c, w, group, 4)
+        u, m, channel, _, row, column = correlation_params.filter_map(c, w, group, 4)
         taps = (m, channel, row, column)
     _, rows, columns = call.boxes
     return PARAMS.pack(

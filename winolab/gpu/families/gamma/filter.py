@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry, scale
+from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
 from winolab.gpu.params import Kernels, Params, View
@@ -117,11 +117,11 @@ def transform(
     ``known``: the scale of all rows, or 0; ``follows``: launches of the call come before.
     """
     c = call.correlation
-    _, *strides = geometry.filter_map(c, w, 0, call.size)
+    _, *strides = correlation_params.filter_map(c, w, 0, call.size)
     lowest, step = scale.dense(c, strides[1:])
     its = shape(call, step > 0)
     for group in range(c.groups):
-        address, *_ = geometry.filter_map(c, w, group, call.size)
+        address, *_ = correlation_params.filter_map(c, w, group, call.size)
         params = PARAMS.pack(
             address,
             layout.filter(prepared, group),

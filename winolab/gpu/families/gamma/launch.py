@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from winolab.gpu.families import geometry, scale
+from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
@@ -110,7 +110,7 @@ class Launches:
             y.address + ITEMSIZE[self.call.out_dtype] * group * c.out_channels,
             header,
             scale.row(c, prepared, group, self.call.block),
-            *geometry.values(self.call, x, y),
+            *correlation_params.values(self.call, x, y),
             *self.own(),
         )
         kernels[self.call.config.entry](

@@ -8,14 +8,14 @@ struct PlainParams {
   const float* x;
   const float* u;
   float* y;
-  #include "geometry_fields.cuh"
+  #include "correlation_fields.cuh"
 };
 struct CompactParams {
   TensorMap u_map;
   const float* x;
   const float* u;
   float* y;
-  #include "geometry_fields.cuh"
+  #include "correlation_fields.cuh"
 };
 using GammaParams = Either<COMPACT, CompactParams, PlainParams>::type;
 

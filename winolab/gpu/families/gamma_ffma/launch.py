@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry
+from winolab.gpu.families import correlation_params
 from winolab.gpu.families.gamma_ffma.tiling import FILTER_THREADS, Tiling
 from winolab.gpu.params import (
     Kernels,
@@ -62,7 +62,7 @@ def filter_params(call: Tiling, group: int, w: View | None, prepared: int) -> Pa
     c = call.correlation
     if w is None:
         return FILTER_PARAMS.pack(*(0 for _ in FILTER_PARAMS.fields))
-    address, *strides = geometry.filter_map(c, w, group, 4)
+    address, *strides = correlation_params.filter_map(c, w, group, 4)
     depth, height, width = call.outer
     return FILTER_PARAMS.pack(
         address,
@@ -85,7 +85,7 @@ def main_params(call: Tiling, group: int, x: View, prepared: int, y: View) -> Pa
         x.address + 4 * group * c.channels,
         _filter(call, group, prepared),
         y.address + 4 * group * c.out_channels,
-        *geometry.values(call, x, y),
+        *correlation_params.values(call, x, y),
     )
     if not call.config.compact:
         return PARAMS.pack(*values)

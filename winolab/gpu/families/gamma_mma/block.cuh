@@ -11,7 +11,7 @@ struct GammaParams {
   Output* y;
   Header* header;  // scale.cuh
   const Row* rows;
-  #include "geometry_fields.cuh"
+  #include "correlation_fields.cuh"
 };
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;

@@ -13,7 +13,7 @@ struct GammaParams {
   Output* y;
   Header* header;  // scale.cuh
   const Row* rows;
-  #include "geometry_fields.cuh"
+  #include "correlation_fields.cuh"
   int rotation;  // work tiles after which blocks' output channels move on by one
   int batch;
   int abreast, pitch;  // where PACKED: images side by side; rows from one to that below

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
-from winolab.gpu.families import geometry, wgrad
+from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE
@@ -30,7 +30,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         m, *taps, channel = out.strides
         w_vectors = _aligned(b.address, _steps(b, c.batch, c.output), size, of_w)
     else:
-        address, m, channel, *taps = geometry.filter_map(c, b, 0, size)
+        address, m, channel, *taps = correlation_params.filter_map(c, b, 0, size)
         group = (c.channels if c.rotated else c.out_channels) * b.strides[0]
         near, far = (m, channel) if c.rotated else (channel, m)
         steps = [far, *(s for s, n in zip(taps, c.filter, strict=True) if n > 1)]

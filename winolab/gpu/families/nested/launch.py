@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from winolab.gpu.codegen.structs import layout, layouts
-from winolab.gpu.families import geometry, scale
+from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.boxes import Box
 from winolab.gpu.families.nested.config import BN, ROW_BYTES
 from winolab.gpu.families.nested.source import made_of
@@ -80,7 +80,7 @@ def _transform(call: Tiling, kernels: Kernels, params: Params, early: bool) -> N
 
 def _filter_params(call: Tiling, w: View, prepared: int, group: int) -> Params:
     c = call.correlation
-    address, m, channel, _, row, column = geometry.filter_map(c, w, group, 4)
+    address, m, channel, _, row, column = correlation_params.filter_map(c, w, group, 4)
     found = prepared + call.sizes["rows"] + group * sum(call.found)
     return FILTER_PARAMS.pack(
         address,

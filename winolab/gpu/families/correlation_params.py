@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from winolab.gpu.params import INT, LONG
-
-if TYPE_CHECKING:
-    from winolab.gpu.params import View
-    from winolab.gpu.planner.correlation import Correlation
-
-# The fields of Γ's parameters behind their pointers, as block.cuh gets them. Strides are in
-# elements; outer taps are summed directly; a chunk is KC channels; ``tiles_width`` are tiles of n
-# outputs in a row, ``columns`` those of all depths and images. A work tile, a block's worth of
-# work, is one of ``blocks_m`` blocks of output channels × one of ``blocks_row`` blocks of output
-# rows × a block's columns; one block alone sums each of the first ``whole``.
-FIELDS = (
-    ("x_batch x_depth x_row y_batch y_depth y_row", LONG),
-    ("x_pixel y_pixel", INT),
-    ("depth height width out_depth out_height out_width", INT),
-    ("pad_depth pad_height pad_width taps_depth taps_height taps_width", INT),
-    ("channels out_channels tiles_width columns chunks blocks_m blocks_row work_tiles whole", INT),
-)
+from winolab.gpu.params import View
+from winolab.gpu.planner.correlation import Correlation
 
 
-class Geometry(Protocol):
+class Tiled(Protocol):
     """What a plan of either family says of its correlation and how that is cut."""
 
     @property
@@ -47,8 +31,8 @@ class Geometry(Protocol):
     def whole(self) -> int: ...
 
 
-def values(plan: Geometry, x: View, y: View) -> tuple[int, ...]:
-    """Their values for a plan of either family."""
+def values(plan: Tiled, x: View, y: View) -> tuple[int, ...]:
+    """Values of codegen/fields.py, for a plan of either family."""
     c = plan.correlation
     return (
         *x.strides[:3],
