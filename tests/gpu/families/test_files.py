@@ -50,7 +50,7 @@ def test_a_file_s_name_says_what_it_has(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_files_import_those_above_them(folder: Path) -> None:
-    """Of the roles, in their order: a plan knows launches, launches no plan."""
+    """A plan knows launches, launches no plan."""
     order = ("config.py", "tiling.py", "cost.py", "launch.py", "plan.py")
     for at, role in enumerate(order):
         text = (folder / role).read_text()
