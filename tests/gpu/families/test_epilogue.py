@@ -58,6 +58,7 @@ def check(x, w, steps: str = "", library=None, out: Any = None, **how: Any) -> A
 
 
 EVERY = "bias residual silu"
+GAMMA = "gamma:8:6:3"
 SHAPE, FILTER = (2, 5, 8, 16), (24, 3, 3, 16)
 
 
@@ -74,7 +75,7 @@ def test_memory_orders_and_results(library, dtype: str) -> None:
     how: dict[str, Any] = {"padding": 1, "precision": "fp32_ffma" if dtype == "float32" else None}
     first = [np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, w)]
     call = check(*first, EVERY, layout="channels_first", **how)
-    assert "out" in call.copies
+    assert "out" in call.copies  # which applies it, too
     assert "residual" not in call.copies  # it lies as y is wanted
     fresh = winolab.conv_forward(Array(x), Array(w), **how).values
     bias, residual = added(fresh, 24)
@@ -126,3 +127,39 @@ def test_what_does_not_fit_is_refused(library, given, error, message: str) -> No
     far = {"bias": Array(np.ones(24, "f"), index=1)}
     with pytest.raises(ValueError, match="x is on CUDA device 0 and bias on 1; move one of them"):
         winolab.conv_forward(Array(x), Array(w), padding=1, **far)
+
+
+def forward(x: tuple[int, ...], w: tuple[int, ...], dtype: str, **how: Any) -> Any:
+    return (*operands(x, w, dtype), how)
+
+
+DENSE = (1, 6, 9, 32), (40, 3, 3, 32)
+ODD = (1, 6, 9, 13), (11, 3, 3, 13)  # scalars
+FUSED = {
+    "gamma_ffma": forward(*DENSE, "float32", padding=1, precision="fp32_ffma", algorithm=GAMMA),
+    "gamma_ffma odd": forward(*ODD, "float32", padding=1, precision="fp32_ffma", algorithm=GAMMA),
+    "gamma_wgmma fp16": forward(*DENSE, "float16", padding=1, algorithm=GAMMA),
+    "gamma_wgmma odd": forward(*ODD, "bfloat16", padding=1, algorithm=GAMMA),
+    "gamma_wgmma wide": forward(*DENSE, "float16", padding=1, algorithm=GAMMA, out_dtype="float32"),
+    "direct bf16": forward(*DENSE, "bfloat16", padding=1, algorithm="direct"),
+    "direct wide": forward(*DENSE, "bfloat16", padding=1, algorithm="direct", out_dtype="float32"),
+    "direct groups": forward(
+        (1, 6, 9, 32), (64, 3, 3, 16), "float16", padding=1, groups=2, algorithm="direct"
+    ),
+    "gamma_wgmma groups": forward((1, 6, 9, 32), (64, 3, 3, 16), "float16", padding=1, groups=2),
+    "direct.ffma": forward(*ODD, "float32", stride=2, precision="fp32_ffma"),
+    "depthwise": forward((2, 9, 9, 32), (32, 3, 3, 1), "float32", padding=1, groups=32),
+    "depthwise fp16": forward((2, 9, 9, 32), (32, 5, 5, 1), "float16", padding=2, groups=32),
+    "depthwise any": forward((2, 9, 9, 6), (12, 3, 3, 1), "bfloat16", dilation=2, groups=6),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_kernels_apply_it_as_they_store(library, name: str) -> None:
+    x, w, how = FUSED[name]
+    family = name.split()[0].split(".")[0]
+    for steps in (EVERY, "bias relu"):
+        call = check(x, w, steps, **how)
+        assert call.copies == ()
+        assert call.plan.epilogue
+        assert f".{family}." in type(call.plan).__module__

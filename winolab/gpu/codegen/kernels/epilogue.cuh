@@ -66,46 +66,89 @@ __device__ __forceinline__ float finished(float y, float bias, float residual, f
   return activated(y, slope);
 }
 
-// COUNT numbers of neighbouring channels, of which ``left`` are, from ``channel`` on, that go to ``to``
-// in y; VECTORS: where they lie aligned, and are all there.
+// COUNT numbers of neighbouring channels as they lie, of which ``left`` are; VECTORS: aligned, and all
+// there.
 template <int COUNT, bool VECTORS>
-__device__ __forceinline__ void finish_channels(const EpilogueParams& p, float (&v)[COUNT],
-                                                const EpilogueElement* to, const EpilogueElement* y, int channel,
-                                                int left) {
-  const EpilogueElement* residual = p.residual + (to - y);
-  float other[COUNT];
-  if constexpr (RESIDUAL && VECTORS && COUNT % 2 == 0) {
-    if constexpr (FINISHED != 0) {
-      unsigned pairs[COUNT / 2];
-      if constexpr (COUNT == 8) {
-        const uint4 all = *reinterpret_cast<const uint4*>(residual);
-        pairs[0] = all.x, pairs[1] = all.y, pairs[2] = all.z, pairs[3] = all.w;
-      } else if constexpr (COUNT == 4) {
-        const uint2 all = *reinterpret_cast<const uint2*>(residual);
-        pairs[0] = all.x, pairs[1] = all.y;
-      } else {
-        pairs[0] = *reinterpret_cast<const unsigned*>(residual);
-      }
+__device__ __forceinline__ void load_channels(const EpilogueElement* from, int left,
+                                              float (&to)[COUNT]) {
+  if constexpr (!VECTORS || COUNT % 2 != 0) {
 #pragma unroll
-      for (int c = 0; c < COUNT; c += 2) unpack<FINISHED == 2>(pairs[c / 2], other[c], other[c + 1]);
-    } else if constexpr (COUNT == 4) {
-      const float4 all = *reinterpret_cast<const float4*>(residual);
-      other[0] = all.x, other[1] = all.y, other[2] = all.z, other[3] = all.w;
+    for (int c = 0; c < COUNT; ++c) to[c] = c < left ? widened(__ldg(from + c)) : 0.0f;
+  } else if constexpr (FINISHED == 0) {
+    if constexpr (COUNT % 4 == 0) {
+#pragma unroll
+      for (int c = 0; c < COUNT; c += 4) {
+        const float4 v = __ldg(reinterpret_cast<const float4*>(from + c));
+        to[c] = v.x, to[c + 1] = v.y, to[c + 2] = v.z, to[c + 3] = v.w;
+      }
     } else {
-#pragma unroll
-      for (int c = 0; c < COUNT; c += 2) {
-        const float2 pair = *reinterpret_cast<const float2*>(residual + c);
-        other[c] = pair.x, other[c + 1] = pair.y;
-      }
+      const float2 v = __ldg(reinterpret_cast<const float2*>(from));
+      to[0] = v.x, to[1] = v.y;
     }
   } else {
+    unsigned pairs[COUNT / 2];
+    if constexpr (COUNT == 8) {
+      const uint4 v = __ldg(reinterpret_cast<const uint4*>(from));
+      pairs[0] = v.x, pairs[1] = v.y, pairs[2] = v.z, pairs[3] = v.w;
+    } else if constexpr (COUNT == 4) {
+      const uint2 v = __ldg(reinterpret_cast<const uint2*>(from));
+      pairs[0] = v.x, pairs[1] = v.y;
+    } else {
+      pairs[0] = __ldg(reinterpret_cast<const unsigned*>(from));
+    }
 #pragma unroll
-    for (int c = 0; c < COUNT; ++c)
-      other[c] = RESIDUAL && c < left ? widened(residual[c]) : 0.0f;
+    for (int c = 0; c < COUNT; c += 2) unpack<FINISHED == 2>(pairs[c / 2], to[c], to[c + 1]);
   }
+}
+
+// COUNT numbers of neighbouring channels, of which ``left`` are, from ``channel`` on, that go to ``to``
+// in y.
+template <int COUNT, bool VECTORS>
+__device__ __forceinline__ void finish_channels(const EpilogueParams& p, float (&v)[COUNT],
+                                                const EpilogueElement* to, const EpilogueElement* y,
+                                                int channel, int left = COUNT) {
+  float bias[COUNT] = {}, residual[COUNT] = {};
+  if constexpr (BIAS) load_channels<COUNT, VECTORS>(p.bias + channel, left, bias);
+  if constexpr (RESIDUAL) load_channels<COUNT, VECTORS>(p.residual + (to - y), left, residual);
 #pragma unroll
-  for (int c = 0; c < COUNT; ++c) {
-    const float bias = BIAS && c < left ? widened(__ldg(p.bias + channel + c)) : 0.0f;
-    v[c] = finished(v[c], bias, other[c], p.slope);
+  for (int c = 0; c < COUNT; ++c) v[c] = finished(v[c], bias[c], residual[c], p.slope);
+}
+
+// One number.
+__device__ __forceinline__ float finish_channel(const EpilogueParams& p, float v,
+                                                const EpilogueElement* to, const EpilogueElement* y,
+                                                int channel) {
+  float one[1] = {v};
+  finish_channels<1, false>(p, one, to, y, channel);
+  return one[0];
+}
+
+// Pairs of neighbouring channels as 16-bit numbers, which lie aligned.
+template <int PAIRS>
+__device__ __forceinline__ void finish_pairs(const EpilogueParams& p, unsigned (&pairs)[PAIRS],
+                                             const EpilogueElement* to, const EpilogueElement* y,
+                                             int channel) {
+  float v[2 * PAIRS];
+#pragma unroll
+  for (int i = 0; i < PAIRS; ++i) unpack<FINISHED == 2>(pairs[i], v[2 * i], v[2 * i + 1]);
+  finish_channels<2 * PAIRS, true>(p, v, to, y, channel);
+#pragma unroll
+  for (int i = 0; i < PAIRS; ++i) pairs[i] = pack<FINISHED == 2>(v[2 * i], v[2 * i + 1]);
+}
+
+// A tile's ``columns`` outputs of neighbouring channels, ``pitch`` elements apart.
+template <int COUNT, bool VECTORS, int OUTPUTS>
+__device__ __forceinline__ void finish_tile(const EpilogueParams& p, float (&tile)[COUNT][OUTPUTS],
+                                            const EpilogueElement* to, const EpilogueElement* y,
+                                            int pitch, int columns, int channel, int left) {
+#pragma unroll
+  for (int o = 0; o < OUTPUTS; ++o) {
+    float v[COUNT];
+#pragma unroll
+    for (int c = 0; c < COUNT; ++c) v[c] = tile[c][o];
+    if (o < columns)
+      finish_channels<COUNT, VECTORS>(p, v, to + (long long)o * pitch, y, channel, left);
+#pragma unroll
+    for (int c = 0; c < COUNT; ++c) tile[c][o] = v[c];
   }
 }

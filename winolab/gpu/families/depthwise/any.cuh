@@ -98,6 +98,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
   for (int t = 0; t < TW; ++t) {
     const int w = left + every * t;
+#ifdef EPILOGUE
+    if (w < p.out_width)
+      sum[t] = finish_channel(p.epilogue, sum[t], y + (long long)w * p.y_pixel, p.result, c);
+#endif
     if (w < p.out_width) store_sum(y + (long long)w * p.y_pixel, sum[t]);
   }
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "elements.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 #include "pipeline.cuh"
 
 // In a correlation's terms: backward data has dy in x's place and dx in y's. Strides are in elements.
@@ -27,6 +30,9 @@ struct DepthwiseParams {
   int strips, segments, rows;       // of a phase: strips of a row, and segments of so many rows
   int dense;                        // whether w has no gaps
   int chunks, items, parts;         // blocks of channels, threads' worths of outputs, shares of a sum
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 
 constexpr int CHANNELS = LANES * V, SLOTS = THREADS / LANES;  // of a block
@@ -128,6 +134,19 @@ __device__ __forceinline__ void store_columns(Out* to, int pitch, const float (&
     }
   }
 }
+
+#ifdef EPILOGUE
+// What follows the sums of a row's columns from 0 to ``there``.
+template <int COUNT>
+__device__ __forceinline__ void finish_columns(const DepthwiseParams& p, const Out* to, int pitch,
+                                               float (&sum)[COUNT][V], int there) {
+  const int channel = blockIdx.x % p.chunks * CHANNELS + threadIdx.x % LANES * V;
+#pragma unroll
+  for (int t = 0; t < COUNT; ++t)
+    if (t < there)
+      finish_channels<V, true>(p.epilogue, sum[t], to + (long long)t * pitch, p.result, channel);
+}
+#endif
 
 __device__ __forceinline__ float value(const Element* from) {
   if constexpr (INPUT == 0) {

@@ -7,6 +7,7 @@ import math
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.depthwise.config import Stage
 from winolab.gpu.families.depthwise.tiling import Tiling
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.params import MAP, Kernels, Layout, Params, TensorMap, View
 from winolab.gpu.planner.request import ITEMSIZE
 
@@ -17,7 +18,7 @@ SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all channels on the current stream."""
-    params = main_params(call, a, b, out, workspace)
+    params = finished(main_params(call, a, b, out, workspace), out, 0, call.out_dtype)
     main = Params.of(maps(call, a, b), params) if call.config.stages else params
     grid, threads = (call.blocks, 1, 1), call.config.threads
     kernels[f"winolab_depthwise_{call.file}"](grid, threads, main)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from winolab.algorithm import Algorithm, Tile, direct
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.depthwise import cost, launch
 from winolab.gpu.families.depthwise.config import Config, configs, slides, staged
 from winolab.gpu.families.depthwise.shape import Depthwise
@@ -27,6 +29,7 @@ class DepthwisePlan(Tiling, BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds
+    epilogue: Epilogue | None = None
 
     kernel = "depthwise"
     tile = Tile(1, 1)
@@ -74,6 +77,10 @@ class DepthwisePlan(Tiling, BasePlan):
             ]
         )
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernels apply it as they store y; None of others than forward."""
+        return replace(self, epilogue=epilogue) if self.direction == "forward" else None
+
     def source(self) -> str:
         """The translation unit of its kernels."""
         known = self.config.kind != "any"
@@ -81,7 +88,7 @@ class DepthwisePlan(Tiling, BasePlan):
         shape = (*d.filter, *d.stride[1:]) if known else None
         how = d.rotated, d.gathered, slides(d)
         types = TYPES[self.dtype], TYPES[self.out_dtype]
-        return source(self.file, self.config, self.gradient, shape, how, types)
+        return source(self.file, self.config, self.gradient, shape, how, types, self.epilogue)
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int

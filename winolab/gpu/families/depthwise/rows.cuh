@@ -89,6 +89,9 @@ struct Walk {
         }
       }
     if (WHOLE || step >= OPEN - 1) {
+#ifdef EPILOGUE
+      finish_columns(p, y, pitch, sum[OPEN - 1], there);
+#endif
       store_columns(y, pitch, sum[OPEN - 1], 0, there);
       y += every * p.y_row;
     }

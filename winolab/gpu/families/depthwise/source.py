@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.depthwise.config import THREADS, Config
+from winolab.gpu.families.epilogue import constants as epilogue_constants
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}  # as the kernels name them
 
@@ -18,6 +20,7 @@ def source(
     shape: tuple[int, ...] | None,
     how: tuple[bool, bool, bool],
     types: tuple[int, int],
+    epilogue: Epilogue | None = None,
 ) -> str:
     """The translation unit of a config, its main kernel in ``file``.
 
@@ -35,4 +38,6 @@ def source(
     if v.stages:
         constants |= {"STRIPS": v.strips, "GROUP": v.group, "GRADIENT": int(gradient)}
         constants["SCATTER"] = int(v.kind == "scatter")
+    dtype = next(name for name, number in TYPES.items() if number == types[1])
+    constants |= epilogue_constants(epilogue, dtype)
     return unit(f"depthwise {v}", constants, {}, (f"depthwise/{file}",))

@@ -69,6 +69,9 @@ struct Walk {
       }
     consumer.release(step, steps);
     if (WHOLE || step >= OPEN - 1) {
+#ifdef EPILOGUE
+      finish_columns(p, y, p.y_pixel, sum[OPEN - 1], there);
+#endif
       store_columns(y, p.y_pixel, sum[OPEN - 1], 0, there);
       y += p.y_row;
     }

@@ -9,6 +9,9 @@
 
 #include "fallback.cuh"
 #include "axes.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 
 struct DirectFfmaParams {
   const float* x;
@@ -22,6 +25,9 @@ struct DirectFfmaParams {
   int channels, out_channels, blocks_m, blocks_n;  // blocks_n: of a phase
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
   DirectAxis along_depth, along_height, along_width;
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 
 constexpr int THREADS = 256, POSITIONS = 64, CHANNELS = 64, DEPTH = 16;
@@ -102,6 +108,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int channel = first_channel + threadIdx.x % 16 * 4 + j;
+#ifdef EPILOGUE
+      if (channel < p.out_channels)
+        acc[i][j] = finish_channel(p.epilogue, acc[i][j], y + channel, p.y, channel);
+#endif
       if (channel < p.out_channels) y[channel] = acc[i][j];
     }
   }

@@ -33,9 +33,18 @@ __device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTil
       if constexpr (WIDE_OUT) {
 #pragma unroll
         for (int j = FIRST; j < FIRST + COUNT; ++j)
+#ifdef EPILOGUE
+          if (y && work.channel + j * 8 < p.out_channels) {
+            const int channel = j * 8 + lane % 4 * 2;
+            float v[2] = {acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]};
+            finish_channels<2, true>(p.epilogue, v, y + channel, p.y, work.channel + channel);
+            *reinterpret_cast<float2*>(y + channel) = make_float2(v[0], v[1]);
+          }
+#else
           if (y && work.channel + j * 8 < p.out_channels)
             *reinterpret_cast<float2*>(y + j * 8 + lane % 4 * 2) =
                 make_float2(acc[i][4 * j + 2 * r], acc[i][4 * j + 2 * r + 1]);
+#endif
         continue;
       }
       const auto rounded = [&](int j) {
@@ -48,12 +57,30 @@ __device__ __forceinline__ void store(const DirectParams& p, const DirectWorkTil
           unsigned v[4] = {rounded(j), rounded(j + 1), rounded(j + 2), rounded(j + 3)};
           const uint4 eight = exchanged(v, lane);
           const int channel = (j + lane % 4) * 8;
+#ifdef EPILOGUE
+          if (there(channel)) {
+            unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+            finish_pairs(p.epilogue, pairs, y + channel, p.y, work.channel + channel);
+            *reinterpret_cast<uint4*>(y + channel) =
+                make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+          }
+#else
           if (there(channel)) *reinterpret_cast<uint4*>(y + channel) = eight;
+#endif
         }
       } else {
 #pragma unroll
         for (int j = FIRST; j < FIRST + COUNT; ++j)
+#ifdef EPILOGUE
+          if (there(j * 8)) {
+            const int channel = j * 8 + lane % 4 * 2;
+            unsigned pair[1] = {rounded(j)};
+            finish_pairs(p.epilogue, pair, y + channel, p.y, work.channel + channel);
+            *reinterpret_cast<unsigned*>(y + channel) = pair[0];
+          }
+#else
           if (there(j * 8)) *reinterpret_cast<unsigned*>(y + j * 8 + lane % 4 * 2) = rounded(j);
+#endif
       }
     }
 }

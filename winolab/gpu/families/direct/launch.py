@@ -11,6 +11,7 @@ from winolab.gpu.families import correlation_params, scale
 from winolab.gpu.families.axes import MOST_STEP
 from winolab.gpu.families.direct.config import FFMA_THREADS, KC, PAIR, ROW_BYTES, SPLIT_CHANNELS
 from winolab.gpu.families.direct.tiling import SIZE, TILES, FfmaTiling, SplitTiling, Tiling
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.params import Kernels, Params, TensorMap, View
 from winolab.gpu.planner.request import (
     ITEMSIZE,
@@ -31,6 +32,7 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View) -> None:
     call = fitting(call, a, out)
     for group in range(call.correlation.groups):
         params = main_params(call, group, a, filter_map(call, group, b), out)
+        params = finished(params, out, group * call.correlation.out_channels, call.out_dtype)
         kernels["winolab_direct"]((call.grid, 1, 1), THREADS, params)
 
 
@@ -203,6 +205,7 @@ def launch_ffma(
     ask for it (fallback.cuh), or 0."""
     for group in range(call.correlation.groups):
         params = ffma_params(call, group, a, b, out, wanted)
+        params = finished(params, out, group * call.correlation.out_channels, "float32")
         kernels["winolab_direct_ffma"]((call.grid, 1, 1), FFMA_THREADS, params)
 
 

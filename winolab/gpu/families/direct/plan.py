@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from winolab.algorithm import Algorithm, Tile, direct
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.direct import launch
 from winolab.gpu.families.direct.config import (
@@ -52,6 +53,7 @@ class DirectPlan(Tiling, BasePlan):
     """One call of 16-bit data: what is computed, by which kernel, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds
+    epilogue: Epilogue | None = None
     points = "best"  # as of all plans; there is nothing to interpolate
     tile = Tile(1, 1)
     workspace = 0
@@ -96,11 +98,16 @@ class DirectPlan(Tiling, BasePlan):
             ]
         )
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The plan whose kernels apply it as they store y."""
+        return replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of ``winolab_direct``."""
         wide = self.out_dtype == "float32"
         c = self.correlation
-        return source(self.precision, wide, self.config, c.rotated, self.rest, not c.unit)
+        how = self.config, c.rotated, self.rest, not c.unit
+        return source(self.precision, wide, *how, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
@@ -141,6 +148,9 @@ class DirectSplitPlan(SplitTiling, DirectPlan):
         """The plan with the caller's scale."""
         return replace(self, given=scale) if scale else self
 
+    def with_epilogue(self, epilogue: Epilogue) -> None:
+        return None  # outputs are looked at again
+
     def source(self) -> str:
         """The translation unit of the kernels."""
         c = self.correlation
@@ -180,6 +190,7 @@ class DirectFfmaPlan(FfmaTiling, BasePlan):
     there."""
 
     predicted: float = 0.0  # seconds
+    epilogue: Epilogue | None = None
     kernel = "direct"
     precision = simulated = "fp32"
     out_dtype = "float32"
@@ -211,9 +222,13 @@ class DirectFfmaPlan(FfmaTiling, BasePlan):
             ]
         )
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The plan whose kernels apply it as they store y."""
+        return replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of its kernel."""
-        return ffma_source(self.correlation.rotated)
+        return ffma_source(self.correlation.rotated, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Its kernel, which has no dynamic shared memory."""

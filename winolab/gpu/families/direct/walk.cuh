@@ -18,6 +18,9 @@
 // stride: of the taps that meet it (Taps). Phases vary last, those of the most taps first.
 #pragma once
 
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 #include "mma.cuh"
 #include "pipe.cuh"
 #include "tensor_map.cuh"
@@ -38,6 +41,9 @@ struct DirectParams {
   int taps_depth, taps_height, taps_width, chunks;
   int pitch;  // positions of a box's row
   DirectAxis along_depth, along_height, along_width;  // STRIDED
+#ifdef EPILOGUE
+  alignas(64) EpilogueParams epilogue;
+#endif
 };
 
 constexpr int CONSUMERS = 256, THREADS = CONSUMERS + 128;

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from winolab.gpu.families import correlation_params, scale
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.tiling import Tiling
 from winolab.gpu.families.gamma.workspace import Workspace
@@ -113,6 +114,7 @@ class Launches:
             *correlation_params.values(self.call, x, y),
             *self.own(),
         )
+        params = finished(params, y, group * c.out_channels, self.call.out_dtype)
         kernels[self.call.config.entry](
             (self.call.grid, 1, 1), self.call.threads, params, self.early(follows)
         )

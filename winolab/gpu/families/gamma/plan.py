@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.config import KC
 from winolab.gpu.families.gamma.launch import Launches
@@ -30,6 +31,7 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
     """One call: what is computed, by which kernels, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds, all launches
+    epilogue: Epilogue | None = None
 
     scaling = SCALING
 
@@ -102,9 +104,14 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
         """The plan with the caller's scale."""
         return replace(self, given=scale) if scale else self
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernels apply it as they store y, unless outputs are looked at again."""
+        return None if self.checks_accuracy else replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tile, self.points, self.precision, self.out_dtype, self.config)
+        how = self.tile, self.points, self.precision, self.out_dtype, self.config
+        return source(*how, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""

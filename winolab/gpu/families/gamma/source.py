@@ -6,8 +6,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from winolab.algorithm import Tile
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import scale
+from winolab.gpu.families.epilogue import constants as epilogue_constants
 from winolab.gpu.families.gamma import filter
 from winolab.gpu.families.gamma.config import KC, PARTS, GammaConfig
 from winolab.gpu.families.gamma.tiles import block_outputs
@@ -36,7 +38,14 @@ def _scaled_ends(tile: Tile, points: str) -> tuple[Program, Program]:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, precision: str, out_dtype: str, config: GammaConfig) -> str:
+def source(
+    tile: Tile,
+    points: str,
+    precision: str,
+    out_dtype: str,
+    config: GammaConfig,
+    epilogue: Epilogue | None = None,
+) -> str:
     """The translation unit of one config of Γα(n,r), its main kernel in the files it names."""
     split, parts = precision == "fp32_split", PARTS[precision]
     files = config.files(parts)
@@ -52,6 +61,7 @@ def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Gamm
     constants |= config.constants(tile, size)
     constants |= {"SHARED": config.shared_memory(tile, parts, size)}
     constants |= config.choices(parts)
+    constants |= epilogue_constants(epilogue, out_dtype)
     programs = made.programs
     constants |= {"BARE": programs.G.bare}
     # The range of FP16 is narrow; what is split is scaled by what it holds.

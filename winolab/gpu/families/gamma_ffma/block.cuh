@@ -3,12 +3,18 @@
 
 #include "either.cuh"
 #include "tensor_map.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 
 struct PlainParams {
   const float* x;
   const float* u;
   float* y;
   #include "correlation_fields.cuh"
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 struct CompactParams {
   TensorMap u_map;
@@ -16,6 +22,9 @@ struct CompactParams {
   const float* u;
   float* y;
   #include "correlation_fields.cuh"
+#ifdef EPILOGUE
+  alignas(64) EpilogueParams epilogue;
+#endif
 };
 using GammaParams = Either<COMPACT, CompactParams, PlainParams>::type;
 

@@ -93,6 +93,9 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
     }
 #pragma unroll
     for (int o = 0; o < N; ++o) {
+#ifdef EPILOGUE
+      if (o < columns) out[o] = finish_channel(p.epilogue, out[o], y, p.y, output);
+#endif
       if (o < columns) *y = out[o];
       y += p.y_pixel;
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.gamma_ffma.tiling import FILTER_THREADS, Tiling
 from winolab.gpu.params import (
     Kernels,
@@ -36,6 +37,7 @@ def run(call: Tiling, kernels: Kernels, x: View, prepared: int, y: View, early: 
     """Convolve with a transformed filter; ``early``: the launch before transforms it."""
     for group in range(call.correlation.groups):
         params = main_params(call, group, x, prepared, y)
+        params = finished(params, y, group * call.correlation.out_channels, "float32")
         begin = early and group == 0
         kernels["winolab_gamma_ffma"]((call.grid, 1, 1), call.config.threads, params, begin)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from winolab.algorithm import Algorithm, Gamma, Tile
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma import launch
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, Config, configs
@@ -39,6 +41,7 @@ class GammaFfmaPlan(Tiling, BasePlan):
 
     predicted: float  # seconds, filter transform included
     precision: str = "fp32"
+    epilogue: Epilogue | None = None
     out_dtype = "float32"
 
     @property
@@ -80,9 +83,13 @@ class GammaFfmaPlan(Tiling, BasePlan):
             ]
         )
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self | None:
+        """The plan whose kernels apply it as they store y, unless that is in parts of the sum."""
+        return None if self.config.partial else replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of ``winolab_gamma_ffma_filter`` and ``winolab_gamma_ffma``."""
-        return source(self.tile, self.points, self.config)
+        return source(self.tile, self.points, self.config, epilogue=self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""

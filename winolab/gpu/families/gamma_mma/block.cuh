@@ -2,6 +2,9 @@
 #pragma once
 
 #include "parts.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
@@ -12,6 +15,9 @@ struct GammaParams {
   Header* header;  // scale.cuh
   const Row* rows;
   #include "correlation_fields.cuh"
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS;

@@ -289,6 +289,10 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaMmaShared& sha
       for (int c = 0; few && channel + c < p.out_channels; ++c, few >>= 1)
         if (few & 1)
           note_in_row(p.header, y_tile + c, columns, column.first == 0, p.y_pixel, check.factors(c));
+#ifdef EPILOGUE
+      finish_tile<4, YVEC == 4>(p.epilogue, y, y_tile, p.y, p.y_pixel, columns, channel,
+                                p.out_channels - channel);
+#endif
 #pragma unroll
       for (int o = 0; o < N; ++o) {
         const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};

@@ -3,6 +3,9 @@
 
 #include "parts.cuh"
 #include "tensor_map.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 
 using Output = Either<WIDE_OUT, float, unsigned short>::type;
 
@@ -17,6 +20,9 @@ struct GammaParams {
   int rotation;  // work tiles after which blocks' output channels move on by one
   int batch;
   int abreast, pitch;  // where PACKED: images side by side; rows from one to that below
+#ifdef EPILOGUE
+  alignas(64) EpilogueParams epilogue;
+#endif
 };
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, LOADERS = RUN ? 128 : 0;

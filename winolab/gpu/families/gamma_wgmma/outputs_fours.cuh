@@ -60,6 +60,9 @@ struct Outputs {
     const int described = left > 0 ? tile_columns[tile] : 0;
     const int columns = STARTS ? abs(described) : described;
     few |= check.tile(y, columns) << i * 4;
+#ifdef EPILOGUE
+    finish_tile<4, YVEC == 4>(p.epilogue, y, to, p.y, p.y_pixel, columns, channel, left);
+#endif
 #pragma unroll
     for (int o = 0; o < N; ++o, to += p.y_pixel) {
       const float v[4] = {y[0][o], y[1][o], y[2][o], y[3][o]};
