@@ -67,7 +67,8 @@ def test_silu_is_within_four_units_of_the_exact_one() -> None:
 def test_numbers_that_are_none_and_zeros() -> None:
     y = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e4, -1e4, -88.5], np.float32)
     with np.errstate(all="ignore"):
-        found = {kind: activated(y, Activation.of(kind)) for kind in ("relu", "leaky_relu", "silu")}
+        kinds = {kind: Activation.of(kind) for kind in ("relu", "leaky_relu", "silu")}
+        found = {kind: activated(y, how) for kind, how in kinds.items() if how}
     np.testing.assert_array_equal(found["relu"], [np.nan, np.inf, 0, 0, 0, 1e4, 0, 0])
     assert not np.signbit(found["relu"]).any()
     expected = np.array([np.nan, np.inf, -np.inf, 0, 0, 1e4, -100, -0.885], np.float32)

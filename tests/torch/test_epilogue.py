@@ -29,7 +29,7 @@ def tensors(dtype: Any) -> list[Any]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_bits_are_the_same_with_and_without_a_graph(dtype: Any, activation: Any) -> None:
     x, w, bias, residual = tensors(dtype)
-    steps = {"bias": bias, "residual": residual, "activation": activation}
+    steps: dict[str, Any] = {"bias": bias, "residual": residual, "activation": activation}
     plain = winolab.conv_forward(x, w, **steps, **HOW)
     assert plain.dtype == dtype
     y = winolab.conv_forward(x, w, **HOW)
@@ -48,7 +48,7 @@ def test_gradients_of_all_of_them(activation: Any, layout: Any) -> None:
         x, w, bias, residual = given
         if layout == "channels_last":
             x, w, residual = (v.movedim(1, -1) for v in (x, w, residual))
-        how = HOW | {"layout": layout}
+        how: dict[str, Any] = HOW | {"layout": layout}
         y = winolab.conv_forward(x, w, bias=bias, residual=residual, activation=activation, **how)
         return y.movedim(-1, 1) if layout == "channels_last" else y
 

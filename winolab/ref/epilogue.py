@@ -58,11 +58,12 @@ def convolve(
             check_dtype(name, str(array.dtype), str(np.asarray(out).dtype))
             if np.may_share_memory(array, out):
                 arrays[name] = array.copy()
-    shapes = (None if array is None else array.shape for array in arrays.values())
+    first, second = (None if array is None else array.shape for array in arrays.values())
     shape = in_layout(problem.y_shape, options.layout)
-    check_shapes(*shapes, y=shape, channels=problem.out_channels)
+    check_shapes(first, second, shape, problem.out_channels)
     y = dispatch.convolve("forward", problem, x, w, options, out)
-    apply(y, *arrays.values(), options.activation, options.layout)
+    bias, residual = arrays.values()
+    apply(y, bias, residual, options.activation, options.layout)
     return y
 
 

@@ -20,8 +20,8 @@ from winolab.ref import epilogue as reference
 def followed(y: Tensor, bias: Any, residual: Any, options: ConvOptions) -> Tensor:
     """What becomes of y. Raises as winolab.conv_forward for what does not fit it."""
     channels = 1 if options.layout == "channels_first" else y.ndim - 1
-    shapes = (None if v is None else tuple(v.shape) for v in (bias, residual))
-    check_shapes(*shapes, y=tuple(y.shape), channels=y.shape[channels])
+    first, second = (None if v is None else tuple(v.shape) for v in (bias, residual))
+    check_shapes(first, second, tuple(y.shape), y.shape[channels])
     for name, added in {"bias": bias, "residual": residual}.items():
         if added is None:
             continue

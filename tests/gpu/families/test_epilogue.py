@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,14 @@ import pytest
 import winolab
 from tests.gpu.support.pretended import Array
 from winolab import calls
+from winolab.algorithm import Problem, parse_algorithm
 from winolab.arguments.epilogue import Activation
+from winolab.device import H100, datasheet
+from winolab.gpu import driver
+from winolab.gpu.planner.planner import candidates
+from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime.conv import convolve
+from winolab.options import ConvOptions
 from winolab.ref import epilogue
 
 DTYPES = {
@@ -21,12 +29,12 @@ DTYPES = {
 }
 
 
-def operands(x: tuple[int, ...], w: tuple[int, ...], dtype: str, seed: int = 0) -> list[np.ndarray]:
+def operands(x: tuple[int, ...], w: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     return [rng.normal(size=shape).astype(DTYPES[dtype]) for shape in (x, w)]
 
 
-def added(y: np.ndarray, channels: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def added(y: np.ndarray, channels: int, seed: int = 1) -> Any:
     """Bias and residual."""
     rng = np.random.default_rng(seed)
     return tuple(rng.normal(size=shape).astype(y.dtype) for shape in ((channels,), y.shape))
@@ -38,7 +46,7 @@ def behind(y: np.ndarray, bias: Any, residual: Any, activation: str | None, layo
     return expected
 
 
-def check(x, w, steps: str = "", library=None, out: Any = None, **how: Any) -> Any:
+def check(x: Any, w: Any, steps: str, **how: Any) -> Any:
     """The call with all steps of "bias residual relu", or another activation: its bits, and how."""
     layout = how.get("layout", "channels_last")
     arrays = [Array(v) if isinstance(v, np.ndarray) else v for v in (x, w)]
@@ -49,7 +57,7 @@ def check(x, w, steps: str = "", library=None, out: Any = None, **how: Any) -> A
     given = {name: array for name, array in given.items() if name in words}
     activation = next((word for word in words if word not in ("bias", "residual")), None)
     expected = behind(y, given.get("bias"), given.get("residual"), activation, layout)
-    more = {name: Array(array) for name, array in given.items()}
+    more: dict[str, Any] = {name: Array(array) for name, array in given.items()}
     calls.kept.clear()
     found = winolab.conv_forward(*arrays, activation=activation, **more, **how)
     assert np.isfinite(found.values.astype(np.float32)).all()
@@ -64,7 +72,8 @@ SHAPE, FILTER = (2, 5, 8, 16), (24, 3, 3, 16)
 
 @pytest.mark.parametrize("steps", ["bias", "residual", "relu", EVERY, "bias leaky_relu:0.3"])
 def test_split_products_have_a_pass_behind(library, steps: str) -> None:
-    call = check(*operands(SHAPE, FILTER, "float32"), steps, padding=1, precision="fp32_split")
+    x, w = operands(SHAPE, FILTER, "float32")
+    call = check(x, w, steps, padding=1, precision="fp32_split")
     assert call.copies == ("out",)
     assert call.plan.checks_accuracy
 
@@ -73,8 +82,8 @@ def test_split_products_have_a_pass_behind(library, steps: str) -> None:
 def test_memory_orders_and_results(library, dtype: str) -> None:
     x, w = operands(SHAPE, FILTER, dtype)
     how: dict[str, Any] = {"padding": 1, "precision": "fp32_ffma" if dtype == "float32" else None}
-    first = [np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, w)]
-    call = check(*first, EVERY, layout="channels_first", **how)
+    one, other = (np.ascontiguousarray(np.moveaxis(v, -1, 1)) for v in (x, w))
+    call = check(one, other, EVERY, layout="channels_first", **how)
     assert "out" in call.copies  # which applies it, too
     assert "residual" not in call.copies  # it lies as y is wanted
     fresh = winolab.conv_forward(Array(x), Array(w), **how).values
@@ -88,7 +97,11 @@ def test_memory_orders_and_results(library, dtype: str) -> None:
             place[...] = residual  # it may lie over the result, which is made elsewhere then
             summed = fresh if given is place else y
             expected = behind(summed, bias, residual, "relu", "channels_last")
-            steps = {"bias": strided, "residual": Array(given), "activation": "relu"}
+            steps: dict[str, Any] = {
+                "bias": strided,
+                "residual": Array(given),
+                "activation": "relu",
+            }
             winolab.conv_forward(Array(x), Array(w), out=Array(place), **steps, **how)
             assert place.tobytes() == expected.tobytes()
 
@@ -121,10 +134,10 @@ def test_sums_of_nothing(library) -> None:
 )
 def test_what_does_not_fit_is_refused(library, given, error, message: str) -> None:
     x, w = operands(SHAPE, FILTER, "float32")
-    more = {name: Array(array) for name, array in given.items()}
+    more: dict[str, Any] = {name: Array(array) for name, array in given.items()}
     with pytest.raises(error, match=message):
         winolab.conv_forward(Array(x), Array(w), padding=1, **more)
-    far = {"bias": Array(np.ones(24, "f"), index=1)}
+    far: dict[str, Any] = {"bias": Array(np.ones(24, "f"), index=1)}
     with pytest.raises(ValueError, match="x is on CUDA device 0 and bias on 1; move one of them"):
         winolab.conv_forward(Array(x), Array(w), padding=1, **far)
 
@@ -163,3 +176,40 @@ def test_kernels_apply_it_as_they_store(library, name: str) -> None:
         assert call.copies == ()
         assert call.plan.epilogue
         assert f".{family}." in type(call.plan).__module__
+
+
+def finishes(plan: Any) -> tuple[Any, ...]:
+    """What stores a plan's outputs."""
+    files = plan.config.files(plan.parts)
+    return files["FINISH_FILE"], files["OUTPUTS_FILE"], plan.config.split_k > 1
+
+
+def test_every_way_to_finish_a_tile(library) -> None:
+    """Γ by wgmma: by producers or consumers, alone or in clusters, vectors or scalars."""
+    for x, w in (DENSE, ODD):
+        problem = Problem.of(x, w, padding=1)
+        every = candidates(Request(problem, "forward", H100, parse_algorithm(GAMMA), "fp16")).plans
+        ways = {finishes(plan): plan for plan in every}
+        assert len(ways) == 2
+        for plan in ways.values():
+            options = ConvOptions(config=plan.config, algorithm=parse_algorithm(GAMMA))
+            a, b = (Array(v) for v in operands(x, w, "float16"))
+            y = convolve("forward", problem, a, b, options).values
+            bias, residual = added(y, w[0])
+            expected = behind(y, bias, residual, "silu", "channels_last")
+            options = replace(options, activation=Activation.of("silu"))
+            calls.kept.clear()
+            more: dict[str, Any] = {"bias": Array(bias), "residual": Array(residual)}
+            got = convolve("forward", problem, a, b, options, **more).values
+            assert got.tobytes() == expected.tobytes()
+            call: Any = next(iter(calls.kept.values()))
+            assert call.plan.epilogue
+
+
+def test_kernels_of_compute_capability_8(library, monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: datasheet("a100"))
+    for x, w in (DENSE, ODD):
+        a, b = operands(x, w, "bfloat16")
+        call = check(a, b, EVERY, padding=1, algorithm=GAMMA)
+        assert "gamma_mma" in type(call.plan).__module__
+        assert call.plan.epilogue
