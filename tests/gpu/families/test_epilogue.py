@@ -156,10 +156,17 @@ FUSED = {
     "gamma_wgmma wide": forward(*DENSE, "float16", padding=1, algorithm=GAMMA, out_dtype="float32"),
     "direct bf16": forward(*DENSE, "bfloat16", padding=1, algorithm="direct"),
     "direct wide": forward(*DENSE, "bfloat16", padding=1, algorithm="direct", out_dtype="float32"),
-    "direct groups": forward(
-        (1, 6, 9, 32), (64, 3, 3, 16), "float16", padding=1, groups=2, algorithm="direct"
+    "implicit_gemm fp16": forward((1, 6, 9, 32), (64, 3, 3, 8), "float16", padding=1, groups=4),
+    "implicit_gemm odd": forward((1, 6, 9, 15), (21, 3, 3, 5), "bfloat16", padding=1, groups=3),
+    "implicit_gemm split": forward(
+        (1, 6, 9, 15), (21, 3, 3, 5), "float32", padding=1, groups=3, precision="fp32_split"
     ),
-    "gamma_wgmma groups": forward((1, 6, 9, 32), (64, 3, 3, 16), "float16", padding=1, groups=2),
+    "gamma_ffma groups": forward(
+        (1, 6, 9, 32), (48, 3, 3, 16), "float32", groups=2, precision="fp32_ffma", algorithm=GAMMA
+    ),
+    "gamma_wgmma groups": forward(
+        (1, 6, 9, 32), (48, 3, 3, 16), "float16", groups=2, algorithm=GAMMA
+    ),
     "direct.ffma": forward(*ODD, "float32", stride=2, precision="fp32_ffma"),
     "depthwise": forward((2, 9, 9, 32), (32, 3, 3, 1), "float32", padding=1, groups=32),
     "depthwise fp16": forward((2, 9, 9, 32), (32, 5, 5, 1), "float16", padding=2, groups=32),

@@ -167,6 +167,7 @@ class Plan(Protocol):
 
     def with_epilogue(self, epilogue: Epilogue) -> Plan | None:
         """The plan whose kernels apply it as they store y; None where they cannot."""
+        ...
 
     def source(self) -> str:
         """The translation unit of its kernels."""

@@ -75,7 +75,16 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
               v[e] = pack<OUTPUT == 2>(acc[i][j + e][2 * r], acc[i][j + e][2 * r + 1]);
             const uint4 eight = exchanged(v, at.lane);
             const int n = first + (j + q) * 8;
+#ifdef EPILOGUE
+            if (place.there && n < work.columns) {
+              unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+              finish_pairs(p.epilogue, pairs, y + n, p.y, work.group * p.out_channels + n);
+              *reinterpret_cast<uint4*>(y + n) =
+                  make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+            }
+#else
             if (place.there && n < work.columns) *reinterpret_cast<uint4*>(y + n) = eight;
+#endif
           }
           continue;
         }
@@ -84,7 +93,16 @@ __device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWor
       for (int j = 0; j < NT; ++j) {
         const int n = first + j * 8 + q * 2;
         if (!place.there || n >= work.columns) continue;
+#ifdef EPILOGUE
+        float v[2] = {acc[i][j][2 * r], acc[i][j][2 * r + 1]};
+        const int channel = work.group * p.out_channels + n;
+        if (p.y_vector > 1)
+          finish_channels<2, true>(p.epilogue, v, y + n, p.y, channel);
+        else
+          finish_channels<2, false>(p.epilogue, v, y + n, p.y, channel, work.columns - n);
+#else
         const float v[2] = {acc[i][j][2 * r], acc[i][j][2 * r + 1]};
+#endif
         if (p.y_vector > 1) {
           if constexpr (OUTPUT == 0)
             *reinterpret_cast<float2*>(y + n) = make_float2(v[0], v[1]);

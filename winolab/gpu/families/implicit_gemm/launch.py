@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params, wgrad
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE
@@ -14,6 +15,7 @@ PARAMS = layout("ImplicitParams", "implicit_gemm/operands")
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all groups on the current stream."""
     params, threads = parameters(call, a, b, out, workspace), call.config.threads
+    params = finished(params, out, 0, call.out_dtype)
     kernels["winolab_implicit_gemm"]((call.grid, 1, 1), threads, params)
     if call.segments > 1:
         g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches

@@ -15,6 +15,9 @@
 #include "pipeline.cuh"
 #include "elements.cuh"
 #include "axes.cuh"
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 
 struct ImplicitParams {
   const Element* x;  // of backward data dy
@@ -32,6 +35,9 @@ struct ImplicitParams {
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
   int x_vectors, w_vectors, y_vector;  // whether vectors are aligned; channels of a store
   DirectAxis along_depth, along_height, along_width;
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 
 constexpr int THREADS = 32 * WARPS_M * WARPS_N;

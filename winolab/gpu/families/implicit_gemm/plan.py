@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from winolab.algorithm import Algorithm, Problem, Tile, direct
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.implicit_gemm import cost, launch
@@ -33,6 +35,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     """One call: what is computed, by which kernels, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds
+    epilogue: Epilogue | None = None
 
     kernel = "implicit GEMM"
     points = "best"  # as of all plans; there is nothing to interpolate
@@ -84,11 +87,15 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def _shared_memory(self) -> int:
         return self.config.shared_memory(ROLES[self.direction], ITEMSIZE[self.dtype])
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The plan whose kernel applies it as it stores y."""
+        return replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of its kernels."""
         types = self.precision, self.dtype, self.out_dtype
         how = self.vectors, self.merged > 1
-        return source(self.config, self.direction, types, *how)
+        return source(self.config, self.direction, types, *how, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import lru_cache
 
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families import wgrad
+from winolab.gpu.families.epilogue import constants as epilogue_constants
 from winolab.gpu.families.implicit_gemm.config import ROLES, Config
 from winolab.gpu.planner.request import ITEMSIZE
 
@@ -20,6 +22,7 @@ def source(
     types: tuple[str, str, str],
     vectors: tuple[int, int],
     several: bool,
+    epilogue: Epilogue | None = None,
 ) -> str:
     """The translation unit of one config; ``types``: precision, dtypes of operands and result;
     ``several``: whether a block has several groups."""
@@ -31,5 +34,6 @@ def source(
     constants |= {"INPUT": wgrad.TYPES[dtype], "OUTPUT": wgrad.TYPES[out_dtype]}
     constants |= {"XVEC": vectors[0], "WVEC": vectors[1]}
     constants["SHARED"] = config.shared_memory(role, ITEMSIZE[dtype])
+    constants |= epilogue_constants(epilogue, out_dtype)
     files = ("implicit_gemm/kernel", "split_k") if role == 2 else ("implicit_gemm/kernel",)
     return unit(f"implicit GEMM {precision}, {config}", constants, {}, files)
