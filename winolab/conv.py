@@ -226,15 +226,16 @@ def prepare_filter(
     out_dtype: Any = None,
     workspace_limit: int | None = None,
     scale: ScaleLike = None,
+    tolerance: ToleranceLike = None,
 ) -> PreparedFilter:
     """w, transformed once for ``conv_forward`` or ``conv_backward_data`` of inputs of one shape.
 
     ``input_shape`` is x's in both directions. A CUDA array is transformed on the caller's current
     stream, for the kernel that the planner takes; using it on another stream needs the caller's
-    synchronization. The reference transforms while it runs and keeps w. The other arguments and
-    the errors are those of :func:`conv_forward`; a call with other shapes, padding, algorithm or
-    precision than were prepared raises ValueError, as does on a GPU one whose result is wider than
-    ``out_dtype``.
+    synchronization. The reference transforms while it runs and keeps w. ``tolerance`` counts for an
+    input that is uniform on [-1, 1]. The other arguments and the errors are those of
+    :func:`conv_forward`; a call with other shapes, padding, algorithm or precision than were
+    prepared raises ValueError, as does on a GPU one whose result is wider than ``out_dtype``.
 
     >>> x, w = np.ones((1, 4, 4, 1)), np.ones((1, 3, 3, 1))
     >>> prepared = prepare_filter(w, x.shape)
@@ -247,7 +248,7 @@ def prepare_filter(
     asked = convolution(
         direction, x_shape if direction == "backward_data" else None,
         stride, padding, dilation, groups, layout, algorithm, precision, out_dtype,
-        workspace_limit,
+        workspace_limit, tolerance=tolerance,
     )  # fmt: skip
     options = asked.options.checked()
     problem = asked.problem(x_shape, shape_of("w", w))
@@ -263,6 +264,7 @@ def prepare_filter(
         held = kernels.transform(direction, problem, w, options)
     else:
         held = operand("w", numpy_view("w", w) if foreign.foreign(w) else w, options.precision)
+        options = dispatch.chosen(direction, problem, options, None, held)
         dispatch.try_filter(direction, problem, held, options)
     return PreparedFilter(
         problem, direction, layout, options.named, options.precision, options.scale, held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,11 +50,12 @@ def test_data_without_a_largest_number_are_surely_below_one() -> None:
 
 
 def test_where_nothing_is_proven_it_is_infinite() -> None:
-    for how in (
+    asked: list[dict[str, Any]] = [
         {"algorithm": "winrs", "direction": "backward_filter"},
         {"algorithm": "fft:12"},
         {"algorithm": "winograd:4x4:3x3", "precision": "fp16", "data": winolab.Moments(0, 1e9)},
-    ):
+    ]
+    for how in asked:
         found = winolab.bound(X, W, padding=1, **how)
         assert found.absolute == math.inf
         assert "nothing is proven" in str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -44,13 +45,14 @@ def test_arguments_mean_what_they_do_in_calls() -> None:
 
 
 def test_it_refuses_in_one_line() -> None:
-    for how, message in (
+    asked: list[tuple[dict[str, Any], str]] = [
         ({"direction": "backwards"}, "direction 'backwards'; expected one of"),
         ({"algorithm": "gamma:8:6:4"}, "alpha must be n"),
         ({"precision": "fp8"}, "unknown arithmetic 'fp8'"),
         ({"levels": 99}, "levels = 99; expected 0 to 64"),
         ({"padding": -9}, "padding"),
-    ):
+    ]
+    for how, message in asked:
         with pytest.raises(ValueError, match=message) as refused:
             winolab.cost(X, W, **how)
         assert "\n" not in str(refused.value)

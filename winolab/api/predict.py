@@ -33,8 +33,9 @@ class Predicted(ShowsText):
     ``relative_rms``: root of the mean squared error over that of the results; ``mare``: mean error
     over the mean result, NaN where results may vanish; ``relative_bias``: mean of the signed error
     over the mean result; ``shares``: the part of the squared error that each source has;
-    ``overflow``: chance that any result of the layer is not finite; ``underflow``: the part of the
-    squared error that numbers too small for a format have; ``stages``: of tiled algorithms, the
+    ``overflow``: chance that any result of the layer is not finite; ``underflow``: chance that a
+    transformed number is not 0 and too small for its format's digits, of the state where it is
+    largest (``shares`` has what that adds to the error); ``stages``: of tiled algorithms, the
     chances of every state; ``errors``: of arrays, the expected absolute error of each result,
     channels last.
     """
@@ -72,8 +73,9 @@ class Predicted(ShowsText):
 
     @property
     def underflow(self) -> float:
-        """The part of the squared error that is made below a format's normal numbers."""
-        return self.prediction.shares.get("underflow", 0.0)
+        """The largest chance of a state to be not 0 and below its format's normal numbers; NaN
+        where the algorithm has no states."""
+        return max((stage.worst("underflow")[0] for stage in self.stages), default=math.nan)
 
     @property
     def errors(self) -> np.ndarray | None:
@@ -105,8 +107,9 @@ class Predicted(ShowsText):
         made = sorted(self.shares.items(), key=lambda item: -item[1])
         if parts := [f"{name} {part:.0%}" for name, part in made if part >= 0.005]:
             lines.append(f"made by        {', '.join(parts)}")
+        lost = self.prediction.shares.get("underflow", 0.0)
         lines.append(f"overflow       {self._range('overflow', self.overflow, 'of any result')}")
-        lines.append(f"underflow      {self._range('underflow', self.underflow, 'of the error')}")
+        lines.append(f"underflow      {self._range('underflow', lost, 'of the error')}")
         return "\n".join(lines)
 
     def _range(self, what: str, part: float, of: str) -> str:

@@ -40,11 +40,7 @@ def convolve(
     run = arithmetic_of(options.precision, a, b)
     if options.scale and isinstance(run, Float) and run.parts > 1:
         run = replace(run, scale=options.scale)
-    if options.tolerance and not problem.empty:
-        wanted = options.out_dtype if out is None else out.dtype
-        result = a.dtype if wanted is None else dtype_of(wanted)
-        chosen = within(options.tolerance, problem, run, direction, (a, b), result)
-        options = replace(options, algorithm=chosen, tolerance=None)
+    options = chosen(direction, problem, options, a, b, out)
     product = partial(_product, direction, problem, options, run)
     if "c" not in (a.dtype.kind, b.dtype.kind):
         exact = not isinstance(run, Float)  # whose elements are made exact once, read or not
@@ -63,6 +59,25 @@ def convolve(
     hand_over(direction, real, (a, b), options, out.real)
     hand_over(direction, imag, (a, b), options, out.imag)
     return out
+
+
+def chosen(
+    direction: str,
+    problem: Problem,
+    options: ConvOptions,
+    a: np.ndarray | None,
+    b: np.ndarray,
+    out: Any = None,
+) -> ConvOptions:
+    """The options, the algorithm in the place of a tolerance: for these operands, or for any first
+    one that is uniform on [-1, 1]."""
+    if not options.tolerance or problem.empty:
+        return options
+    run = arithmetic_of(options.precision, b if a is None else a, b)
+    wanted = options.out_dtype if out is None else out.dtype
+    result = (b if a is None else a).dtype if wanted is None else dtype_of(wanted)
+    found = within(options.tolerance, problem, run, direction, (a, b), result)
+    return replace(options, algorithm=found, tolerance=None)
 
 
 def try_filter(direction: str, problem: Problem, w: np.ndarray, options: ConvOptions) -> None:

@@ -63,8 +63,8 @@ def check_filter(w: PreparedFilter, direction: str, problem: Problem, options: C
     """Raise ValueError where a call asks for something else than was prepared."""
     if options.tolerance:
         raise ValueError(
-            f"tolerance {options.tolerance} and a prepared filter, whose algorithm is chosen; pass "
-            "the filter itself"
+            f"tolerance {options.tolerance} and a prepared filter, whose algorithm is chosen; "
+            "prepare it with the tolerance"
         )
     if (w.direction, w.layout) != (direction, options.layout):
         raise ValueError(

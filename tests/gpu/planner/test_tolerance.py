@@ -12,9 +12,12 @@ import winolab
 from tests.gpu import hosted
 from winolab.arguments.tolerance import Tolerance
 from winolab.device import H100
+from winolab.gpu import driver
 from winolab.gpu.planner.accuracy import incurred, predicted_rms
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import Request
+from winolab.gpu.runtime.planned import request_of
+from winolab.options import ConvOptions
 from winolab.problem import Problem, shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.tolerance.cheapest import SURE, U11
@@ -88,6 +91,19 @@ def test_kernels_err_less(direction, data) -> None:
         peaks = float(np.abs(a).max()), float(np.abs(b).max())
         most = incurred("proven", taken) * products(problem, direction) * peaks[0] * peaks[1]
         assert np.abs(error).max() <= most
+
+
+def test_a_call_asks_for_it(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    options = ConvOptions(precision="fp32", tolerance="componentwise:1e-6").checked()
+    request = request_of(LAYER, "forward", 0, options, "fp32", "float32", True)
+    assert request.tolerance == Tolerance("componentwise", 1e-6)
+    assert request == Request(
+        LAYER, "forward", H100, out_dtype="float32", tolerance=request.tolerance
+    )  # fmt: skip
+    kept = plan(request, prepared=True)
+    assert all(tile.alpha == 1 for tile in kept.tiles)
+    assert kept.prepared
 
 
 def test_winolab_plan_says_it() -> None:

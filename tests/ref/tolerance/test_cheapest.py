@@ -172,6 +172,18 @@ def test_nothing_to_choose_is_no_error() -> None:
         winolab.conv_forward(np.ones((1, 9, 9, 4), "f4"), prepared, tolerance=1e-5)
 
 
+def test_a_filter_is_prepared_with_it() -> None:
+    problem = Problem.of((2, 12, 12, 24), (16, 3, 3, 24), padding=1)
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(-1, 1, s).astype("f4") for s in (problem.x_shape, problem.w_shape))
+    for tolerance in (1e-5, "componentwise:1e-6"):
+        prepared = winolab.prepare_filter(w, x.shape, padding=1, tolerance=tolerance)
+        whole = winolab.conv_forward(x, w, padding=1, tolerance=tolerance)
+        assert (winolab.conv_forward(x, prepared, padding=1) == whole).all()
+    with pytest.raises(ValueError, match="the least that can be had"):
+        winolab.prepare_filter(w, x.shape, padding=1, tolerance=1e-30)
+
+
 def test_winrs_has_no_proven_bound() -> None:
     problem = Problem.of((2, 12, 12, 8), (8, 3, 3, 8), padding=1)
     how = (problem, winolab.winrs(), arithmetic("fp32"), "backward_filter")

@@ -17,7 +17,8 @@ variance of a relative rounding error, the addition adds v to the result's relat
 does the multiplication, which rounds half of the energy by 2 v; it does nothing in the first two
 steps of a dimension. A cyclic correlation has the same energy at every place, so what the spectra
 of both operands, their products and the inverse transform err adds up; where a map does not fill a
-transform, a part of what the products err falls on places that are not kept.
+transform, what the products err falls on empty places too, of many frequencies in proportion and
+of few not at all; the geometric mean is taken.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def predict(
     three = Fft.of(algorithm).products == 3
     multiplied = 2 * sums + 2 * v if three else sums
     filled = math.prod(min(1.0, i / n) for i, n in zip(problem.input, lengths, strict=True))
-    rms = math.sqrt(3 * transform + filled * multiplied + v)
+    rms = math.sqrt(3 * transform + math.sqrt(filled) * multiplied + v)
     return Prediction(rms, math.nan, math.nan, {})
 
 

@@ -35,14 +35,16 @@ def within(
     problem: Problem,
     run: Arithmetic,
     direction: str,
-    arrays: tuple[np.ndarray, np.ndarray],
+    operands: tuple[np.ndarray | None, np.ndarray],
     result: np.dtype,
 ) -> Algorithm:
-    """The cheapest algorithm within the tolerance for these operands, whose moments tell.
+    """The cheapest algorithm within the tolerance for these operands, whose moments tell; a first
+    one that is not known is taken to be uniform on [-1, 1].
 
     Of two complex ones, whose product is the difference of sums of twice its energy, errors are √2
     times those of the parts. Raises ValueError as ``cheapest``.
     """
+    arrays = [array for array in operands if array is not None]
     if all(array.dtype.kind == "c" for array in arrays):
         if tolerance.kind != "predicted":
             raise ValueError(f"tolerance {tolerance} of complex arrays; expected a number")
@@ -51,7 +53,7 @@ def within(
     stored = isinstance(run, Float) and all(
         f is not None and not Unit.of(run.storage, f).relative for f in formats
     )
-    data = (_moments(arrays[0]), _moments(arrays[1]))
+    data = (U11 if operands[0] is None else _moments(operands[0]), _moments(operands[1]))
     format_ = FORMAT_OF.get(_component(result))
     return cheapest(tolerance, problem, run, direction, data, format_, stored)
 
