@@ -66,7 +66,8 @@ def conv_forward(
     Arithmetic, or a dtype or its name; None follows the arrays'. Arrays on the CPU run the
     reference, in the order of operations of the kernels. ``tolerance``, in place of the algorithm,
     takes the cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits:
-    1e-5; or "proven:1e-4", by the proven bound, or "componentwise:1e-5", direct products only.
+    1e-5; or "proven:1e-4", by the proven bound, "componentwise:1e-5", direct products only, or
+    "direct:4", four times what is predicted of direct products.
     ``out`` receives the result and may lie over x or w; ``out_dtype`` is the result's type where
     there is no ``out``, by default x's, of NumPy's integers what they are computed in, or object
     for "exact" and "mp". NumPy arrays hold numbers of any type (object arrays int, Fraction,

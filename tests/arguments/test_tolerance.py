@@ -16,6 +16,7 @@ from winolab.arguments.tolerance import Tolerance, missed
         ("3e-7", "predicted", 3e-7, "3e-07"),
         (" proven:1e-4 ", "proven", 1e-4, "proven:0.0001"),
         ("componentwise:1e-5", "componentwise", 1e-5, "componentwise:1e-05"),
+        ("direct:4", "direct", 4.0, "direct:4"),
     ],
 )
 def test_numbers_and_texts_are_read(given, kind, most, text) -> None:

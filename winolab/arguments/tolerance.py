@@ -1,4 +1,4 @@
-"""How much a result may err, as a caller states it: 1e-5, "proven:1e-4", "componentwise:1e-5"."""
+"""How much a result may err, as a caller states it: 1e-5, "proven:1e-4", "direct:4" and others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-KINDS = ("predicted", "proven", "componentwise")
-EXPECTED = "expected a number above 0, such as 1e-5, or 'proven:1e-4', or 'componentwise:1e-5'"
+KINDS = ("predicted", "proven", "componentwise", "direct")
+EXPECTED = (
+    "expected a number above 0, such as 1e-5, or 'proven:1e-4', 'componentwise:1e-5' or 'direct:4'"
+)
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,18 @@ class Tolerance:
     "predicted": of the predicted relative RMS error. "proven": of what no data can exceed, relative
     to the largest result that their magnitudes allow, K·max|a|·max|b| with K products a result.
     "componentwise": of the predicted error of a result relative to its own Σ|a||b|, which
-    transformed tiles do not keep to.
+    transformed tiles do not keep to. "direct": of the predicted error over that of direct products
+    in the same arithmetic, whatever that is.
     """
 
     kind: str
     most: float
+
+    @property
+    def relative(self) -> bool:
+        """Whether it limits errors beside direct products' own: what keeps to it is ranked as ever,
+        so that the usual choice stays wherever it errs little enough."""
+        return self.kind == "direct"
 
     @classmethod
     def of(cls, value: Any) -> Tolerance | None:

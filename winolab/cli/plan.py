@@ -44,7 +44,7 @@ Limit = Annotated[
 ]
 Tolerance = Annotated[
     str | None,
-    typer.Option(help="Relative RMS error: 1e-5; or proven:1e-4, componentwise:1e-5."),
+    typer.Option(help="Relative RMS error: 1e-5; or proven:1e-4, componentwise:1e-5, direct:4."),
 ]
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import winolab
+from winolab.algorithm import direct
 from winolab.arguments.tolerance import Tolerance
 from winolab.problem import Problem, shapes
 from winolab.ref.algorithms import convolution
@@ -19,7 +20,7 @@ from winolab.ref.cost.count import cost
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import Moments
 from winolab.ref.kinds.registry import ENGINES
-from winolab.ref.tolerance.cheapest import SURE, cheapest, incurred
+from winolab.ref.tolerance.cheapest import SURE, cheapest, incurred, usual
 from winolab.ref.tolerance.normwise import products
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
@@ -189,3 +190,20 @@ def test_winrs_has_no_proven_bound() -> None:
     how = (problem, winolab.winrs(), arithmetic("fp32"), "backward_filter")
     assert incurred("proven", *how) == np.inf
     assert 0 < incurred("predicted", *how) < 1e-5
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_filter"])
+def test_beside_direct_products_the_cheapest_of_so_many_times_their_error(direction) -> None:
+    problem = Problem.of((2, 12, 12, 8), (8, 3, 3, 8), padding=1)
+    run_in = arithmetic("fp32")
+    plain = incurred("predicted", problem, direct(), run_in, direction)
+    for times in (1.0, 4.0, 100.0):
+        taken = cheapest(Tolerance("direct", times), problem, run_in, direction)
+        error = incurred("predicted", problem, taken, run_in, direction)
+        assert error <= times * plain * (1 + 1e-9)
+        cheaper = [
+            a
+            for a in usual(problem, direction)
+            if cost(problem, a, direction).flops < cost(problem, taken, direction).flops
+        ]
+        assert all(incurred("direct", problem, a, run_in, direction) > times for a in cheaper)

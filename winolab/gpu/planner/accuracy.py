@@ -10,7 +10,7 @@ from functools import lru_cache
 from winolab.algorithm import Problem, Tile, tiled
 from winolab.arguments.tolerance import Tolerance, missed
 from winolab.gpu.planner.correlation import scaling
-from winolab.gpu.planner.request import DTYPES, Plan
+from winolab.gpu.planner.request import DTYPES, Plan, Sum
 from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
@@ -44,6 +44,8 @@ def incurred(kind: str, plan: Plan) -> float:
     direct = all(t.alpha == 1 for t in plan.tiles)
     if kind == "componentwise" and not direct:
         return math.inf
+    if kind == "direct":
+        return 1.0 if direct else predicted_rms(plan, U11) / direct_rms(plan, U11)
     rounded = CONSTANT * UNITS[plan.out_dtype] ** 2
     summed = max(0.0, predicted_rms(plan, U11) ** 2 - rounded)
     exact = direct and plan.precision in ("fp16", "bf16")
@@ -93,6 +95,18 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
     )
 
 
+def direct_rms(plan: Plan, data: Moments = NORMAL) -> float:
+    """The same of direct products in the plan's arithmetic, of a gradient summed in its parts."""
+    if plan.direction == "backward_filter":
+        (tile,) = plan.tiles
+        sums = (replace(s, products=s.products * tile.r) for s in plan.sums)
+        summed = _of_sums(sums, DIRECT, "", plan.simulated, data, None)
+        return _with_rounding(summed, plan.out_dtype)
+    return correlation_rms(
+        plan.problem, plan.direction, (), "", plan.simulated, plan.out_dtype, data
+    )
+
+
 def correlation_rms(
     problem: Problem,
     direction: str,
@@ -138,13 +152,26 @@ def _with_rounding(squared: float, written: str) -> float:
 
 
 def _gradient(plan: Plan, data: Moments) -> float:
+    """Mean square of the relative errors of a gradient's sums."""
+    (tile,) = plan.tiles
+    return _of_sums(plan.sums, tile, plan.points, plan.simulated, data, plan.scaling)
+
+
+def _of_sums(
+    sums: Iterable[Sum],
+    tile: Tile,
+    points: str,
+    simulated: str,
+    data: Moments,
+    scaling: str | None,
+) -> float:
     """Mean square of the relative errors of sums over positions, as a plan's ``sums`` have them. Of
     m equal parts the k-th is added to k - 1, which rounds a sum of k/m of the mean square."""
-    total, (tile,) = 0.0, plan.tiles
-    for s in plan.sums:
+    total = 0.0
+    for s in sums:
         products = max(1, round(s.products))
         layer = Problem.of((1, 4 * tile.n + tile.r - 1, products), (1, tile.r, products))
-        each = _squared(layer, (tile,), plan.points, plan.simulated, data, plan.scaling)
+        each = _squared(layer, (tile,), points, simulated, data, scaling)
         adding = (s.parts + 1) / 2 - 1 / s.parts
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from winolab.algorithm import Direct
 from winolab.gpu.families.registry import FAMILIES
-from winolab.gpu.planner.accuracy import within
+from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
 from winolab.gpu.planner.ranking import NEAR, WORTH, least_sure, ordered
 from winolab.gpu.planner.request import PRECISIONS, Plan, Request
@@ -43,7 +43,7 @@ def candidates(request: Request, near: bool = False) -> Choice:
     request that does not say how, those that can be picked suffice.
 
     Raises ValueError where none keeps to the tolerance, and says the least that can be had."""
-    near = near and not request.named
+    near = near and not request.named and not request.tolerance
     request.check()
     found: list[Plan] = []
     reasons: list[str] = []
@@ -117,6 +117,11 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     if products without transforms take at most SLOWER times as long as the fastest plan. Raises
     ValueError where nothing can run, and says why.
     """
+    limited = request.tolerance
+    if limited and limited.relative:  # few plans are looked at where the usual one keeps to it
+        usual = plan(replace(request, tolerance=None), prepared)
+        if incurred(limited.kind, usual) <= limited.most:
+            return usual
     choice = candidates(request, near=True)
     found = [p for p in choice.plans if not prepared or p.prepared]
     if not found:

@@ -28,9 +28,9 @@ def ordered(plans: list[Plan], request: Request, near: bool = False) -> tuple[li
     """Plans, the one to be picked first, and what it has where another is the fastest predicted.
     ``near``: what is slower by far than what is kept is not asked what it loses.
 
-    With a tolerance the fastest is picked. Of 16-bit operands for a result in float32 those that
-    transform come last."""
-    if request.tolerance:
+    With a tolerance, unless it is relative, the fastest is picked. Of 16-bit operands for a result
+    in float32 those that transform come last."""
+    if request.tolerance and not request.tolerance.relative:
         return sorted(plans, key=lambda p: p.predicted), ""
     plans, why = _sorted(plans, request, near)
     if request.shows_transforms and plans and _transforms(fastest := plans[0]):

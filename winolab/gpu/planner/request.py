@@ -311,8 +311,8 @@ class Request:
     @property
     def named(self) -> bool:
         """Whether the caller says how, how exactly, or how much workspace there is."""
-        how = self.algorithm or self.config or self.tolerance
-        return bool(how) or self.workspace_limit is not None
+        asks = self.tolerance and not self.tolerance.relative
+        return bool(self.algorithm or self.config or asks) or self.workspace_limit is not None
 
     @property
     def written(self) -> str:

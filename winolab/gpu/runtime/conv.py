@@ -10,9 +10,9 @@ from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
 from winolab.gpu.params import Kernels
 from winolab.gpu.planner.planner import plan
-from winolab.gpu.planner.request import ITEMSIZE
+from winolab.gpu.planner.request import ITEMSIZE, Request
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import library_of
+from winolab.gpu.runtime.arrays import Described, library_of
 from winolab.gpu.runtime.call import kernels_of, prepare_call
 from winolab.gpu.runtime.dtypes import precision_of, result_dtype
 from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
@@ -105,6 +105,17 @@ def _activation(
     return Recording(kernels, lambda k: copy.launch(k, address_of(0), address_of(1)))
 
 
+def transform_if_used(
+    direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
+) -> Transformed | None:
+    """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
+    None if it reads w as it is."""
+    library = library_of(w)
+    asked = _request(direction, problem, library.describe(w), options)
+    used = not problem.empty and plan(asked).prepared
+    return transform(direction, problem, w, options) if used else None
+
+
 def transform(
     direction: str, problem: Problem, w: Any, options: ConvOptions = DEFAULTS
 ) -> Transformed:
@@ -121,15 +132,10 @@ def transform(
         raise ValueError(
             f"w has shape {layout.shape} with channels last; expected {problem.w_shape}"
         )
-    precision = precision_of(options.precision, "w", dtype)
-    wanted = result_dtype(direction, dtype, options.out_dtype, None)
+    request = _request(direction, problem, described, options)
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
-    first, _, last = shapes(direction, problem)
-    aligned = ArrayLayout.fresh(first).aligned(ITEMSIZE[dtype])
-    aligned = aligned and ArrayLayout.fresh(last).aligned(ITEMSIZE[wanted])
     with library.on(index):
-        request = request_of(problem, direction, index, options, precision, wanted, aligned)
         chosen = plan(request, prepared=True).scaled(options.scale)
         memory = library.empty((prepared(chosen),), "uint8", index)
         address = library.address(memory)
@@ -144,4 +150,14 @@ def transform(
 
         stream = library.stream(index)
         Recording(kernels_of(chosen, index), record).replay(stream, library.address(w), address)
-    return Transformed(chosen, dtype, index, aligned, memory, address)
+    return Transformed(chosen, dtype, index, request.aligned, memory, address)
+
+
+def _request(direction: str, problem: Problem, w: Described, options: ConvOptions) -> Request:
+    """What a call with that filter asks the planner where its other arrays are fresh."""
+    precision = precision_of(options.precision, "w", w.dtype)
+    wanted = result_dtype(direction, w.dtype, options.out_dtype, None)
+    first, _, last = shapes(direction, problem)
+    aligned = ArrayLayout.fresh(first).aligned(ITEMSIZE[w.dtype])
+    aligned = aligned and ArrayLayout.fresh(last).aligned(ITEMSIZE[wanted])
+    return request_of(problem, direction, w.index, options, precision, wanted, aligned)

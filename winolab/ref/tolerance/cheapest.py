@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from winolab.algorithm import Algorithm, Problem
+from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arguments.tolerance import Tolerance, missed
 from winolab.ref.arithmetic.elements import native
 from winolab.ref.arithmetic.formats import FORMAT_OF, Format
@@ -142,6 +142,11 @@ def incurred(
     if kind == "componentwise" and algorithm.kind != "direct":
         return math.inf
     rms = expected(*data, problem, algorithm, run, direction=direction).relative_rms
+    if kind == "direct":
+        plain = expected(*data, problem, direct(), run, direction=direction).relative_rms
+        return math.hypot(rms, CONSTANT**0.5 * unit) / (
+            math.hypot(plain, CONSTANT**0.5 * unit) or 1
+        )
     rounded = CONSTANT * unit**2
     if not stored and isinstance(run, Float):
         rounded += run.storage.unit_roundoff**2 * sum(m.roundoff for m in data)
