@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from torch import nn
 from typer.testing import CliRunner
 
 import winolab
@@ -115,9 +116,10 @@ def test_gpus_from_the_compute_capability_that_it_names_are_served() -> None:
         winolab.plan((2, 8, 8, 16), (16, 3, 3, 16), device=older)
 
 
-def test_there_is_no_module_yet() -> None:
-    assert "There is no\n  module yet" in TEXT
-    assert not hasattr(winolab.torch, "Conv2d")
+def test_a_network_is_converted() -> None:
+    assert "`winolab.torch.convert(model)` puts" in TEXT
+    (layer,) = winolab.torch.convert(nn.Conv2d(3, 4, 3)).layers
+    assert layer.converted
 
 
 def test_the_package_has_a_version_types_and_a_module_to_run() -> None:

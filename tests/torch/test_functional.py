@@ -49,7 +49,7 @@ def test_pytorch_s_wrong_inputs_are_refused_in_a_line(name: str) -> None:
     assert count > 8
 
 
-OURS = ["algorithm", "precision", "tolerance"]
+OURS = ["algorithm", "precision", "tolerance", "batch_invariant"]
 X, W = torch.ones(2, 4, 6, 6), torch.ones(6, 4, 3, 3)
 
 

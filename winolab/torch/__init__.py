@@ -1,5 +1,7 @@
-"""Convolutions of torch tensors as operators of PyTorch: this package imports torch."""
+"""Convolutions of torch tensors as operators and modules of PyTorch: this package imports torch."""
 
+from winolab.torch.compare import compare
+from winolab.torch.convert import convert
 from winolab.torch.functional import (
     conv1d,
     conv2d,
@@ -8,12 +10,28 @@ from winolab.torch.functional import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from winolab.torch.modules import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 
 __all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "compare",
     "conv1d",
     "conv2d",
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "convert",
 ]

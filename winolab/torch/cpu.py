@@ -13,9 +13,9 @@ from winolab.gpu.runtime.arrays import Described
 from winolab.options import ConvOptions
 from winolab.problem import Problem, in_layout, shapes
 from winolab.ref import foreign
-from winolab.torch.asked import Asked
+from winolab.torch.asked import USUAL_TOLERANCE, Asked
 
-PLAIN = ConvOptions("channels_first")
+PLAIN = ConvOptions("channels_first", tolerance=USUAL_TOLERANCE)
 
 
 def convolve(asked: Asked, a: Tensor, b: Tensor) -> Tensor:

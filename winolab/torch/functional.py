@@ -11,6 +11,7 @@ from torch import Tensor
 
 from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import precision_named
+from winolab.problem import Direction
 from winolab.torch import operators
 
 Sizes = int | Sequence[int]
@@ -19,10 +20,13 @@ ABOUT = """
     The arguments and the result are those of torch.nn.functional.{name}, with ``stride``,
     ``padding``{strings} and ``dilation`` an int or one a spatial dimension. ``algorithm`` is an
     algorithm or its text ("winograd:4x4:3x3", "gamma:8:6:3"); None is direct convolution on the
-    CPU and the planner's choice on a GPU. ``precision`` is a name or a dtype; None follows the
-    tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with FP32 sums.
+    CPU and on a GPU the planner's choice of those that are predicted to err at most four times as
+    much as direct products in the same precision ("direct:4"). ``precision`` is a name or a dtype;
+    None follows the tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with
+    FP32 sums.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
-    CPU, what is named beside the default runs the reference, slowly.
+    CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
+    every image alone, so that its bits are the same whatever the batch: a launch an image.
 
     Gradients of any order, forward-mode derivatives, torch.func's transforms, autocast,
     torch.compile and torch.export serve; filters' gradients take no tile of ``algorithm``.
@@ -65,9 +69,12 @@ def conv1d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
-    how = _how(algorithm, precision, tolerance)
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("forward", batch_invariant)
+    geometry = stride, padding, dilation, groups
+    return correlate(1, input, weight, bias, *geometry, how, through)
 
 
 @_documented("Cross-correlation of (N, IC, H, W) with (OC, IC/groups, R, S).", 2, False)
@@ -83,9 +90,12 @@ def conv2d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
-    how = _how(algorithm, precision, tolerance)
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("forward", batch_invariant)
+    geometry = stride, padding, dilation, groups
+    return correlate(2, input, weight, bias, *geometry, how, through)
 
 
 @_documented("Cross-correlation of (N, IC, D, H, W) with (OC, IC/groups, Q, R, S).", 3, False)
@@ -101,9 +111,12 @@ def conv3d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
-    how = _how(algorithm, precision, tolerance)
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("forward", batch_invariant)
+    geometry = stride, padding, dilation, groups
+    return correlate(3, input, weight, bias, *geometry, how, through)
 
 
 @_documented("Transposed convolution of (N, IC, L) with (IC, OC/groups, R).", 1, True)
@@ -120,10 +133,12 @@ def conv_transpose1d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = _how(algorithm, precision, tolerance)
-    return _conv_transpose(1, input, weight, bias, *sizes, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("backward_data", batch_invariant)
+    return transpose(1, input, weight, bias, *sizes, groups, how, through)
 
 
 @_documented("Transposed convolution of (N, IC, H, W) with (IC, OC/groups, R, S).", 2, True)
@@ -140,10 +155,12 @@ def conv_transpose2d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = _how(algorithm, precision, tolerance)
-    return _conv_transpose(2, input, weight, bias, *sizes, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("backward_data", batch_invariant)
+    return transpose(2, input, weight, bias, *sizes, groups, how, through)
 
 
 @_documented("Transposed convolution of (N, IC, D, H, W) with (IC, OC/groups, Q, R, S).", 3, True)
@@ -160,13 +177,35 @@ def conv_transpose3d(
     algorithm: str | Algorithm | None = None,
     precision: Any = None,
     tolerance: float | str | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
-    how = _how(algorithm, precision, tolerance)
-    return _conv_transpose(3, input, weight, bias, *sizes, groups, how)
+    how = options(algorithm, precision, tolerance)
+    through = _through("backward_data", batch_invariant)
+    return transpose(3, input, weight, bias, *sizes, groups, how, through)
 
 
-def _conv(
+def _through(direction: Direction, batch_invariant: bool) -> Any:
+    convolve = operators.CALLS[direction]
+    return each_image(direction, convolve) if batch_invariant else convolve
+
+
+def each_image(direction: Direction, convolve: Any) -> Any:
+    """The operator of ``direction`` for every image alone, whose bits then depend on no other."""
+
+    def of_images(a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
+        def one(image: Tensor) -> Tensor:
+            if direction == "forward":
+                return convolve(image, w, *arguments)
+            (_, *shape), *rest = arguments  # of dx
+            return convolve(image, w, [image.shape[0], *shape], *rest)
+
+        return torch.cat([one(image) for image in a.split(1)])
+
+    return of_images
+
+
+def correlate(
     ndim: int,
     input: Tensor,
     weight: Tensor,
@@ -176,7 +215,9 @@ def _conv(
     dilation: Sizes,
     groups: int,
     how: tuple[Any, ...],
+    through: Any,
 ) -> Tensor:
+    """A cross-correlation in ``ndim`` dimensions: its arguments read, ``through`` called."""
     x = _batch(input, weight, ndim)
     strides = _sizes(stride, ndim, "stride", 1)
     dilations = _sizes(dilation, ndim, "dilation", 1)
@@ -184,11 +225,11 @@ def _conv(
         ends = _named_padding(padding, weight.shape[2:], strides, dilations)
     else:
         ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
-    y = operators.forward(x, weight, strides, ends, dilations, groups, *how)
+    y = through(x, weight, strides, ends, dilations, groups, *how)
     return _finished(y, bias, x is input)
 
 
-def _conv_transpose(
+def transpose(
     ndim: int,
     input: Tensor,
     weight: Tensor,
@@ -199,7 +240,9 @@ def _conv_transpose(
     dilation: Sizes,
     groups: int,
     how: tuple[Any, ...],
+    through: Any,
 ) -> Tensor:
+    """A transposed convolution in ``ndim`` dimensions."""
     dy = _batch(input, weight, ndim)
     strides = _sizes(stride, ndim, "stride", 1)
     dilations = _sizes(dilation, ndim, "dilation", 1)
@@ -217,7 +260,7 @@ def _conv_transpose(
             raise ValueError(f"padding {p} in spatial dimension {d} leaves nothing of the result")
         shape.append(size)
         ends += [p, p - more // s * s]
-    y = operators.backward_data(dy, weight, shape, strides, ends, dilations, groups, *how)
+    y = through(dy, weight, shape, strides, ends, dilations, groups, *how)
     return _finished(y, bias, dy is input)
 
 
@@ -298,7 +341,7 @@ def _named_padding(
     return [end for total in totals for end in (total // 2, total - total // 2)]
 
 
-def _how(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
+def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
     """Options as operators take them, texts, but for the usual ones at their end."""
     if algorithm is not None and not isinstance(algorithm, str):
         algorithm = str(algorithm)

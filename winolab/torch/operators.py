@@ -35,7 +35,7 @@ OPERATORS = {each: getattr(torch.ops.winolab, f"conv_{each}").default for each i
 AUTOCAST = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 
 
-def _asked(direction: str, arguments: tuple[Any, ...]) -> Asked:
+def asked_by(direction: str, arguments: tuple[Any, ...]) -> Asked:
     """What an operator is asked for by its arguments behind the operands."""
     shape = None
     if direction != "forward":
@@ -47,11 +47,11 @@ def _asked(direction: str, arguments: tuple[Any, ...]) -> Asked:
 
 def _on_cpu(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     check_tensors(direction, a, b)
-    return cpu.convolve(_asked(direction, arguments), a, b)
+    return cpu.convolve(asked_by(direction, arguments), a, b)
 
 
 def _on_cuda(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-    question = _asked(direction, arguments)
+    question = asked_by(direction, arguments)
     known = recall(question, a, b, None)
     if known:
         return known.run(a, b, None)
@@ -132,7 +132,7 @@ def _on_meta(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
     sizes = (*a.shape, *b.shape, *(shape or ()), *stride, *padding, *dilation, groups)
     if all(type(size) is int for size in sizes):
         rest = arguments if shape is None else (shape, *arguments)
-        _asked(direction, tuple(rest)).problem(tuple(a.shape), tuple(b.shape))
+        asked_by(direction, tuple(rest)).problem(tuple(a.shape), tuple(b.shape))
     if shape is None:
         geometry = zip(
             a.shape[2:], b.shape[2:], stride, padding[::2], padding[1::2], dilation, strict=True

@@ -1,0 +1,174 @@
+"""A network put on winolab in place, and what became of every layer."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import winolab.torch
+from tests.torch.network import tensors
+from winolab.device import H100
+from winolab.gpu.planner.accuracy import incurred
+from winolab.gpu.planner.planner import plan
+from winolab.gpu.planner.request import Request
+from winolab.problem import Problem
+
+X = tensors((2, 3, 16, 16), dtype=torch.float32)[0]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Sequential(nn.Conv2d(8, 8, 3, stride=2), nn.Conv2d(8, 8, 1)),
+        nn.ConvTranspose2d(8, 8, 3, stride=2, output_padding=1),
+    )
+
+
+@pytest.mark.parametrize("inputs", [None, X, (X,)], ids=["without", "a tensor", "a tuple"])
+@pytest.mark.parametrize("training", [False, True])
+def test_every_convolution_is_replaced_in_place(inputs: Any, training: bool) -> None:
+    model = network().train(training)
+    reference = copy.deepcopy(model)
+    parameters, modules = list(model.parameters()), list(model.modules())
+    done = winolab.torch.convert(model, inputs)
+    assert [layer.name for layer in done.layers] == ["0", "3.0", "3.1", "4"]
+    assert all(layer.converted and not layer.why for layer in done.layers)
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+    assert all(a is b for a, b in zip(modules, model.modules(), strict=True))
+    assert isinstance(model[0], winolab.torch.Conv2d)
+    assert isinstance(model[4], winolab.torch.ConvTranspose2d)
+    assert model.state_dict().keys() == reference.state_dict().keys()
+    # what was only asked for its shapes has computed nothing: statistics are as they were
+    assert torch.equal(model.state_dict()["1.running_mean"], torch.zeros(8))
+    torch.testing.assert_close(model(X), reference(X))
+    model(X).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_shapes_errors_and_times_are_told() -> None:
+    model = network().train()
+    done = winolab.torch.convert(model, X, device="h100", tolerance=1e-5)
+    shapes = [layer.input_shape for layer in done.layers]
+    assert shapes == [(2, 3, 16, 16), (2, 8, 16, 16), (2, 8, 7, 7), (2, 8, 7, 7)]
+    for layer in done.layers:
+        told = [p.direction for p in layer.predicted]
+        assert told == ["forward", "backward_data", "backward_filter"]
+        for p in layer.predicted:
+            assert p.relative_rms < 1e-5
+            assert p.seconds is not None
+            assert 1e-6 < p.seconds < 1e-3
+    on_cpu = winolab.torch.convert(model.eval(), X, tolerance=1e-6)
+    assert [p.direction for p in on_cpu.layers[0].predicted] == ["forward"]
+    (first,) = on_cpu.layers[0].predicted
+    assert first.seconds is None
+    assert first.algorithm != "direct"
+    exact: Any = copy.deepcopy(model[0]).double()
+    exact.tolerance = None
+    y = exact(X.double()).detach()
+    error = float((model[0](X).detach().double() - y).norm() / y.norm())
+    assert first.relative_rms / 3 < error < 1e-6
+    json.dumps(done.to_dict())
+
+
+def test_what_does_not_serve_a_layer_leaves_it_as_it_was() -> None:
+    class Own(nn.Conv2d):
+        pass
+
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Conv2d(8, 8, 3, stride=2),
+        Own(8, 8, 1),
+        nn.LazyConv2d(8, 3),
+        nn.Conv2d(8, 8, 3, dtype=torch.complex64),
+    )
+    done = winolab.torch.convert(model, algorithm="winograd:2x2:3x3")
+    assert [layer.converted for layer in done.layers] == [True, False, False, False, False]
+    assert type(model[1]) is nn.Conv2d
+    assert "kept" not in model[1].__dict__
+    whys = [layer.why for layer in done.layers[1:]]
+    for why, said in zip(
+        whys, ("stride 1", "not torch.nn's own", "no weight yet", "complex64"), strict=True
+    ):
+        assert said in why
+        assert "\n" not in why
+    text = str(done)
+    assert text.startswith("1 of 5 convolutions are winolab's")
+    assert all(why in text for why in whys)
+    # a converted layer that another way does not serve keeps its own
+    again = winolab.torch.convert(model[0], tolerance=1e-12)
+    assert not again.layers[0].converted
+    assert "the least that can be had" in again.layers[0].why
+    assert model[0].algorithm == "winograd:2x2:3x3"
+    assert winolab.torch.convert(model[0]).layers[0].converted
+    assert model[0].algorithm is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how", "error", "said"),
+    [
+        (([],), {}, TypeError, "expected a torch.nn.Module"),
+        ((nn.ReLU(),), {"algorithm": "magic"}, ValueError, "magic"),
+        ((nn.ReLU(),), {"device": "abacus"}, ValueError, "unknown device"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: Any, how: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        winolab.torch.convert(*arguments, **how)
+
+
+def test_a_model_that_is_one_layer_or_none() -> None:
+    assert str(winolab.torch.convert(nn.ReLU())) == "0 of 0 convolutions are winolab's"
+    layer = nn.Conv1d(2, 2, 3)
+    assert winolab.torch.convert(layer).layers[0].name == ""
+    assert isinstance(layer, winolab.torch.Conv1d)
+
+
+def trained(model: nn.Module) -> list[float]:
+    """The losses of a few steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = model(X).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_a_converted_network_trains_compiles_and_exports() -> None:
+    reference, model = network().train(), network().train()
+    winolab.torch.convert(model)
+    losses = [trained(each) for each in (reference, model)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[1][-1] < 0.6 * losses[1][0]
+    model.eval()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(X), model(X))
+    exported = torch.export.export(model, (X,)).module()
+    torch.testing.assert_close(exported(X), model(X))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(X).dtype == torch.bfloat16
+
+
+def test_the_default_admits_four_times_what_direct_products_err() -> None:
+    """Ω9(3,7) in 16 bits errs 9.6 times as much: the planner's choice, and not winolab.torch's."""
+    layer = Problem.of((32, 14, 14, 256), (256, 3, 3, 256), padding=1)
+    usual = plan(Request(layer, "backward_filter", H100, precision="fp16"))
+    assert incurred("direct", usual) > 4
+    torch_layer = nn.Conv2d(256, 256, 3, padding=1, dtype=torch.float16)
+    x = torch.empty(32, 256, 14, 14, dtype=torch.float16)
+    done = winolab.torch.convert(torch_layer, x, device="h100")
+    forward, data, gradient = done.layers[0].predicted
+    direct = 2.1e-4  # of FP16 results, rounded
+    assert all(p.relative_rms < 4.1 * direct for p in (forward, data, gradient))
+    looser = winolab.torch.convert(torch_layer, x, device="h100", tolerance="direct:20")
+    assert looser.layers[0].predicted[2].relative_rms > 8 * direct

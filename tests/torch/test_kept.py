@@ -1,0 +1,105 @@
+"""Filters that are kept, by a runtime that counts what it transforms in a GPU's place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import winolab.torch
+from tests.torch.network import tensors
+from winolab.torch import kept, operators
+from winolab.torch.kept import SHAPES, KeptFilters
+
+
+class Held:
+    """A filter as a GPU would hold it: here a copy of what it was."""
+
+    nbytes = 64
+
+    def __init__(self, w: Any) -> None:
+        self.w = w.clone()
+
+
+@pytest.fixture
+def layer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A layer in evaluation whose filters a runtime keeps; ``made`` has what was transformed."""
+    made: list[Held] = []
+
+    def transformed(question: Any, a: Any, w: Any) -> Any:
+        made.append(Held(w))
+        return made[-1]
+
+    def run(question: Any, a: Any, held: Held, w: Any) -> Any:
+        rest = question.geometry
+        ends = [end for pair in rest.padding for end in pair]
+        return operators.forward(a, held.w, rest.stride, ends, rest.dilation, rest.groups)
+
+    monkeypatch.setattr(kept, "serves", lambda a, w: not torch.is_grad_enabled())
+    monkeypatch.setattr(kept, "transformed", transformed)
+    monkeypatch.setattr(kept, "run", run)
+    module: Any = winolab.torch.Conv2d(4, 6, 3).eval()
+    module.made = made
+    return module
+
+
+def x(*shape: int) -> Any:
+    return tensors(shape or (2, 4, 8, 8), dtype=torch.float32)[0]
+
+
+def test_a_filter_is_transformed_once(layer: Any) -> None:
+    with torch.no_grad():
+        first = layer(x())
+        assert torch.equal(layer(x()), first)
+    assert len(layer.made) == 1
+    assert layer.kept.nbytes == 64
+    assert torch.equal(first, layer(x()))  # which differentiates: the operator's own
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: layer.weight.add_(1),
+        lambda layer: layer.load_state_dict({k: v + 1 for k, v in layer.state_dict().items()}),
+        lambda layer: setattr(layer, "weight", torch.nn.Parameter(layer.weight + 1)),
+        lambda layer: (layer.weight.data.add_(1), layer.train(), layer.eval()),
+        lambda layer: (layer.weight.data.add_(1), layer.kept.forget()),
+    ],
+    ids=["written", "loaded", "replaced", "trained", "forgotten"],
+)
+def test_a_changed_weight_is_transformed_again(layer: Any, change: Any) -> None:
+    with torch.no_grad():
+        layer(x())
+        change(layer)
+        assert torch.equal(layer(x()), torch.nn.functional.conv2d(x(), layer.weight, layer.bias))
+    assert len(layer.made) == 2
+    assert layer.kept.nbytes == 64
+
+
+def test_training_keeps_nothing(layer: Any) -> None:
+    layer.train()
+    with torch.no_grad():
+        layer(x())
+    assert (layer.made, layer.kept.nbytes) == ([], 0)
+
+
+def test_so_many_shapes_are_kept(layer: Any) -> None:
+    with torch.no_grad():
+        for size in range(5, 5 + SHAPES + 1):
+            layer(x(1, 4, size, size))
+        assert len(layer.made) == SHAPES + 1
+        assert layer.kept.nbytes == 64 * SHAPES
+        layer(x(1, 4, 6, 6))
+        assert len(layer.made) == SHAPES + 1
+        layer(x(1, 4, 5, 5))  # made room
+        assert len(layer.made) == SHAPES + 2
+
+
+def test_on_the_cpu_nothing_is_kept() -> None:
+    held = KeptFilters()
+    a, w = tensors((1, 4, 6, 6), (6, 4, 3, 3))
+    with torch.no_grad():
+        y = held.convolve("forward", a, w, [1, 1], [0] * 4, [1, 1], 1)
+    torch.testing.assert_close(y, torch.nn.functional.conv2d(a, w))
+    assert held.nbytes == 0

@@ -1,0 +1,119 @@
+"""winolab.torch's modules beside torch.nn's: the same parameters, results and gradients."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import winolab.torch
+from tests.torch.network import tensors
+from tests.torch.samples import check, exact_and_bound
+from winolab.torch.modules import OURS
+
+PAIRS = [pytest.param(theirs, ours, id=ours.__name__) for theirs, ours in OURS.items()]
+
+
+def inputs(ndim: int, dtype: Any = torch.float32) -> Any:
+    return tensors((3, 4, *(9, 8, 7)[:ndim]), dtype=dtype)[0]
+
+
+def ndim_of(module: type) -> int:
+    return int(module.__name__[-2])
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_results_and_gradients_are_pytorch_s(theirs: Any, ours: Any, groups: int) -> None:
+    how: dict[str, Any] = {"stride": 2, "padding": 1, "groups": groups, "dtype": torch.float64}
+    if "Transpose" in ours.__name__:
+        how["output_padding"] = 1
+    reference, layer = theirs(4, 6, 3, **how), ours(4, 6, 3, **how)
+    layer.load_state_dict(reference.state_dict())
+    x = inputs(ndim_of(ours), torch.float64)
+    found = []
+    for module in (reference, layer):
+        a = x.clone().requires_grad_()
+        y = module(a)
+        y.square().sum().backward()
+        found.append((y, a.grad, *(p.grad for p in module.parameters())))
+    for mine, right in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_modes_are_pytorch_s(mode: Any) -> None:
+    how: dict[str, Any] = {"padding": 2, "padding_mode": mode, "dtype": torch.float64}
+    reference, layer = nn.Conv2d(4, 6, 3, **how), winolab.torch.Conv2d(4, 6, 3, **how)
+    layer.load_state_dict(reference.state_dict())
+    x = inputs(2, torch.float64)
+    torch.testing.assert_close(layer(x), reference(x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_transposed_layer_takes_an_output_size() -> None:
+    layer = winolab.torch.ConvTranspose2d(4, 6, 3, stride=2)
+    assert layer(inputs(2), output_size=[20, 18]).shape == (3, 6, 20, 18)
+
+
+@pytest.mark.parametrize("how", [{"algorithm": "winograd:2x2:3x3"}, {"tolerance": 1e-6}], ids=str)
+def test_what_is_asked_for_is_computed(how: Any) -> None:
+    layer = winolab.torch.Conv2d(4, 6, 3, padding=1, **how)
+    x = inputs(2)
+    named = {"padding": 1} | how
+    assert torch.equal(layer(x), winolab.torch.conv2d(x, layer.weight, layer.bias, **named))
+    plain = winolab.torch.conv2d(x, layer.weight, layer.bias, padding=1)
+    assert not torch.equal(layer(x), plain)
+    check(layer(x), *_within(layer, x, padding=1), torch.float32)
+    assert all(f"{name}={value!r}" in repr(layer) for name, value in how.items())
+
+
+def _within(layer: Any, x: Any, **how: Any) -> tuple[Any, Any]:
+    """The FP64 result, and F(2×2,3×3)'s error: its transforms grow sums by at most 36 times."""
+    exact, bound = exact_and_bound("conv2d", x, layer.weight, layer.bias, **how)
+    return exact, 36 * bound.amax()
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ({"algorithm": "winograd"}, ValueError, "winograd"),
+        ({"algorithm": "direct", "tolerance": 1e-5}, ValueError, "give one of them"),
+        ({"tolerance": -1}, ValueError, "expected a number above 0"),
+    ],
+    ids=str,
+)
+def test_what_names_nothing_is_refused_when_the_layer_is_made(
+    how: Any, error: Any, said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        winolab.torch.Conv2d(4, 6, 3, **how)
+
+
+@pytest.mark.parametrize("ours", ["Conv2d", "ConvTranspose2d"])
+def test_an_image_s_bits_do_not_depend_on_its_batch(ours: str) -> None:
+    layer = getattr(winolab.torch, ours)(4, 6, 3, stride=2, batch_invariant=True)
+    x = inputs(2)
+    y = layer(x)
+    for i in range(len(x)):
+        assert torch.equal(y[i : i + 1], layer(x[i : i + 1]))
+    assert torch.equal(layer(x.flip(0)).flip(0), y)
+    assert layer(x[:0]).shape == (0, *y.shape[1:])
+    plain = getattr(torch.nn, ours)(4, 6, 3, stride=2)
+    plain.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(y, plain(x))
+
+
+def test_layers_are_copied_pickled_and_compiled() -> None:
+    layer = winolab.torch.Conv2d(4, 6, 3, tolerance=1e-6)
+    x = inputs(2)
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert torch.equal(twin(x), layer(x))
+        assert twin.tolerance == 1e-6
+        assert twin.kept is not layer.kept
+    for module in (layer, layer.eval()):
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(x), module(x))

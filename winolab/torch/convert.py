@@ -1,0 +1,199 @@
+"""A network of torch.nn's convolutions put on winolab, layer by layer, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from winolab.device import Device, datasheet
+from winolab.kind import ShowsText
+from winolab.options import ConvOptions
+from winolab.torch.modules import OURS, Convolution
+from winolab.torch.predicted import Predicted, predicted, smallest
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution of a network: whether it is winolab's now, or why it stayed.
+
+    ``input_shape`` and ``predicted``, one a direction that the layer's mode has, are there where
+    inputs were given. Times are seconds, None on the CPU; errors are relative RMS, of data uniform
+    on [-1, 1].
+    """
+
+    name: str
+    layer: str
+    converted: bool
+    why: str = ""  # it stayed
+    input_shape: tuple[int, ...] | None = None
+    predicted: tuple[Predicted, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conversion(ShowsText):
+    """What ``convert`` did. ``print`` shows a line a layer and direction."""
+
+    layers: tuple[Layer, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layers as JSON has them."""
+        return {"layers": [asdict(layer) for layer in self.layers]}
+
+    def __str__(self) -> str:
+        count = sum(layer.converted for layer in self.layers)
+        head = ("layer", "input", "direction", "algorithm", "relative RMS", "µs")
+        rows = [row for layer in self.layers if layer.converted for row in _rows(layer)]
+        said = f"{count} of {len(self.layers)} convolutions are winolab's"
+        stay = [f"{layer.name} stays: {layer.why}" for layer in self.layers if layer.why]
+        return "\n".join([said, *(aligned([head, *rows]) if rows else ()), *stay])
+
+
+def convert(
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    algorithm: Any = None,
+    precision: Any = None,
+    tolerance: Any = None,
+    batch_invariant: bool = False,
+    device: str | Device | None = None,
+) -> Conversion:
+    """Put every convolution of the model on winolab, in place, and tell what became of each.
+
+    Layers of torch.nn's own classes, Conv1d to ConvTranspose3d, become winolab.torch's; their
+    parameters, hooks and names stay, so that optimizers and state dicts do. Of others, subclasses
+    and such as a parametrization made, the result says why they stay as they are, as it does of
+    dtypes, algorithms and tolerances that do not serve a layer. ``algorithm``, ``precision``,
+    ``tolerance`` and ``batch_invariant`` are those of winolab.torch.conv2d, for every layer.
+
+    ``inputs``, a tensor or a tuple of them, are what the model is called with: only their shapes,
+    dtypes and devices count, nothing is computed. They tell each layer's shapes, and the result
+    then has the algorithm, the predicted error and, on a GPU, the predicted time of every
+    direction: forward, and the gradients if the model is in training. ``device`` is the GPU that is
+    meant, a name of ``winolab devices`` or a Device; None is where the model is.
+
+    Raises TypeError for what is no module, ValueError for what names no algorithm and so on.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
+    >>> print(convert(model, torch.ones(1, 3, 16, 16), tolerance=1e-6))
+    2 of 2 convolutions are winolab's
+    layer  input      direction  algorithm  relative RMS  µs
+    0      1×3×16×16  forward    dwm:3:4    7.4e-07       -
+    2      1×8×16×16  forward    dwm:3:2    1.3e-07       -
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+    ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
+    gpu = datasheet(device) if isinstance(device, str) else device
+    shapes = {} if inputs is None else input_shapes(model, inputs)
+    how = algorithm, precision, tolerance, batch_invariant
+    return Conversion(
+        tuple(
+            _converted(name, module, shapes.get(module), how, gpu)
+            for name, module in convolutions(model)
+        )
+    )
+
+
+def _converted(
+    name: str,
+    module: nn.Module,
+    shape: tuple[int, ...] | None,
+    how: tuple[Any, ...],
+    gpu: Device | None,
+) -> Layer:
+    """The layer, its class changed unless it has to stay."""
+    theirs, text = type(module), str(module)
+    layer: Any = module
+    if not isinstance(module, Convolution):
+        if theirs not in OURS:
+            return Layer(name, text, False, _foreign(theirs), shape)
+        layer.__class__ = OURS[theirs]
+        layer.computes(None, None, None, False)
+    before = layer.algorithm, layer.precision, layer.tolerance, layer.batch_invariant
+    try:
+        layer.computes(*how)
+        found = predicted(layer, shape or smallest(layer), gpu or _gpu_of(layer))
+    except (ValueError, TypeError) as error:
+        layer.computes(*before)
+        if theirs in OURS:
+            layer.restore(theirs)
+        return Layer(name, text, False, str(error), shape)
+    return Layer(name, text, True, "", shape, found if shape else ())
+
+
+def _gpu_of(layer: Any) -> Device | None:
+    if layer.weight.device.type != "cuda":
+        return None
+    from winolab.gpu import driver
+
+    return driver.device(layer.weight.device.index)
+
+
+def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The names and modules of the model that are torch.nn's convolutions or derive from them."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.conv._ConvNd):
+            yield name, module
+
+
+def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ...]]:
+    """The shape of the first input that each convolution meets, by a call that computes nothing."""
+    found: dict[nn.Module, tuple[int, ...]] = {}
+
+    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        found.setdefault(module, tuple(arguments[0].shape))
+
+    hooks = [module.register_forward_pre_hook(note) for _, module in convolutions(model)]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(value: Any) -> Any:
+        return mode.from_tensor(value) if isinstance(value, Tensor) else value
+
+    tensors = {name: fake(t) for name, t in (*model.named_parameters(), *model.named_buffers())}
+    given = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    try:
+        with mode, torch.no_grad():
+            torch.func.functional_call(model, tensors, tuple(map(fake, given)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _foreign(kind: type) -> str:
+    if "Lazy" in kind.__name__:
+        return f"{kind.__name__} has no weight yet: call the model once, then convert"
+    return f"{kind.__name__} is not torch.nn's own: what it changes is not known"
+
+
+def _rows(layer: Layer) -> list[tuple[str, ...]]:
+    shape = "×".join(map(str, layer.input_shape or ())) or "-"
+    if not layer.predicted:
+        return [(layer.name, shape, "any", "-", "-", "-")]
+    return [
+        (
+            layer.name,
+            shape,
+            found.direction,
+            found.algorithm,
+            f"{found.relative_rms:.1e}",
+            "-" if found.seconds is None else f"{1e6 * found.seconds:.1f}",
+        )
+        for found in layer.predicted
+    ]
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of text, each column as wide as its widest cell."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

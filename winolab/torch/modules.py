@@ -1,0 +1,160 @@
+"""torch.nn's convolutions, computed by winolab: the same arguments, parameters and state dict."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from winolab.options import ConvOptions
+from winolab.problem import Direction
+from winolab.torch import functional
+from winolab.torch.kept import KeptFilters
+from winolab.torch.operators import CALLS
+
+
+class Convolution(nn.Module):
+    """What all six modules have beside torch.nn's: how they compute, and filters that are kept.
+
+    In evaluation, on a GPU and without gradients, a filter whose kernel transforms it is
+    transformed once for each shape of inputs and kept until the weight changes. ``kept``, a
+    KeptFilters, says in how many bytes (``nbytes``) and gives them back (``forget``), as do train()
+    and writing to the weight.
+    """
+
+    algorithm: Any = None
+    precision: Any = None
+    tolerance: Any = None
+    batch_invariant: bool = False
+    kept: KeptFilters
+
+    def __init__(
+        self,
+        *arguments: Any,
+        algorithm: Any = None,
+        precision: Any = None,
+        tolerance: Any = None,
+        batch_invariant: bool = False,
+        **named: Any,
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self.computes(algorithm, precision, tolerance, batch_invariant)
+
+    def computes(
+        self, algorithm: Any, precision: Any, tolerance: Any, batch_invariant: bool
+    ) -> None:
+        """Set how. Raises as winolab.torch's functions for what names nothing."""
+        ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
+        self.algorithm, self.precision, self.tolerance = algorithm, precision, tolerance
+        self.batch_invariant = batch_invariant
+        self.kept = KeptFilters()
+
+    def restore(self, theirs: type[nn.Module]) -> None:
+        """Make it a module of torch.nn's class again."""
+        for name in ("algorithm", "precision", "tolerance", "batch_invariant", "kept"):
+            self.__dict__.pop(name, None)
+        self.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
+
+    def train(self, mode: bool = True) -> Any:
+        if mode:
+            self.kept.forget()
+        return super().train(mode)
+
+    def extra_repr(self) -> str:
+        named = ("algorithm", "precision", "tolerance", "batch_invariant")
+        said = [f"{name}={getattr(self, name)!r}" for name in named if getattr(self, name)]
+        return ", ".join([super().extra_repr(), *said])
+
+    def how(self) -> tuple[Any, ...]:
+        """Options as operators take them."""
+        return functional.options(self.algorithm, self.precision, self.tolerance)
+
+    def through(self, direction: Direction) -> Any:
+        """What computes: the operator, or the kept filter; of every image alone if need be."""
+        convolve = CALLS[direction]
+        if not self.training and not torch.compiler.is_compiling():
+            convolve = partial(self.kept.convolve, direction)
+        return functional.each_image(direction, convolve) if self.batch_invariant else convolve
+
+
+class _Forward(Convolution):
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        me: Any = self
+        padding = me.padding
+        if me.padding_mode != "zeros":
+            input = pad(input, me._reversed_padding_repeated_twice, mode=me.padding_mode)
+            padding = 0
+        geometry = me.stride, padding, me.dilation, me.groups
+        taps = len(me.kernel_size)
+        how, through = self.how(), self.through("forward")
+        return functional.correlate(taps, input, weight, bias, *geometry, how, through)
+
+
+class _Transposed(Convolution):
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        me: Any = self
+        taps = len(me.kernel_size)
+        longer = me._output_padding(
+            input, output_size, me.stride, me.padding, me.kernel_size, taps, me.dilation
+        )
+        sizes = me.stride, me.padding, longer, me.dilation
+        how, through = self.how(), self.through("backward_data")
+        return functional.transpose(
+            taps, input, me.weight, me.bias, *sizes, me.groups, how, through
+        )
+
+
+class Conv1d(_Forward, nn.Conv1d):
+    pass
+
+
+class Conv2d(_Forward, nn.Conv2d):
+    pass
+
+
+class Conv3d(_Forward, nn.Conv3d):
+    pass
+
+
+class ConvTranspose1d(_Transposed, nn.ConvTranspose1d):
+    pass
+
+
+class ConvTranspose2d(_Transposed, nn.ConvTranspose2d):
+    pass
+
+
+class ConvTranspose3d(_Transposed, nn.ConvTranspose3d):
+    pass
+
+
+# torch.nn's class -> ours
+OURS: dict[type[nn.Module], type[Convolution]] = {
+    nn.Conv1d: Conv1d,
+    nn.Conv2d: Conv2d,
+    nn.Conv3d: Conv3d,
+    nn.ConvTranspose1d: ConvTranspose1d,
+    nn.ConvTranspose2d: ConvTranspose2d,
+    nn.ConvTranspose3d: ConvTranspose3d,
+}
+ABOUT = """torch.nn.{name} by winolab: its arguments, parameters and state dict, and how to compute.
+
+    ``algorithm``, ``precision``, ``tolerance`` and ``batch_invariant``, keywords, are those of
+    winolab.torch.{function}. In evaluation filters are kept as ``kept`` says (Convolution).
+
+    >>> layer = {name}(4, 6, 3, tolerance=1e-5)
+    >>> layer(torch.ones({x})).shape
+    torch.Size({y})
+    """
+for _ours in OURS.values():
+    _ndim = int(_ours.__name__[-2])
+    _transposed = _ours.__name__.startswith("ConvT")
+    _ours.__doc__ = ABOUT.format(
+        name=_ours.__name__,
+        function=_ours.__name__.lower().replace("convtranspose", "conv_transpose"),
+        x=(2, 4, *(8,) * _ndim),
+        y=[2, 6, *(10 if _transposed else 6,) * _ndim],
+    )

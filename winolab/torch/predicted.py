@@ -1,0 +1,144 @@
+"""What a layer's convolutions will be computed by, how much they err and how long they take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from winolab.algorithm import direct
+from winolab.arguments.shapes import nonempty
+from winolab.device import Device
+from winolab.options import ConvOptions
+from winolab.problem import Problem
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.arithmetic.simulated import arithmetic
+from winolab.ref.error.expected import expected
+from winolab.ref.error.moments import CONSTANT
+from winolab.ref.tolerance.cheapest import U11, cheapest
+from winolab.torch.asked import USUAL_TOLERANCE
+from winolab.torch.modules import Convolution
+from winolab.torch.operators import asked_by
+
+DTYPES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+# What a layer does -> the operator that does it, of a convolution and of a transposed one.
+ROLES = {
+    "forward": ("forward", "backward_data"),
+    "backward_data": ("backward_data", "forward"),
+    "backward_filter": ("backward_filter", "backward_filter"),
+}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """One direction of a layer: its algorithm, or kernel on a GPU, its error and its time.
+
+    ``direction`` is the layer's: the forward of a transposed convolution is another's backward
+    data. ``relative_rms`` is of data uniform on [-1, 1], ``seconds`` None on the CPU.
+    """
+
+    direction: str
+    algorithm: str
+    relative_rms: float
+    seconds: float | None = None
+
+
+class _Met(Exception):  # what a call met, not an error
+    def __init__(self, problem: Problem, direction: str) -> None:
+        self.problem, self.direction = problem, direction
+
+
+def met(layer: Convolution, shape: tuple[int, ...]) -> tuple[Problem, str]:
+    """The problem, and the operator's direction, of a call with an input of that shape."""
+
+    def through(direction: str) -> Any:
+        def convolve(a: Any, w: Any, *arguments: Any) -> Any:
+            problem = asked_by(direction, arguments).problem(tuple(a.shape), tuple(w.shape))
+            raise _Met(problem, direction)
+
+        return convolve
+
+    weight: Any = layer.weight
+    layer.through = through
+    try:
+        layer.forward(torch.empty(shape, dtype=weight.dtype, device="meta"))
+    except _Met as found:
+        return found.problem, found.direction
+    finally:
+        del layer.through
+    raise AssertionError("a convolution's forward calls its operator")
+
+
+def smallest(layer: nn.Module) -> tuple[int, ...]:
+    """The shape of an input that the layer's windows fit, and few of them."""
+    sizes: Any = layer
+    taps = zip(sizes.kernel_size, sizes.dilation, strict=True)
+    return (1, sizes.in_channels, *(d * (r - 1) + 4 for r, d in taps))
+
+
+def predicted(
+    layer: Convolution, shape: tuple[int, ...], gpu: Device | None
+) -> tuple[Predicted, ...]:
+    """Forward and, in training, both gradients. ``gpu`` None is the CPU.
+
+    Raises ValueError or TypeError for what does not serve the layer.
+    """
+    weight: Any = layer.weight
+    if weight.dtype not in DTYPES:
+        raise TypeError(f"weight has dtype {weight.dtype}; expected float64, float32 or 16 bits")
+    problem, direction = met(layer, shape)
+    asked = ConvOptions(
+        "channels_first", layer.algorithm, layer.precision, tolerance=layer.tolerance
+    ).checked()
+    if asked.precision is None:
+        asked = replace(asked, precision=DTYPES[weight.dtype])
+    if asked.algorithm is None and asked.tolerance is None:
+        asked = replace(asked, tolerance=USUAL_TOLERANCE)
+    roles = ROLES if layer.training else ("forward",)
+    transposed, found = direction == "backward_data", []
+    for role in roles:
+        how = asked
+        if role == "backward_filter" and asked.algorithm:
+            how = replace(
+                asked,
+                algorithm=None if gpu else direct(),
+                tolerance=USUAL_TOLERANCE if gpu else None,
+            )
+        does = ROLES[role][transposed]
+        told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how)
+        found.append(Predicted(role, *told))
+    return tuple(found)
+
+
+def _on_cpu(problem: Problem, direction: str, how: ConvOptions) -> tuple[str, float, None]:
+    run = arithmetic("fp32" if how.precision == "fp32_ffma" else how.precision)
+    algorithm = how.named or direct()
+    result = FORMATS.get(str(getattr(how.precision, "name", how.precision)))
+    if how.tolerance and how.tolerance != USUAL_TOLERANCE:
+        algorithm = cheapest(how.tolerance, problem, run, direction, (U11, U11), result)
+    error = expected(U11, U11, problem, algorithm, run, direction=direction).relative_rms
+    unit = result.unit_roundoff if result and result.precision < 24 else 0.0
+    return str(algorithm), math.hypot(error, math.sqrt(CONSTANT) * unit), None
+
+
+def _on_gpu(
+    problem: Problem, direction: str, how: ConvOptions, gpu: Device
+) -> tuple[str, float, float]:
+    from winolab.gpu.planner.accuracy import predicted_rms
+    from winolab.gpu.planner.planner import plan
+    from winolab.gpu.planner.request import Request
+
+    chosen = plan(
+        Request(
+            nonempty(problem), direction, gpu, how.named, how.precision, tolerance=how.tolerance
+        )
+    )
+    return f"{chosen.kernel} {chosen.precision}", predicted_rms(chosen, U11), chosen.predicted
