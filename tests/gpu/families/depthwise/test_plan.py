@@ -126,8 +126,8 @@ def test_blocks_that_stay_take_turns_of_equal_length() -> None:
     problem = layer((32, 56, 56, 96), (7, 7), padding=3)
     for p in offered(problem, "forward", "fp32"):
         if p.workers:
-            turns = -(-p.items // p.workers)
-            assert -(-p.items // turns) == p.workers
+            each = -(-p.work_tiles // p.workers)
+            assert -(-p.work_tiles // each) == p.workers
             assert p.blocks == p.chunks * p.workers
 
 

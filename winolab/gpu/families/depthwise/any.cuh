@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int first = blockIdx.x % p.chunks * CHANNELS;
   const int lane = threadIdx.x % LANES, c = first + lane;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;
-  const bool active = c < p.channels && number < p.items;
-  const Item at(p, active ? number : 0);
+  const bool active = c < p.channels && number < p.work_tiles;
+  const ThreadTile at(p, active ? number : 0);
   const int every = p.phases_width;
   const int left = at.phase_width + every * at.strip * TW;  // column of y
   float sum[TW];

@@ -12,7 +12,7 @@ struct DepthwiseParams {
   const Element* x;
   const Element* other;  // w, or dy of filter gradients
   Out* result;           // y, or dw
-  float* buckets;        // [part][output channel][tap], of filter gradients in several parts
+  float* buckets;        // [share][output channel][tap], of filter gradients in several shares
   long long x_batch, x_depth, x_row;
   long long y_batch, y_depth, y_row;
   long long w_out, w_depth, w_row, w_tap;
@@ -29,7 +29,7 @@ struct DepthwiseParams {
   int tiles_height;                 // and how many rows of dy have a window in dx
   int strips, segments, rows;       // of a phase: strips of a row, and segments of so many rows
   int dense;                        // whether w has no gaps
-  int chunks, items, parts;         // blocks of channels, threads' worths of outputs, shares of a sum
+  int chunks, work_tiles, shares;  // blocks of channels, threads' worths of outputs, shares of a sum
 #ifdef EPILOGUE
   EpilogueParams epilogue;
 #endif
@@ -159,23 +159,23 @@ __device__ __forceinline__ float value(const Element* from) {
 }
 
 // Where a thread's outputs are.
-struct Item {
+struct ThreadTile {
   int image, depth, phase_height, segment, phase_width, strip;
 
-  __device__ __forceinline__ Item(const DepthwiseParams& p, unsigned item) {
-    strip = taken(item, p.strips);
-    phase_width = taken(item, p.phases_width);
-    segment = taken(item, p.segments);
-    phase_height = taken(item, p.phases_height);
-    depth = taken(item, p.out_depth);
-    image = item;
+  __device__ __forceinline__ ThreadTile(const DepthwiseParams& p, unsigned index) {
+    strip = taken(index, p.strips);
+    phase_width = taken(index, p.phases_width);
+    segment = taken(index, p.segments);
+    phase_height = taken(index, p.phases_height);
+    depth = taken(index, p.out_depth);
+    image = index;
   }
 
-  // item mod count, item becomes the quotient; no division where all threads know that count is 1.
-  static __device__ __forceinline__ int taken(unsigned& item, unsigned count) {
+  // index mod count, index becomes the quotient; no division where all threads know that count is 1.
+  static __device__ __forceinline__ int taken(unsigned& index, unsigned count) {
     if (count == 1) return 0;
-    const unsigned quotient = item / count, rest = item - quotient * count;
-    item = quotient;
+    const unsigned quotient = index / count, rest = index - quotient * count;
+    index = quotient;
     return rest;
   }
 };

@@ -14,7 +14,7 @@ from winolab.gpu.families.depthwise.tiling import TOGETHER, Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, overlapped
 from winolab.gpu.planner.request import ITEMSIZE
 
-SLICES, AHEAD = 8, 8  # of the sum of parts: threads of an element, loads
+SLICES, AHEAD = 8, 8  # of the sum of shares: threads of an element, loads
 POWER = 2.2  # of what overlaps
 KEPT = 1 << 10  # bytes of shared memory of a block that the system takes
 BANKS = 32  # of shared memory, words of 4 bytes
@@ -26,23 +26,25 @@ def walks(rows: int) -> list[int]:
     return sorted(r for r in found if r >= min(rows, 2))
 
 
-def parts(plan: Tiling) -> list[int]:
+def shares(plan: Tiling) -> list[int]:
     """Shares of a gradient's sum: one, and those that fill the multiprocessors."""
-    most = plan.items if plan.config.stages else -(-plan.items // plan.config.slots)
+    most = plan.work_tiles if plan.config.stages else -(-plan.work_tiles // plan.config.slots)
     filled = (int(n * resident(plan) * plan.device.multiprocessors) for n in (0.25, 0.5, 1, 2))
-    each = plan.blocks // plan.parts
+    each = plan.blocks // plan.shares
     return sorted({_even(most, max(1, n // each)) for n in filled} | {1})
 
 
 def workers(plan: Tiling) -> int:
     """Blocks of a chunk of channels that fill the multiprocessors together."""
-    return _even(plan.items, max(1, resident(plan) * plan.device.multiprocessors // plan.chunks))
+    return _even(
+        plan.work_tiles, max(1, resident(plan) * plan.device.multiprocessors // plan.chunks)
+    )
 
 
-def _even(items: int, most: int) -> int:
-    """The fewest that take as many turns as ``most`` do."""
-    turns = -(-items // min(most, items))
-    return -(-items // turns)
+def _even(work_tiles: int, most: int) -> int:
+    """The fewest that take as many rounds as ``most`` do."""
+    rounds = -(-work_tiles // min(most, work_tiles))
+    return -(-work_tiles // rounds)
 
 
 def resident(plan: Tiling) -> int:
@@ -55,7 +57,7 @@ def resident(plan: Tiling) -> int:
 
 
 def work(plan: Tiling) -> tuple[float, float, float, float]:
-    """A block's steps of an item; a thread's FFMAs, vectors read and vectors stored of a step."""
+    """A block's steps of a work tile; of a step, a thread's FFMAs, vectors read and stored."""
     d, v, rows = plan.shape, plan.config, plan.rows
     if v.kind == "any":
         taps = d.filter[2] if plan.gradient else TOGETHER
@@ -95,11 +97,11 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     size, units = ITEMSIZE[plan.dtype], device.multiprocessors
     if plan.gradient:
         data = size * (d.inputs + d.outputs) + 2 * plan.workspace
-        items = -(-plan.items // plan.parts)
-        turns = items if v.stages else -(-items // v.slots)
+        of_share = -(-plan.work_tiles // plan.shares)
+        each = of_share if v.stages else -(-of_share // v.slots)
     else:
         data = size * d.inputs + ITEMSIZE[plan.out_dtype] * d.outputs
-        turns = -(-plan.items // plan.workers) if plan.workers else 1
+        each = -(-plan.work_tiles // plan.workers) if plan.workers else 1
     steps, products, read, stored = work(plan)
     widened = v.vector if plan.precision != "fp32" else 0
     issued = products + (m.read * conflicts(plan) + widened) * read + m.stored * stored + m.step
@@ -108,9 +110,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     together = min(held, -(-plan.blocks // units))
     least = m.least if v.stages else m.waited
     cycles = max(issued * together * THREADS / device.lanes / m.issued, least)
-    walked = rounds * turns * steps * cycles / device.clock
+    walked = rounds * each * steps * cycles / device.clock
     copied = copying(device, m.copied * data, model)
     if not v.stages:
         copied *= m.unstaged + m.narrow * (max(1.0, LINE / (v.channels * size)) - 1)
-    again = m.again + plan.parts / SLICES / AHEAD * m.trip if plan.parts > 1 else 0.0
+    again = m.again + plan.shares / SLICES / AHEAD * m.trip if plan.shares > 1 else 0.0
     return model.device.launch + m.start + again + overlapped(POWER, copied, walked)

@@ -15,15 +15,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   block /= groups;
   const int kh = block % p.taps_height;
   block /= p.taps_height;
-  const int kd = block % p.taps_depth, part = block / p.taps_depth;
+  const int kd = block % p.taps_depth, share = block / p.taps_depth;
   const int c = first + threadIdx.x % LANES;
   float acc[TOGETHER][1];
 #pragma unroll
   for (int k = 0; k < TOGETHER; ++k) acc[k][0] = 0.0f;
 
-  const int turns = c < p.channels ? p.items : 0, every = p.phases_width;
-  for (int number = part * SLOTS + threadIdx.x / LANES; number < turns; number += p.parts * SLOTS) {
-    const Item at(p, number);
+  const int bound = c < p.channels ? p.work_tiles : 0, every = p.phases_width;
+  for (int number = share * SLOTS + threadIdx.x / LANES; number < bound; number += p.shares * SLOTS) {
+    const ThreadTile at(p, number);
     const int d = at.depth * p.stride_depth - p.pad_depth + kd * p.dilation_depth;
     const int h = at.segment * p.stride_height - p.pad_height + kh * p.dilation_height;
     if (d < 0 || d >= p.depth || h < 0 || h >= p.height) continue;
@@ -61,6 +61,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   next_launch_may_begin();
   add_slots(acc, [&](int tap, int channel, float sum) {
-    if (k0 + tap < p.taps_width) write_sum(p, part, first + channel, kd, kh, k0 + tap, sum);
+    if (k0 + tap < p.taps_width) write_sum(p, share, first + channel, kd, kh, k0 + tap, sum);
   });
 }

@@ -9,7 +9,7 @@ constexpr int TAPS = KD * KH * KW, COLS = (TW - 1) * SW + KW, OPEN = (KH + SH - 
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     winolab_depthwise_filter_rows(const __grid_constant__ DepthwiseParams p) {
-  const int first = blockIdx.x % p.chunks * CHANNELS, part = blockIdx.x / p.chunks;
+  const int first = blockIdx.x % p.chunks * CHANNELS, share = blockIdx.x / p.chunks;
   const int c = first + threadIdx.x % LANES * V;
   float acc[TAPS][V];
 #pragma unroll
@@ -17,9 +17,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int v = 0; v < V; ++v) acc[tap][v] = 0.0f;
 
-  const int turns = c < p.channels ? p.items : 0;
-  for (int number = part * SLOTS + threadIdx.x / LANES; number < turns; number += p.parts * SLOTS) {
-    const Item at(p, number);
+  const int bound = c < p.channels ? p.work_tiles : 0;
+  for (int number = share * SLOTS + threadIdx.x / LANES; number < bound; number += p.shares * SLOTS) {
+    const ThreadTile at(p, number);
     const int every = p.phases_height, base = at.phase_height - p.pad_height;
     const int row = at.segment * p.rows;
     const int outputs = min(p.rows, (p.out_height - at.phase_height + every - 1) / every - row);
@@ -92,6 +92,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   next_launch_may_begin();
   add_slots(acc, [&](int tap, int channel, float sum) {
-    write_sum(p, part, first + channel, tap / (KH * KW), tap / KW % KH, tap % KW, sum);
+    write_sum(p, share, first + channel, tap / (KH * KW), tap / KW % KH, tap % KW, sum);
   });
 }

@@ -1,4 +1,4 @@
-// What threads of a block summed of a filter gradient, added up and written; and the sum of blocks' parts.
+// What threads of a block summed of a filter gradient, added up and written; and the sum of blocks' shares.
 #pragma once
 
 #include "arrays.cuh"
@@ -21,14 +21,14 @@ __device__ __forceinline__ void add_slots(const float (&acc)[COUNT][V], Write wr
   }
 }
 
-// One element of dw, or of a part of it.
-__device__ __forceinline__ void write_sum(const DepthwiseParams& p, int part, int channel, int kd,
+// One element of dw, or of a share of it.
+__device__ __forceinline__ void write_sum(const DepthwiseParams& p, int share, int channel, int kd,
                                           int kh, int kw, float sum) {
   if (channel >= p.channels) return;
-  if (p.parts == 1)
+  if (p.shares == 1)
     store_sum(p.result + channel * p.w_out + kd * p.w_depth + kh * p.w_row + kw * p.w_tap, sum);
   else
-    p.buckets[((((long long)part * p.channels + channel) * p.taps_depth + kd) * p.taps_height + kh) *
+    p.buckets[((((long long)share * p.channels + channel) * p.taps_depth + kd) * p.taps_height + kh) *
                   p.taps_width + kw] = sum;
 }
 
@@ -45,8 +45,8 @@ extern "C" __global__ void __launch_bounds__(SUMMED * SLICES)
   float sum = 0.0f;
   if (element < size)
 #pragma unroll 8
-    for (int part = slice; part < p.parts; part += SLICES)
-      sum = __fadd_rn(sum, __ldcg(p.buckets + part * size + element));
+    for (int share = slice; share < p.shares; share += SLICES)
+      sum = __fadd_rn(sum, __ldcg(p.buckets + share * size + element));
   slices[slice][mine] = sum;
   __syncthreads();
   if (slice || element >= size) return;

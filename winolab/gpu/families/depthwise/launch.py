@@ -1,4 +1,4 @@
-"""Launches of depthwise kernels: the main one, and of filter gradients what adds parts up."""
+"""Launches of depthwise kernels: the main one, and of filter gradients what adds shares up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("DepthwiseParams", "depthwise/arrays")
 MAPS = Layout(("x_map dy_map", MAP))  # of DepthwiseStagedParams, before these
-SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds parts up
+SUMMED, SUM_THREADS = 32, 256  # elements and threads of a block that adds shares up
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
@@ -22,7 +22,7 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
     main = Params.of(maps(call, a, b), params) if call.config.stages else params
     grid, threads = (call.blocks, 1, 1), call.config.threads
     kernels[f"winolab_depthwise_{call.file}"](grid, threads, main)
-    if call.parts > 1:
+    if call.shares > 1:
         blocks = -(-call.shape.channels * call.shape.taps // SUMMED)
         early = call.device.early_launches
         kernels["winolab_depthwise_filter_sums"]((blocks, 1, 1), SUM_THREADS, params, early)
@@ -80,6 +80,6 @@ def main_params(call: Tiling, a: View, b: View, out: View, workspace: int) -> Pa
         call.rows,
         int(dense),
         call.chunks,
-        call.items,
-        call.parts,
+        call.work_tiles,
+        call.shares,
     )

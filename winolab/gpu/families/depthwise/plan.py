@@ -52,17 +52,17 @@ class DepthwisePlan(Tiling, BasePlan):
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """How dw is summed: by every thread of every part, whose sums are then added up."""
+        """How dw is summed: by every thread of every share, whose sums are then added up."""
         if not self.gradient:
             return ()
         slots = self.config.slots
-        threads = min(self.items * (slots if self.config.stages else 1), self.parts * slots)
+        threads = min(self.work_tiles * (slots if self.config.stages else 1), self.shares * slots)
         return (Sum(1.0, self.shape.positions / threads, threads),)
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
         size = max(self.shared().values())
-        parts = f", {self.parts} parts of the sum" if self.gradient else ""
+        shares = f", {self.shares} shares of the sum" if self.gradient else ""
         return "\n".join(
             [
                 f"{self.direction} x{p.x_shape} w{p.w_shape} stride {p.stride} padding {p.padding} "
@@ -71,7 +71,7 @@ class DepthwisePlan(Tiling, BasePlan):
                 f"block      {v.channels} channels × {v.slots} strips of {v.columns} columns × "
                 f"{self.rows} rows",
                 f"policies   {v}",
-                f"grid       {self.blocks} blocks of {v.threads} threads{parts}",
+                f"grid       {self.blocks} blocks of {v.threads} threads{shares}",
                 f"memory     {size} B shared, {self.workspace} B workspace",
                 f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
             ]
@@ -131,11 +131,11 @@ def alone(request: Request) -> bool:
 
 
 def _sized(plan: DepthwisePlan, limit: int | None) -> Iterator[DepthwisePlan]:
-    """The fastest predicted of a config's walks and parts."""
+    """The fastest predicted of a config's walks and shares."""
     rows = (1,) if plan.config.kind == "any" else cost.walks(plan.walked)
     made = (replace(plan, rows=r) for r in rows)
     if plan.gradient:
-        made = (replace(p, parts=n) for p in made for n in cost.parts(p))
+        made = (replace(p, shares=n) for p in made for n in cost.shares(p))
     elif plan.config.stages:
         made = (replace(p, workers=cost.workers(p)) for p in made)
     timed = [replace(p, predicted=cost.seconds(p)) for p in made]

@@ -13,7 +13,7 @@ constexpr int OPEN = (KH + SH - 1) / SH;    // rows of y that a step's SH rows o
 struct Walk {
   const DepthwiseParams& p;
   const BlockFilters* w;
-  const Item at;
+  const ThreadTile at;
   const int every, base, plane;
   const int row, outputs, steps;  // of y: the first row and how many; a step brings SH rows of x
   const int column, there, pitch;  // of y: the first column, how many exist, elements between them
@@ -21,7 +21,7 @@ struct Walk {
   InputRow<COLS> next;
   float sum[OPEN][TW][V];  // of row - i, as the step counts
 
-  __device__ __forceinline__ Walk(const DepthwiseParams& p, int c, const Item& at)
+  __device__ __forceinline__ Walk(const DepthwiseParams& p, int c, const ThreadTile& at)
       : p(p), w(nullptr), at(at), every(p.phases_height),
         base(at.phase_height - p.pad_height),
         plane(at.depth * p.stride_depth - p.pad_depth), row(at.segment * p.rows),
@@ -109,8 +109,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int first = blockIdx.x % p.chunks * CHANNELS;
   const int c = first + threadIdx.x % LANES * V;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;
-  const bool active = c < p.channels && number < p.items;
-  Walk walk(p, c, Item(p, active ? number : 0));
+  const bool active = c < p.channels && number < p.work_tiles;
+  Walk walk(p, c, ThreadTile(p, active ? number : 0));
   if (active) walk.fetch(0, 0, 0);  // on its way while filters come
   const BlockFilters filter(p, first);
   if (!active) return;

@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const BlockFilters filter(p, first);
   const int c = first + threadIdx.x % LANES * V;
   const int number = blockIdx.x / p.chunks * SLOTS + threadIdx.x / LANES;
-  if (c >= p.channels || number >= p.items) return;
-  const Item at(p, number);
+  if (c >= p.channels || number >= p.work_tiles) return;
+  const ThreadTile at(p, number);
   const int tile = at.segment * p.rows, outputs = min(p.rows, p.tiles_height - tile);
   const int row = p.first_height + tile - ABOVE;  // of dy, the first that is read
   const int column = p.first_width + at.strip * TQ;

@@ -11,13 +11,13 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   extern __shared__ __align__(1024) unsigned char memory[];
   DepthwiseShared& shared = *reinterpret_cast<DepthwiseShared*>(memory);
   const DepthwiseParams& p = params.p;
-  const int first = blockIdx.x % p.chunks * CHANNELS, part = blockIdx.x / p.chunks;
+  const int first = blockIdx.x % p.chunks * CHANNELS, share = blockIdx.x / p.chunks;
   barriers_begin(shared);
   if (threadIdx.x >= THREADS) {
     if (threadIdx.x > THREADS) return;
     Producer producer{shared};
-    for (int item = part; item < p.items; item += p.parts) {
-      const Work at(p, item);
+    for (int index = share; index < p.work_tiles; index += p.shares) {
+      const BlockTile at(p, index);
       const int row = at.segment * p.rows, outputs = min(p.rows, p.out_height - row);
       producer.bring(params, (outputs + OPEN - 1) * SH, first,
                      at.strip * STRIPS * ADVANCE - p.pad_width, row * SH - p.pad_height,
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
 #pragma unroll
     for (int v = 0; v < V; ++v) acc[tap][v] = 0.0f;
 #pragma unroll 1
-  for (int item = part; item < p.items; item += p.parts) {
-    const Work at(p, item);
+  for (int index = share; index < p.work_tiles; index += p.shares) {
+    const BlockTile at(p, index);
     const int row = at.segment * p.rows, outputs = min(p.rows, p.out_height - row);
     const int steps = outputs + OPEN - 1, base = row * SH - p.pad_height;
     float dy[OPEN][TW][V];
@@ -90,6 +90,6 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   }
   next_launch_may_begin();
   add_slots(acc, [&](int tap, int channel, float sum) {
-    write_sum(p, part, first + channel, tap / (KH * KW), tap / KW % KH, tap % KW, sum);
+    write_sum(p, share, first + channel, tap / (KH * KW), tap / KW % KH, tap % KW, sum);
   });
 }

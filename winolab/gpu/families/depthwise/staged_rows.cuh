@@ -1,5 +1,5 @@
 // rows.cuh with rows of x in shared memory: forward, and backward data of unit stride (ROTATED). Blocks
-// stay and walk from item to item, so that rows of the next come while the last are summed.
+// stay and walk from work tile to work tile, so that rows of the next come while the last are summed.
 #pragma once
 
 #include "filters.cuh"
@@ -18,7 +18,7 @@ struct Walk {
   float sum[OPEN][TW][V];  // of row - i, as the step counts
 
   __device__ __forceinline__ Walk(const DepthwiseStagedParams& params, const BlockFilters& filter,
-                                  Consumer& consumer, int c, const Work& at)
+                                  Consumer& consumer, int c, const BlockTile& at)
       : params(params), p(params.p), filter(filter), consumer(consumer),
         base(at.segment * p.rows * SH - p.pad_height), row(at.segment * p.rows),
         outputs(min(p.rows, p.out_height - row)), steps(outputs + OPEN - 1) {
@@ -95,8 +95,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   if (threadIdx.x >= THREADS) {
     if (threadIdx.x > THREADS) return;
     Producer producer{shared};
-    for (int item = begin; item < p.items; item += every) {
-      const Work at(p, item);
+    for (int index = begin; index < p.work_tiles; index += every) {
+      const BlockTile at(p, index);
       const int row = at.segment * p.rows, outputs = min(p.rows, p.out_height - row);
       producer.bring(params, (outputs + OPEN - 1) * SH, first,
                      at.strip * STRIPS * ADVANCE - p.pad_width, row * SH - p.pad_height,
@@ -108,8 +108,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   Consumer consumer(shared);
   const int c = first + threadIdx.x % LANES * V;
 #pragma unroll 1
-  for (int item = begin; item < p.items; item += every) {
-    Walk walk(params, filter, consumer, c, Work(p, item));
+  for (int index = begin; index < p.work_tiles; index += every) {
+    Walk walk(params, filter, consumer, c, BlockTile(p, index));
     int step = 0;
     for (; step < walk.steps && !walk.whole(step); ++step) walk.advance<false>(step);
     for (; walk.whole(step); ++step) walk.advance<true>(step);

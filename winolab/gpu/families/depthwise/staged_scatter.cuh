@@ -17,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   if (threadIdx.x >= THREADS) {
     if (threadIdx.x > THREADS) return;
     Producer producer{shared};
-    for (int item = begin; item < p.items; item += every) {
-      const Work at(p, item);
+    for (int index = begin; index < p.work_tiles; index += every) {
+      const BlockTile at(p, index);
       const int tile = at.segment * p.rows, outputs = min(p.rows, p.tiles_height - tile);
       producer.bring(params, outputs + ABOVE, first, p.first_width + at.strip * STRIPS * TQ - BEFORE,
                      p.first_height + tile - ABOVE, at.depth + p.pad_depth, at.image, 0, 0, 0);
@@ -29,8 +29,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32)
   Consumer consumer(shared);
   const int c = first + threadIdx.x % LANES * V, slot = threadIdx.x / LANES;
 #pragma unroll 1
-  for (int item = begin; item < p.items; item += every) {
-    const Work at(p, item);
+  for (int index = begin; index < p.work_tiles; index += every) {
+    const BlockTile at(p, index);
     const int tile = at.segment * p.rows, outputs = min(p.rows, p.tiles_height - tile);
     const int row = p.first_height + tile - ABOVE, steps = outputs + ABOVE;
     const int image = at.image + slot / STRIPS;

@@ -33,14 +33,14 @@ struct DepthwiseShared {
 };
 
 // What a block computes at a time.
-struct Work {
+struct BlockTile {
   int image, depth, segment, strip;
 
-  __device__ __forceinline__ Work(const DepthwiseParams& p, unsigned item) {
-    strip = Item::taken(item, p.strips);
-    segment = Item::taken(item, p.segments);
-    depth = Item::taken(item, p.out_depth);
-    image = item * IMAGES;
+  __device__ __forceinline__ BlockTile(const DepthwiseParams& p, unsigned index) {
+    strip = ThreadTile::taken(index, p.strips);
+    segment = ThreadTile::taken(index, p.segments);
+    depth = ThreadTile::taken(index, p.out_depth);
+    image = index * IMAGES;
   }
 };
 

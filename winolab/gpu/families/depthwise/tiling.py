@@ -27,8 +27,8 @@ class Tiling:
     config: Config
     device: Device
     rows: int  # of outputs, of a thread's walk
-    parts: int = 1  # of a filter gradient's sum
-    workers: int = 0  # blocks of a chunk of channels that walk from item to item; 0: all
+    shares: int = 1  # of a filter gradient's sum
+    workers: int = 0  # blocks of a chunk of channels that walk from work tile to work tile; 0: all
 
     @property
     def gradient(self) -> bool:
@@ -37,8 +37,8 @@ class Tiling:
 
     @property
     def workspace(self) -> int:
-        """Bytes: the parts of dw."""
-        return 4 * self.shape.channels * self.shape.taps * self.parts if self.parts > 1 else 0
+        """Bytes: the shares of dw."""
+        return 4 * self.shape.channels * self.shape.taps * self.shares if self.shares > 1 else 0
 
     @property
     def chunks(self) -> int:
@@ -78,7 +78,7 @@ class Tiling:
         return -(-self.walked // self.rows)
 
     @property
-    def items(self) -> int:
+    def work_tiles(self) -> int:
         """Threads' worths of outputs of a channel; with stages, blocks' worths."""
         d = self.shape
         return (
@@ -94,9 +94,11 @@ class Tiling:
         """Blocks of the launch."""
         d, v = self.shape, self.config
         if not self.gradient:
-            return self.chunks * (self.workers or -(-self.items // (1 if v.stages else v.slots)))
+            return self.chunks * (
+                self.workers or -(-self.work_tiles // (1 if v.stages else v.slots))
+            )
         taps = d.filter[0] * d.filter[1] * -(-d.filter[2] // TOGETHER) if v.kind == "any" else 1
-        return self.chunks * taps * self.parts
+        return self.chunks * taps * self.shares
 
     @property
     def file(self) -> str:
