@@ -281,7 +281,7 @@ def filter_view(w: np.ndarray) -> View:
 
 def prepared(plan: Any, w: np.ndarray, kernels: Any = None) -> np.ndarray:
     """What a plan makes of a filter alone, as words, from memory of NaN between zones of NaN."""
-    words = Guarded((plan.prepared // 4,), "uint32")
+    words = Guarded((plan.prepared_size // 4,), "uint32")
     plan.prepare(kernels or loaded(plan), filter_view(w), words.array.ctypes.data, 0)
     words.check("the transformed filter")
     return words.array

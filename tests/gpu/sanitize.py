@@ -102,7 +102,7 @@ def run(mold: Mold) -> None:
     result = computed(plan)
     if isinstance(plan, GammaWgmmaPlan) and plan.parts == 2 and plan.config.clusters:
         paired = replace(plan, device=ROOMLESS)  # a large filter's kernel, on this one
-        prepared = cp.empty(plan.prepared, "uint8")
+        prepared = cp.empty(plan.prepared_size, "uint8")
         paired.prepare(kernels_of(plan, 0), views[1], prepared.data.ptr, 0)
         prepared.get()
     if whole := with_fallback(plan):

@@ -209,7 +209,7 @@ def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> 
     """
     for candidate, chosen in plans.items():
         yield _ours(candidate, chosen, index)
-        if prepared and candidate.prepared:
+        if prepared and candidate.prepared_size:
             yield _ours(candidate, False, index, prepared)
 
 
@@ -276,7 +276,7 @@ def bound_prepared(
 ) -> Callable[[Arrays, int], None]:
     """As ``bound``, but the filter is transformed only after the arrays were filled anew.
 
-    ``chosen`` is a plan that has ``prepared`` bytes, ``prepare`` and ``run``.
+    ``chosen`` is a plan whose filter is transformed apart.
     """
     held: dict[str, Any] = {}
     a, b, out = _views(chosen, *(address_of(i) for i in range(3)))
@@ -294,7 +294,7 @@ def bound_prepared(
         stream = driver.cupy().cuda.get_current_stream().ptr
         if held.get("of") != (id(arrays), arrays.filled):
             held["of"] = id(arrays), arrays.filled
-            held["memory"] = driver.cupy().empty(chosen.prepared, "uint8")
+            held["memory"] = driver.cupy().empty(chosen.prepared_size, "uint8")
             held["addresses"] = *arrays.addresses(), workspace, held["memory"].data.ptr
             prepare.replay(stream, *held["addresses"])
         compute.replay(stream, *held["addresses"])

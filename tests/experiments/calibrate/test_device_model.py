@@ -48,7 +48,7 @@ def test_a_refit_gives_what_is_kept(section: str) -> None:
 
 
 def test_a_value_that_is_off_is_found_again() -> None:
-    off = replace(MODEL, wgrad_ffma=replace(MODEL.wgrad_ffma, producer=2.5, item=9000.0))
+    off = replace(MODEL, wgrad_ffma=replace(MODEL.wgrad_ffma, producer=2.5, work_tile=9000.0))
     found = fit("wgrad_ffma", sample("wgrad_ffma"), off)
     assert values(found, "wgrad_ffma") == pytest.approx(values(MODEL, "wgrad_ffma"), rel=0.05)
     residuals = [np.abs(sample("wgrad_ffma").residuals(m)).sum() for m in (found, off)]

@@ -21,7 +21,7 @@ def test_a_rows_last_unit_runs_on_into_the_next_where_both_are_padding(size, pit
 
 @pytest.mark.parametrize(("first", "buckets"), [(True, (0, 2)), (False, (0, 3))])
 def test_dw_is_the_first_segments_bucket(first: bool, buckets: tuple[int, int]) -> None:
-    timing, g = Timing(blocks=1, slots=100, unit=1e-6, item=0, step=1), gradient(10)
+    timing, g = Timing(blocks=1, slots=100, unit=1e-6, work_tile=0, step=1), gradient(10)
     found = tuple(
         choose(g, 100, timing, first=first, count=count).workspace // (4 * g.weights)
         for count in (1, 3)
@@ -31,7 +31,7 @@ def test_dw_is_the_first_segments_bucket(first: bool, buckets: tuple[int, int]) 
 
 def test_the_fewest_segments_as_good_as_any_are_taken() -> None:
     """100 units in n parts beside 106 µs: 8 parts take 119 µs, 7 of them 121, 6 of them 123."""
-    timing = Timing(blocks=1, slots=8, unit=1e-6, item=1e-4, step=1)
+    timing = Timing(blocks=1, slots=8, unit=1e-6, work_tile=1e-4, step=1)
     found = choose(gradient(40), 100, timing, limit=1 << 30)
     assert found.count == 7
     assert 120.9e-6 <= found.seconds <= 121.2e-6

@@ -104,7 +104,7 @@ def test_what_a_sum_is_cut_into_tells() -> None:
     """16 bits and FP32, as the reference has two levels of sums."""
     p = planned("wgrad_ffma", "fp32", segments=1, fold=64)
     (found,) = p.sums
-    terms = round(found.products * found.parts)
+    terms = round(found.products * found.count)
     layer = Problem.of((1, 1, terms), (1, 1, terms))
     run = arithmetic("fp32,accumulation=two_level:64")
     expected = predict(NORMAL, NORMAL, layer, direct(), run).relative_rms
@@ -159,5 +159,5 @@ def test_every_plan_of_a_gradient_has_a_prediction(precision) -> None:
     for p in candidates(Request(problem, "backward_filter", H100, None, precision)).plans:
         found: Any = p.primary
         assert sum(s.share for s in found.sums) == pytest.approx(1)
-        assert all(s.products >= 1 and s.parts >= 1 for s in found.sums)
+        assert all(s.products >= 1 and s.count >= 1 for s in found.sums)
         assert 1e-8 < predicted_rms(p) < 0.05

@@ -103,7 +103,9 @@ def test_filters_transformed_before_give_the_same_bits(name: str, text: str | No
     assert isinstance(plan, CorrelationWithFallback)
     a, b = made(name, PROBLEM.x_shape, PROBLEM.w_shape)
     kernels = hosted.loaded(plan)
-    prepared, beside = (hosted.Guarded((size,), "uint8") for size in (plan.prepared, plan.beside))
+    prepared, beside = (
+        hosted.Guarded((size,), "uint8") for size in (plan.prepared_size, plan.beside)
+    )
     out = hosted.Guarded(PROBLEM.y_shape, "float32")
     arrays = [hosted.Guarded.of(v) for v in (a, b)] + [out]
     x, w, y = (

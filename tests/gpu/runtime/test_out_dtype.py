@@ -81,4 +81,4 @@ def test_transforms_are_taken_where_they_are_asked_for() -> None:
     assert plan(wide).kernel == plan(replace(wide, algorithm=direct())).kernel
     assert "FP32 results show" in candidates(wide).why
     assert plan(replace(wide, algorithm=parse_algorithm("gamma:6:4:3"))).kernel == "Γ6(4,3)"
-    assert plan(wide, prepared=True).kernel.startswith("Γ")
+    assert plan(wide, apart=True).kernel.startswith("Γ")

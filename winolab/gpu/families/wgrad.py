@@ -134,12 +134,12 @@ def narrow_rows(tile: Tile, width: int) -> bool:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a kernel takes: ``unit``, ``item`` and ``output`` are seconds of one block."""
+    """What a kernel takes: ``unit``, ``work_tile`` and ``output`` are seconds of one block."""
 
     blocks: int  # of one segment
     slots: int  # blocks that the GPU holds
     unit: float  # of the sum
-    item: float  # whatever does not depend on the sum's length
+    work_tile: float  # whatever does not depend on the sum's length
     step: int  # units of a stage
     fold: int = POSITIONS  # units after which a sum is transformed
     output: float = 0.0  # of such a transform
@@ -154,7 +154,7 @@ class Timing:
     def seconds(self, units: int, segments: int) -> float:
         """The main kernel's time."""
         work_tiles, length, outputs = self.work(units, segments)
-        block = length * self.unit + self.item + outputs * self.output
+        block = length * self.unit + self.work_tile + outputs * self.output
         return work_tiles * block + self.model.device.launch
 
     def whole(self, units: int, segments: int, bucket: int) -> float:

@@ -64,7 +64,7 @@ def _proven(plan: Plan) -> float:
         if tiles:
             return math.inf
         # each part of a sum may end in a chunk that is not full, and is added
-        depth = count + CHUNK * math.ceil(max((s.parts for s in plan.sums), default=1.0))
+        depth = count + CHUNK * math.ceil(max((s.count for s in plan.sums), default=1.0))
     else:
         taps = plan.problem.filter
         alone = len(taps) - len(tiles)
@@ -172,7 +172,7 @@ def _of_sums(
         products = max(1, round(s.products))
         layer = Problem.of((1, 4 * tile.n + tile.r - 1, products), (1, tile.r, products))
         each = _squared(layer, (tile,), points, simulated, data, scaling)
-        adding = (s.parts + 1) / 2 - 1 / s.parts
+        adding = (s.count + 1) / 2 - 1 / s.count
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total
 

@@ -31,12 +31,12 @@ class TakesFilters(ShowsText):
         return None
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         return 0
 
     @property
     def beside(self: Plan) -> int:
-        return self.workspace - self.prepared
+        return self.workspace - self.prepared_size
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         raise TypeError(f"{type(self).__name__} takes the filter as it is; launch it")

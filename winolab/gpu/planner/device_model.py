@@ -35,7 +35,7 @@ class Fused2d:
     vector: float
     scalar: float
     filter: float
-    item: float
+    work_tile: float
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GammaFfma:
 
     vector: float
     scalar: float
-    item: float
+    work_tile: float
     cluster: float
     latency: float
     issuer: float
@@ -82,7 +82,7 @@ class GammaMma:
     state: float
     scalar: float
     stage: float
-    item: float
+    work_tile: float
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Direct:
     start: float
     products: float
     step: float
-    item: float
+    work_tile: float
     cluster: float
     filters: float
     askew: float
@@ -120,7 +120,7 @@ class ImplicitGemm:
     ffma: float
     vector: float
     step: float
-    item: float
+    work_tile: float
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class WgradFfma:
     producer: float
     edge: float
     edge_wrapped: float
-    item: float
+    work_tile: float
     store: float
     store_parted: float
 

@@ -235,15 +235,15 @@ class CorrelationWithFallback(PlanWithFallback):
         return self.primary.predicted
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of both transformed filters; 0 where one of them is not transformed apart."""
-        split, fallback = self.primary.prepared, self.fallback.prepared
+        split, fallback = self.primary.prepared_size, self.fallback.prepared_size
         return split + fallback if split and fallback else 0
 
     @property
     def beside(self) -> int:
         """Bytes of workspace beside the transformed filters."""
-        return max(self.kept, self.primary.workspace - self.primary.prepared)
+        return max(self.kept, self.primary.workspace - self.primary.prepared_size)
 
     def source(self) -> str:
         return self._source(_renamed(self.fallback.fallback_source()))
@@ -258,14 +258,14 @@ class CorrelationWithFallback(PlanWithFallback):
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
     ) -> None:
         self.primary.launch(kernels, a, b, out, workspace, index)
-        rows = workspace + self.primary.workspace - self.primary.prepared
+        rows = workspace + self.primary.workspace - self.primary.prepared_size
         scan = self.primary.scale_params(a, workspace, rows)
         self.fallback.fall_back(self._of(kernels), scan, a, b, workspace + self.kept, out)
 
     def prepare(self, kernels: Kernels, b: View, prepared: int, index: int) -> None:
         """Transform the filter for both."""
         self.primary.prepare(kernels, b, prepared, index)
-        self.fallback.prepare(self._of(kernels), b, prepared + self.primary.prepared, index)
+        self.fallback.prepare(self._of(kernels), b, prepared + self.primary.prepared_size, index)
 
     def run(
         self, kernels: Kernels, a: View, prepared: int, out: View, workspace: int, index: int
@@ -273,7 +273,7 @@ class CorrelationWithFallback(PlanWithFallback):
         """Convolve with the transformed filters; ``workspace`` begins with the flags."""
         self.primary.run(kernels, a, prepared, out, workspace, index)
         scan = self.primary.scale_params(a, workspace, prepared)
-        behind = prepared + self.primary.prepared
+        behind = prepared + self.primary.prepared_size
         self.fallback.fall_back(self._of(kernels), scan, a, None, behind, out)
 
     def _of(self, kernels: Kernels) -> Kernels:

@@ -110,8 +110,8 @@ def _frugal(request: Request, fastest: Plan) -> Plan:
 
 
 @lru_cache(maxsize=4096)
-def plan(request: Request, prepared: bool = False) -> Plan:
-    """The fastest predicted Plan; with ``prepared`` of those whose filter can be transformed apart.
+def plan(request: Request, apart: bool = False) -> Plan:
+    """The fastest predicted Plan; with ``apart`` of those whose filter can be transformed apart.
 
     A filter gradient for which neither a limit nor an algorithm is named keeps to the usual limit,
     if products without transforms take at most SLOWER times as long as the fastest plan. Raises
@@ -119,27 +119,27 @@ def plan(request: Request, prepared: bool = False) -> Plan:
     """
     limited = request.tolerance
     if limited and limited.relative:  # few plans are looked at where the usual one keeps to it
-        usual = plan(replace(request, tolerance=None), prepared)
+        usual = plan(replace(request, tolerance=None), apart)
         if incurred(limited.kind, usual) <= limited.most:
             return usual
     choice = candidates(request, near=True)
-    found = [p for p in choice.plans if not prepared or p.prepared]
+    found = [p for p in choice.plans if not apart or p.prepared_size]
     if not found:
         nothing = (
             f"no kernel of {request.direction} in {request.precision} transforms its filter apart"
         )
         raise ValueError("; ".join(choice.reasons) or nothing)
     limit = request.workspace_limit
-    if prepared and limit is not None:
+    if apart and limit is not None:
         # Nested Winograd cuts the batch by the limit, of which a fallback's filter takes some.
-        kept = max(p.fallback.prepared if p.fallback else 0 for p in found)
+        kept = max(p.fallback.prepared_size if p.fallback else 0 for p in found)
         less = candidates(replace(request, workspace_limit=max(0, limit - kept)))
-        found = [p for p in less.plans if p.prepared] + found
+        found = [p for p in less.plans if p.prepared_size] + found
     if request.direction == "backward_filter" and not request.named:
         return _frugal(request, found[0])
 
     def size(p: Plan) -> int:  # with a filter that is kept, and what calls take beside it
-        return p.prepared + p.beside if prepared else p.workspace
+        return p.prepared_size + p.beside if apart else p.workspace
 
     for p in found:
         if limit is None or size(p) <= limit:

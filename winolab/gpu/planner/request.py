@@ -42,7 +42,7 @@ class Sum:
 
     share: float
     products: float
-    parts: float = 1.0
+    count: float = 1.0
 
 
 class Plan(Protocol):
@@ -107,7 +107,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of the transformed filter, which ``prepare`` writes; 0 where w is read as it is."""
         ...
 

@@ -19,7 +19,7 @@ from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
 from winolab.gpu.runtime.loader import load
 from winolab.gpu.runtime.planned import request_of
 from winolab.gpu.runtime.replay import Recording, address_of
-from winolab.gpu.runtime.resolve import Transformed, prepared
+from winolab.gpu.runtime.resolve import Transformed
 from winolab.options import Convolution, ConvOptions
 from winolab.problem import NAMES, Problem, shapes
 
@@ -112,7 +112,7 @@ def transform_if_used(
     None if it reads w as it is."""
     library = library_of(w)
     asked = _request(direction, problem, library.describe(w), options)
-    used = not problem.empty and plan(asked).prepared
+    used = not problem.empty and plan(asked).prepared_size
     return transform(direction, problem, w, options) if used else None
 
 
@@ -136,8 +136,8 @@ def transform(
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     with library.on(index):
-        chosen = plan(request, prepared=True).scaled(options.scale)
-        memory = library.empty((prepared(chosen),), "uint8", index)
+        chosen = plan(request, apart=True).scaled(options.scale)
+        memory = library.empty((chosen.prepared_size,), "uint8", index)
         address = library.address(memory)
         if not layout.forward:
             w = library.contiguous(w)

@@ -157,7 +157,7 @@ def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
-    return plan(request_of(*asks, aligned, maps), prepared=False).scaled(options.scale)
+    return plan(request_of(*asks, aligned, maps), apart=False).scaled(options.scale)
 
 
 def _check_empty(asked: Resolved) -> None:
@@ -166,7 +166,7 @@ def _check_empty(asked: Resolved) -> None:
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
         asks = problem, asked.direction, asked.index, options, asked.precision, asked.computed
-        plan(request_of(*asks, aligned=False), prepared=False)
+        plan(request_of(*asks, aligned=False), apart=False)
     else:
         device = driver.device(asked.index)
         Request(asked.problem, asked.direction, device, precision=asked.precision).check()

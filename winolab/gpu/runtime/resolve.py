@@ -35,18 +35,13 @@ class Transformed:
     @property
     def nbytes(self) -> int:
         """Memory that it holds."""
-        return prepared(self.plan)
+        return self.plan.prepared_size if self.plan else 0
 
     def meant(self, name: str, value: Any) -> Any:
         """What a call's "algorithm" or "precision" is for it, None being the usual one."""
         if name == "precision":
             return precision_of(value, "w", self.dtype)
         return value or "of the planner's choice"
-
-
-def prepared(chosen: Plan | None) -> int:
-    """Bytes of the plan's transformed filter, at the beginning of its workspace; 0 without one."""
-    return chosen.prepared if chosen else 0
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from winolab.gpu.families.depthwise.config import Config, Stage, kind
 from winolab.gpu.families.depthwise.shape import Depthwise
 from winolab.gpu.planner.planner import candidates, plan
 from winolab.gpu.planner.request import ITEMSIZE, Request
-from winolab.gpu.runtime import call
+from winolab.gpu.runtime import planned
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp32_ffma", "fp16", "bf16"])
@@ -70,7 +70,7 @@ def test_a_filter_s_one_channel_does_not_keep_maps_from_vectors(library, monkeyp
         request = unnamed(direction, problem, "fp32", H100)
         assert (request.aligned, request.maps_aligned) == (False, True)
         assert "stages=" in str(plan(request).config)
-    monkeypatch.setattr(call, "plan", lambda request, prepared: asked.append(request) or 1 / 0)
+    monkeypatch.setattr(planned, "plan", lambda request, apart: asked.append(request) or 1 / 0)
     for made in (
         lambda: winolab.conv_forward(Array(x), Array(w), padding=1, groups=64),
         lambda: winolab.conv_backward_data(Array(x), Array(w), x.shape, padding=1, groups=64),
@@ -139,8 +139,8 @@ def test_a_gradient_s_parts_stay_within_the_workspace() -> None:
         p = plan(Request(problem, "backward_filter", H100, workspace_limit=limit))
         assert p.kernel == "depthwise"
         assert p.workspace <= limit
-    assert free.sums[0].parts > 1
-    assert free.sums[0].products * free.sums[0].parts == pytest.approx(32 * 56 * 56)
+    assert free.sums[0].count > 1
+    assert free.sums[0].products * free.sums[0].count == pytest.approx(32 * 56 * 56)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_plan_says_what_it_does() -> None:
     assert "depthwise fp32, nothing transformed" in text
     assert "stride (2, 2) padding ((1, 1), (1, 1))" in text
     assert "policies   rows 8x4 columns=4" in text
-    assert (p.chunks, p.strips, p.workspace, p.prepared) == (1, 2, 0, 0)
+    assert (p.chunks, p.strips, p.workspace, p.prepared_size) == (1, 2, 0, 0)
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "channels_first"])

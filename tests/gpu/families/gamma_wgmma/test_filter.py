@@ -125,7 +125,7 @@ def test_two_blocks_find_it_on_the_device(direction) -> None:
         w, found = cp.asarray(values), []
         kernels = loader.load(alone.source(), "a filter's", alone.shared(), 0)
         for its in (alone, paired):
-            to = cp.full(alone.prepared, 255, "uint8")
+            to = cp.full(alone.prepared_size, 255, "uint8")
             its.prepare(
                 kernels, ArrayLayout.fresh(w.shape).view(w.data.ptr, filter=True), to.data.ptr, 0
             )

@@ -111,7 +111,7 @@ def test_parts_of_the_batch_keep_to_a_limit_and_every_bit() -> None:
     whole = _plan(problem, "forward", "winograd:4x4:3x3")
     limit = whole.workspace - 1
     plan = _plan(problem, "forward", "winograd:4x4:3x3", workspace_limit=limit)
-    assert len(plan.parts) > 1
+    assert len(plan.batches) > 1
     assert plan.workspace <= limit
     a, b = _operands(problem, "forward")
     assert (hosted.execute(plan, a, b) == hosted.execute(whole, a, b)).all()

@@ -165,7 +165,7 @@ def test_a_limit_bounds_the_workspace_and_none_below_zero_is_met() -> None:
 
 def test_sixteen_bit_results_keep_every_segment_in_the_workspace() -> None:
     g = Gradient.of(Problem.of((8, 32, 32, 64), (64, 3, 3, 64), padding=1))
-    timing = Timing(blocks=3, slots=132, unit=2e-7, item=4e-6, step=8)
+    timing = Timing(blocks=3, slots=132, unit=2e-7, work_tile=4e-6, step=8)
     buckets = [choose(g, 1000, timing, first=f, count=4).workspace for f in (True, False)]
     assert buckets == [3 * 4 * g.weights, 4 * 4 * g.weights]
     assert choose(g, 1000, timing, 0, first=False).workspace == 0

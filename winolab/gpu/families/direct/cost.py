@@ -26,7 +26,7 @@ from winolab.ref.arithmetic.split import products
 # fastest): seconds of all launches; around a work tile's sums; of a step at least, and its products
 # over their least time; bytes a second that L2 gives all blocks; of arrays; of a filter's parts, of
 # which backward data reads a sector for each number.
-LAUNCHES, ITEM = 19e-6, 10e-6
+LAUNCHES, WORK_TILE = 19e-6, 10e-6
 STEP, PRODUCTS = 0.36e-6, 1.43
 COPIES, ARRAYS = 8.8e12, 3.65e12
 FILTER, SECTOR = 2.7e12, 8
@@ -50,9 +50,9 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     depth = (steps - (1 - plan.rest * DEPTH / KC if plan.rest else 0)) / steps  # on average
     products = m.products * v.bn * v.bm * KC * depth / (device.matrix * device.clock)
     step = overlapped(4, products, from_l2(device, blocks * ROW_BYTES * copied, model), m.step)
-    item = m.item * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
+    work_tile = m.work_tile * v.bn * v.bm / SUMS + m.cluster * (v.split_k > 1)
     summed = sum(
-        count * (-(-taps * plan.chunks // v.split_k) * step + item)
+        count * (-(-taps * plan.chunks // v.split_k) * step + work_tile)
         for taps, count in rounds(plan, slots)
     )
     y = c.batch * math.prod(c.output) * c.out_channels
@@ -107,11 +107,11 @@ def split_seconds(plan: SplitTiling) -> float:
     multiplied = PRODUCTS * work / (H100.matrix * H100.clock)
     copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / COPIES
     step = overlapped(4, multiplied, copied, STEP) / cycles
-    item = ITEM * v.bm / 256
-    summed = sum(n * (taps * plan.chunks * step + item) for taps, n in rounds(plan, slots))
+    work_tile = WORK_TILE * v.bm / 256
+    summed = sum(n * (taps * plan.chunks * step + work_tile) for taps, n in rounds(plan, slots))
     y = c.batch * math.prod(c.output) * c.out_channels
-    size = 4 * (c.channels * c.batch * read(plan) + y) + 2 * c.groups * plan.prepared
-    parts = plan.prepared * (SECTOR if c.rotated else 1) / FILTER
+    size = 4 * (c.channels * c.batch * read(plan) + y) + 2 * c.groups * plan.prepared_size
+    parts = plan.prepared_size * (SECTOR if c.rotated else 1) / FILTER
     arrays = size / (ARRAYS * device.memory_rate)
     return LAUNCHES + parts + c.groups * overlapped(3, summed, arrays)
 

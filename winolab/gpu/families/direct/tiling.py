@@ -129,14 +129,14 @@ class SplitTiling(Tiling):
         return c.out_channels * math.prod(c.filter) * self.chunks * 2 * PAIR * SPLIT_CHANNELS
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of the filter's rows and parts."""
         return self.rows_size + self.correlation.groups * self.filter_size
 
     @property
     def workspace(self) -> int:
         """Bytes: header, rows and parts."""
-        return self.header + self.prepared
+        return self.header + self.prepared_size
 
     @property
     def window(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     }
     rounds = -(-plan.work_tiles // plan.grid)
     cycles = {name: rounds * plan.chunks * each for name, each in stage.items()}
-    cycles["outputs"] = rounds * m.item * v.bm / 64
+    cycles["outputs"] = rounds * m.work_tile * v.bm / 64
     found = {name: c.groups * each / device.clock for name, each in cycles.items()}
     launches = 1 if v.fused else 2
     moved = 0.0

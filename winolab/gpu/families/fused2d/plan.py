@@ -39,7 +39,7 @@ class Fused2dPlan(Tiling, BasePlan):
         return tiled(self.tiles, self.points)
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of the transformed filter, all groups: the whole workspace."""
         return self.workspace
 

@@ -46,9 +46,9 @@ class GammaTensorPlan(Tiling, BasePlan, ABC):
         return self.layout.header
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of what depends on the filter alone, of all groups."""
-        return self.layout.prepared
+        return self.layout.prepared_size
 
     @property
     def workspace(self) -> int:

@@ -31,14 +31,14 @@ class Workspace:
         )
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of what depends on the filter alone, of all groups."""
         return self.rows + self.groups * self.transformed
 
     @property
     def size(self) -> int:
         """Bytes of all."""
-        return self.header + self.padded + self.prepared
+        return self.header + self.padded + self.prepared_size
 
     def filter(self, prepared: int, group: int) -> int:
         """The address of a group's transformed filter, what depends on filters at ``prepared``."""

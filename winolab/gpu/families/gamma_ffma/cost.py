@@ -28,8 +28,8 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
 
     rounds = -(-plan.whole // plan.grid)
     shared = -(-(plan.work_tiles - plan.whole) // clusters(device, v.split_k))  # rounds by clusters
-    of_item = math.prod(plan.outer) * plan.chunks
-    steps = rounds * of_item + shared * -(-of_item // v.split_k)
+    of_tile = math.prod(plan.outer) * plan.chunks
+    steps = rounds * of_tile + shared * -(-of_tile // v.split_k)
     sums = -(-stages(v, plan.tile, c) // v.partial) if v.partial else 1
     stage = {
         "products": ffmas / device.lanes,
@@ -41,7 +41,7 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
         stage["sums"] = (FOLD_SLOTS / (v.fold * v.kc) + own) * stage["products"]
     stage["waits"] = _waits(plan, v.share * sum(stage.values()), model) / v.share
     cycles = {name: steps * each for name, each in stage.items()}
-    around = rounds * sums * m.item + shared * -(-sums // v.split_k) * m.cluster
+    around = rounds * sums * m.work_tile + shared * -(-sums // v.split_k) * m.cluster
     cycles["outputs"] = around * v.bm * v.bt * alpha / ACCUMULATORS
     found = {name: c.groups * each / device.clock for name, each in cycles.items()}
     read = 4 * c.groups * math.prod(c.filter) * c.channels * c.out_channels

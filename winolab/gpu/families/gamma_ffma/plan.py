@@ -105,7 +105,7 @@ class GammaFfmaPlan(Tiling, BasePlan):
         launch.launch(self, kernels, a, b, out, workspace)
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of the transformed filter, all groups: the whole workspace."""
         return self.workspace
 

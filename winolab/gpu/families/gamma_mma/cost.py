@@ -19,7 +19,7 @@ def main_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     transforms *= m.scalar if v.xvec == 1 else 1
     stage = m.products * work / rate + transforms + m.stage
     rounds = -(-plan.work_tiles // plan.grid)
-    return rounds * (plan.steps * stage + v.tile_states * m.item) / device.clock
+    return rounds * (plan.steps * stage + v.tile_states * m.work_tile) / device.clock
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:

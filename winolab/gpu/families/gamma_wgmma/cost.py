@@ -71,10 +71,10 @@ def main_seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a group's main kernel: rounds of work tiles on what runs at once."""
     v = plan.config
     steps = -(-plan.steps // v.split_k)
-    item = _item(v, plan.tile, plan.block, model)
-    cycles = steps * _mean_stage(plan, plan.block, model) + item
+    work_tile = _work_tile(v, plan.tile, plan.block, model)
+    cycles = steps * _mean_stage(plan, plan.block, model) + work_tile
     if v.narrow and plan.work_tiles > plan.slots:  # else one round is as long as the widest block
-        last = steps * _mean_stage(plan, v.narrow, model) + item
+        last = steps * _mean_stage(plan, v.narrow, model) + work_tile
         cycles += (last - cycles) / plan.blocks_m
     computed = -(-plan.work_tiles // plan.slots) * cycles / plan.device.clock
     return overlapped(SHARP, computed, copying(plan.device, _moved(plan), model))
@@ -129,7 +129,7 @@ def stage(
     )
 
 
-def _item(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
+def _work_tile(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
     """Cycles around a sum: outputs stored, and added to other blocks' where these share it."""
     m, outputs = model.gamma_wgmma, block * v.rows * v.columns(tile) * tile.n
     return outputs * (m.store + (m.cluster * v.split_k if v.split_k > 1 else 0))
@@ -178,7 +178,7 @@ def least_seconds(
         for way in ways
     )
     least *= model.gamma_wgmma.wide if columns > SLOT else 1
-    cycles = -(-steps // split_k) * least + _item(v, tile, block, model)
+    cycles = -(-steps // split_k) * least + _work_tile(v, tile, block, model)
     computed = -(-blocks_m * blocks // cluster_slots(device, split_k)) * cycles / device.clock
     moving = copying(device, moved(c, v.rows, v.share, size, ITEMSIZE[request.stored]), model)
     states = math.prod(c.filter[:2]) * -(-c.filter[2] // tile.r) * -(-c.channels // KC) * tile.alpha

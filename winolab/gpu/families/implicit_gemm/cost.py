@@ -65,7 +65,7 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     for taps, count in phases:
         end = at + count * plan.tiles_of_phase
         waves = -(-end // slots(plan)) - -(-at // slots(plan))
-        item = m.item * v.bm * v.bn / (128 * 128)
-        total += waves * (-(-taps * channels // v.bk) * each + item)
+        work_tile = m.work_tile * v.bm * v.bn / (128 * 128)
+        total += waves * (-(-taps * channels // v.bk) * each + work_tile)
         at = end
     return model.device.launch + m.start + overlapped(3, total, arrays(plan, model))

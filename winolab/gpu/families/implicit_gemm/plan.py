@@ -162,7 +162,7 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
         plan.tiles_of_phase,
         cost.slots(plan),
         cost.step(plan) / v.bk,
-        m.start + m.item * v.bm * v.bn / (128 * 128),
+        m.start + m.work_tile * v.bm * v.bn / (128 * 128),
         v.bk,
         device=plan.device,
     )

@@ -8,8 +8,8 @@ from winolab.device import H100
 from winolab.gpu.families.nested.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2
 
-# Launches of a call besides its parts': x's sample and its scan, the filter's transform; of a part.
-CALL, PART = 3, 3
+# Launches of a call besides its batches' (x's sample and scan, the filter's transform); of a batch.
+CALL, BATCH = 3, 3
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
@@ -26,16 +26,16 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
             device, m.transform * cached, model
         )
 
-    launches = CALL + PART * len(plan.parts) + c.rotated
+    launches = CALL + BATCH * len(plan.batches) + c.rotated
     total = launches * model.device.launch + m.state * plan.states
     total += transformed(filter_ + plan.transformed)
-    for part in plan.parts:
-        v, of_m = plan.moved(len(part))
-        x = 4 * len(part) * math.prod(c.input) * c.channels
-        y = 4 * len(part) * math.prod(c.output) * c.out_channels
+    for batch in plan.batches:
+        v, of_m = plan.moved(len(batch))
+        x = 4 * len(batch) * math.prod(c.input) * c.channels
+        y = 4 * len(batch) * math.prod(c.output) * c.out_channels
         again = filter_ > device.l2 / 2 and not c.rotated  # when its rows have been described
-        described = 0 if part.start else filter_ * (2 if again else 1)
-        rounds = -(-plan.work_tiles(len(part)) // device.multiprocessors)
+        described = 0 if batch.start else filter_ * (2 if again else 1)
+        rounds = -(-plan.work_tiles(len(batch)) // device.multiprocessors)
         total += transformed(x + v + described) + transformed(of_m + y)
         read = copying(device, m.products * (v + plan.transformed + of_m), model)
         total += max(rounds * plan.mean_steps * stage, read)

@@ -27,7 +27,7 @@ FILTER_ROWS, DESCRIBED = 8, 4  # of a block that transforms a filter, that adds 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all groups on the current stream."""
-    prepared = workspace + call.workspace - call.prepared
+    prepared = workspace + call.workspace - call.prepared_size
     correlate(call, kernels, a, b, prepared, out, workspace)
 
 
@@ -47,13 +47,13 @@ def correlate(
     early = call.device.early_launches
     for group in range(call.correlation.groups):
         filters = _filter_params(call, w or View(0, (0,) * 5), prepared, group)
-        for part in call.parts:
-            first = w is not None and part.start == 0
-            _input(call, kernels, x, filters, header, group, part, first)
+        for batch in call.batches:
+            first = w is not None and batch.start == 0
+            _input(call, kernels, x, filters, header, group, batch, first)
             if first:
                 _transform(call, kernels, filters, early)
-            _products(call, kernels, prepared, header, group, part)
-            _output(call, kernels, y, prepared, header, group, part)
+            _products(call, kernels, prepared, header, group, batch)
+            _output(call, kernels, y, prepared, header, group, batch)
     scale.scan(kernels, call.device, scale_params(call, x, header, prepared))
 
 
@@ -106,7 +106,7 @@ def _filter_params(call: Tiling, w: View, prepared: int, group: int) -> Params:
 
 def _u(call: Tiling, prepared: int, group: int) -> int:
     """The address of a group's transformed filter."""
-    return prepared + call.prepared - call.sizes["u"] + group * call.transformed
+    return prepared + call.prepared_size - call.sizes["u"] + group * call.transformed
 
 
 def _at(call: Tiling, header: int, part: str) -> int:
@@ -122,13 +122,13 @@ def _input(
     filters: Params,
     header: int,
     group: int,
-    part: range,
+    batch: range,
     describes: bool,
 ) -> None:
     c, ((_, high), (_, wide)) = call.correlation, call.grids
-    units = len(part) * high * wide * call.chunks
+    units = len(batch) * high * wide * call.chunks
     params = INPUT_PARAMS.pack(
-        x.address + 4 * (group * c.channels + part.start * x.strides[0]),
+        x.address + 4 * (group * c.channels + batch.start * x.strides[0]),
         _at(call, header, "v"),
         header,
         x.strides[0],
@@ -149,11 +149,11 @@ def _input(
 
 
 def _products(
-    call: Tiling, kernels: Kernels, prepared: int, header: int, group: int, part: range
+    call: Tiling, kernels: Kernels, prepared: int, header: int, group: int, batch: range
 ) -> None:
-    b, work_tiles = call.box(len(part)), call.work_tiles(len(part))
+    b, work_tiles = call.box(len(batch)), call.work_tiles(len(batch))
     params = PRODUCTS_PARAMS.pack(
-        _map(call, header, b, len(part)),
+        _map(call, header, b, len(batch)),
         _u(call, prepared, group),
         _at(call, header, "m"),
         b.width,
@@ -184,14 +184,14 @@ def _map(call: Tiling, header: int, b: Box, images: int) -> TensorMap:
 
 
 def _output(
-    call: Tiling, kernels: Kernels, y: View, prepared: int, header: int, group: int, part: range
+    call: Tiling, kernels: Kernels, y: View, prepared: int, header: int, group: int, batch: range
 ) -> None:
-    c, ((high, _), (wide, _)), b = call.correlation, call.grids, call.box(len(part))
+    c, ((high, _), (wide, _)), b = call.correlation, call.grids, call.box(len(batch))
     vectors = -(-c.out_channels // 2)
-    units = len(part) * high * wide * vectors
+    units = len(batch) * high * wide * vectors
     params = OUTPUT_PARAMS.pack(
         _at(call, header, "m"),
-        y.address + 4 * (group * c.out_channels + part.start * y.strides[0]),
+        y.address + 4 * (group * c.out_channels + batch.start * y.strides[0]),
         header,
         scale.row(c, prepared, group, call.config.bm),
         y.strides[0],

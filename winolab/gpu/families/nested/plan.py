@@ -1,4 +1,4 @@
-"""Nested Winograd F(n×n, r×r) on Tensor Cores: which tiles, blocks and parts of the batch run.
+"""Nested Winograd F(n×n, r×r) on Tensor Cores: which tiles, blocks and batches run.
 
 Forward and backward data in two dimensions, in split FP32, of unit stride.
 """
@@ -34,7 +34,7 @@ SHARE = 4  # a workspace without a limit takes at most such a part of the device
 
 @dataclass(frozen=True)
 class NestedPlan(Tiling, BasePlan):
-    """One call: what is computed, by which kernels, in which parts of the batch, at what cost."""
+    """One call: what is computed, by which kernels, in which batches, at what cost."""
 
     predicted: float = 0.0  # seconds, all launches
     precision = "fp32_split"
@@ -60,7 +60,7 @@ class NestedPlan(Tiling, BasePlan):
                 f"block      {self.config.bm} channels × {b.images} images × {b.height} × "
                 f"{b.width} tiles, {KC} channels a stage",
                 f"policies   {self.config}",
-                f"parts      {len(self.parts)} of {self.images} images, "
+                f"batches    {len(self.batches)} of {self.images} images, "
                 f"{self.work_tiles(self.images)} work tiles of {self.mean_steps:.4g} stages",
                 f"memory     {self.config.shared_memory} B shared, {self.workspace} B workspace: "
                 f"{transformed}",
@@ -182,7 +182,7 @@ def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:
 def _plan(
     request: Request, c: Correlation, tiles: Pair, config: Config, limit: int
 ) -> NestedPlan | int | None:
-    """The fewest parts of the batch that stay within the limit; where not one image does, the bytes
+    """The fewest batches that stay within the limit; where not one image does, the bytes
     that it needs, None where it has more than is counted."""
     images = c.batch
     while True:

@@ -23,7 +23,7 @@ ASIDE, SLICE, MOST_SLICES = 32, 256, 32
 
 @dataclass(frozen=True)
 class Tiling:
-    """What is computed, in which blocks, pieces and parts of the batch."""
+    """What is computed, in which blocks, pieces and batches."""
 
     direction: str
     problem: Problem
@@ -32,7 +32,7 @@ class Tiling:
     points: str
     config: Config
     device: Device
-    images: int  # of a part of the batch
+    images: int  # of a batch
     given: Scale | None = None  # by the caller
 
     @property
@@ -120,8 +120,8 @@ class Tiling:
         return v, tiles * high * wide * self.outputs * 4
 
     @property
-    def parts(self) -> tuple[range, ...]:
-        """Images of each part of the batch."""
+    def batches(self) -> tuple[range, ...]:
+        """Images that launches take together."""
         batch = range(self.correlation.batch)
         return tuple(batch[i : i + self.images] for i in batch[:: self.images])
 
@@ -129,7 +129,7 @@ class Tiling:
     def sizes(self) -> dict[str, int]:
         """Bytes of the parts of the workspace, in their order."""
         c = self.correlation
-        most = max((self.box(len(part)).blocks for part in self.parts), default=0)
+        most = max((self.box(len(batch)).blocks for batch in self.batches), default=0)
         sizes = {
             "header": scale.header_size(c, self.tiles),
             "v": self.moved(self.images)[0],
@@ -169,7 +169,7 @@ class Tiling:
         return self.states * self.steps * self.outputs * ROW_BYTES
 
     @property
-    def prepared(self) -> int:
+    def prepared_size(self) -> int:
         """Bytes of what depends on the filter alone, of all groups."""
         return sum(self.sizes[name] for name in ("rows", "found", "u"))
 

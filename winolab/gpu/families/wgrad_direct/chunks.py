@@ -36,7 +36,7 @@ CONSTANTS = {
 }
 # A work tile has bytes that name its first and last block, and so many parts at most.
 ENDS = 2 * calcsize(INT)
-MOST_PARTS = 64
+MOST_SPLITS = 64
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def columns(g: Gradient, n: int, brought: float) -> Columns:
 class Start(NamedTuple):
     """Where a block begins with the work tiles that blocks share, as column_sweep.cuh has it."""
 
-    item: int
+    work_tile: int
     at: int  # the first of its stages that is the block's
     left: int  # the block's stages, of this work tile and of those behind it
 
@@ -117,7 +117,7 @@ class Shares:
     work_tiles: int
     alone: int
     sharing: int
-    parts: int  # of a work tile that is shared; 0: ``starts`` says what blocks have
+    splits: int  # blocks of a work tile that is shared; 0: ``starts`` says what blocks have
     workspace: int  # bytes: parts of sums, and who has which
     seconds: float
     order: tuple[int, ...] = ()  # LptOrder's
@@ -125,7 +125,7 @@ class Shares:
 
     @property
     def shared(self) -> int:
-        """Items that blocks share."""
+        """Work tiles that blocks share."""
         return self.work_tiles - self.alone
 
     @property
@@ -159,15 +159,15 @@ class Cost:
 
 
 def lpt_order(stages: np.ndarray, slots: int, cost: Cost) -> LptOrder:
-    """Items of so many stages: the longest first, to whoever is done first (Graham 1969)."""
+    """Work tiles of so many stages: the longest first, to whoever is done first (Graham 1969)."""
     seconds = stages * cost.stage + cost.part
     if slots < len(stages) <= ORDERED:
         of: list[list[int]] = [[] for _ in range(slots)]
         done = [(0.0, block) for block in range(slots)]
-        for item in np.argsort(-stages, kind="stable"):
+        for work_tile in np.argsort(-stages, kind="stable"):
             load, block = heappop(done)
-            of[block].append(int(item))
-            heappush(done, (load + float(seconds[item]), block))
+            of[block].append(int(work_tile))
+            heappush(done, (load + float(seconds[work_tile]), block))
         done.sort()
         if (depth := max(map(len, of))) * slots <= ORDERED:
             rows = [of[block] + [NONE] * (depth - len(of[block])) for _, block in done]
@@ -221,21 +221,21 @@ def ways(
     def made(
         shared: int,
         sharing: int,
-        parts: int,
+        splits: int,
         seconds: float,
         order: tuple[int, ...] = (),
         starts: tuple[Start, ...] = (),
     ) -> Shares:
         workspace = cost.workspace(shared, sharing)
         seconds = cost.gathered(seconds, shared, sharing)
-        of = slots, work_tiles, work_tiles - shared, sharing, parts, workspace, seconds
+        of = slots, work_tiles, work_tiles - shared, sharing, splits, workspace, seconds
         return Shares(*of, order, starts)
 
     # All work tiles in as many parts each.
-    for parts in range(2, min(MOST_PARTS, found.shortest) + 1):
-        around = -(-work_tiles * parts // slots)
-        each = -(-longest // parts) * cost.stage + cost.part
-        every.append(made(work_tiles, work_tiles * parts, parts, around * each))
+    for splits in range(2, min(MOST_SPLITS, found.shortest) + 1):
+        around = -(-work_tiles * splits // slots)
+        each = -(-longest // splits) * cost.stage + cost.part
+        every.append(made(work_tiles, work_tiles * splits, splits, around * each))
     # What whole waves leave, so that blocks have as much each in the end.
     if cached and rest and slots <= STARTS:
         waves, left = (
@@ -256,9 +256,9 @@ def taken(found: Columns, shares: Shares, cost: Cost) -> float:
     stages = found.stages(shares.work_tiles)
     if not shares.sharing:
         return cost.alone(lpt_order(stages, shares.multiprocessors, cost).loads[-1])
-    if shares.parts:
-        around = -(-shares.work_tiles * shares.parts // shares.multiprocessors)
-        longest = around * (-(-found.longest // shares.parts) * cost.stage + cost.part)
+    if shares.splits:
+        around = -(-shares.work_tiles * shares.splits // shares.multiprocessors)
+        longest = around * (-(-found.longest // shares.splits) * cost.stage + cost.part)
     else:
         waves = lpt_order(stages[: shares.alone], shares.multiprocessors, cost)
         level = leveled(stages[shares.alone :], shares.alone, waves.loads[: shares.sharing], cost)
@@ -296,13 +296,13 @@ def told(found: Columns, shares: Shares) -> list[str]:
     if found.chunks > 1:
         rows += f" in {found.chunks} chunks of {found.pitch} columns"
     first = ", the longest first" if shares.order else ""
-    parts = [f"{shares.alone} work tiles by a block each{first}"] if shares.alone else []
+    lines = [f"{shares.alone} work tiles by a block each{first}"] if shares.alone else []
     if shares.shared:
-        equal = f", {shares.parts} each" if shares.parts else ""
-        parts.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
+        equal = f", {shares.splits} each" if shares.splits else ""
+        lines.append(f"{shares.shared} shared by {shares.sharing} blocks{equal}")
     return [
         f"positions  {rows}",
-        f"grid       {', '.join(parts)}",
+        f"grid       {', '.join(lines)}",
     ]
 
 

@@ -24,7 +24,7 @@ struct ColumnParams {
   long long chunks;   // of a row
   long long alone;    // work tiles that blocks compute alone, before they share the others
   long long sharing;  // blocks that do, a stage each at least
-  long long parts;    // of a work tile that is shared, as long; 0: ``starts`` has the blocks' shares
+  long long splits;   // of a work tile that is shared, as long; 0: ``starts`` has the blocks' shares
   long long lpt_rounds;    // of blocks in ``lpt_order``; 0: work tiles alone are dealt in order
   unsigned short lpt_order[ORDERED];  // [round][block]: the work tile, or NONE
   Start starts[STARTS];
@@ -103,11 +103,11 @@ struct ColumnScheduler {
   __device__ __forceinline__ void start(const ColumnParams& params) {
     round = 0, shared = (int)params.alone, at = 0, left = 0;
     if (blockIdx.x >= params.sharing) return;
-    if (params.parts) {
-      const long long part = blockIdx.x % params.parts;
-      shared += (int)(blockIdx.x / params.parts);
+    if (params.splits) {
+      const long long part = blockIdx.x % params.splits;
+      shared += (int)(blockIdx.x / params.splits);
       const long long all = stages_of(params, shared);
-      at = (int)(all * part / params.parts), left = (int)(all * (part + 1) / params.parts) - at;
+      at = (int)(all * part / params.splits), left = (int)(all * (part + 1) / params.splits) - at;
     } else {
       const Start& from = params.starts[blockIdx.x];
       shared = from.tile, at = from.at, left = from.left;

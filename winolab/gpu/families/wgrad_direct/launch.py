@@ -93,7 +93,7 @@ def packed(
     return Params.of(
         parameters(g, views, workspace, block, 1, found.pitch, shares.work_tiles),
         COLUMN_PARAMS.pack(
-            *(ends, found.chunks, shares.alone, shares.sharing, shares.parts),
+            *(ends, found.chunks, shares.alone, shares.sharing, shares.splits),
             len(shares.order) // shares.multiprocessors,
             np.array(shares.order, "uint16").tobytes(),
             np.array(shares.starts, "int32").tobytes(),

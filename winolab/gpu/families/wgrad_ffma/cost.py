@@ -63,7 +63,7 @@ def spent(plan: Tiling) -> dict[str, float]:
     work_tiles, length, outputs = timing.work(g.units(plan.tile, plan.pitch), plan.segments)
     cycles = unit_cycles(g, plan.tile, v, plan.pitch, device.lanes)
     found = {name: work_tiles * length * each / device.clock for name, each in cycles.items()}
-    found["outputs"] = work_tiles * (timing.item + outputs * timing.output)
+    found["outputs"] = work_tiles * (timing.work_tile + outputs * timing.output)
     return {**found, "launch and sums": seconds(plan) - sum(found.values())}
 
 
@@ -86,7 +86,7 @@ def timing_of(
         g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
         device.multiprocessors // v.state_blocks,
         sum(unit_cycles(g, tile, v, pitch, device.lanes, model).values()) / device.clock,
-        m.item / device.clock,
+        m.work_tile / device.clock,
         v.kc,
         FOLDS[tile.alpha][narrow_rows(tile, g.output[2])],
         stored / device.clock,

@@ -49,8 +49,8 @@ class WgradFfmaPlan(Tiling, BasePlan):
         """How dw is summed."""
         g = self.gradient
         units = g.units(self.tile, self.pitch) * g.met / self.segments
-        parts = max(1.0, units / self.fold)
-        return (Sum(1.0, units / parts, parts),)
+        folds = max(1.0, units / self.fold)
+        return (Sum(1.0, units / folds, folds),)
 
     @property
     def kernel(self) -> str:
