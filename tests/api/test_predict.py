@@ -147,6 +147,16 @@ def test_it_refuses_in_one_line(how: Any, error: type[Exception], message: str) 
         assert "\n" not in str(refused.value)
 
 
+def test_other_libraries_algorithms_and_gpu_precisions_are_known() -> None:
+    found = winolab.predict(X, W, algorithm="miopen:ConvBinWinogradRxSf2x3", precision="half")
+    meant = winolab.predict(X, W, algorithm="winograd:2x2:3x3", precision="fp16,transform=fp16")
+    assert found.relative_rms == meant.relative_rms
+    assert found.to_dict()["name"] == "miopen:ConvBinWinogradRxSf2x3"
+    assert "miopen:ConvBinWinogradRxSf2x3: winograd:2x2:3x3 in fp16,transform=fp16" in str(found)
+    ours = winolab.predict(X, W, algorithm="winograd:2x2:3x3", precision="fp32_ffma")
+    assert ours.relative_rms == winolab.predict(X, W, algorithm="F(2x2,3x3)").relative_rms
+
+
 def test_nothing_to_compute_is_refused() -> None:
     with pytest.raises(ValueError, match="leave nothing to compute"):
         winolab.predict((0, 9, 9, 4), (4, 3, 3, 4))

@@ -12,11 +12,12 @@ from winolab.arguments.arrays import DtypeLike, precision_named
 from winolab.arguments.values import Padding, Sizes, whole
 from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, Problem
-from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
+from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.cost.blocks import Operations
 from winolab.ref.cost.complexity import recursed
 from winolab.ref.cost.count import Cost
 from winolab.ref.cost.count import cost as counted
+from winolab.ref.operands import arithmetic_of
 from winolab.ref.tolerance.cheapest import usual
 
 Row = dict[str, Any]
@@ -130,7 +131,7 @@ def cost(
         [algorithm] if algorithm is None or isinstance(algorithm, str | Algorithm) else algorithm
     )
     chosen = [direct() if each is None else parse_algorithm(each) for each in named]
-    width = _bytes(arithmetic(precision_named(precision)))
+    width = _bytes(arithmetic_of(precision_named(precision)))
     return of_problem(problem, chosen, direction, width, levels, compare)
 
 

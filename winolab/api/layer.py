@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from winolab.algorithm import Algorithm, direct
+from winolab.algorithm import Algorithm, direct, parse_algorithm
 from winolab.api.data import Data
+from winolab.api.peers import peer
+from winolab.arguments.arrays import precision_named
 from winolab.arguments.shapes import nonempty
-from winolab.options import ConvOptions
-from winolab.problem import Problem
-from winolab.ref.arithmetic.simulated import Arithmetic, arithmetic, summed
+from winolab.problem import Problem, check_layout
+from winolab.ref.arithmetic.simulated import Arithmetic, summed
 from winolab.ref.error.roundings import known
+from winolab.ref.operands import arithmetic_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Layer:
     algorithm: Algorithm
     run: Arithmetic
     data: Data
+    name: str  # the algorithm's, as it was asked for
 
     @classmethod
     def of(
@@ -36,23 +39,24 @@ class Layer:
         precision: Any,
         data: Any,
     ) -> Layer:
-        """What these arguments of a public function ask about.
+        """What these arguments of a public function ask about; the algorithm may be another
+        library's.
 
         Raises ValueError, TypeError, in one line, for what is unknown or does not fit.
         """
-        asked = ConvOptions(geometry["layout"], algorithm, precision).checked()
+        check_layout(geometry["layout"])
         problem = nonempty(Problem.of(input_shape, filter_shape, **geometry))
         known(direction)
-        chosen = asked.named or direct()
-        run = arithmetic(asked.precision)
+        precision, name = precision_named(precision), None
+        if isinstance(algorithm, str) and isinstance(precision, str):
+            found = peer(algorithm, problem, direction, precision)
+            if found:
+                name, algorithm, precision = found.name, found.algorithm, found.precision
+        chosen = direct() if algorithm is None else parse_algorithm(algorithm)
+        run = arithmetic_of(precision)
         summed(run, chosen)  # which may not fit
-        return cls(
-            problem,
-            direction,
-            chosen,
-            run,
-            Data.of(data, problem, direction, geometry["layout"], run),
-        )
+        asked = Data.of(data, problem, direction, geometry["layout"], run)
+        return cls(problem, direction, chosen, run, asked, name or str(chosen))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -66,6 +70,7 @@ class Layer:
             "padding": p.padding,
             "dilation": p.dilation,
             "groups": p.groups,
+            "name": self.name,
             "algorithm": str(self.algorithm),
             "precision": self.run.name,
             "data": self.data.name,
@@ -78,4 +83,6 @@ class Layer:
             text += f" stride {p.stride} dilation {p.dilation}"
         if p.groups > 1:
             text += f" groups {p.groups}"
-        return f"{text}\n{self.algorithm} in {self.run.name}, data {self.data.name}"
+        meant = f"{self.algorithm} in {self.run.name}, data {self.data.name}"
+        named = "" if self.name == str(self.algorithm) else f"{self.name}: "
+        return f"{text}\n{named}{meant}"

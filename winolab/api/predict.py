@@ -140,11 +140,16 @@ def predict(
     """The rounding errors that an algorithm is expected to make, before anything runs.
 
     ``input_shape`` and ``filter_shape`` are x's and w's in ``layout`` in every ``direction``.
-    ``algorithm`` None is direct. ``precision`` is any arithmetic of the reference, as "fp16" or
-    "fp16,transform=fp16". ``data`` is a name (u12, u01, u11, normal, relu, wide), the direction's
-    two operands as arrays, or their :class:`winolab.Moments`, one for both or a pair; they are
-    numbers of the precision's storage format. A result's rounding to a narrower type than its
-    transforms' does not count. The other arguments are those of :func:`winolab.conv_forward`.
+    ``algorithm`` is one of ours, or another library's by its name there
+    ("miopen:ConvBinWinogradRxSf2x3g1", "cudnn:winograd_nonfused", "acl:winograd",
+    "onednn:jit_wino_4x3"), or its tile, "F(4x4,3x3)"; None is direct. ``precision`` is any
+    arithmetic of the reference, and may state formats and the order of sums:
+    "fp16,transform=fp16,accumulate=fp16,accumulation=pairwise".
+
+    ``data`` is a name (u12, u01, u11, normal, relu, wide), the direction's two operands as arrays,
+    or their :class:`winolab.Moments`, one for both or a pair; they are numbers of the precision's
+    storage format. A result's rounding to a narrower type than its transforms' does not count. The
+    other arguments are those of :func:`winolab.conv_forward`.
 
     The result prints; ``relative_rms`` is a number without unit, ``overflow`` the chance that any
     result is not finite, ``to_dict()`` has all as JSON has it, ``plot()`` draws what makes the

@@ -16,11 +16,10 @@ from winolab.api import bound as bounds
 from winolab.api import picture
 from winolab.api.data import DataLike
 from winolab.api.layer import Layer
-from winolab.api.peers import peer
-from winolab.arguments.arrays import DtypeLike, dtype_of, precision_named
+from winolab.arguments.arrays import DtypeLike, dtype_of
 from winolab.arguments.values import Padding, Sizes
 from winolab.kind import ShowsText
-from winolab.problem import Direction, Layout, Problem, in_layout, shapes
+from winolab.problem import Direction, Layout, in_layout, shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.formats import FORMAT_OF, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
@@ -88,7 +87,6 @@ class Tolerances(ShowsText):
     confidence. Units are those of the results, but for ``rtol`` and relative RMS, which have none.
     """
 
-    name: str
     layer: Layer
     confidence: float
     results: int
@@ -106,7 +104,6 @@ class Tolerances(ShowsText):
         """The question and the answer, as JSON has it."""
         return {
             **self.layer.facts,
-            "name": self.name,
             "result": self.result,
             "results": self.results,
             "confidence": self.confidence,
@@ -171,20 +168,16 @@ class Tolerances(ShowsText):
         """Bars of what is expected, tolerated and proven, on matplotlib's axes or new ones."""
         values = {"predicted atol": self.predicted.atol, "proven atol": self.proven.atol}
         values = {name: value for name, value in values.items() if math.isfinite(value)}
-        return picture.bars(values, "|error|", self.name, axes, log=True)
+        return picture.bars(values, "|error|", self.layer.name, axes, log=True)
 
     def __str__(self) -> str:
-        meant = f"{self.layer.algorithm} in {self.layer.run.name}"
-        named = meant if self.name == str(self.layer.algorithm) else f"{self.name}: {meant}"
         first, second = self.peaks
         proven = f"{self.proven}, for operands within ±{first:.4g} and ±{second:.4g}"
         if not math.isfinite(self.proven.atol):
             proven = "nothing"
-        where, *_ = str(self.layer).splitlines()
         return "\n".join(
             [
-                where,
-                f"{named}, data {self.layer.data.name}, results in {self.result}",
+                f"{self.layer}, results in {self.result}",
                 f"predicted      {self.predicted}, for all {self.results} results with a "
                 f"confidence of {self.confidence:g}",
                 f"proven         {proven}",
@@ -211,10 +204,8 @@ def tolerance(
 ) -> Tolerances:
     """``rtol`` and ``atol`` for ``allclose`` of a layer's result against the exact one.
 
-    ``algorithm`` is one of ours, or another library's by its name there
-    ("miopen:ConvBinWinogradRxSf2x3g1", "cudnn:winograd_nonfused", "acl:winograd",
-    "onednn:jit_wino_4x3"), or its tile, "F(4x4,3x3)"; None is direct. ``precision`` may state
-    formats and the order of sums, "fp16,transform=fp16". ``confidence`` is the chance that none of
+    ``algorithm`` and ``precision`` are those of :func:`winolab.predict`, which may describe another
+    library's kernel. ``confidence`` is the chance that none of
     all results exceeds the predicted tolerance, whose rounding errors are the algorithm's own.
     Results are in ``out_dtype``, by default of the precision's storage format. The other arguments
     are those of :func:`winolab.predict`. With arrays as ``data``, ``check(y)`` judges a result, and
@@ -244,19 +235,11 @@ def tolerance(
         "groups": groups,
         "layout": layout,
     }
-    name = algorithm
-    if isinstance(algorithm, str):
-        problem = Problem.of(input_shape, filter_shape, **geometry)
-        text = precision_named(precision)
-        if found := peer(algorithm, problem, direction, text):
-            algorithm = found.algorithm
-            precision = found.precision if isinstance(text, str) else text
     layer = Layer.of(input_shape, filter_shape, direction, algorithm, geometry, precision, data)
-    name = layer.algorithm if name is None else name
-    return of_layer(layer, str(name), float(confidence), out_dtype, layout)
+    return of_layer(layer, float(confidence), out_dtype, layout)
 
 
-def of_layer(layer: Layer, name: str, confidence: float, out_dtype: Any, layout: str) -> Tolerances:
+def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> Tolerances:
     """The same, of a layer."""
     problem, algorithm, run, direction = layer.problem, layer.algorithm, layer.run, layer.direction
     written = _written(run, out_dtype)
@@ -284,7 +267,7 @@ def of_layer(layer: Layer, name: str, confidence: float, out_dtype: Any, layout:
     few = max(1, results // math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else results)
     slack = 1 - float(ndtri(1 - confidence)) * math.sqrt((2 + 3 * variance) / few)
     return Tolerances(
-        name, layer, confidence, results, written.name if written else "exact numbers",
+        layer, confidence, results, written.name if written else "exact numbers",
         Pair(unit, atol if limits is not None else atol * (1 + unit) + floor),
         Pair(unit, proven.absolute * (1 + unit) + floor),
         math.sqrt(found.relative_rms**2 + CONSTANT * unit**2), math.sqrt(square * slack),

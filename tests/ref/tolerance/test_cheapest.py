@@ -20,7 +20,7 @@ from winolab.ref.cost.count import cost
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import Moments
 from winolab.ref.kinds.registry import ENGINES
-from winolab.ref.tolerance.cheapest import SURE, cheapest, incurred, usual
+from winolab.ref.tolerance.cheapest import cheapest, incurred, sure, usual
 from winolab.ref.tolerance.normwise import products
 
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
@@ -29,11 +29,11 @@ DTYPES = {"fp32": "f4", "tf32": "f4", "fp16": "f2"}
 
 @st.composite
 def layers(draw: Any) -> Problem:
-    """A layer of some hundred results in every direction, mostly of unit stride."""
+    """A layer of some thousand results in every direction, mostly of unit stride."""
     taps = draw(st.sampled_from([(3, 3), (5, 3), (1, 1), (2, 2), (7,)]))
     stride = draw(st.sampled_from([1, 1, 2]))
-    x = (2, *(draw(st.integers(9, 15)) for _ in taps), draw(st.sampled_from([8, 24])))
-    return Problem.of(x, (16, *taps, x[-1]), stride=stride, padding=draw(st.integers(0, 1)))
+    x = (2, *(draw(st.integers(9, 15)) for _ in taps), draw(st.sampled_from([16, 32])))
+    return Problem.of(x, (48, *taps, x[-1]), stride=stride, padding=draw(st.integers(0, 1)))
 
 
 def operands(problem: Problem, direction: str, seed: int, dtype: str) -> list[np.ndarray]:
@@ -80,7 +80,7 @@ def test_nothing_cheaper_is_within_the_tolerance(problem, direction, precision, 
     for engine in ENGINES.values():
         for algorithm in engine.usual(problem, direction):
             found = expected(u11, u11, problem, algorithm, arith, direction=direction)
-            if SURE * found.relative_rms <= 0.98 * 10**power:
+            if sure(algorithm, arith) * found.relative_rms <= 0.96 * 10**power:
                 admitted[algorithm] = cost(problem, algorithm, direction).flops
     tolerance = Tolerance("predicted", 10**power)
     if not admitted:
@@ -88,7 +88,7 @@ def test_nothing_cheaper_is_within_the_tolerance(problem, direction, precision, 
     chosen = cheapest(tolerance, problem, arith, direction)
     assert cost(problem, chosen, direction).flops <= min(admitted.values())
     error = expected(u11, u11, problem, chosen, arith, direction=direction).relative_rms
-    assert SURE * error <= 1.02 * tolerance.most  # moments by two digits
+    assert sure(chosen, arith) * error <= 1.04 * tolerance.most  # moments by two digits
 
 
 @settings(max_examples=25, deadline=None)

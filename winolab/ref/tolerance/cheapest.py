@@ -27,6 +27,7 @@ from winolab.ref.tolerance.normwise import normwise, products
 # in FP32 of 16-bit products that it holds begin exactly and truncate up to 2.3 times it.
 SURE, SURE_OF_EXACT = 1.2, 2.5
 Data = tuple[Moments, Moments]
+FINE = 16  # sizes an octave that are told apart: roundings depend on where in it sums lie
 U11 = Moments(0.0, 1 / 3, roundoff=1 / 7, peak=1.0)  # of U[-1, 1]
 
 
@@ -156,8 +157,11 @@ def incurred(
 
 def sure(algorithm: Algorithm, run: Arithmetic) -> float:
     """How many times its prediction an algorithm's error may be, but for what rounds its result."""
-    exact = isinstance(run, Float) and 2 * run.product.precision <= run.accumulate.precision
-    return SURE_OF_EXACT if exact and algorithm.kind == "direct" else SURE
+    if algorithm.kind != "direct" or not isinstance(run, Float):
+        return SURE
+    held = Unit.of(run.product, run.storage).relative == 0
+    exact = held and 2 * run.product.precision <= run.accumulate.precision
+    return SURE_OF_EXACT if exact else SURE
 
 
 def own_size(count: int, data: Data) -> float:
@@ -179,8 +183,8 @@ def _coarse(m: Moments) -> Moments:
     size = math.sqrt(m.mean**2 + m.variance)
     if not size or not math.isfinite(size):
         return m
-    unit = 2.0 ** (math.ceil(4 * math.log2(size)) / 4)
+    unit = 2.0 ** (math.ceil(FINE * math.log2(size)) / FINE)
     mean = round(m.mean / unit, 2) * unit
     variance = max(1 - (mean / unit) ** 2, 0.0) * unit**2
-    power = math.ceil(4 * math.log2(m.peak)) / 4 if m.peak else -math.inf
+    power = math.ceil(FINE * math.log2(m.peak)) / FINE if m.peak else -math.inf
     return Moments(mean, variance, round(m.zeros, 2), round(m.roundoff, 2), 2.0**power)

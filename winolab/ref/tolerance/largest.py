@@ -68,8 +68,8 @@ def spread(
         )
         weights = at**2
         mean = weights @ (np.diag(m_x) * np.diag(m_w))
-        square = np.einsum("oi,ij,oj->o", weights, x * w, weights)
-        met = np.einsum("oi,ij,oj->o", weights, (m_x * m_w) ** 2, weights)
+        square = (weights @ (x * w) * weights).sum(axis=1)
+        met = (weights @ (m_x * m_w) ** 2 * weights).sum(axis=1)
         with np.errstate(all="ignore"):
             found = float(energy) * (square / mean**2 - 1) / depth
             found = np.nan_to_num(found + sums * met / mean**2)
