@@ -20,7 +20,7 @@ CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 CUPY = ("winolab.gpu.driver", "winolab.bench")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
-FLINT = ("winolab.ref.algebra.rational",)
+FLINT = ("winolab.ref.arithmetic.rational",)
 PICTURES = ("winolab.api.picture", "experiments", "papers")
 ALLOWED = {
     "flint": FLINT,

@@ -12,7 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,19 +23,24 @@ import typer
 
 from experiments.harness.facts import ROOT
 from experiments.harness.studies import modules
-from winolab.algorithm import Problem
+from winolab.algorithm import Problem, winograd
 from winolab.cli.environment import provenance
 from winolab.ref.algebra.points import named_points, show
 from winolab.ref.algebra.transforms import _build, transforms
 from winolab.ref.algorithms import convolution
+from winolab.ref.algorithms import winograd as tiled
+from winolab.ref.arithmetic import rational
 from winolab.ref.arithmetic.accumulate import BLOCK
+from winolab.ref.arithmetic.exact import Exact
 from winolab.ref.arithmetic.simulated import arithmetic
 
 Row = dict[str, Any]
 RESULTS = ROOT / "experiments" / "results" / "benchmarks.jsonl"
-SPEEDUP, LARGEST_SECONDS, SHARE, MEMORY_GIB = 100, 2.0, 0.6, 2.0
+SPEEDUP, LARGEST_SECONDS, SHARE, MEMORY_GIB = 100, 0.03, 0.6, 2.0
+EXACTLY = 10  # times the speed of a Fraction an operation
 # 128 images of 112 × 112 × 64: the largest tensor of Im2col-Winograd's Table 3.
 LARGEST = ((128, 111, 111, 64), (64, 2, 2, 64), 1)
+EXACT = ((1, 14, 14, 64), (64, 3, 3, 64))
 LAYERS = {
     "2×2, 128×112×112×64": LARGEST,
     "3×3, 16×96×96×64": ((16, 96, 96, 64), (64, 3, 3, 64), 1),
@@ -86,6 +93,37 @@ def matrices(wincnn: Path | None, rounds: int) -> list[Row]:
     rows.append(_row("wincnn, F(8,9) and filterVerify", found["wincnn"], "s"))
     rows.append(_row("wincnn over winolab", ratio, "ratio", SPEEDUP, ratio >= SPEEDUP))
     return rows
+
+
+class EachFraction(Exact):
+    """Exact arithmetic operation by operation, as the programs have them; Exact itself runs over
+    integers."""
+
+
+def exactly(rounds: int) -> list[Row]:
+    """Exact convolution over integers against one by Fractions, and what FLINT adds to it."""
+    rng, (x_shape, w_shape) = np.random.default_rng(0), EXACT
+    x, w = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in (x_shape, w_shape))
+    problem, named = Problem.of(x_shape, w_shape, padding=1), winograd((4, 4), (3, 3))
+    runs = {"integers": Exact(), "python": Exact(), "fractions": EachFraction()}
+
+    def run(name: str) -> None:
+        with nullcontext() if name == "integers" else _without_flint():
+            tiled.forward(x, w, problem, named, runs[name])
+
+    seconds = interleaved(rounds, **{name: partial(run, name) for name in runs})
+    rows = (_row(f"exact F(4×4, 3×3), by {name}", seconds[name], "s") for name in runs)
+    ratio = seconds["fractions"] / seconds["integers"]
+    return [*rows, _row("by integers over fractions", ratio, "ratio", EXACTLY, ratio >= EXACTLY)]
+
+
+@contextmanager
+def _without_flint() -> Iterator[None]:
+    flint, rational.flint = rational.flint, None
+    try:
+        yield
+    finally:
+        rational.flint = flint
 
 
 def direct(rounds: int) -> list[Row]:
@@ -182,18 +220,27 @@ def _row(what: str, value: float, unit: str, target: float | None = None, met=No
 def main(
     wincnn: Annotated[Path | None, typer.Option(help="A checkout of wincnn; needs sympy.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A part to measure; rows of others are kept.")
+    ] = None,
 ) -> None:
     """Measure, print, and keep the rows."""
     parts: Mapping[str, Callable[[], list[Row]]] = {
         "matrices": lambda: matrices(wincnn, rounds),
+        "exactly": lambda: exactly(rounds),
         "direct": lambda: direct(rounds),
         "simulated": lambda: simulated(rounds),
     }
     where = provenance()
-    rows = [row | where for measure in parts.values() for row in measure()]
-    for module in modules("rates"):
+    if wrong := [name for name in only or () if name not in parts]:
+        raise typer.BadParameter(f"no part {wrong[0]}; expected {', '.join(parts)}")
+    rows = [row | where for name in only or parts for row in parts[name]()]
+    for module in () if only else modules("rates"):
         rows += [row | where for row in module.rates(interleaved, rounds)]
-    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kept = [json.loads(line) for line in RESULTS.read_text().splitlines()] if only else []
+    new = {row["what"] for row in rows}
+    kept = [row for row in kept if row["what"] not in new]
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in (*kept, *rows)))
     for row in rows:
         met = {None: "", True: "met", False: "MISSED"}[row["met"]]
         target = "" if row["target"] is None else f"target {row['target']:g}"

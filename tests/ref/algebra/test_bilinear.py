@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from winolab.algorithm import SCALINGS
 from winolab.arguments.factors import as_factor, degree_of, karatsuba_states, states_of
 from winolab.points import tile_of
-from winolab.ref.algebra import rational
 from winolab.ref.algebra.bilinear import (
     Bilinear,
     cut,
@@ -23,6 +22,7 @@ from winolab.ref.algebra.bilinear import (
     schoolbook,
 )
 from winolab.ref.algebra.transforms import Transforms, transforms
+from winolab.ref.arithmetic import rational
 
 # Pairwise prime, of every kind.
 FACTORS: tuple[str, ...] = (

@@ -92,3 +92,23 @@ def test_what_is_not_finite_reaches_its_own_sums_only(data):
             pairs = zip(map(Fraction, left), map(Fraction, right), strict=True)
             total = mp.constant(sum(p * q for p, q in pairs))
         assert str(y[i, j]) == str(mp.context.mpf(total))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble", "int8", object])
+def test_whole_numbers_over_a_denominator(dtype):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(300) * 2.0 ** rng.integers(-30, 30, 300)
+    few = np.array([0.0, -0.0, 5e-324, 1.7e308, 1.0, 3.0, -0.75])
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, few]).astype(dtype)
+    x = x[np.isfinite(x.astype(float))].reshape(-1, 1)
+    exact = Exact()
+    whole, scale = exact.whole(x)
+    assert (whole == exact.asarray(x) * scale).all()
+    assert {type(v) for v in whole.flat} == {int}
+    assert exact.whole(x[:0])[0].shape == (0, 1)
+
+
+def test_no_whole_number_is_nan():
+    with pytest.raises(ValueError, match="exact arithmetic on NaN or infinity"):
+        Exact().whole(np.array([1.0, np.nan]))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from winolab.arguments.matrices import Matrix
-from winolab.ref.algebra import rational
 from winolab.ref.algebra.bilinear import Rows, matrix_product, transposed
-from winolab.ref.algebra.rational import number
+from winolab.ref.arithmetic import rational
+from winolab.ref.arithmetic.rational import number
 
 Stages = tuple[tuple[Matrix, ...], tuple[Matrix, ...], tuple[Matrix, ...]]
 

@@ -21,8 +21,8 @@ from math import comb
 from typing import Any, NamedTuple
 
 from winolab.arguments.factors import INFINITY, Factor, Point, base_of
-from winolab.ref.algebra import rational
-from winolab.ref.algebra.rational import number
+from winolab.ref.arithmetic import rational
+from winolab.ref.arithmetic.rational import number
 
 Rows = list[list[Any]]
 Modulus = tuple[Point | Factor, ...]

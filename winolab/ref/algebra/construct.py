@@ -19,7 +19,7 @@ from winolab.ref.algebra.bilinear import (
     transposed,
 )
 from winolab.ref.algebra.points import as_points
-from winolab.ref.algebra.rational import number
+from winolab.ref.arithmetic.rational import number
 
 
 def constructed(tile: Tile, points: str | Modulus | Matrices) -> Stages:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import lcm
-from typing import Any
+from math import lcm, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from winolab.ref.algebra.construct import Stages, constructed, multiplied_out, s
 from winolab.ref.algebra.points import as_points
 from winolab.ref.algebra.program import Program, chained, program
 from winolab.ref.arithmetic.formats import FORMAT_OF, LONGDOUBLE
+
+Rows = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -234,30 +236,74 @@ def prove(AT: Matrix, G: Matrix, BT: Matrix) -> None:
     for name, of, (rows, columns) in zip(("AT", "G", "BT"), (AT, G, BT), shapes, strict=True):
         if len(of) != rows or any(len(row) != columns for row in of):
             raise ValueError(f"{name} is not {rows} × {columns}")
-    columns_AT, d1 = _integers(list(zip(*AT, strict=True)))
-    rows_G, d2 = _integers(G)
-    rows_BT, d3 = _integers(BT)
+    left, d1 = _integers(list(zip(*AT, strict=True)))
+    middle, d2 = _integers(G)
+    right, d3 = _integers(BT)
     per_state = [a * b * c for a, b, c in zip(d1, d2, d3, strict=True)]
     common = lcm(*per_state)
-    weights = np.array([common // d for d in per_state], dtype=object)
-    left = columns_AT[:, :, None] * rows_G[:, None, :] * weights[:, None, None]
-    product = left.reshape(alpha, n * r).T.dot(rows_BT).reshape(n, r, n + r - 1)
-    expected = np.zeros_like(product)
+    weights = [common // d for d in per_state]
+    found = list(_packed(left, middle, right, weights, (n, r)))
+    if found != list(_packed_identity(n, r, common, found[0].bits)):
+        _refuse(left, middle, right, weights, common)
+
+
+class _Packed(NamedTuple):
+    """The coefficients of one output, each in ``bits`` of an integer."""
+
+    coefficients: int
+    bits: int
+
+
+def _packed(
+    left: Rows, middle: Rows, right: Rows, weights: list[int], shape: tuple[int, int]
+) -> Iterator[_Packed]:
+    """Per output, Σ over states of AT·G·BT for every tap and input (Kronecker's substitution).
+
+    A state's rows of G and BT are numbers in a base beyond what any coefficient can be, so that
+    one product of two long integers makes all of theirs.
+    """
+    n, r = shape
+    largest = [max(abs(v) for row in rows for v in row) for rows in (left, middle, right)]
+    bits = prod([*largest, max(weights), len(weights)]).bit_length() + 2
+    inputs = n + r - 1
+    states = [
+        w * _long(g, bits * inputs) * _long(b, bits)
+        for w, g, b in zip(weights, middle, right, strict=True)
+    ]
     for i in range(n):
-        for k in range(r):
-            expected[i, k, i + k] = common
-    if (product != expected).any():
-        i, k, j = (int(v[0]) for v in np.nonzero(product != expected))
-        raise ValueError(
-            f"not a convolution: the coefficient of g[{k}]·d[{j}] in y[{i}] is "
-            f"{Fraction(product[i, k, j], common)}, not {int(j == i + k)}"
-        )
+        yield _Packed(sum(row[i] * state for row, state in zip(left, states, strict=True)), bits)
 
 
-def _integers(rows: Sequence[Sequence[Fraction]]) -> tuple[np.ndarray, list[int]]:
+def _long(row: list[int], bits: int) -> int:
+    return sum(v << bits * k for k, v in enumerate(row) if v)
+
+
+def _packed_identity(n: int, r: int, common: int, bits: int) -> Iterator[_Packed]:
+    for i in range(n):
+        places = (k * (n + r - 1) + i + k for k in range(r))
+        yield _Packed(sum(common << bits * place for place in places), bits)
+
+
+def _refuse(left: Rows, middle: Rows, right: Rows, weights: list[int], common: int) -> None:
+    """Raise ValueError for the first coefficient that is wrong."""
+    columns = [list(column) for column in zip(*right, strict=True)]
+    for i in range(len(left[0])):
+        for k in range(len(middle[0])):
+            states = [a[i] * g[k] * w for a, g, w in zip(left, middle, weights, strict=True)]
+            for j, column in enumerate(columns):
+                found = Fraction(sum(s * b for s, b in zip(states, column, strict=True)), common)
+                if found != (j == i + k):
+                    raise ValueError(
+                        f"not a convolution: the coefficient of g[{k}]·d[{j}] in y[{i}] is "
+                        f"{found}, not {int(j == i + k)}"
+                    )
+
+
+def _integers(rows: Sequence[Sequence[Fraction]]) -> tuple[Rows, list[int]]:
     """Each row times its common denominator, as Python integers, and the denominators."""
     denominators = [lcm(*(v.denominator for v in row)) for row in rows]
-    scaled = np.array(
-        [[int(v * d) for v in row] for row, d in zip(rows, denominators, strict=True)], dtype=object
-    )
+    scaled = [
+        [v.numerator * (d // v.denominator) for v in row]
+        for row, d in zip(rows, denominators, strict=True)
+    ]
     return scaled, denominators

@@ -24,6 +24,8 @@ from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import Programs, transforms
 from winolab.ref.algorithms.engine import Engine, Region
 from winolab.ref.algorithms.im2col import DIRECT, masked, segments
+from winolab.ref.algorithms.integral import Integral
+from winolab.ref.arithmetic.exact import Exact
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import Arithmetic
 
@@ -241,10 +243,15 @@ def compute(
     The elements of x lie ``spread`` apart in the problem's input, by default side by side.
     """
     arithmetic = arithmetic.of_data(x, w)
+    scale = 0
+    if type(arithmetic) is Exact:  # others may look at each operation
+        (x, of_x), (w, of_w) = map(arithmetic.whole, (x, w))
+        scale = of_x * of_w
 
     def engine(group: Problem, box: Region) -> Engine:
         of = tuple(programs(s.tile) for s in box.segments)
-        return Engine(group, box, of, arithmetic, order, spread)
+        made = Engine(group, box, of, arithmetic, order, spread)
+        return Integral.of(made, scale) if scale else made
 
     return evaluate(x, w, problem, boxes, engine, arithmetic)
 

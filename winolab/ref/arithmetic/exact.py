@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from winolab.arguments.values import whole
+from winolab.ref.arithmetic import rational
 from winolab.ref.arithmetic.elements import number, reals
 from winolab.ref.arithmetic.formats import FORMATS
 
@@ -87,17 +88,41 @@ def _objects(x: NDArray[Any], convert: Any) -> Carrier:
     return out
 
 
-def _integer_matmul(a: Carrier, b: Carrier) -> Carrier:
+def integer_matmul(a: Carrier, b: Carrier) -> Carrier:
     """Matrix product of object arrays of int; through float64 where every factor and every sum
-    stays below 2**53."""
+    stays below 2**53, and by FLINT where that is installed and the matrices are large."""
 
     def largest(x: Carrier) -> int:
-        return max((abs(v) for v in x.reshape(-1)), default=0) or 1  # zeros hide no large factor
+        flat = x.reshape(-1).tolist()
+        return max(max(flat), -min(flat), 1) if flat else 1  # zeros hide no large factor
 
     if largest(a) * largest(b) * a.shape[-1] < 1 << 53:
         product = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return _objects(product, int)
-    return np.matmul(a, b)
+    return rational.matmul(a, b)
+
+
+def whole_numbers(x: Carrier) -> tuple[Carrier, int]:
+    """int, and their denominator: x of int and Fraction over the common one."""
+    flat = x.reshape(-1).tolist()
+    if all(type(v) is int for v in flat):
+        return x, 1
+    scale = math.lcm(*{int(v.denominator) for v in flat})  # NumPy's integers wrap
+    return _objects(x, lambda v: int(v.numerator) * (scale // int(v.denominator))), scale
+
+
+def _whole_floats(x: NDArray[np.float64]) -> tuple[Carrier, int]:
+    """int, and their denominator, of finite float64, by significands and exponents."""
+    significand, exponent = np.frexp(x)
+    whole = (significand * 2.0**53).astype(np.int64)
+    zeros = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # behind the last set bit
+    lowest = np.where(whole != 0, exponent - 53 + zeros, 0)
+    least = min(0, int(lowest.min(initial=0)))
+    shifts = np.where(whole != 0, lowest - least, 0).reshape(-1).tolist()
+    odd = np.where(whole != 0, whole >> np.maximum(zeros, 0), 0).reshape(-1).tolist()
+    out = np.empty(x.shape, object)
+    out.reshape(-1)[:] = [v << s for v, s in zip(odd, shifts, strict=True)]
+    return out, 1 << -least
 
 
 @dataclass(frozen=True)
@@ -122,6 +147,13 @@ class Exact(Arithmetic):
             )
         return x
 
+    def whole(self, x: ArrayLike) -> tuple[Carrier, int]:
+        """int, and what they are times x; as ``asarray``."""
+        x = np.asarray(x)
+        if x.dtype.char in "efd" and np.isfinite(x).all():
+            return _whole_floats(x.astype(np.float64))
+        return whole_numbers(self.asarray(x))
+
     def constant(self, q: Fraction | int) -> Fraction | int:
         q = Fraction(q)
         return q.numerator if q.denominator == 1 else q
@@ -130,15 +162,9 @@ class Exact(Arithmetic):
         return FORMATS["fp64"].nearest(np.asarray(y, object))
 
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        whole, scales = [], []
-        for x in (a, b):
-            scale = math.lcm(*{v.denominator for v in x.reshape(-1)})
-            scaled = x if scale == 1 else x * scale
-            whole.append(_objects(scaled, int))
-            scales.append(scale)
-        product = _integer_matmul(*whole)
-        scale = scales[0] * scales[1]
-        return product if scale == 1 else product * Fraction(1, scale)
+        (left, p), (right, q) = whole_numbers(a), whole_numbers(b)
+        product = integer_matmul(left, right)
+        return product if p * q == 1 else product * Fraction(1, p * q)
 
 
 @functools.cache
@@ -199,7 +225,7 @@ class Mp(Arithmetic):
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
         """Exact sums rounded once; NaN and infinity reach the sums of their row or column only."""
         (left, p), (right, q) = _common(a), _common(b)
-        product = _integer_matmul(left, right)
+        product = integer_matmul(left, right)
         y = _objects(product, lambda v: self.context.ldexp(self.context.mpf(int(v)), p + q))
         if _all_finite(a) and _all_finite(b):
             return y

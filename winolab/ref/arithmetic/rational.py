@@ -1,0 +1,50 @@
+"""Rational numbers and products of integers: FLINT's where it is installed, else Python's.
+
+``python-flint`` comes with the extra ``exact``. Both give the same numbers; what leaves the rooms
+that compute with them are Fractions.
+"""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+
+def _flint() -> Any:
+    try:
+        return importlib.import_module("flint")
+    except ImportError:
+        return None
+
+
+flint: Any = _flint()
+# Products of an element that converting it is worth.
+MANY = 8
+
+
+def number(q: Fraction | int) -> Any:
+    """A number to compute with."""
+    return Fraction(q) if flint is None else flint.fmpq(q.numerator, q.denominator)
+
+
+def fraction(q: Any) -> Fraction:
+    """The Fraction of such a number."""
+    return q if isinstance(q, Fraction) else Fraction(int(q.p), int(q.q))
+
+
+def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a (..., M, K) @ b (..., K, N) of Python's integers in object arrays."""
+    rows, depth, columns = *a.shape[-2:], b.shape[-1]
+    few = rows * columns < MANY * (rows + columns) or not depth
+    if flint is None or few:
+        return np.matmul(a, b)
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = np.broadcast_to(a, (*shape, rows, depth)), np.broadcast_to(b, (*shape, depth, columns))
+    out = np.empty((*shape, rows, columns), object)
+    for at in np.ndindex(*shape):
+        made = flint.fmpz_mat(a[at].tolist()) * flint.fmpz_mat(b[at].tolist())
+        out[at] = np.array([int(v) for v in made.entries()], object).reshape(rows, columns)
+    return out
