@@ -101,7 +101,7 @@ def test_a_call_asks_for_it(monkeypatch) -> None:
     assert request == Request(
         LAYER, "forward", H100, out_dtype="float32", tolerance=request.tolerance
     )  # fmt: skip
-    kept = plan(request, prepared=True)
+    kept = plan(request, apart=True)
     assert all(tile.alpha == 1 for tile in kept.tiles)
     assert kept.prepared
 
