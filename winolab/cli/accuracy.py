@@ -37,7 +37,11 @@ def accuracy(
         str, typer.Option(metavar="LIST", help="Output channels and taps, as 64x3x3.")
     ],
     padding: Annotated[
-        str, typer.Option(metavar="LIST", help="1, or 1x2 for one a dimension, or same, valid.")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="1, 1x2 for one a dimension, 0:1x1 with both ends, same, valid.",
+        ),
     ] = "0",
     precision: Annotated[
         str,
