@@ -103,7 +103,7 @@ def test_a_call_asks_for_it(monkeypatch) -> None:
     )  # fmt: skip
     kept = plan(request, apart=True)
     assert all(tile.alpha == 1 for tile in kept.tiles)
-    assert kept.prepared
+    assert kept.prepared_size
 
 
 def test_winolab_plan_says_it() -> None:
