@@ -85,9 +85,9 @@ class Access:
         stride, row, *others = steps
         if stride != 1:
             return cls(1)
-        for fewer in (count, count // 2):
-            if aligned and not any(n % fewer for n in (along.size, tile[0], row, *others)):
-                return cls(fewer)
+        fits = min(count, tile[0])
+        if aligned and not any(n % fits for n in (along.size, row, *others)):
+            return cls(fits)
         if row == along.size and 1 < along.size <= tile[0] and across.size > 1:
             return cls(count, late=True, merged=True)
         if min(along.size, tile[0]) < 4 * count:

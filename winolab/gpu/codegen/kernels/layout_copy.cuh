@@ -53,12 +53,8 @@ constexpr int STORES = TILE_F * TILE_G / STORED / COPY_THREADS + MERGED_G;
 constexpr bool LATE_F = UNALIGNED_F && !MERGED_F, LATE_G = UNALIGNED_G && !MERGED_G;
 constexpr int OWN_F = TILE_F - (LATE_F ? LOADED : 0), OWN_G = TILE_G - (LATE_G ? STORED : 0);
 constexpr int BEFORE = TILE_G - OWN_G;  // rows that a tile reads before its own
-// Rows in shared memory are dense, their vectors of UNIT elements exchanged by what stores take row
-// by row; short rows have an odd number of words: either way, elements stored together, neighbours
-// along g, are in different banks.
-constexpr int UNIT = 16 / SIZE;
-constexpr bool EXCHANGED = TILE_F >= 8 * UNIT;
-constexpr int PITCH = TILE_F + (EXCHANGED ? 0 : 4 / SIZE);
+// of a row in shared memory: an odd number of words, so that neighbours along g are in other banks
+constexpr int PITCH = TILE_F + 4 / SIZE;
 static_assert(LOADS > MERGED_F && STORES > MERGED_G, "tile shape");
 static_assert(!PLAIN || LOADED == STORED, "what is loaded is stored");
 static_assert((MERGED_F || TILE_F % LOADED == 0) && (PLAIN || MERGED_G || TILE_G % STORED == 0),
@@ -126,11 +122,11 @@ struct Neighbours {
     }
   }
 
-  // To shared memory.
+  // To shared memory, which is aligned to words alone.
   __device__ __forceinline__ void stage(Element* to) const {
-    if constexpr (EXCHANGED || BYTES < 4) {
+    if constexpr (BYTES < 4) {
       store(to);
-    } else {  // aligned to words alone
+    } else {
 #pragma unroll
       for (int i = 0; i < WORDS; ++i) reinterpret_cast<unsigned*>(to)[i] = word[i];
     }
@@ -154,19 +150,9 @@ __device__ __forceinline__ unsigned beyond(const Element* address) {
   return (unsigned)(reinterpret_cast<unsigned long long>(address) / SIZE) & (COUNT - 1);
 }
 
-// Where an element of merged rows is; of one before them, where the first is.
-struct Place {
-  int row, column;
-
-  __device__ __forceinline__ Place(int at, int size, unsigned inverse) {
-    const int from = max(at, 0);
-    row = (int)((unsigned long long)from * inverse >> 31);
-    column = from - row * size;
-  }
-  __device__ __forceinline__ void advance(int size) {
-    if (++column == size) column = 0, ++row;
-  }
-};
+__device__ __forceinline__ int quotient(int value, unsigned inverse) {
+  return (int)((unsigned long long)value * inverse >> 31);
+}
 
 // A block's tile: where it begins along f and g, and which image it is of.
 struct Tile {
@@ -221,7 +207,6 @@ struct Staged {
   unsigned begin, step;  // LATE_F: beyond() of the first row, and what each next one adds
 
   __device__ __forceinline__ Element* at(int row, int column) const {
-    if (EXCHANGED) column = (column / UNIT ^ row / STORED % 8) * UNIT + column % UNIT;
     return elements + row * PITCH + column;
   }
 
@@ -248,12 +233,11 @@ __device__ __forceinline__ void bring(const LayoutCopyParams& p, const Tile& til
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
       const int at = (i * COPY_THREADS + threadIdx.x) * LOADED - late;
-      Place place(at, p.size_f, p.inverse_f);
 #pragma unroll
       for (int n = 0; n < LOADED; ++n) {
         if (at + n < 0 || at + n >= count) continue;
-        *staged.at(place.row, place.column) = (Element)held[i].get(n);
-        place.advance(p.size_f);
+        const int row = quotient(at + n, p.inverse_f);
+        *staged.at(row, at + n - row * p.size_f) = (Element)held[i].get(n);
       }
     }
   } else {
@@ -287,17 +271,11 @@ __device__ __forceinline__ void put(const LayoutCopyParams& p, const Tile& tile,
     for (int i = 0; i < STORES; ++i) {
       const int at = (i * COPY_THREADS + threadIdx.x) * STORED - late;
       if (at >= count) continue;
-      Place place(at, p.size_g, p.inverse_g);
 #pragma unroll
       for (int n = 0; n < STORED; ++n) {
-        const bool there = at + n >= 0 && at + n < count;
-        if (!there) {
-          out.set(n, 0);
-          continue;
-        }
-        const int f = place.row, g = place.column;
+        const int one = max(0, min(at + n, count - 1)), f = quotient(one, p.inverse_g);
+        const int g = one - f * p.size_g;
         out.set(n, behind(p, tile, f, g, staged.get(f, g)));
-        place.advance(p.size_g);
       }
       out.store(run + at, at, count);
     }
