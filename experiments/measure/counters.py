@@ -26,7 +26,7 @@ from experiments.gpu.rows import stored
 from experiments.harness.facts import ROOT
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import parse_algorithm
-from winolab.bench.contenders import Arrays, candidates, launched
+from winolab.bench.contenders import Arrays, entered, launched
 from winolab.bench.layers import parse_layer
 from winolab.cli import bench
 from winolab.gpu import driver
@@ -62,7 +62,7 @@ class Case:
         """The plan, or None where no kernel runs the case."""
         problem = parse_layer(self.layer).problem
         asked = parse_algorithm(self.algorithm) if self.algorithm else None
-        found = candidates(self.direction, problem, self.group, asked)
+        found = entered(self.direction, problem, self.group, asked)
         asked_for = self.products, self.kernel, self.shape
         for plan in found:
             has = plan.precision, plan.kernel, str(plan.config)

@@ -26,7 +26,7 @@ from experiments.measure.throughput import compile_all, latest, sources, stored
 from winolab.algorithm import gamma
 from winolab.bench import oracle
 from winolab.bench.compare import free
-from winolab.bench.contenders import Arrays, Contender, candidates, digest, judges, ours
+from winolab.bench.contenders import Arrays, Contender, digest, entered, judges, ours
 from winolab.bench.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
 from winolab.cli import bench
 from winolab.cli.screen.render import plain
@@ -52,12 +52,12 @@ def plans(layer: Layer, data: str) -> dict[Plan, bool]:
     """On the paper's data Γ of the layer's kernel with both sets of points, in every precision of
     FP32; else what the planner takes in each."""
     if data != "u12":
-        return candidates("forward", layer.problem, "fp32", None)
+        return entered("forward", layer.problem, "fp32", None)
     alpha, n, r = layer.kernel or (0, 0, 0)
     found = {}
     for points in ("paper", "best"):
         algorithm = gamma(alpha, n, r, points=points)
-        found |= candidates("forward", layer.problem, "fp32", algorithm)
+        found |= entered("forward", layer.problem, "fp32", algorithm)
     return {plan: False for plan in found if plan.kernel == bench.kernel_name(layer)}
 
 

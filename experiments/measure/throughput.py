@@ -28,7 +28,7 @@ from experiments.gpu.rows import devices
 from experiments.harness.facts import ROOT
 from experiments.measure.cases import LISTS, Case, cases
 from winolab.bench.compare import compare, free
-from winolab.bench.contenders import candidates, digest
+from winolab.bench.contenders import digest, entered
 from winolab.bench.layers import Layer
 from winolab.cli import bench
 from winolab.cli.environment import cores
@@ -162,7 +162,7 @@ def planned(todo: Sequence[Case], device: Device) -> list[tuple[Case, dict[Plan,
 
 def _planned(case: Case, device: Device) -> tuple[dict[Plan, bool], set[str]]:
     algorithm = case.layer.named(case.direction)
-    plans = candidates(case.direction, case.layer.problem, case.group, algorithm, device)
+    plans = entered(case.direction, case.layer.problem, case.group, algorithm, device)
     return plans, {digest(plan) for plan in plans}
 
 

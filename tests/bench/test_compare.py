@@ -189,7 +189,7 @@ def test_plans_with_other_fallbacks_take_part_once(monkeypatch) -> None:
     """Direct products that are picked, and those within FRUGAL of the data, for this layer."""
     monkeypatch.setattr(driver, "device", lambda index: H100)
     problem = parse_layer("32x32x32x256:256x9x9").problem
-    found = contenders.candidates("backward_filter", problem, "fp32", None)
+    found = contenders.entered("backward_filter", problem, "fp32", None)
     names = [c.name for c in contenders.ours(found)]
     assert len(set(names)) == len(names)
     (picked,) = (p for p, chosen in found.items() if chosen)
@@ -200,7 +200,7 @@ def test_what_is_faster_but_not_worth_its_workspace_takes_part() -> None:
     """At 14² × 512, 3 × 3, nested Winograd beside Γ that is picked; at 48² × 128 it is slower."""
     shown = {}
     for text in ("32x14x14x512:512x3x3", "128x48x48x128:128x3x3"):
-        found = contenders.candidates("forward", parse_layer(text).problem, "fp32", None, H100)
+        found = contenders.entered("forward", parse_layer(text).problem, "fp32", None, H100)
         (picked,) = (p for p, chosen in found.items() if chosen)
         assert picked.kernel.startswith("Γ")
         shown[text] = [p for p in found if p.kernel.startswith("F(")]
@@ -216,7 +216,7 @@ def test_what_is_faster_but_not_worth_its_workspace_takes_part() -> None:
 @pytest.mark.parametrize("direction", CORRELATIONS)
 def test_what_errs_less_in_little_more_time_takes_part(layer, kernel, direction) -> None:
     """Once, and only where nothing of its kernel does: of 5 × 5 no other kernel is as fast."""
-    found = contenders.candidates(direction, parse_layer(layer).problem, "fp32", None, H100)
+    found = contenders.entered(direction, parse_layer(layer).problem, "fp32", None, H100)
     (first, *more) = [p for p in found if p.precision == "fp32_split"]
     assert found[first]
     assert [p.kernel for p in more] == ([kernel] if kernel else [])

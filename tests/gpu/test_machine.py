@@ -64,7 +64,7 @@ def _without_system(glob):
     [(None, (13, 12)), ((13, 0), (13, 12)), ((13, 2), (13, 12)), ((12, 9), (12, 13))],
 )
 def test_the_newest_compiler_that_the_driver_takes_comes_first(wheels, driver, order) -> None:
-    names = nvrtc.candidates(driver)
+    names = nvrtc.libraries(driver)
     assert [name for name in names if name in wheels.values()] == [wheels[major] for major in order]
     assert len(names) == 4  # and the loader's
 

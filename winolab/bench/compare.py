@@ -10,7 +10,7 @@ from typing import Any
 
 from winolab.algorithm import Algorithm, Problem
 from winolab.bench import oracle
-from winolab.bench.contenders import Arrays, Contender, candidates, judges, ours, unserved
+from winolab.bench.contenders import Arrays, Contender, entered, judges, ours, unserved
 from winolab.bench.frameworks import frameworks
 from winolab.bench.timing import FLUSH, Times, interleave
 from winolab.gpu import driver
@@ -56,7 +56,7 @@ def compare(
     """One row a contender, on GPU 0, and one that says who is left out, and why: plans whose
     kernels do not run, algorithms of cuDNN; winolab, cudnn or torch as a whole.
 
-    ``plans`` are ours, by default those of ``contenders.candidates``.
+    ``plans`` are ours, by default those of ``contenders.entered``.
 
     A row's times are quartiles in microseconds, ``cold_us`` with the L2 cache overwritten before a
     call and ``warm_us`` right after another call; ``rounds`` counts the cold ones, 1 for who was
@@ -66,7 +66,7 @@ def compare(
     """
     absent = ""
     if plans is None:
-        plans = candidates(direction, problem, group, algorithm)
+        plans = entered(direction, problem, group, algorithm)
         absent = "" if plans else unserved(direction, problem, group)
     contenders, refused = _contenders(direction, problem, group, plans, effort)
     arrays = Arrays(direction, problem, group)

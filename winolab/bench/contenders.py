@@ -143,7 +143,7 @@ def offered(request: Request, named: Algorithm | None) -> Iterator[tuple[str, li
                 yield unit, [p for p in plans if p.out_dtype == request.dtype]
 
 
-def candidates(
+def entered(
     direction: str,
     problem: Problem,
     group: str,
@@ -203,7 +203,7 @@ def unserved(direction: str, problem: Problem, group: str, device: Device | None
 
 
 def ours(plans: Mapping[Plan, bool], index: int = 0, prepared: bool = False) -> Iterator[Contender]:
-    """This package's kernels, of ``candidates``; ``chosen`` in a label is what they say.
+    """This package's kernels, of ``entered``; ``chosen`` in a label is what they say.
 
     With ``prepared``, once more those that can transform their filter before, with it transformed.
     """

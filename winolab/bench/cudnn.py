@@ -245,7 +245,7 @@ _ONE, _ZERO = c_float(1), c_float(0)
 @cache
 def library() -> ctypes.CDLL:
     """libcudnn. Raises MachineError that says what to install."""
-    for name in _candidates():
+    for name in _libraries():
         try:
             found = ctypes.CDLL(name)
         except OSError:
@@ -256,7 +256,7 @@ def library() -> ctypes.CDLL:
     raise MachineError(INSTALL)
 
 
-def _candidates() -> Iterator[str]:
+def _libraries() -> Iterator[str]:
     """Where libcudnn may be: the wheels' folder, then the system's."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec and spec.submodule_search_locations) or ():

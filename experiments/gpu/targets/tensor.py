@@ -31,7 +31,7 @@ from experiments.gpu.targets.aims import (
     transformed,
 )
 from experiments.harness.tables import Cell
-from winolab.bench.contenders import FRUGAL, candidates
+from winolab.bench.contenders import FRUGAL, entered
 from winolab.bench.layers import parse_layer
 from winolab.device import datasheet
 from winolab.gpu.planner.accuracy import correlation_rms, predicted_rms
@@ -246,7 +246,7 @@ def _planned(layer: str, group: str, device: str) -> dict[tuple, Plan]:
     """What the planner makes of a gradient today, by what a row says of it; a row does not say how
     a sum was cut. Nothing for a GPU without a datasheet."""
     with suppress(ValueError):
-        found = candidates(FILTER, parse_layer(layer).problem, group, None, datasheet(device))
+        found = entered(FILTER, parse_layer(layer).problem, group, None, datasheet(device))
         return {(p.kernel, p.precision, str(p.config), p.workspace): p for p in found}
     return {}
 

@@ -195,8 +195,8 @@ class GradientWithFallback(PlanWithFallback):
 
 
 @dataclass(frozen=True)
-class StridedWithFallback(GradientWithFallback):
-    """Correlations with strides or dilation, whose fallback's launch looks for the flags."""
+class _Correlation(PlanWithFallback, ABC):
+    """Correlations, whose workspace begins with a header of the split products."""
 
     primary: CheckedCorrelation
 
@@ -213,22 +213,19 @@ class StridedWithFallback(GradientWithFallback):
 
 
 @dataclass(frozen=True)
-class CorrelationWithFallback(PlanWithFallback):
+class StridedWithFallback(_Correlation, GradientWithFallback):
+    """Correlations with strides or dilation, whose fallback's launch looks for the flags."""
+
+    primary: CheckedCorrelation
+    fallback: FallbackLaunches
+
+
+@dataclass(frozen=True)
+class CorrelationWithFallback(_Correlation):
     """Correlations: all that follows the split products is one launch, in the scan's place."""
 
     primary: CheckedCorrelation
     fallback: FallbackCorrelation
-
-    flags = 4
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls the algorithm of the split products."""
-        return self.primary.algorithm
-
-    @property
-    def kept(self) -> int:
-        return self.primary.header
 
     @property
     def predicted(self) -> float:

@@ -51,7 +51,7 @@ def library() -> ctypes.CDLL:
 
     Raises MachineError that says what to install where there is none.
     """
-    for name in candidates(driver_cuda()):
+    for name in libraries(driver_cuda()):
         try:
             for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*"):
                 ctypes.CDLL(str(builtins))  # which NVRTC otherwise seeks on the loader's path
@@ -64,7 +64,7 @@ def library() -> ctypes.CDLL:
     )
 
 
-def candidates(driver: tuple[int, int] | None) -> list[str]:
+def libraries(driver: tuple[int, int] | None) -> list[str]:
     """Where libnvrtc may be: wheels before the system, newest first; last, those of a major version
     that a driver of this CUDA does not run."""
     wheels = find_spec("nvidia")

@@ -10,7 +10,7 @@ from experiments.gpu.targets import table as gpu_targets
 from experiments.gpu.targets.tensor import UNIFORM
 from experiments.harness.verdicts import Verdict
 from tests.experiments.gpu_rows import MACHINE
-from winolab.bench.contenders import candidates
+from winolab.bench.contenders import entered
 from winolab.bench.layers import parse_layer
 from winolab.device import H100
 from winolab.gpu.planner.accuracy import predicted_rms
@@ -24,7 +24,7 @@ def rows(times: Callable[[Plan], float]) -> list[dict]:
     """Rows of all plans of the layer's gradient, whose error is so many times the predicted one."""
     found = []
     for group in ("fp32", "fp16", "bf16"):
-        made = candidates("backward_filter", parse_layer(LAYER).problem, group, None, H100)
+        made = entered("backward_filter", parse_layer(LAYER).problem, group, None, H100)
         for p, chosen in made.items():
             row = {"list": "winrs", "case": [LAYER, "backward_filter", group], "kernel_of": None}
             row |= MACHINE | {"device": H100.name, "method": "winolab", "kernel": p.kernel}

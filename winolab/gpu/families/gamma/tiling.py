@@ -5,24 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.algorithm import Algorithm, Gamma, Problem, Tile
 from winolab.device import Device
 from winolab.gpu.families.gamma.config import KC, PARTS, GammaConfig
+from winolab.gpu.families.gamma.named import Named
 from winolab.gpu.families.gamma.tiles import block_outputs
-from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic.split import Scale
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Named):
     """What is computed, by blocks of which config, on what grid."""
 
-    direction: str
-    problem: Problem
-    correlation: Correlation
-    tile: Tile
-    points: str
     precision: str
     out_dtype: str
     config: GammaConfig
@@ -31,21 +25,6 @@ class Tiling:
 
     whole = 0  # work tiles that one block computes alone where clusters share the others
     padded = 0  # bytes of a copy of x whose channels are padded
-
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return Gamma((self.tile,), self.points)
-
-    @property
-    def tiles(self) -> tuple[Tile]:
-        """The algorithm's."""
-        return (self.tile,)
 
     @property
     def parts(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from winolab.algorithm import Algorithm, Gamma, Tile
+from winolab.algorithm import Algorithm, Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.clusters import clusters
 from winolab.gpu.families.gamma_ffma import launch
@@ -43,21 +43,6 @@ class GammaFfmaPlan(Tiling, BasePlan):
     precision: str = "fp32"
     epilogue: Epilogue | None = None
     out_dtype = "float32"
-
-    @property
-    def kernel(self) -> str:
-        """The paper's name of the kernel."""
-        return f"Γ{self.tile.alpha}({self.tile.n},{self.tile.r})"
-
-    @property
-    def algorithm(self) -> Algorithm:
-        """What the reference calls it."""
-        return Gamma((self.tile,), self.points)
-
-    @property
-    def tiles(self) -> tuple[Tile]:
-        """The algorithm's."""
-        return (self.tile,)
 
     @property
     def simulated(self) -> str:

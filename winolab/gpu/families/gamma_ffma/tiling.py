@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from winolab.algorithm import Problem, Tile
 from winolab.device import Device
+from winolab.gpu.families.gamma.named import Named
 from winolab.gpu.families.gamma_ffma.config import Config
 from winolab.gpu.planner.correlation import Correlation
 
@@ -14,14 +14,9 @@ FILTER_BLOCK, FILTER_THREADS = 32, 256  # output and input channels of a block; 
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Named):
     """One call: what is computed, by blocks of which config, on what grid."""
 
-    direction: str
-    problem: Problem
-    correlation: Correlation
-    tile: Tile
-    points: str
     config: Config
     device: Device
     grid: int  # blocks
