@@ -1,4 +1,4 @@
-"""On a GPU: layers of networks, depthwise or strided, beside PyTorch's convolutions and a copy.
+"""On a GPU: layers of networks, some or all, beside PyTorch's convolutions and a copy.
 
 ``python -m experiments.measure.layers depthwise [--seconds S]`` measures a list of LISTS in its
 directions and all precisions and replaces the rows of experiments/results/<list>.jsonl that it
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ from experiments.measure.throughput import stored
 from winolab.algorithm import Problem
 from winolab.bench.contenders import Arrays, digest, ours, unnamed
 from winolab.bench.frameworks import frameworks
+from winolab.bench.networks import BatchedLayer, distinct
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.gpu import driver
@@ -136,17 +139,24 @@ STRIDED = (
     _strided("O", 224, 8, 96, 4, 4, padding=0), _strided("O", 28, 1536, 384, 1, batch=8),
 )  # fmt: skip
 # Layers of a list, and the directions that they are measured in.
-LISTS = {"depthwise": (DEPTHWISE, DIRECTIONS), "strided": (STRIDED, DIRECTIONS[:2])}
+LISTS: dict[str, tuple[Sequence[Layer | BatchedLayer], tuple[str, ...]]] = {
+    "depthwise": (DEPTHWISE, DIRECTIONS),
+    "strided": (STRIDED, DIRECTIONS[:2]),
+    "networks": (distinct(), DIRECTIONS),
+}
 
 
 def main(
     layers: Annotated[str, typer.Argument(help="A list of LISTS.")],
     seconds: Annotated[float, typer.Option(help="Time that measuring may take.")] = 300,
     precisions: Annotated[str, typer.Option(help="With commas.")] = "fp32,fp16,bf16",
+    only: Annotated[str, typer.Option(help="Directions, with commas.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Kernels without change, too.")] = False,
     output: Annotated[Path | None, typer.Option(help="File of rows.")] = None,
+    most: Annotated[int, typer.Option(help="Cases at most.")] = 10**6,
     summary: Annotated[bool, typer.Option("--summary", help="Show ratios, and stop.")] = False,
 ) -> None:
-    """Measure what time allows, the first layers first."""
+    """Measure what time allows of what is not there yet, or whose kernel has changed since."""
     if layers not in LISTS:
         raise typer.BadParameter(f"no list {layers!r}; expected one of {', '.join(LISTS)}")
     output = output or RESULTS / f"{layers}.jsonl"
@@ -155,11 +165,16 @@ def main(
         bench.ready()
         units = precisions.split(",")
         listed, directions = LISTS[layers]
-        cases = [(v, d, p) for v in listed for p in units for d in directions]
-        compile_all(cases)
+        asked = [d for d in directions if d in only.split(",")] if only else directions
+        cases = [(v, d, p) for v in listed for p in units for d in asked]
+        if not again:
+            kept = {key(row): row["source"] for row in rows if row.get("chosen")}
+            cases = [case for case in cases if not known(kept, *case)]
+        random.Random(0).shuffle(cases)  # so that what time allows is a sample
+        compile_all(cases[:most])
         machine = bench.context()
         end = time.monotonic() + seconds
-        for case in cases:
+        for case in cases[:most]:
             if time.monotonic() > end:
                 break
             found = [{**machine, **row} for row in measured(*case)]
@@ -169,12 +184,24 @@ def main(
     print("\n".join(summarized(rows)))
 
 
+def known(
+    kept: Mapping[tuple[str, str, str], str],
+    layer: Layer | BatchedLayer,
+    direction: str,
+    group: str,
+) -> bool:
+    """Whether there are rows of the kernel that would run now: ``kept`` has each case's source."""
+    source = kept.get((str(layer), direction, group))
+    picked = (p for p, chosen in plans(layer, direction, group).items() if chosen)
+    return source is not None and source in map(digest, picked)
+
+
 def key(row: Row) -> tuple[str, str, str]:
     """The case of a row."""
     return row["layer"], row["direction"], row["precision"]
 
 
-def compile_all(cases: Iterable[tuple[Layer, str, str]]) -> None:
+def compile_all(cases: Iterable[tuple[Layer | BatchedLayer, str, str]]) -> None:
     """Compile what the planner picks into the cache, on all cores."""
     arch = nvrtc.architecture(driver.device(0).compute_capability)
     found = [p for case in cases for p in plans(*case)]
@@ -183,7 +210,7 @@ def compile_all(cases: Iterable[tuple[Layer, str, str]]) -> None:
         list(pool.map(cubin, sources, [arch] * len(sources), sources.values()))
 
 
-def plans(layer: Layer, direction: str, group: str) -> dict[Any, bool]:
+def plans(layer: Layer | BatchedLayer, direction: str, group: str) -> dict[Any, bool]:
     """What the planner picks, and the next by prediction, of other vectors or columns; nothing
     where no kernel serves a layer, 16 bits of three channels."""
     request = unnamed(direction, layer.problem, group)
@@ -196,7 +223,8 @@ def plans(layer: Layer, direction: str, group: str) -> dict[Any, bool]:
     shapes = {_shape(picked): picked}
     for p in candidates(request, near=True).plans:
         shapes.setdefault(_shape(p), p)
-    others = [p for p in shapes.values() if p != picked][: OTHERS.get(layer.taps, 0)]
+    taps = layer.taps if isinstance(layer.taps, int) else 0
+    others = [p for p in shapes.values() if p != picked][: OTHERS.get(taps, 0)]
     return {picked: True} | dict.fromkeys(others, False)
 
 
@@ -205,11 +233,17 @@ def _shape(p: Any) -> tuple[int, int]:
     return p.config.vector, p.config.columns
 
 
-def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
+def measured(layer: Layer | BatchedLayer, direction: str, group: str) -> Iterator[Row]:
     """The rows of a case."""
-    cp, problem = driver.cupy(), layer.problem
+    problem = layer.problem
+    common = {
+        "layer": str(layer), "group": layer.group, "networks": layer.networks,
+        "direction": direction, "precision": group,
+    }  # fmt: skip
     if not (mine := plans(layer, direction, group)):
+        yield {**common, "method": "refused"}
         return
+    cp = driver.cupy()
     arrays = Arrays(direction, problem, group)
     arrays.fill(-1, 1)
     contenders = [*ours(mine)]
@@ -227,10 +261,7 @@ def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
         arrays.poison()
         calls[name]()
         errors[name] = relative_rms(direction, problem, arrays)
-    common = {
-        "layer": str(layer), "group": layer.group, "networks": layer.networks,
-        "direction": direction, "precision": group, "bytes": size,
-    }  # fmt: skip
+    common["bytes"] = size
     for name, t in times.items():
         low, mid, high = (round(1e6 * v, 2) for v in (t.low, t.median, t.high))
         method = "tf32" if name.endswith("tf32") else name.split()[0]
@@ -238,7 +269,7 @@ def measured(layer: Layer, direction: str, group: str) -> Iterator[Row]:
         if method == "winolab":
             p, chosen = of[name]
             walk = ("rows", "parts", "workers")
-            row |= {key: getattr(p, key) for key in walk if not layer.filters}
+            row |= {key: getattr(p, key) for key in walk if hasattr(p, key)}
             row |= {"plan": str(p.config), "products": p.precision,
                     "kernel": p.kernel, "predicted_us": round(1e6 * p.predicted, 2),
                     "workspace": p.workspace, "relative_rms": errors[name],
@@ -259,16 +290,18 @@ def relative_rms(direction: str, problem: Problem, arrays: Arrays) -> float:
     got = wide(arrays.results["NHWC"])
     how = {"stride": problem.stride, "padding": [lo for lo, _ in problem.padding]}
     how |= {"groups": problem.groups, "dilation": problem.dilation}
+    n = problem.ndim
     if direction == "forward":
-        due = torch.nn.functional.conv2d(a, b, **how)
+        due = getattr(torch.nn.functional, f"conv{n}d")(a, b, **how)
     else:
         last = (problem.in_channels, *problem.input)
-        grad = torch.nn.grad
+        from torch.nn import grad
+
         if direction == "backward_data":
-            due = grad.conv2d_input((problem.batch, *last), b, a, **how)
+            due = getattr(grad, f"conv{n}d_input")((problem.batch, *last), b, a, **how)
         else:
             taps = (problem.out_channels, problem.in_channels // problem.groups, *problem.filter)
-            due = grad.conv2d_weight(a, taps, b, **how)
+            due = getattr(grad, f"conv{n}d_weight")(a, taps, b, **how)
     return float(((got - due) ** 2).mean().sqrt() / (due**2).mean().sqrt())
 
 
@@ -280,12 +313,18 @@ def ratios(rows: Iterable[Row]) -> Iterator[tuple[Row, float, float]]:
     for mine in cases.values():
         torch, copy = (min((r["us"] for r in mine if r["method"] == m), default=math.nan)
                        for m in ("torch", "copy"))  # fmt: skip
-        (own,) = (row for row in mine if row.get("chosen"))
-        yield own, torch / own["us"], copy / own["us"]
+        for own in mine:
+            if own.get("chosen"):
+                yield own, torch / own["us"], copy / own["us"]
 
 
 def summarized(rows: Iterable[Row]) -> Iterator[str]:
     """Geometric means by direction, precision and filter, with the least of each."""
+    rows = list(rows)
+    refused = Counter(
+        (row["direction"], row["precision"]) for row in rows if row["method"] == "refused"
+    )
+    yield from (f"{' '.join(which)}: no kernel for {n} layers" for which, n in refused.items())
     groups: dict[tuple[str, str, str], list[tuple[float, float, Row]]] = {}
     for own, torch, copy in ratios(rows):
         which = own["direction"], own["precision"], own["group"]

@@ -80,9 +80,10 @@ def test_layers_with_nothing_to_compute_are_refused(text) -> None:
         bench.command(text)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "networks"])
 def test_outputs_and_symmetric_padding(name: str) -> None:
     for layer in LAYERS[name]:
+        assert isinstance(layer, Layer)
         problem = layer.problem
         assert problem.output == layer.output
         assert all(low == high == layer.taps // 2 for low, high in problem.padding)

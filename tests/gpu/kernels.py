@@ -216,8 +216,8 @@ def cases(device: str) -> Iterator[Case]:
     for text, layer in layers.items():
         for direction in CORRELATIONS:
             yield Case(device, direction, text, "fp32_ffma")
-            if layer.algorithm:
-                yield Case(device, direction, text, "fp32_ffma", str(layer.algorithm))
+            if algorithm := layer.named(direction):
+                yield Case(device, direction, text, "fp32_ffma", str(algorithm))
         yield Case(device, "backward_filter", text, "fp32_ffma")
     for text, name in TWO_LEVEL.items():
         yield Case(device, "forward", text, "fp32_ffma", f"{name};variant=two_level:32")

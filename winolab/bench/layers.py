@@ -1,12 +1,15 @@
-"""The layers that kernels are compared on, as data: square filters, padding ⌊r/2⌋, stride 1."""
+"""The layers that kernels are compared on, as data: the papers' square filters of stride 1, padding
+⌊r/2⌋, and those of networks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winolab.algorithm import Algorithm, Problem, gamma
+from winolab.bench import networks
+from winolab.bench.networks import BatchedLayer
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,20 @@ class Layer:
         return f"{shape}:{self.out_channels}x{self.taps}x{self.taps}"
 
 
-def parse_layer(text: str) -> Layer:
-    """A layer from its text, batch x height x width x channels of the output : filter.
+def parse_layer(text: str) -> Layer | BatchedLayer:
+    """A layer from its text: batch x height x width x channels of the output : filter, or of any
+    kind, by its input, as a BatchedLayer has it.
 
-    Raises ValueError for anything but "128x96x96x64:64x3x3" and its like.
+    Raises ValueError for anything but "128x96x96x64:64x3x3", "32x224x224x3>64x7x7s2p3" and such.
     """
+    if ">" in text:
+        return networks.parse(text)
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+):(\d+)x(\d+)x(\d+)", text)
     if not found:
         raise ValueError(
             f"layer {text!r}; expected N x OH x OW x IC : OC x r x r, such as 128x96x96x64:64x3x3, "
-            f"or one of {', '.join(LAYERS)}"
+            "of any kind N x input x IC > OC x filter, such as 32x224x224x3>64x7x7s2p3, or one of "
+            f"{', '.join(LAYERS)}"
         )
     batch, height, width, channels, out_channels, taps, again = map(int, found.groups())
     if taps != again:
@@ -95,7 +102,7 @@ def grid(channels: tuple[int, ...] = CHANNELS) -> list[Layer]:
 
 
 RESNET = {64: 56, 128: 28, 256: 14, 512: 7}
-LAYERS: dict[str, list[Layer]] = {
+LAYERS: dict[str, Sequence[Layer | BatchedLayer]] = {
     # the shapes of the published kernels' measurements on an H100
     "dragon": [
         *squares((8, 6, 3), 128, {64: 96, 128: 48, 256: 24, 512: 12}),
@@ -119,4 +126,6 @@ LAYERS: dict[str, list[Layer]] = {
     ],
     "table3": grid(TABLE3_CHANNELS),
     "grid": grid(),
+    # every convolution of 14 networks, in batches of 1 and 32: experiments.measure.networks
+    "networks": networks.distinct(),
 }

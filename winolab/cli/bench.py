@@ -20,6 +20,7 @@ from winolab.bench import compare, cudnn, frameworks
 from winolab.bench.compare import Effort
 from winolab.bench.contenders import GROUPS
 from winolab.bench.layers import LAYERS, Layer, parse_layer
+from winolab.bench.networks import BatchedLayer
 from winolab.cli import environment, process
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import AsJson, document, plain
@@ -47,7 +48,8 @@ def command(
     layers: Annotated[
         str,
         typer.Option(
-            help=f"With commas: {', '.join(LAYERS)}, or outputs and filters as 128x96x96x64:64x3x3."
+            help=f"With commas: {', '.join(LAYERS)}, outputs and filters as "
+            "128x96x96x64:64x3x3, or inputs as 32x224x224x3>64x7x7s2p3 (stride, padding)."
         ),
     ] = "dragon",
     direction: Annotated[
@@ -91,10 +93,10 @@ def command(
         process.console(wide).print(table(rows))
 
 
-Case = tuple[str, Layer, str, str]
+Case = tuple[str, Layer | BatchedLayer, str, str]
 
 
-def named(text: str) -> list[tuple[str, Layer]]:
+def named(text: str) -> list[tuple[str, Layer | BatchedLayer]]:
     """Layers by list or by shape, each with the name of its list ("given" for a shape)."""
     found = []
     for name in text.split(","):
@@ -149,7 +151,7 @@ def measured(cases: Sequence[Case], effort: Effort, seconds: float = 1e9) -> Ite
         yield [{**machine, **labels, "took_s": took, **row} for row in rows]
 
 
-def kernel_name(layer: Layer) -> str | None:
+def kernel_name(layer: Layer | BatchedLayer) -> str | None:
     """Γα(n,r) of the list that the layer is from."""
     return f"Γ{layer.kernel[0]}({layer.kernel[1]},{layer.kernel[2]})" if layer.kernel else None
 

@@ -13,11 +13,14 @@ from experiments.measure.layers import (
     RESULTS,
     STRIDED,
     Layer,
+    known,
+    measured,
     plans,
     ratios,
     summarized,
 )
 from experiments.measure.throughput import stored
+from winolab.bench.contenders import digest
 from winolab.device import H100
 from winolab.gpu import driver
 
@@ -40,8 +43,26 @@ def test_each_layer_is_there_once() -> None:
 def test_what_no_kernel_serves_is_left_out(monkeypatch) -> None:
     monkeypatch.setattr(driver, "device", lambda index: H100)
     stem = next(layer for layer in STRIDED if layer.channels == 3)
+    assert list(plans(stem, "forward", "fp16").values()) == [True]
+
+    def refused(request: object) -> None:
+        raise ValueError("no kernel")
+
+    monkeypatch.setattr(layers, "plan", refused)
     assert plans(stem, "forward", "fp16") == {}
-    assert list(plans(stem, "forward", "fp32").values()) == [True]
+    (row,) = measured(stem, "forward", "fp16")
+    assert (row["method"], row["layer"]) == ("refused", str(stem))
+    assert list(summarized([row])) == ["forward fp16: no kernel for 1 layers"]
+
+
+def test_rows_of_the_same_kernel_are_not_measured_again(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "device", lambda index: H100)
+    case = (Layer("C", 56, 96, 7), "forward", "fp32")
+    picked = next(iter(plans(*case)))
+    name = str(case[0]), *case[1:]
+    assert known({name: digest(picked)}, *case)
+    assert not known({name: "another"}, *case)
+    assert not known({}, *case)
 
 
 def test_the_pick_comes_before_other_plans(monkeypatch) -> None:
@@ -100,7 +121,7 @@ NOTES = {
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", NOTES)
 def test_the_note_has_the_rows_ratios(name: str) -> None:
     """The mean and the least of each group of rows, to the last digit that the note shows."""
     note, lines, directions, precisions = NOTES[name]
