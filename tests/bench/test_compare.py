@@ -290,7 +290,7 @@ def test_long_calls_take_few_rounds_and_hopeless_ones_may_go_unchecked(
 class Prepared(SimpleNamespace):
     """A plan whose filter is transformed apart, in terms of addresses."""
 
-    direction, problem, prepared = "forward", PROBLEM, 64
+    direction, problem, prepared_size = "forward", PROBLEM, 64
 
     def launch(self, kernels, a, b, out, workspace, index) -> None:
         kernels["whole"]((1, 1, 1), 32, ADDRESSES.pack(a.address, b.address, out.address))
