@@ -8,14 +8,14 @@ from importlib import import_module
 
 from experiments.harness.facts import PAPERS, papers
 from winolab.bench.compare import Effort
-from winolab.bench.layers import LAYERS, Layer
+from winolab.bench.layers import SQUARES, Layer
 
 GRADIENT = ("backward_filter",)
 
 
 def lists() -> dict[str, list[Layer]]:
     """Layers by list: this package's, and those of the papers that have a module ``lists``."""
-    found = dict(LAYERS)
+    found = dict(SQUARES)
     for paper in papers():
         if (PAPERS / paper / "lists.py").is_file():
             found |= import_module(f"papers.{paper}.lists").LISTS

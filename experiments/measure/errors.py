@@ -27,7 +27,7 @@ from winolab.algorithm import gamma
 from winolab.bench import oracle
 from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, Contender, digest, entered, judges, ours
-from winolab.bench.layers import LAYERS, TABLE3_CHANNELS, Layer, grid
+from winolab.bench.layers import SQUARES, TABLE3_CHANNELS, Layer, grid
 from winolab.cli import bench
 from winolab.cli.screen.render import plain
 from winolab.gpu import driver
@@ -123,7 +123,7 @@ def measured(layer: Layer, data: str, mine: Mapping[Plan, bool]) -> Iterator[Row
 
 def todo(match: str = "") -> Iterator[tuple[Layer, str]]:
     """Layers and their data: of all, those with ``match`` in their names."""
-    lists = [layer for name in LISTS for layer in LAYERS[name]]
+    lists = [layer for name in LISTS for layer in SQUARES[name]]
     found = [(layer, "u12") for layer in grid(TABLE3_CHANNELS)]
     found += [(layer, data) for layer in lists for data in ("relu", "wide")]
     yield from ((layer, data) for layer, data in found if match in f"{layer} {data}")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.cli.bench_rows import ROWS, row
 from winolab.algorithm import gamma
-from winolab.bench.layers import LAYERS, TABLE3, Layer, grid, parse_layer
+from winolab.bench.layers import SQUARES, TABLE3, Layer, grid, parse_layer
 from winolab.cli import bench
 from winolab.gpu.machine import MachineError
 
@@ -80,10 +80,9 @@ def test_layers_with_nothing_to_compute_are_refused(text) -> None:
         bench.command(text)
 
 
-@pytest.mark.parametrize("name", [name for name in LAYERS if name != "networks"])
+@pytest.mark.parametrize("name", SQUARES)
 def test_outputs_and_symmetric_padding(name: str) -> None:
-    for layer in LAYERS[name]:
-        assert isinstance(layer, Layer)
+    for layer in SQUARES[name]:
         problem = layer.problem
         assert problem.output == layer.output
         assert all(low == high == layer.taps // 2 for low, high in problem.padding)
@@ -99,7 +98,7 @@ def test_the_grid_has_ten_shapes_a_kernel_at_equal_work() -> None:
         mine = [layer.problem.macs for layer in grid() if layer.kernel == kernel]
         assert len(mine) == 10
         assert max(mine) / math.fsum(mine) * 10 < 1.08
-    widths = {layer.output[1] % layer.kernel[1] == 0 for layer in LAYERS["table3"] if layer.kernel}
+    widths = {layer.output[1] % layer.kernel[1] == 0 for layer in SQUARES["table3"] if layer.kernel}
     assert widths == {True}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.gpu.support.picked import of_gamma
 from winolab.algorithm import parse_algorithm
-from winolab.bench.layers import LAYERS, parse_layer
+from winolab.bench.layers import SQUARES, parse_layer
 from winolab.device import datasheet
 from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.planner.correlation import CORRELATIONS
@@ -28,7 +28,7 @@ from winolab.gpu.runtime import nvrtc
 TABLE = Path(__file__).with_name("kernels.csv")
 COMMAND = "python -m tests.gpu.kernels"
 HOPPER, EARLIER = "h100", ("a100", "rtx3090", "rtx4090")  # sm_90a; sm_80, sm_86, sm_89
-PAPERS = ("dragon", "resnet", "odd", "table3")  # of LAYERS
+PAPERS = ("dragon", "resnet", "odd", "table3")  # of SQUARES
 OTHERS = (
     *("128x64x64x96:96x3x3", "32x85x85x96:96x7x7"),  # with fewer filters in the last block
     "32x51x51x160:160x7x7",  # ten states, rows filled up by a tile
@@ -212,7 +212,7 @@ def compiler() -> str:
 
 def cases(device: str) -> Iterator[Case]:
     """The papers' layers: every direction, by the planner's choice and by the papers' kernels."""
-    layers = {str(layer): layer for name in PAPERS for layer in LAYERS[name]}
+    layers = {str(layer): layer for name in PAPERS for layer in SQUARES[name]}
     for text, layer in layers.items():
         for direction in CORRELATIONS:
             yield Case(device, direction, text, "fp32_ffma")
@@ -221,13 +221,13 @@ def cases(device: str) -> Iterator[Case]:
         yield Case(device, "backward_filter", text, "fp32_ffma")
     for text, name in TWO_LEVEL.items():
         yield Case(device, "forward", text, "fp32_ffma", f"{name};variant=two_level:32")
-    split = (*(str(layer) for name in ("dragon", "table3") for layer in LAYERS[name]), *OTHERS)
+    split = (*(str(layer) for name in ("dragon", "table3") for layer in SQUARES[name]), *OTHERS)
     for text in split if device == HOPPER else ():  # by wgmma
         yield Case(device, "forward", text, "fp32_split")
         yield Case(device, "forward", text, "fp32_split", family="gamma")
-    for layer in LAYERS["dragon"] if device == HOPPER else ():
+    for layer in SQUARES["dragon"] if device == HOPPER else ():
         yield Case(device, "forward", str(layer), "fp16")
-    for layer in LAYERS["resnet"]:
+    for layer in SQUARES["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
         for direction in (*CORRELATIONS, "backward_filter"):
             for precision in ("fp32_split", "fp16", "bf16"):

@@ -102,7 +102,7 @@ def grid(channels: tuple[int, ...] = CHANNELS) -> list[Layer]:
 
 
 RESNET = {64: 56, 128: 28, 256: 14, 512: 7}
-LAYERS: dict[str, Sequence[Layer | BatchedLayer]] = {
+SQUARES: dict[str, list[Layer]] = {
     # the shapes of the published kernels' measurements on an H100
     "dragon": [
         *squares((8, 6, 3), 128, {64: 96, 128: 48, 256: 24, 512: 12}),
@@ -126,6 +126,9 @@ LAYERS: dict[str, Sequence[Layer | BatchedLayer]] = {
     ],
     "table3": grid(TABLE3_CHANNELS),
     "grid": grid(),
+}
+LAYERS: dict[str, Sequence[Layer | BatchedLayer]] = {
+    **SQUARES,
     # every convolution of 14 networks, in batches of 1 and 32: experiments.measure.networks
     "networks": networks.distinct(),
 }
