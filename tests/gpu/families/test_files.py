@@ -56,3 +56,11 @@ def test_files_import_those_above_them(folder: Path) -> None:
         text = (folder / role).read_text()
         for below in order[at + 1 :]:
             assert f"{folder.name}.{below.removesuffix('.py')} import" not in text, role
+
+
+@pytest.mark.parametrize(
+    "path", sorted(FAMILIES.rglob("*.py")), ids=lambda path: f"{path.parent.name}.{path.stem}"
+)
+def test_a_plan_and_a_config_have_their_types(path: Path) -> None:
+    """A member that is none is an error of the type checker: neither is Any."""
+    assert not re.search(r"\b(plan|call|config|v|kind): Any\b", path.read_text())

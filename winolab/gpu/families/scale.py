@@ -20,7 +20,7 @@ from winolab.gpu.planner.correlation import Correlation
 from winolab.ref.algebra.transforms import Matrix, Transforms
 from winolab.ref.arithmetic.split import CEILING, HEADROOM, Scale, ceil_log2
 
-# Doubts for which there is room behind the header; of more, everything is computed again. Of single
+# Suspects for which there is room behind the header; of more, all is computed again. Of single
 # outputs 1 in 3,000 is a suspect on normal data, 1 in 100 where x has magnitudes 2^(2 · normal)
 # apart; of tiles of two none in 28,000 (tests/gpu/planner/test_accuracy_check.py).
 LEAST_ROOM, MOST_ROOM = 1 << 10, 1 << 15

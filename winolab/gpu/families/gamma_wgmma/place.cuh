@@ -10,7 +10,7 @@ struct TilePlace : Column {
     batch = batch * IMAGES + index % IMAGES;
   }
 
-  // Goes down from the images abreast to those that have a row of the stack; their own row.
+  // Goes down from the images abreast to those that have a row of the packed batch; their own row.
   __device__ __forceinline__ int down(const GammaParams& p, int row) {
     if constexpr (PACKED == 0) return row;
     const int under = row / p.pitch;
