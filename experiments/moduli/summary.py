@@ -35,7 +35,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
             states, saving, gain, fp32, fp16 = (known[name, column] for column in COLUMNS)
             points = parse_algorithm(own(line)).points
             lines.append(
-                f"| {line.where} | {points} | {states:.0f} | {saving:.2f} | {float(f'{gain:.3g}'):,g} | "
-                f"{fp32:.1e} | {fp16:.1e} |"
+                f"| {line.where} | {points} | {states:.0f} | {saving:.2f} | "
+                f"{float(f'{gain:.3g}'):,g} | {fp32:.1e} | {fp16:.1e} |"
             )
     yield "Moduli beyond points", lines
