@@ -225,6 +225,8 @@ def correlate(
         ends = _named_padding(padding, weight.shape[2:], strides, dilations)
     else:
         ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
+    if bias is not None:
+        _check_bias(bias, weight.shape[0])
     y = through(x, weight, strides, ends, dilations, groups, *how)
     return _finished(y, bias, x is input)
 
@@ -260,6 +262,8 @@ def transpose(
             raise ValueError(f"padding {p} in spatial dimension {d} leaves nothing of the result")
         shape.append(size)
         ends += [p, p - more // s * s]
+    if bias is not None:
+        _check_bias(bias, shape[1])
     y = through(dy, weight, shape, strides, ends, dilations, groups, *how)
     return _finished(y, bias, dy is input)
 
@@ -282,25 +286,24 @@ def _batch(input: Tensor, weight: Tensor, ndim: int) -> Tensor:
 
 def _finished(y: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
     if bias is not None:
-        y = y + _bias(bias, y)
+        if bias.dtype != y.dtype:
+            if not torch.is_autocast_enabled(y.device.type):
+                raise TypeError(
+                    f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
+                )
+            bias = bias.to(y.dtype)
+        y = y + bias.reshape(-1, *[1] * (y.dim() - 2))
     return y if batched else y.squeeze(0)
 
 
-def _bias(bias: Tensor, y: Tensor) -> Tensor:
-    """The bias along the channels of y. Raises ValueError and TypeError where it does not fit."""
+def _check_bias(bias: Any, channels: int) -> None:
+    """Raise TypeError for what is no tensor, ValueError for a shape that does not fit."""
     if not isinstance(bias, Tensor):
         raise TypeError(f"bias is a {type(bias).__name__}; expected a torch tensor")
-    if bias.dim() != 1 or bias.shape[0] != y.shape[1]:
+    if bias.dim() != 1 or bias.shape[0] != channels:
         raise ValueError(
-            f"bias has shape {tuple(bias.shape)}; expected ({y.shape[1]},), one an output channel"
+            f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"
         )
-    if bias.dtype != y.dtype:
-        if not torch.is_autocast_enabled(y.device.type):
-            raise TypeError(
-                f"bias has dtype {bias.dtype} and the result {y.dtype}; convert one of them"
-            )
-        bias = bias.to(y.dtype)
-    return bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
 def _sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:

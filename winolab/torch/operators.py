@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _profiler_enabled
 
 from winolab.calls import recall
 from winolab.torch import batching, cpu, derivatives
@@ -87,7 +88,7 @@ def _plain(a: Tensor, b: Tensor) -> bool:
         and _local() == USUAL
         and torch.autograd.forward_ad._current_level < 0
         and not torch._C._len_torch_function_stack()
-        and not torch.autograd._profiler_enabled()
+        and not _profiler_enabled()
     )
 
 
@@ -118,7 +119,9 @@ def _keys(device: str) -> int:
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 USUAL, PLAIN = _usual(), frozenset(map(_keys, ("CPU", "CUDA")))
 forward, backward_data, backward_filter = (partial(_call, each) for each in DIRECTIONS)
-CALLS = dict(zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True))
+CALLS: dict[str, Any] = dict(
+    zip(DIRECTIONS, (forward, backward_data, backward_filter), strict=True)
+)
 FUNCTIONS: dict[str, Any] = {}
 
 
