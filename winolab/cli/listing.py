@@ -25,9 +25,10 @@ Row = dict[str, Any]
 TRIED = [Problem.of((1, 9, 9, 1), (1, r, r, 1), padding=1) for r in (3, 4)]
 STRIDED = Problem.of((1, 9, 9, 1), (1, 3, 3, 1), padding=1, stride=2)
 ALGORITHMS = (
-    "Behind a form stand @ and the points (best, paper, wincnn or a list), and ;key=value for an "
-    "option. Reference: NumPy arrays, in every arithmetic; strides are its, too. CUDA: directions "
-    "that kernels of an H100 have a plan for; winolab plan names others."
+    "Behind a form stand @ and the points (best, paper, wincnn or a list, x^2+1 and other factors "
+    "among them; karatsuba, sfc:6, legendre), and ;key=value for an option. Reference: NumPy "
+    "arrays, in every arithmetic; strides are its, too. CUDA: directions that kernels of an H100 "
+    "have a plan for; winolab plan names others."
 )
 DEVICES = (
     "From data sheets: boost clock, dense FP16 with Tensor Cores. Plans: whether the CUDA kernels "
