@@ -167,6 +167,12 @@ FUSED = {
     "gamma_wgmma groups": forward(
         (1, 6, 9, 32), (48, 3, 3, 16), "float16", groups=2, algorithm=GAMMA
     ),
+    "fused2d": forward(
+        *DENSE, "float32", padding=1, precision="fp32_ffma", algorithm="winograd:2x2:3x3"
+    ),
+    "fused2d odd": forward(
+        *ODD, "float32", padding=1, precision="fp32_ffma", algorithm="winograd:2x2:3x3"
+    ),
     "direct.ffma": forward(*ODD, "float32", stride=2, precision="fp32_ffma"),
     "depthwise": forward((2, 9, 9, 32), (32, 3, 3, 1), "float32", padding=1, groups=32),
     "depthwise fp16": forward((2, 9, 9, 32), (32, 5, 5, 1), "float16", padding=2, groups=32),

@@ -136,19 +136,25 @@ __device__ __forceinline__ void finish_pairs(const EpilogueParams& p, unsigned (
   for (int i = 0; i < PAIRS; ++i) pairs[i] = pack<FINISHED == 2>(v[2 * i], v[2 * i + 1]);
 }
 
-// A tile's ``columns`` outputs of neighbouring channels, ``pitch`` elements apart.
+// A tile's ``columns`` outputs of neighbouring channels, ``pitch`` elements apart. All of the residual is
+// asked for before any of it is waited for, where there is no output from its first element on.
 template <int COUNT, bool VECTORS, int OUTPUTS>
 __device__ __forceinline__ void finish_tile(const EpilogueParams& p, float (&tile)[COUNT][OUTPUTS],
                                             const EpilogueElement* to, const EpilogueElement* y,
                                             int pitch, int columns, int channel, int left) {
+  float bias[COUNT] = {}, residual[OUTPUTS][COUNT] = {};
+  const bool any = columns > 0;
+  if constexpr (RESIDUAL) {
 #pragma unroll
-  for (int o = 0; o < OUTPUTS; ++o) {
-    float v[COUNT];
-#pragma unroll
-    for (int c = 0; c < COUNT; ++c) v[c] = tile[c][o];
-    if (o < columns)
-      finish_channels<COUNT, VECTORS>(p, v, to + (long long)o * pitch, y, channel, left);
-#pragma unroll
-    for (int c = 0; c < COUNT; ++c) tile[c][o] = v[c];
+    for (int o = 0; o < OUTPUTS; ++o)
+      load_channels<COUNT, VECTORS>(
+          p.residual + (o < columns ? to - y + (long long)o * pitch : 0), any ? left : 0, residual[o]);
   }
+  if constexpr (BIAS)
+    load_channels<COUNT, VECTORS>(p.bias + (any ? channel : 0), any ? left : 0, bias);
+#pragma unroll
+  for (int o = 0; o < OUTPUTS; ++o)
+#pragma unroll
+    for (int c = 0; c < COUNT; ++c)
+      tile[c][o] = finished(tile[c][o], bias[c], residual[o][c], p.slope);
 }

@@ -2,6 +2,9 @@
 // what it works on. Constants and the layout (layout_address and so on) are printed from Python.
 #pragma once
 
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 #include "pipe.cuh"
 #include "pipeline.cuh"
 
@@ -15,6 +18,9 @@ struct Fused2dParams {
   int batch, height, width, out_height, out_width, pad_height, pad_width, channels, out_channels;
   int tiles_height, tiles_width, boxes_height, boxes_width;
   int chunks, blocks_m, tile_blocks, group, work_tiles;  // group: of blocks_m, an inner loop
+#ifdef EPILOGUE
+  EpilogueParams epilogue;
+#endif
 };
 
 constexpr int STATES = ALPHA * ALPHA, OUTPUTS = N * N;

@@ -86,6 +86,17 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const Fused2dShare
     to[e] = p.y + shared.offset[tile] + (block_m * BM + m) * p.y_channel;
     there[e] = block_m * BM + m < p.out_channels ? (unsigned)shared.outputs[tile] : 0;
   }
+#ifdef EPILOGUE
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const int channel = block_m * BM + layout_pair_filter(round, threadIdx.x, e);
+#pragma unroll
+    for (int k = 0; k < OUTPUTS; ++k) {
+      const float* at = to[e] + k / N * p.y_row + k % N * p.y_pixel;
+      if (there[e] >> k & 1) y[e][k] = finish_channel(p.epilogue, y[e][k], at, p.y, channel);
+    }
+  }
+#endif
 #pragma unroll
   for (int i = 0; i < N; ++i)
 #pragma unroll

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params
+from winolab.gpu.families.epilogue import finished
 from winolab.gpu.families.fused2d.tiling import FILTER_THREADS, Tiling
 from winolab.gpu.params import Kernels, Params, View
 
@@ -38,6 +39,7 @@ def run(
     """Convolve, with ``w`` or what is transformed; ``early``: the launch before transforms it."""
     for group in range(call.correlation.groups):
         params = main_params(call, group, x, w, prepared, y)
+        params = finished(params, y, group * call.correlation.out_channels, "float32")
         begin = early and group == 0 and not call.config.fused
         kernels["winolab_fused2d"]((call.grid, 1, 1), call.config.threads, params, begin)
 

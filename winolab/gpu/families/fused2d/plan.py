@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from winolab.algorithm import Algorithm, tiled
+from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families.fused2d import launch
 from winolab.gpu.families.fused2d.config import KC, Config, configs
 from winolab.gpu.families.fused2d.cost import seconds
@@ -28,6 +30,7 @@ class Fused2dPlan(Tiling, BasePlan):
     """One call: what is computed, by which kernel, on what grid, at what cost."""
 
     predicted: float = 0.0  # seconds, filter transform included
+    epilogue: Epilogue | None = None
     kernel = "F(2×2,3×3)"
     precision = simulated = "fp32"
     out_dtype = "float32"
@@ -60,9 +63,13 @@ class Fused2dPlan(Tiling, BasePlan):
             ]
         )
 
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The plan whose kernel applies it as it stores y."""
+        return replace(self, epilogue=epilogue)
+
     def source(self) -> str:
         """The translation unit of ``winolab_fused2d_filter`` and ``winolab_fused2d``."""
-        return source(self.points, self.config)
+        return source(self.points, self.config, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""

@@ -91,11 +91,12 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
       for (int o = 0; o < N; ++o)
         if (added) out[o] = __fadd_rn(before[o], out[o]);
     }
+#ifdef EPILOGUE
+    finish_tile<1, false>(p.epilogue, reinterpret_cast<float(&)[1][N]>(out), y, p.y, p.y_pixel,
+                          columns, output, 1);
+#endif
 #pragma unroll
     for (int o = 0; o < N; ++o) {
-#ifdef EPILOGUE
-      if (o < columns) out[o] = finish_channel(p.epilogue, out[o], y, p.y, output);
-#endif
       if (o < columns) *y = out[o];
       y += p.y_pixel;
     }
