@@ -136,25 +136,31 @@ __device__ __forceinline__ void finish_pairs(const EpilogueParams& p, unsigned (
   for (int i = 0; i < PAIRS; ++i) pairs[i] = pack<FINISHED == 2>(v[2 * i], v[2 * i + 1]);
 }
 
-// A tile's ``columns`` outputs of neighbouring channels, ``pitch`` elements apart. All of the residual is
-// asked for before any of it is waited for, where there is no output from its first element on.
+// A tile's ``columns`` outputs of neighbouring channels, ``pitch`` elements apart. As much of the residual
+// as registers hold is asked for at once, where there is no output from its first element on.
 template <int COUNT, bool VECTORS, int OUTPUTS>
 __device__ __forceinline__ void finish_tile(const EpilogueParams& p, float (&tile)[COUNT][OUTPUTS],
                                             const EpilogueElement* to, const EpilogueElement* y,
                                             int pitch, int columns, int channel, int left) {
-  float bias[COUNT] = {}, residual[OUTPUTS][COUNT] = {};
+  constexpr int ONCE = COUNT > 2 ? 1 : OUTPUTS;
   const bool any = columns > 0;
-  if constexpr (RESIDUAL) {
-#pragma unroll
-    for (int o = 0; o < OUTPUTS; ++o)
-      load_channels<COUNT, VECTORS>(
-          p.residual + (o < columns ? to - y + (long long)o * pitch : 0), any ? left : 0, residual[o]);
-  }
+  float bias[COUNT] = {};
   if constexpr (BIAS)
     load_channels<COUNT, VECTORS>(p.bias + (any ? channel : 0), any ? left : 0, bias);
 #pragma unroll
-  for (int o = 0; o < OUTPUTS; ++o)
+  for (int first = 0; first < OUTPUTS; first += ONCE) {
+    float residual[ONCE][COUNT] = {};
+    if constexpr (RESIDUAL) {
 #pragma unroll
-    for (int c = 0; c < COUNT; ++c)
-      tile[c][o] = finished(tile[c][o], bias[c], residual[o][c], p.slope);
+      for (int o = 0; o < ONCE; ++o)
+        load_channels<COUNT, VECTORS>(
+            p.residual + (first + o < columns ? to - y + (long long)(first + o) * pitch : 0),
+            any ? left : 0, residual[o]);
+    }
+#pragma unroll
+    for (int o = 0; o < ONCE; ++o)
+#pragma unroll
+      for (int c = 0; c < COUNT; ++c)
+        tile[c][first + o] = finished(tile[c][first + o], bias[c], residual[o][c], p.slope);
+  }
 }
