@@ -175,6 +175,14 @@ def record(asked: Resolved, made: PlannedCall) -> Recording | None:
     return Recording(kernels, launches, GRAPHS)
 
 
+def record_filter(chosen: Plan, w: ArrayLayout, index: int) -> Recording:
+    """The launches that transform a filter which lies like that."""
+    view = w.view(address_of(0), filter=True)
+    return Recording(
+        kernels_of(chosen, index), lambda k: chosen.prepare(k, view, address_of(1), index)
+    )
+
+
 def _added(asked: Resolved, made: PlannedCall) -> tuple[int, int]:
     """What stands for the addresses of bias and residual; 0 where there is none."""
     return (

@@ -8,20 +8,17 @@ from typing import Any
 from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
-from winolab.gpu.params import Kernels
-from winolab.gpu.planner.planner import plan
-from winolab.gpu.planner.request import ITEMSIZE, Request
+from winolab.gpu.planner.request import ITEMSIZE
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import Described, library_of
-from winolab.gpu.runtime.call import kernels_of, prepare_call
-from winolab.gpu.runtime.dtypes import precision_of, result_dtype
+from winolab.gpu.runtime.arrays import library_of
+from winolab.gpu.runtime.call import prepare_call, record_filter
 from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
 from winolab.gpu.runtime.loader import load
-from winolab.gpu.runtime.planned import request_of
+from winolab.gpu.runtime.planned import plan_for
 from winolab.gpu.runtime.replay import Recording, address_of
-from winolab.gpu.runtime.resolve import Transformed
+from winolab.gpu.runtime.resolve import Transformed, resolve_filter
 from winolab.options import Convolution, ConvOptions
-from winolab.problem import NAMES, Problem, shapes
+from winolab.problem import NAMES, Problem
 
 DEFAULTS = ConvOptions()
 
@@ -110,10 +107,9 @@ def transform_if_used(
 ) -> Transformed | None:
     """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
     None if it reads w as it is."""
-    library = library_of(w)
-    asked = _request(direction, problem, library.describe(w), options)
-    used = not problem.empty and plan(asked).prepared_size
-    return transform(direction, problem, w, options) if used else None
+    asked = resolve_filter(direction, problem, options, library_of(w).describe(w))
+    usual = None if problem.empty else plan_for(asked, asked.fresh)
+    return transform(direction, problem, w, options) if usual and usual.prepared_size else None
 
 
 def transform(
@@ -125,39 +121,21 @@ def transform(
     """
     library = library_of(w)
     w = library.array("w", w)
-    described = library.describe(w)
-    index, dtype = described.index, described.dtype
-    layout = ArrayLayout.of(described, options.layout)
-    if layout.shape != problem.w_shape:
-        raise ValueError(
-            f"w has shape {layout.shape} with channels last; expected {problem.w_shape}"
-        )
-    request = _request(direction, problem, described, options)
+    asked = resolve_filter(direction, problem, options, library.describe(w))
+    index, dtype = asked.index, asked.dtype
     if problem.empty:
         return Transformed(None, dtype, index, False, None, 0)
     with library.on(index):
-        chosen = plan(request, apart=True).scaled(options.scale)
-        memory = library.empty((chosen.prepared_size,), "uint8", index)
-        address = library.address(memory)
-        if not layout.forward:
+        chosen = plan_for(asked, asked.fresh, apart=True)
+        assert chosen  # there is something to sum
+        if asked.b and asked.b.copied:
             w = library.contiguous(w)
-            layout = ArrayLayout.of(library.describe(w), options.layout)
+        memory = library.empty((chosen.prepared_size,), "uint8", index)
+        address, stream = library.address(memory), library.stream(index)
         driver.make_current(index)
-        view = layout.view(address_of(0), filter=True)
-
-        def record(kernels: Kernels) -> None:
-            chosen.prepare(kernels, view, address_of(1), index)
-
-        stream = library.stream(index)
-        Recording(kernels_of(chosen, index), record).replay(stream, library.address(w), address)
-    return Transformed(chosen, dtype, index, request.aligned, memory, address)
-
-
-def _request(direction: str, problem: Problem, w: Described, options: ConvOptions) -> Request:
-    """What a call with that filter asks the planner where its other arrays are fresh."""
-    precision = precision_of(options.precision, "w", w.dtype)
-    wanted = result_dtype(direction, w.dtype, options.out_dtype, None)
-    first, _, last = shapes(direction, problem)
-    aligned = ArrayLayout.fresh(first).aligned(ITEMSIZE[w.dtype])
-    aligned = aligned and ArrayLayout.fresh(last).aligned(ITEMSIZE[wanted])
-    return request_of(problem, direction, w.index, options, precision, wanted, aligned)
+        layout = ArrayLayout.of(library.describe(w), options.layout)
+        recording = record_filter(chosen, layout, index)
+        recording.replay(stream, library.address(w), address)
+    aligned = asked.a.layout.aligned(ITEMSIZE[dtype])
+    aligned = aligned and asked.fresh.aligned(ITEMSIZE[asked.computed])
+    return Transformed(chosen, dtype, index, aligned, memory, address)

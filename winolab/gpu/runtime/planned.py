@@ -58,7 +58,7 @@ class PlannedCall:
         wanted = asked.wanted
         fits = wanted.direct and wanted.distinct and (not asked.strict or wanted.aligned(out_size))
         out = wanted if fits else fresh
-        chosen = _plan_for(asked, out)
+        chosen = plan_for(asked, out)
         written = chosen.out_dtype if chosen else asked.dtype
         if transformed and chosen and written not in ("float32", asked.out_dtype):
             raise ValueError(
@@ -67,7 +67,7 @@ class PlannedCall:
             )
         if written != asked.out_dtype and out is not fresh:
             out = fresh
-            chosen = _plan_for(asked, out)
+            chosen = plan_for(asked, out)
         b = asked.b
         if b and not b.copied and chosen and chosen.reads_filters_in_place:
             b = Operand.of(b.layout, b.layout.direct and b.layout.aligned(ITEMSIZE[asked.dtype]))
@@ -142,8 +142,9 @@ def _ceil(place: int) -> int:
     return -(-place // ALIGNED) * ALIGNED
 
 
-def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
-    """The plan whose kernels write to ``out``; None where there is nothing to sum."""
+def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | None:
+    """The plan whose kernels write to ``out``; None where there is nothing to sum. ``apart``: one
+    whose filter is transformed apart."""
     transformed, options = asked.transformed, asked.options
     if transformed:
         return transformed.plan and transformed.plan.scaled(options.scale)
@@ -157,7 +158,7 @@ def _plan_for(asked: Resolved, out: ArrayLayout) -> Plan | None:
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
     asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
-    return plan(request_of(*asks, aligned, maps), apart=False).scaled(options.scale)
+    return plan(request_of(*asks, aligned, maps), apart).scaled(options.scale)
 
 
 def _check_empty(asked: Resolved) -> None:

@@ -124,9 +124,12 @@ def resolve(
     out: Described | None,
     bias: Described | None = None,
     residual: Described | None = None,
+    *,
+    told: str | None = None,
 ) -> Resolved:
     """Dtypes, precision, and what kernels can read where it lies. Raises as winolab.conv_forward
-    for arrays that do not fit the problem, one another or the kernels."""
+    for arrays that do not fit the problem, one another or the kernels; of a dtype it tells the
+    array ``told``, usually the first."""
     transformed = b if isinstance(b, Transformed) else None
     names = NAMES[direction]
     arguments = (*names[:2], "out")  # as the caller names them
@@ -136,7 +139,7 @@ def resolve(
     if out:
         check_target(out.shape, out.strides)
     dtype = common_dtype(names, a.dtype, b.dtype)
-    precision = precision_of(options.precision, names[0], dtype)
+    precision = precision_of(options.precision, told or names[0], dtype)
     out_dtype = result_dtype(direction, dtype, options.out_dtype, out)
     # dw that shall not overflow unnoticed is seen in float32 first
     gradient = direction == "backward_filter"
@@ -177,6 +180,16 @@ def resolve(
         residual=residual and ArrayLayout.of(residual, options.layout),
         out_first=out is None and layout_a.first(options.layout),
     )
+
+
+def resolve_filter(
+    direction: str, problem: Problem, options: ConvOptions, w: Described
+) -> Resolved:
+    """The same of a call whose other arrays are not there yet, and will be fresh ones."""
+    fresh = ArrayLayout.fresh(shapes(direction, problem)[0])
+    shape, strides = (in_layout(v, options.layout) for v in (fresh.shape, fresh.strides))
+    first = Described(shape, strides, w.dtype, w.index, True)
+    return resolve(direction, problem, options, first, w, None, told="w")
 
 
 def _layouts(
