@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from winolab.arguments.values import nearest
 from winolab.measure import DATA, filled
@@ -85,6 +84,8 @@ class Data:
         """Largest magnitudes: known, or what normal data of so many elements surely stay below."""
         found = []
         for m, shape in zip(self.moments, shapes(direction, problem), strict=False):
+            from scipy.special import ndtri
+
             quantile = -float(ndtri(SURELY / 2 / max(1, math.prod(shape))))
             found.append(m.peak or abs(m.mean) + quantile * math.sqrt(m.variance))
         return found[0], found[1]

@@ -9,7 +9,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from winolab.algorithm import Algorithm
 from winolab.api import bound as bounds
@@ -265,6 +264,8 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
     proven = bounds.of_layer(layer)
     square = (times * found.relative_rms) ** 2 + SURE**2 * CONSTANT * unit**2
     few = max(1, results // math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else results)
+    from scipy.special import ndtri
+
     slack = 1 - float(ndtri(1 - confidence)) * math.sqrt((2 + 3 * variance) / few)
     return Tolerances(
         layer, confidence, results, written.name if written else "exact numbers",

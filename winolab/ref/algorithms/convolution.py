@@ -16,7 +16,6 @@ from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from scipy.linalg import get_blas_funcs
 
 from winolab.algorithm import Problem
 from winolab.ref.algorithms.winograd import data_adjoint, filter_adjoint, group_slices, rotated
@@ -71,6 +70,8 @@ def _accumulate(
 
 def _products(columns: np.ndarray, taps: np.ndarray, axes: list[_Axis], result: np.ndarray) -> None:
     """One matrix product a tap of the leading dimensions."""
+    from scipy.linalg import get_blas_funcs
+
     (gemm,) = get_blas_funcs(("gemm",), dtype=np.float64)
     total = np.zeros((result[..., 0].size, result.shape[-1]))
     for tap in product(*(range(len(axis.at)) for axis in axes[:-1])):

@@ -15,7 +15,6 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-import scipy.fft
 
 from winolab.algorithm import Algorithm, Fft, Problem, Tile
 from winolab.ref.algorithms.engine import Engine, Region
@@ -96,7 +95,9 @@ class Fourier(Engine):
         axes = range(self._ndim)
         m = m.reshape(*states, tiles, channels)
         with np.errstate(all="ignore"):
-            y = np.asarray(scipy.fft.irfftn(m, s=self._lengths, axes=axes))
+            from scipy.fft import irfftn
+
+            y = np.asarray(irfftn(m, s=self._lengths, axes=axes))
         y = y[tuple(slice(s.tile.n) for s in self.region.segments)]
         return np.ascontiguousarray(y).reshape(math.prod(y.shape[:-1]), channels)
 
@@ -114,7 +115,9 @@ class Fourier(Engine):
     def _spectrum(self, x: np.ndarray) -> np.ndarray:
         """The real transform along the leading axes, zeros appended up to its lengths."""
         with np.errstate(all="ignore"):
-            return np.asarray(scipy.fft.rfftn(x, s=self._lengths, axes=range(self._ndim)))
+            from scipy.fft import rfftn
+
+            return np.asarray(rfftn(x, s=self._lengths, axes=range(self._ndim)))
 
     def _multiplied(self, v: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Per state, the complex matrix product v (P, K) · u (K, OC) as real matrix products."""

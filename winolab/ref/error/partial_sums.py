@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, erfc, ndtri
 
 from winolab.ref.arithmetic.formats import Format
 from winolab.ref.arithmetic.simulated import Float
 from winolab.ref.arithmetic.split import products
 
 Array = NDArray[np.float64]
-# Equally probable points of the normal distribution, over which exponents are averaged, and the
+# Nodes, equally probable points of the normal distribution, over which exponents are averaged, and
 # lengths of partial sums at which they are: doubling either moves no prediction by 1 %.
-NODES = ndtri((np.arange(32) + 0.5) / 32)
-LENGTHS = 96
+NODES, LENGTHS = 32, 96
 GOLDEN = (5**0.5 - 1) / 2
 PAIRS = 1 << 12  # of operands whose last places are looked at: small products are rare, and count
 EVEN = (np.arange(PAIRS) + 0.5) / PAIRS
-# Both operands are uniform around 0, or normal.
-PAIRED = tuple((at - 0.5, ndtri(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
+
+
+@cache
+def nodes() -> Array:
+    """The nodes of the normal distribution. SciPy is imported where it is first needed."""
+    from scipy.special import ndtri
+
+    return ndtri((np.arange(NODES) + 0.5) / NODES)
+
+
+@cache
+def paired() -> tuple[tuple[Array, Array], ...]:
+    """Both operands of PAIRS products, uniform around 0, or normal."""
+    from scipy.special import ndtri
+
+    return tuple((at - 0.5, ndtri(at)) for at in (EVEN, EVEN * PAIRS * GOLDEN % 1))
 
 
 @dataclass(frozen=True)
 class Products:
     """The products that a state sums, as arrays over the states: mean and variance of one, mean of
-    its sign, chance that it is not 0, its last places at NODES (..., nodes); of many of them in
+    its sign, chance that it is not 0, its last places at the nodes (..., nodes); of many of them in
     order (..., PAIRS) the exponents, of which 0 stands for ``place``.
     """
 
@@ -53,7 +66,7 @@ class Products:
 
     def finest(self, count: float) -> Array:
         """The finest last places of ``count`` products; (..., nodes), symmetric in them."""
-        half = len(NODES) // 2
+        half = NODES // 2
         least = -np.expm1(np.log1p(-(np.arange(half) + 0.5) / half) / count)
         at = np.minimum((least * PAIRS).astype(int), PAIRS - 1)[np.arange(half) * 5 % half]
         return np.ldexp(self.place, self.places[..., np.concatenate([at, at[::-1]])])
@@ -64,7 +77,7 @@ def _binades(
 ) -> Array:
     """2^⌊log2 |v|⌋ at the nodes of v ~ N(length·mean, length·variance), signed; (..., nodes)."""
     deviation = np.sqrt(length * variance)
-    v = (length * mean)[..., None] + deviation[..., None] * NODES
+    v = (length * mean)[..., None] + deviation[..., None] * nodes()
     size = np.maximum(np.abs(v), np.asarray(least)[..., None])
     exponent = np.where(size > 0, np.frexp(size)[1] - 1, -2000)
     return np.copysign(np.ldexp(1.0, exponent), v)
@@ -76,8 +89,8 @@ def rounding(u: float, length: Array | float, mean: Array, variance: Array) -> A
 
 
 def at_nodes(mean: Array, variance: Array) -> Array:
-    """N(mean, variance) at NODES; (..., nodes)."""
-    return mean[..., None] + np.sqrt(variance)[..., None] * NODES
+    """N(mean, variance) at the nodes; (..., nodes)."""
+    return mean[..., None] + np.sqrt(variance)[..., None] * nodes()
 
 
 def underflow(
@@ -117,6 +130,8 @@ def sums_underflow(run: Float, depth: float, terms: Products) -> Array:
 
 def beyond(limit: float, mean: Array, variance: Array, most: Array | float = math.inf) -> Array:
     """Chance that |N(mean, variance)| exceeds the limit; none where ``most`` does not."""
+    from scipy.special import erfc
+
     deviation = np.sqrt(2 * np.maximum(variance, 1e-300))
     mean = np.abs(mean)
     chance = (erfc((limit - mean) / deviation) + erfc((limit + mean) / deviation)) / 2
@@ -125,6 +140,8 @@ def beyond(limit: float, mean: Array, variance: Array, most: Array | float = mat
 
 def mean_size(mean: Array, deviation: Array) -> Array:
     """E|e| of a normal e."""
+    from scipy.special import erf
+
     t = mean / np.maximum(math.sqrt(2) * deviation, 1e-300)
     return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
 
@@ -132,9 +149,9 @@ def mean_size(mean: Array, deviation: Array) -> Array:
 def last_places(left: tuple[Array, Array], right: tuple[Array, Array], precision: int) -> Array:
     """Last places of products of operands N(mean, variance) with that precision; (..., nodes).
 
-    The operands' nodes are paired so that they look independent of each other and of NODES.
+    The operands' nodes are paired so that they look independent of each other and of the others.
     """
-    shuffled = np.arange(len(NODES)) * 13 % len(NODES), np.arange(len(NODES)) * 7 % len(NODES)
+    shuffled = np.arange(NODES) * 13 % NODES, np.arange(NODES) * 7 % NODES
     u, v = (_binades(1.0, *data)[..., at] for data, at in zip((left, right), shuffled, strict=True))
     return np.abs(u * v) * 2.0 ** (2 - 2 * precision)
 
@@ -147,7 +164,7 @@ def places(left: tuple[Array, Array], right: tuple[Array, Array]) -> NDArray[np.
     data = np.stack(np.broadcast_arrays(*left, *right), axis=-1)
     kinds, which = np.unique(data.reshape(-1, 4), axis=0, return_inverse=True)
     found = np.zeros((len(kinds), PAIRS), np.int16)
-    for side, (even, normal) in enumerate(PAIRED):
+    for side, (even, normal) in enumerate(paired()):
         mean, deviation = kinds[:, 2 * side, None], np.sqrt(kinds[:, 2 * side + 1, None])
         uniform = np.abs(mean) > math.sqrt(3) * deviation
         v = mean + deviation * np.where(uniform, math.sqrt(12) * even, normal)

@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
 from winolab.ref.algorithms.engine import gains
 from winolab.ref.arithmetic.formats import FORMATS, Format
@@ -216,6 +215,8 @@ def products_of(of_w: Operand, of_x: Operand, run: Arithmetic) -> Products:
     """The products that a state sums, of both operands' states, whatever the depth."""
     (u, su), (v, sv) = both = (of_w.mean, of_w.variance), (of_x.mean, of_x.variance)
     mean, variance = u * v, su * sv + su * v**2 + sv * u**2
+    from scipy.special import erf
+
     signs = [erf(m / np.sqrt(2 * np.maximum(s, 1e-300))) for m, s in both]
     nonzero = (1 - of_w.data.zeros**of_w.counts) * (1 - of_x.data.zeros**of_x.counts)
     bits = run.product.precision if isinstance(run, Float) else 0

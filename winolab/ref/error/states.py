@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
 from winolab.algorithm import Algorithm, Problem
 from winolab.ref.algorithms.winograd import programs_of
@@ -112,4 +111,6 @@ def _below(fmt: Format, mean: Array, variance: Array) -> Array:
     """Chance that N(mean, variance) is below fmt's normal numbers."""
     deviation = np.sqrt(2 * np.maximum(variance, 1e-300))
     least = 2.0**fmt.emin
+    from scipy.special import erf
+
     return (erf((least - mean) / deviation) + erf((least + mean) / deviation)) / 2

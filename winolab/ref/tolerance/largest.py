@@ -25,7 +25,6 @@ from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, gammainccinv, ndtri
 
 from winolab.algorithm import Algorithm, Problem
 from winolab.ref.arithmetic.simulated import Arithmetic
@@ -94,6 +93,8 @@ def _pairs(
 @lru_cache(maxsize=1024)
 def above(count: int, confidence: float, variance: float) -> float:
     """t / s that none of ``count`` errors exceeds with that confidence; G has that variance."""
+    from scipy.special import erfc, gammainccinv, ndtri
+
     chance = (1 - confidence) / max(1, count)
     if variance < 1e-6:
         return float(-ndtri(chance / 2))

@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from winolab.algorithm import Tile
 
@@ -105,6 +104,8 @@ class Boxes:
         return self.pixel[at] % RESIDUES
 
     def _units(self, tiles: range) -> Iterator[tuple[int, ...]]:
+        from scipy.optimize import linear_sum_assignment
+
         left = set(tiles)
         for count in range(len(tiles) // UNIT, 0, -1):
             shares = Counter(self._residue(at) for at in left)
