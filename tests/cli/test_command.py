@@ -167,14 +167,14 @@ def test_an_interrupt_says_how_to_go_on(
     ("arguments", "message"),
     [
         (["transform"], "No such command 'transform'"),
-        (["transforms", "2"], "Missing argument 'R'"),
+        (["transforms", "2"], "takes N and R, such as 6 3"),
         (["transforms", "two", "3"], "'N'"),
         (["transforms", "2", "3", "--point", "best"], "--points"),
         (["transforms", "2", "3", "--format", "tex"], "text, json, latex, cuda, numpy"),
         (["transforms", "2", "3", "--format", "tex", "--json"], "unknown format 'tex'"),
         (["transforms", "2", "3", "--points", "0,1,1,inf"], "repeated"),
         (["transforms", "2", "3", "--points", "0,1,inf"], "expected alpha = n + r - 1 = 4"),
-        (["transforms", "2", "3", "--points", "0,1,0.1x,inf"], "not a rational number"),
+        (["transforms", "2", "3", "--points", "0,1,0.1y,inf"], "not a rational number"),
         (["transforms", "2", "3", "--points", "bset"], "unknown points 'bset'"),
         (
             ["transforms", "2", "3", "--scaling", "l2"],
