@@ -35,6 +35,7 @@ ROOTS = {
     "direct/kernel": {},
     "direct/split": {},
     "direct/ffma": {},
+    "implicit_gemm/fill": {},
     "implicit_gemm/kernel": {},
     "fused2d/kernel": {},
     "gamma_ffma/kernel": {},

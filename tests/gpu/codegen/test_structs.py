@@ -67,6 +67,7 @@ STRUCTS = {
         [implicit_gemm.PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
     ),
+    "fill": ("FillParams", "implicit_gemm/fill", [implicit_gemm.FILL_PARAMS], []),
     "direct ffma": (
         "DirectFfmaParams",
         "direct/ffma",

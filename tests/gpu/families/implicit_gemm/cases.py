@@ -18,6 +18,7 @@ PROBLEMS = STRIDED | {
     "stem": layer((2, 19, 18, 3), 20, (7, 7), stride=2, padding=3),
     "stem of unit stride": layer((1, 12, 11, 3), 64, (3, 3), padding=1),
     "one channel": layer((2, 40, 1), 5, (9,), padding=4),
+    "five channels": layer((2, 9, 10, 5), 24, (3, 2), stride=(2, 1), padding=1),
     "groups of 4": layer((2, 9, 10, 32), 32, (3, 3), padding=1, groups=8),
     "groups of 8 and 4": layer((1, 9, 10, 64), 32, (3, 3), padding=1, stride=2, groups=8),
     "groups of 2 and 8": layer((2, 9, 7, 32), 128, (3, 2), padding=1, groups=16),

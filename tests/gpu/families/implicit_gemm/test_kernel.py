@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,22 @@ def test_every_block_shape(direction: str, precision: str) -> None:
             p = replace(p, segments=3)
         a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
         assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward_filter"])
+@pytest.mark.parametrize("name", ["stem", "five channels"])
+def test_copies_have_channels_filled_up(name: str, direction: str) -> None:
+    """Of x in both directions, of the filter forward: vectors of four channels or of eight."""
+    problem = PROBLEMS[name]
+    for precision in ("fp16", "fp32_split"):
+        found = [p for p in offered(problem, direction, precision) if p.config.fill]
+        for p in found:
+            assert p.vectors[0] in (4, 8)
+            assert p.workspace >= p.patch_channels * math.prod(problem.x_shape[:-1])
+            q = replace(p, segments=2) if p.gradient else p
+            a, b = operands(problem, direction, "fp32" if p.dtype == "float32" else precision)
+            assert too_far(q, a, b, on_cpu(q, a, b)) == 0, q
+        assert found
 
 
 def test_the_bound_says_something() -> None:

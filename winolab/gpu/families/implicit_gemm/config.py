@@ -14,6 +14,7 @@ ROLES = {"forward": 0, "backward_data": 1, "backward_filter": 2}  # as operands.
 PITCHES = {2: (8, 8), 4: (4, 8)}  # elements more than a row: stored along the sum, across it
 PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("WindowPlace", "FilterRow"))
 AGAIN = 16  # bytes of a flag
+FILLED = 4  # channels of a vector, as fill.cuh has it
 MERGED = 64  # channels of a block's groups, at most
 SLICE = 16  # channels of a product of 16 bits
 
@@ -29,6 +30,7 @@ class Config(KernelConfig):
     warps_n: int
     stages: int
     blocks: int = 1  # of a multiprocessor
+    fill: int = 0  # whether copies of x and the filter have channels filled up to FILLED
 
     @property
     def threads(self) -> int:
@@ -49,26 +51,27 @@ class Config(KernelConfig):
 
     def __str__(self) -> str:
         warps = f"warps={self.warps_m}x{self.warps_n}"
-        return f"{self.bm}x{self.bn}x{self.bk} {warps} stages={self.stages} blocks={self.blocks}"
+        fill = " fill=1" if self.fill else ""
+        rest = f"stages={self.stages} blocks={self.blocks}{fill}"
+        return f"{self.bm}x{self.bn}x{self.bk} {warps} {rest}"
 
 
 # By bytes of an element. A warp has 64 × 64, 64 × 32 or 32 × 32 results; of FP32, whose stages'
 # sums are held apart, half as many at most.
 CONFIGS = {
     2: (
-        Config(256, 128, 32, 4, 2, 3),
-        Config(128, 128, 32, 2, 2, 4, 2),
-        Config(128, 64, 32, 4, 2, 4, 2),
-        Config(64, 128, 32, 2, 4, 4, 2),
-        Config(64, 64, 32, 2, 2, 4, 3),
-        Config(128, 32, 32, 4, 1, 4, 3),
+        Config(256, 128, 64, 4, 2, 3),
+        Config(128, 64, 64, 4, 2, 3, 2),
+        Config(64, 128, 64, 2, 4, 3, 2),
+        Config(64, 64, 64, 2, 2, 3, 3),
+        Config(128, 32, 64, 4, 1, 3, 3),
     ),
     4: (
         Config(128, 128, 32, 2, 4, 3),
         Config(128, 64, 32, 2, 2, 3, 2),
         Config(64, 128, 32, 1, 4, 3, 2),
         Config(64, 64, 32, 2, 2, 3, 3),
-        Config(128, 32, 32, 4, 1, 3, 3),
+        Config(128, 32, 32, 4, 1, 3, 2),
     ),
 }
 
@@ -86,6 +89,11 @@ def configs(device: Device, role: int, itemsize: int, rows: int, columns: int) -
         return (v.bm > 64 and rows <= v.bm // 2) or (v.bn > 32 and columns <= v.bn // 2)
 
     return [v for v in found if not empty(v)] or found[-2:]
+
+
+def fillable(c: Correlation) -> bool:
+    """Whether there can be copies whose channels are filled up: where x is read as patches."""
+    return c.groups == 1 and not c.rotated and c.channels % FILLED > 0
 
 
 def merged(c: Correlation) -> int:

@@ -55,10 +55,18 @@ def arrays(plan: Tiling, model: DeviceModel = MODEL) -> float:
     )
 
 
+def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Seconds of the launches that copy x and the filter."""
+    if not plan.config.fill:
+        return 0.0
+    launches = 1 if plan.gradient else 2
+    return launches * model.device.launch + copying(plan.device, 2 * plan.filled[0], model)
+
+
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of forward and backward data: of all phases, those of the most taps first."""
-    c, v, m = plan.correlation, plan.config, model.implicit_gemm
-    channels, each, at, total = plan.merged * c.channels, step(plan, model), 0, 0.0
+    v, m = plan.config, model.implicit_gemm
+    channels, each, at, total = plan.patch_channels, step(plan, model), 0, 0.0
     phases = [(1, 1)]
     for axis in plan.axes:
         phases = [(t * n, k * i) for t, k in phases for n, i in axis.of_phases]
@@ -68,4 +76,5 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
         work_tile = m.work_tile * v.bm * v.bn / (128 * 128)
         total += waves * (-(-taps * channels // v.bk) * each + work_tile)
         at = end
-    return model.device.launch + m.start + overlapped(3, total, arrays(plan, model))
+    main = model.device.launch + m.start + overlapped(3, total, arrays(plan, model))
+    return main + filling(plan, model)

@@ -30,7 +30,7 @@ __device__ __forceinline__ void sum(const ImplicitParams& p, const ImplicitWork&
   __syncthreads();
 #pragma unroll 1
   for (int s = 0; s < STAGES - 1; ++s) {
-    if (work.begin + s < work.end) copies.start(s);
+    if (work.begin + s < work.end) copies.start(s), copies.prepare();
     copy_async_commit();
     if (W_BY_DEPTH) __syncthreads();
   }
@@ -39,7 +39,8 @@ __device__ __forceinline__ void sum(const ImplicitParams& p, const ImplicitWork&
   for (int step = work.begin; step < work.end; ++step) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    if (step + STAGES - 1 < work.end) copies.start(next);
+    const bool more = step + STAGES - 1 < work.end;
+    if (more) copies.start(next);
     copy_async_commit();
     const Element* a = GRADIENT ? shared.w[stage] : shared.x[stage];
     const Element* b = GRADIENT ? shared.x[stage] : shared.w[stage];
@@ -49,6 +50,7 @@ __device__ __forceinline__ void sum(const ImplicitParams& p, const ImplicitWork&
       multiply_tf32(p, work, acc, a, b, at, step, known);
     else
       multiply_halves(p, work, acc, a, b, at, step, known);
+    if (more) copies.prepare();
     stage = stage + 1 == STAGES ? 0 : stage + 1;
     next = next + 1 == STAGES ? 0 : next + 1;
   }
@@ -121,14 +123,18 @@ __device__ __forceinline__ void store_gradient(const ImplicitParams& p, const Im
                                                const Sums& acc, const Warp& at) {
   const int g = at.lane / 4, q = at.lane % 4;
   const long long each = (long long)work.taps * p.channels;  // of an output channel
-  const long long bucket = (long long)p.groups * p.out_channels * each;
+  const long long size = (long long)p.groups * p.out_channels * each;
+  const ColumnStep next(work, 1), other(work, 7);
+  const bool pairs = p.buckets && p.channels % 2 == 0;
+  PatchColumn column;
+  column.set(work, work.column + at.n + q * 2);
 #pragma unroll
-  for (int j = 0; j < NT; ++j)
+  for (int j = 0; j < NT; ++j) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      PatchColumn column;
-      column.set(p, work, work.column + at.n + j * 8 + q * 2 + c);
-      if (!column.there) continue;
+      column.find(p, work);
+      const long long tap = (column.tap.depth * (long long)work.heights() + column.tap.height) *
+                                work.widths() + column.tap.width;
 #pragma unroll
       for (int i = 0; i < MT; ++i)
 #pragma unroll
@@ -136,15 +142,23 @@ __device__ __forceinline__ void store_gradient(const ImplicitParams& p, const Im
           const int m = work.row + at.m + i * 16 + r * 8 + g;
           const int channel =
               MERGED ? column.channel - (m >> p.out_log << p.channels_log) : column.channel;
-          if (m >= work.columns || (unsigned)channel >= (unsigned)p.channels) continue;
+          if (!column.there || m >= work.columns || (unsigned)channel >= (unsigned)p.channels) continue;
           const long long out = (long long)work.group * p.out_channels + m;
-          const float v = acc[i][j][2 * r + c];
-          if (p.buckets)
-            p.buckets[work.segment * bucket + out * each + (long long)column.tap * p.channels + channel] = v;
-          else
-            store_sum(p.y + out * p.m_stride + column.filter + channel * p.c_stride, v);
+          float* const bucket = p.buckets + work.segment * size + out * each + tap * p.channels + channel;
+          if (pairs) {
+            if (c == 0)
+              *reinterpret_cast<float2*>(bucket) =
+                  make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+          } else if (p.buckets) {
+            *bucket = acc[i][j][2 * r + c];
+          } else {
+            store_sum(p.y + out * p.m_stride + column.filter + channel * p.c_stride,
+                      acc[i][j][2 * r + c]);
+          }
         }
+      column.advance(work, c ? other : next);
     }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

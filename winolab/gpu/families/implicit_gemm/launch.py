@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+import math
+
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families import correlation_params, wgrad
 from winolab.gpu.families.epilogue import finished
+from winolab.gpu.families.implicit_gemm.config import FILLED
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.request import ITEMSIZE
 
 PARAMS = layout("ImplicitParams", "implicit_gemm/operands")
+FILL_PARAMS = layout("FillParams", "implicit_gemm/fill")
+FILL_THREADS = 256  # of a block
 
 
 def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspace: int) -> None:
     """Compute all groups on the current stream."""
+    if call.config.fill:
+        c, (x, w) = call.correlation, call.filled
+        a = _fill(call, kernels, a, 1, (c.batch, *c.input), workspace)
+        if not call.gradient:
+            sizes, channel = (c.out_channels, *c.filter), b.strides[4]
+            b = _fill(call, kernels, b, channel, sizes, workspace + x)
+        workspace += x + w
     params, threads = parameters(call, a, b, out, workspace), call.config.threads
     params = finished(params, out, 0, call.out_dtype)
     kernels["winolab_implicit_gemm"]((call.grid, 1, 1), threads, params)
     if call.segments > 1:
         g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches
         wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early)
+
+
+def _fill(
+    call: Tiling, kernels: Kernels, view: View, channel: int, sizes: tuple[int, ...], to: int
+) -> View:
+    """A copy of an array with channels filled up, at the address ``to``; ``channel``: from one of
+    its channels to the next; ``sizes``: of its other dimensions."""
+    channels, filled = call.correlation.channels, call.patch_channels
+    vectors = math.prod(sizes) * filled // FILLED
+    params = FILL_PARAMS.pack(
+        view.address,
+        to,
+        *view.strides[:4],
+        channel,
+        vectors,
+        *sizes[1:],
+        channels,
+        filled // FILLED,
+    )
+    kernels["winolab_implicit_fill"]((-(-vectors // FILL_THREADS), 1, 1), FILL_THREADS, params)
+    steps = [filled * math.prod(sizes[i:]) for i in range(1, 5)]
+    return View(to, (*steps, 1) if len(view.strides) == 5 else tuple(steps))
 
 
 def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Params:
@@ -58,6 +92,7 @@ def parameters(call: Tiling, a: View, b: View, out: View, workspace: int) -> Par
         c.out_channels,
         c.groups,
         call.merged,
+        call.patch_channels,
         c.channels.bit_length() - 1 if several else 0,
         c.out_channels.bit_length() - 1 if several else 0,
         call.blocks_rows,

@@ -30,6 +30,7 @@ struct ImplicitParams {
   int x_pixel, y_pixel;
   int batch, depth, height, width, out_depth, out_height, out_width;
   int channels, out_channels, groups, merged;  // of a group of x and of the filter's other side
+  int patch_channels;  // of a tap of patches: of all groups of a block, or filled up (fill.cuh)
   int channels_log, out_log;                   // of several merged groups: powers of two
   int blocks_rows, blocks_columns, steps, segments;  // steps of a segment
   int pad_depth, pad_height, pad_width, taps_depth, taps_height, taps_width;
@@ -70,6 +71,26 @@ struct ImplicitShared {
 };
 static_assert(sizeof(ImplicitShared) <= SHARED, "as the plan has it");
 
+// A number that counts up by steps, as digits: of width, height and depth, and what is beyond.
+struct Digits {
+  int width, height, depth, beyond;
+  __device__ __forceinline__ Digits() {}
+  __device__ __forceinline__ Digits(int number, int w, int h, int d) {
+    width = number % w, number /= w;
+    height = number % h, number /= h;
+    depth = number % d, beyond = number / d;
+  }
+  __device__ __forceinline__ void add(const Digits& step, int more, int w, int h, int d) {
+    width += step.width + more;
+    more = width >= w, width -= more ? w : 0;
+    height += step.height + more;
+    more = height >= h, height -= more ? h : 0;
+    depth += step.depth + more;
+    more = depth >= d, depth -= more ? d : 0;
+    beyond += step.beyond + more;
+  }
+};
+
 // What a block computes.
 struct ImplicitWork {
   int row, column, group;  // the first ones
@@ -82,7 +103,7 @@ struct ImplicitWork {
     row = index % p.blocks_rows * BM, index /= p.blocks_rows;
     const int blocks = p.groups / p.merged;
     group = index % blocks * p.merged, index /= blocks;
-    channels = p.merged * p.channels, columns = p.merged * p.out_channels;
+    channels = p.patch_channels, columns = p.merged * p.out_channels;
     width = Taps(p.along_width, GRADIENT ? 0 : index % p.along_width.phases, p.taps_width, p.pad_width);
     if (!GRADIENT) index /= p.along_width.phases;
     height =
@@ -96,18 +117,20 @@ struct ImplicitWork {
       end = min(begin + p.steps, (positions(p) + BK - 1) / BK);
     }
   }
+  // Taps as digits, of which there is one at least.
+  __device__ __forceinline__ int widths() const { return max(width.count, 1); }
+  __device__ __forceinline__ int heights() const { return max(height.count, 1); }
+  __device__ __forceinline__ int depths() const { return max(depth.count, 1); }
+  __device__ __forceinline__ Digits digits(int tap) const {
+    return Digits(tap, widths(), heights(), depths());
+  }
   // Those of a phase.
   __device__ __forceinline__ static int positions(const ImplicitParams& p) {
     return p.batch * p.along_depth.outputs * p.along_height.outputs * p.along_width.outputs;
   }
-  __device__ __forceinline__ WindowPlace place(const ImplicitParams& p, int at) const {
+  // Where the outputs' position (n, d, h, w) is.
+  __device__ __forceinline__ WindowPlace place(const ImplicitParams& p, int n, int d, int h, int w) const {
     WindowPlace found;
-    found.there = at < positions(p);
-    const int w = at % p.along_width.outputs;
-    at /= p.along_width.outputs;
-    const int h = at % p.along_height.outputs;
-    at /= p.along_height.outputs;
-    const int d = at % p.along_depth.outputs, n = at / p.along_depth.outputs;
     found.width = meets(p.along_width, width, w, 0);
     found.height = meets(p.along_height, height, h, 0);
     found.depth = meets(p.along_depth, depth, d, 0);
@@ -117,43 +140,47 @@ struct ImplicitWork {
               deep = ROTATED ? p.along_depth.stride : 1;
     const int to_w = width.output + w * along, to_h = height.output + h * down,
               to_d = depth.output + d * deep;
-    found.there &= to_w < p.out_width && to_h < p.out_height && to_d < p.out_depth;
+    found.there = n < p.batch && to_w < p.out_width && to_h < p.out_height && to_d < p.out_depth;
     found.y = n * p.y_batch + to_d * p.y_depth + to_h * p.y_row + (long long)to_w * p.y_pixel;
     if (!found.there) found.depth = -2147483647 - 1;  // no tap of it lies in x
     return found;
   }
 };
 
-// A column of patches: a tap and a channel, and where they are.
+// From one column of patches to one so many columns further on.
+struct ColumnStep {
+  int channels;
+  Digits taps;
+  __device__ __forceinline__ ColumnStep(const ImplicitWork& work, int columns)
+      : channels(columns % work.channels), taps(work.digits(columns / work.channels)) {}
+};
+
+// A column of patches: a channel, a tap, and where they are.
 struct PatchColumn {
-  int channel, tap;
+  int channel;
+  Digits tap;
   bool there;
   int depth, height, width;  // from a window's first pixel on
   long long x, filter;
-  __device__ __forceinline__ void set(const ImplicitParams& p, const ImplicitWork& work, int at) {
-    tap = at / work.channels, channel = at - tap * work.channels;
-    find(p, work);
+  __device__ __forceinline__ void set(const ImplicitWork& work, int at) {
+    const ColumnStep from_first(work, at);
+    channel = from_first.channels, tap = from_first.taps;
   }
-  // To BK columns further on, ``taps`` and ``more`` channels.
-  __device__ __forceinline__ void advance(const ImplicitParams& p, const ImplicitWork& work, int taps,
-                                          int more) {
-    channel += more;
-    int further = taps;
-    if (channel >= work.channels) channel -= work.channels, ++further;
-    if (further == 0) return;
-    tap += further;
-    find(p, work);
+  __device__ __forceinline__ void advance(const ImplicitWork& work, const ColumnStep& step) {
+    channel += step.channels;
+    const bool more = channel >= work.channels;
+    channel -= more ? work.channels : 0;
+    tap.add(step.taps, more, work.widths(), work.heights(), work.depths());
   }
+  // When it is needed: registers keep no places from step to step.
   __device__ __forceinline__ void find(const ImplicitParams& p, const ImplicitWork& work) {
-    there = tap < work.taps;
-    if (!there) return;
-    const int w = tap % work.width.count, rest = tap / work.width.count;
-    const int h = rest % work.height.count, d = rest / work.height.count;
-    width = w * p.along_width.step, height = h * p.along_height.step, depth = d * p.along_depth.step;
+    there = work.taps > 0 && tap.beyond == 0;
+    width = tap.width * p.along_width.step, height = tap.height * p.along_height.step;
+    depth = tap.depth * p.along_depth.step;
     x = depth * p.x_depth + height * p.x_row + (long long)width * p.x_pixel;
-    filter = (work.depth.first + d * p.along_depth.apart) * p.depth_stride +
-             (work.height.first + h * p.along_height.apart) * p.row_stride +
-             (work.width.first + w * p.along_width.apart) * p.width_stride;
+    filter = (work.depth.first + tap.depth * p.along_depth.apart) * p.depth_stride +
+             (work.height.first + tap.height * p.along_height.apart) * p.row_stride +
+             (work.width.first + tap.width * p.along_width.apart) * p.width_stride;
   }
 };
 
@@ -174,23 +201,26 @@ __device__ __forceinline__ void bring(To to, From from, long long apart, bool wh
     for (int i = 0; i < COUNT; ++i)
       if (Element* at = to(i)) *at = values[i];
   } else {
+    // First where all come from, so that what shared memory says of it is asked for at once.
+    const Element* sources[COUNT];
+    bool inside[COUNT];
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      bool inside;
-      const Element* at = from(i, inside);
-      Element* const stored = to(i);
-      if (!stored) continue;
-      if (LENGTH == 1 || whole) {
-        copy_async<BYTES>(stored, at, inside);
-        continue;
-      }
-#pragma unroll 1
-      for (int e = 0; e < LENGTH; ++e)
-        if constexpr (SIZE == 4)
-          copy_async<4>(stored + e, at + e * apart, inside);
-        else
-          stored[e] = inside ? __ldg(at + e * apart) : Element(0);
+    for (int i = 0; i < COUNT; ++i) sources[i] = from(i, inside[i]);
+    if (LENGTH == 1 || whole) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)
+        if (Element* stored = to(i)) copy_async<BYTES>(stored, sources[i], inside[i]);
+      return;
     }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      if (Element* stored = to(i))
+#pragma unroll 1
+        for (int e = 0; e < LENGTH; ++e)
+          if constexpr (SIZE == 4)
+            copy_async<4>(stored + e, sources[i] + e * apart, inside[i]);
+          else
+            stored[e] = inside[i] ? __ldg(sources[i] + e * apart) : Element(0);
   }
 }
 
@@ -202,6 +232,9 @@ struct Part {
   static_assert(COLUMNS % LENGTH == 0 && THREADS % ACROSS == 0, "threads have whole rows");
   __device__ __forceinline__ static int column() { return threadIdx.x % ACROSS * LENGTH; }
   __device__ __forceinline__ static int row(int i) { return threadIdx.x / ACROSS + i * STEP; }
+  __device__ __forceinline__ static int within(int i) {  // a row that there is
+    return ROWS % STEP ? min(row(i), ROWS - 1) : row(i);
+  }
   __device__ __forceinline__ static Element* to(Element* stage, int i) {
     if (ROWS % STEP && row(i) >= ROWS) return nullptr;
     return stage + row(i) * PITCH + column();
@@ -215,38 +248,59 @@ struct Copies {
   const ImplicitParams& p;
   const ImplicitWork& work;
   ImplicitShared& shared;
+  const ColumnStep further;  // BK columns
   PatchColumn patch, weight;
-  int step, taps, more;  // BK columns are so many taps and channels
+  PatchColumn row;          // ROTATED: of a thread, in w's stage
+  Digits position, ahead;   // GRADIENT: a thread's, and BK positions
+  int step;
 
   __device__ __forceinline__ Copies(const ImplicitParams& p, const ImplicitWork& work,
                                     ImplicitShared& shared)
-      : p(p), work(work), shared(shared), step(work.begin) {
-    taps = BK / work.channels, more = BK % work.channels;
-    patch.set(p, work, (GRADIENT ? work.column : 0) + XPart::column());
-    if (!W_BY_DEPTH) weight.set(p, work, WPart::column());
-    if (!GRADIENT)
-      for (int i = threadIdx.x; i < BM; i += THREADS) shared.places[i] = work.place(p, work.row + i);
-    prepare(step);
+      : p(p), work(work), shared(shared), further(work, BK), step(work.begin) {
+    patch.set(work, (GRADIENT ? work.column : 0) + XPart::column());
+    if (!W_BY_DEPTH) weight.set(work, WPart::column());
+    if (ROTATED) row.set(work, threadIdx.x);
+    if (GRADIENT) {
+      position = of_position(step * BK + threadIdx.x), ahead = of_position(BK);
+    } else {
+      for (int i = threadIdx.x; i < BM; i += THREADS) {
+        const Digits at = of_position(work.row + i);
+        shared.places[i] = work.place(p, at.beyond, at.depth, at.height, at.width);
+      }
+    }
+    prepare();
   }
 
-  // The rows of a step, which its copies find by then in shared memory.
-  __device__ __forceinline__ void prepare(int step) const {
+  __device__ __forceinline__ Digits of_position(int at) const {
+    return Digits(at, p.along_width.outputs, p.along_height.outputs, p.along_depth.outputs);
+  }
+
+  // The rows of the next step to start, which its copies find in shared memory after a barrier.
+  __device__ __forceinline__ void prepare() {
     if (!W_BY_DEPTH || threadIdx.x >= BK) return;
     const int at = step % 2 * BK + threadIdx.x;
-    if constexpr (GRADIENT) shared.places[at] = work.place(p, step * BK + threadIdx.x);
+    if constexpr (GRADIENT) {
+      shared.places[at] =
+          work.place(p, position.beyond, position.depth, position.height, position.width);
+      position.add(ahead, 0, p.along_width.outputs, p.along_height.outputs, p.along_depth.outputs);
+    }
     if constexpr (ROTATED) {
-      PatchColumn c;
-      c.set(p, work, step * BK + threadIdx.x);
-      shared.filter_rows[at] = {c.there ? c.filter + c.channel * p.c_stride : 0, c.channel, c.there};
+      row.find(p, work);
+      shared.filter_rows[at] = {row.there ? row.filter + row.channel * p.c_stride : 0, row.channel,
+                                row.there};
+      row.advance(work, further);
     }
   }
 
+  // Then to be prepared is the step after.
   __device__ __forceinline__ void start(int stage) {
+    patch.find(p, work);
     bring_patches(shared.x[stage]);
+    if constexpr (!W_BY_DEPTH) weight.find(p, work);
     bring_weights(shared.w[stage]);
-    prepare(++step);
-    if constexpr (!GRADIENT) patch.advance(p, work, taps, more);
-    if constexpr (!W_BY_DEPTH) weight.advance(p, work, taps, more);
+    ++step;
+    if constexpr (!GRADIENT) patch.advance(work, further);
+    if constexpr (!W_BY_DEPTH) weight.advance(work, further);
   }
 
   __device__ __forceinline__ void bring_patches(Element* stage) const {
@@ -255,7 +309,7 @@ struct Copies {
     bring<XVEC, XPart::COUNT>(
         [&](int i) { return XPart::to(stage, i); },
         [&](int i, bool& inside) {
-          const WindowPlace& at = places[min(XPart::row(i), X_ROWS - 1)];
+          const WindowPlace& at = places[XPart::within(i)];
           inside = patch.there && (unsigned)(at.depth + patch.depth) < (unsigned)p.depth &&
                    (unsigned)(at.height + patch.height) < (unsigned)p.height &&
                    (unsigned)(at.width + patch.width) < (unsigned)p.width;
@@ -273,7 +327,7 @@ struct Copies {
       bring<WVEC, WPart::COUNT>(
           [&](int i) { return WPart::to(stage, i); },
           [&](int i, bool& inside) {
-            const WindowPlace& at = places[min(WPart::row(i), W_ROWS - 1)];
+            const WindowPlace& at = places[WPart::within(i)];
             inside = at.there && m < work.columns;
             return inside ? dy + at.y : p.w;
           },
@@ -285,7 +339,7 @@ struct Copies {
       bring<WVEC, WPart::COUNT>(
           [&](int i) { return WPart::to(stage, i); },
           [&](int i, bool& inside) {
-            const FilterRow& row = rows[min(WPart::row(i), W_ROWS - 1)];
+            const FilterRow& row = rows[WPart::within(i)];
             const int c = MERGED ? n - (row.channel >> p.channels_log << p.out_log) : n;
             inside = row.there && (unsigned)c < (unsigned)p.out_channels;
             return inside ? w + row.at + c * p.m_stride : p.w;

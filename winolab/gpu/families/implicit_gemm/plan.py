@@ -17,7 +17,7 @@ from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.implicit_gemm import cost, launch
-from winolab.gpu.families.implicit_gemm.config import ROLES, Config, configs, merged
+from winolab.gpu.families.implicit_gemm.config import ROLES, Config, configs, fillable, merged
 from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import MOST, Kernels, View, uncounted
@@ -100,7 +100,8 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
         found = {"winolab_implicit_gemm": self._shared_memory}
-        return found | ({"winolab_reduce": 0} if self.gradient else {})
+        found |= {"winolab_reduce": 0} if self.gradient else {}
+        return found | ({"winolab_implicit_fill": 0} if self.config.fill else {})
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
@@ -146,8 +147,16 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
         raise uncounted("the number of rows of an implicit GEMM", most)
     rows, columns = (results, depth) if gradient else (found.positions, results)
     role, size = ROLES[request.direction], ITEMSIZE[request.dtype]
-    for shape in [config] if config else configs(device, role, size, rows, columns):
+    offered = [config] if config else configs(device, role, size, rows, columns)
+    if fillable(c) and not config:
+        offered += [replace(v, fill=1) for v in offered]
+    for shape in offered:
+        if shape.fill and not fillable(c):
+            raise ValueError(f"an implicit GEMM does not fill up {c.channels} channels: {shape}")
         made = replace(found, config=shape)
+        limit = request.workspace_limit
+        if limit is not None and sum(made.filled) > limit and not config:
+            continue
         if made.grid > MOST:
             raise uncounted("the number of blocks of an implicit GEMM", made.grid)
         yield _timed(made, request.workspace_limit)
@@ -166,5 +175,7 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
         v.bk,
         device=plan.device,
     )
-    found = wgrad.choose(g, plan.positions, timing, limit, first=False)
-    return replace(plan, segments=found.count, predicted=max(found.seconds, cost.arrays(plan)))
+    left = None if limit is None else limit - sum(plan.filled)
+    found = wgrad.choose(g, plan.positions, timing, left, first=False)
+    seconds = max(found.seconds, cost.arrays(plan)) + cost.filling(plan)
+    return replace(plan, segments=found.count, predicted=seconds)

@@ -104,10 +104,10 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
                                               int step, const Diagonal& known) {
   const int g = at.lane / 4, q = at.lane % 4;
   Sums sum = {};
-#pragma unroll
+#pragma unroll 2
   for (int k = 0; k < BK; k += 8) {
     const Diagonal some =
-        GRADIENT ? known : of_channels(p, MERGED ? (step * BK + k) % work.channels : 0, 8);
+        GRADIENT ? known : of_channels(p, MERGED ? step * BK + k & work.channels - 1 : 0, 8);
     unsigned high[NT][2], low[NT][2];
 #pragma unroll
     for (int j = 0; j < NT; ++j)
@@ -124,13 +124,16 @@ __device__ __forceinline__ void multiply_tf32(const ImplicitParams& p, const Imp
         const TwoParts v(a[a_at(at.m + i * 16 + e % 2 * 8 + g, k + q + e / 2 * 4)]);
         rows_high[e] = v.high, rows_low[e] = v.low;
       }
+      // In three rounds: a product waits for the one before that has the same sums.
 #pragma unroll
       for (int j = 0; j < NT; ++j)
-        if (some.has(i, j, work.column + at.n)) {
-          mma_tf32(sum[i][j], rows_low, high[j]);
-          mma_tf32(sum[i][j], rows_high, low[j]);
-          mma_tf32(sum[i][j], rows_high, high[j]);
-        }
+        if (some.has(i, j, work.column + at.n)) mma_tf32(sum[i][j], rows_low, high[j]);
+#pragma unroll
+      for (int j = 0; j < NT; ++j)
+        if (some.has(i, j, work.column + at.n)) mma_tf32(sum[i][j], rows_high, low[j]);
+#pragma unroll
+      for (int j = 0; j < NT; ++j)
+        if (some.has(i, j, work.column + at.n)) mma_tf32(sum[i][j], rows_high, high[j]);
     }
   }
 #pragma unroll
@@ -148,7 +151,7 @@ __device__ __forceinline__ void multiply_halves(const ImplicitParams& p, const I
 #pragma unroll
   for (int k = 0; k < BK; k += 16) {
     const Diagonal some =
-        GRADIENT ? known : of_channels(p, MERGED ? (step * BK + k) % work.channels : 0, 16);
+        GRADIENT ? known : of_channels(p, MERGED ? step * BK + k & work.channels - 1 : 0, 16);
     unsigned rows[MT][4];
 #pragma unroll
     for (int i = 0; i < MT; ++i) {

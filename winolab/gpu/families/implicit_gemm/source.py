@@ -35,5 +35,6 @@ def source(
     constants |= {"XVEC": vectors[0], "WVEC": vectors[1]}
     constants["SHARED"] = config.shared_memory(role, ITEMSIZE[dtype])
     constants |= epilogue_constants(epilogue, out_dtype)
-    files = ("implicit_gemm/kernel", "split_k") if role == 2 else ("implicit_gemm/kernel",)
-    return unit(f"implicit GEMM {precision}, {config}", constants, {}, files)
+    files = ["implicit_gemm/kernel"]
+    files += ["split_k"] * (role == 2) + ["implicit_gemm/fill"] * config.fill
+    return unit(f"implicit GEMM {precision}, {config}", constants, {}, tuple(files))

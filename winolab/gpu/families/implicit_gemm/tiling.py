@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from winolab.algorithm import Problem
 from winolab.device import Device
 from winolab.gpu.families.axes import Axis, axes
-from winolab.gpu.families.implicit_gemm.config import Config
+from winolab.gpu.families.implicit_gemm.config import FILLED, Config
 from winolab.gpu.params import VECTOR
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import ITEMSIZE
+
+ROOM = 256  # bytes that arrays of the workspace are aligned to
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,30 @@ class Tiling:
 
     @property
     def workspace(self) -> int:
-        """Bytes: the sums of a gradient's segments, where there are several."""
+        """Bytes: filled copies, and the sums of a gradient's segments, where there are several."""
         c = self.correlation
         weights = c.groups * c.channels * c.out_channels * math.prod(c.filter)
-        return 4 * weights * self.segments if self.segments > 1 else 0
+        return sum(self.filled) + (4 * weights * self.segments if self.segments > 1 else 0)
+
+    @property
+    def patch_channels(self) -> int:
+        """Channels of a tap: of all groups of a block; or filled up."""
+        c = self.correlation
+        return -(-c.channels // FILLED) * FILLED if self.config.fill else self.merged * c.channels
+
+    @property
+    def filled(self) -> tuple[int, int]:
+        """Bytes of the copies of x and of the filter, whose channels are filled up."""
+        c, size = self.correlation, ITEMSIZE[self.dtype]
+        if not self.config.fill:
+            return 0, 0
+        x = c.batch * math.prod(c.input) * self.patch_channels * size
+        w = (
+            0
+            if self.gradient
+            else c.out_channels * math.prod(c.filter) * self.patch_channels * size
+        )
+        return -(-x // ROOM) * ROOM, -(-w // ROOM) * ROOM
 
     @property
     def axes(self) -> tuple[Axis, Axis, Axis]:
@@ -61,7 +83,7 @@ class Tiling:
     def blocks_columns(self) -> int:
         """Blocks of columns: of output channels, or of a gradient's taps × channels."""
         c = self.correlation
-        of_taps = self.merged * c.channels * math.prod(c.filter)
+        of_taps = self.patch_channels * math.prod(c.filter)
         return -(-(of_taps if self.gradient else self.merged * c.out_channels) // self.config.bn)
 
     @property
@@ -83,9 +105,9 @@ class Tiling:
     def vectors(self) -> tuple[int, int]:
         """Elements that a copy of patches, and of what they meet, brings."""
         c, most = self.correlation, VECTOR // ITEMSIZE[self.dtype]
-        whole = self.merged * c.channels
+        whole = self.patch_channels
         other = {
-            "forward": c.channels,
+            "forward": whole if self.config.fill else c.channels,
             "backward_data": c.out_channels,
             "backward_filter": self.merged * c.out_channels,
         }[self.direction]
