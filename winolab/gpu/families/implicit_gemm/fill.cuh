@@ -16,7 +16,7 @@ struct FillParams {
 constexpr int FILL_THREADS = 256, FILLED = 4;
 
 extern "C" __global__ void __launch_bounds__(FILL_THREADS)
-    winolab_implicit_fill(const __grid_constant__ FillParams p) {
+    winolab_implicit_gemm_fill(const __grid_constant__ FillParams p) {
   const long long at = (long long)blockIdx.x * FILL_THREADS + threadIdx.x;
   if (at >= p.vectors) return;
   const int part = (int)(at % p.parts);

@@ -51,7 +51,7 @@ def _fill(
         channels,
         filled // FILLED,
     )
-    kernels["winolab_implicit_fill"]((-(-vectors // FILL_THREADS), 1, 1), FILL_THREADS, params)
+    kernels["winolab_implicit_gemm_fill"]((-(-vectors // FILL_THREADS), 1, 1), FILL_THREADS, params)
     steps = [filled * math.prod(sizes[i:]) for i in range(1, 5)]
     return View(to, (*steps, 1) if len(view.strides) == 5 else tuple(steps))
 

@@ -101,7 +101,7 @@ class ImplicitGemmPlan(Tiling, BasePlan):
         """Bytes of dynamic shared memory, by kernel."""
         found = {"winolab_implicit_gemm": self._shared_memory}
         found |= {"winolab_reduce": 0} if self.gradient else {}
-        return found | ({"winolab_implicit_fill": 0} if self.config.fill else {})
+        return found | ({"winolab_implicit_gemm_fill": 0} if self.config.fill else {})
 
     def launch(
         self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
