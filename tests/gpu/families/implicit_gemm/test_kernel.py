@@ -62,7 +62,7 @@ def test_every_block_shape(direction: str, precision: str) -> None:
 @pytest.mark.parametrize("direction", ["forward", "backward_filter"])
 @pytest.mark.parametrize("name", ["stem", "five channels"])
 def test_copies_have_channels_filled_up(name: str, direction: str) -> None:
-    """They are of x in both directions, of the filter forward; vectors have four channels or eight."""
+    """They are of x, forward of the filter too; vectors have four channels or eight."""
     problem = PROBLEMS[name]
     for precision in ("fp16", "fp32_split"):
         found = [p for p in offered(problem, direction, precision) if p.config.fill]
