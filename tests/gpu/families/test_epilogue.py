@@ -226,3 +226,21 @@ def test_kernels_of_compute_capability_8(library, monkeypatch) -> None:
         call = check(a, b, EVERY, padding=1, algorithm=GAMMA)
         assert "gamma_mma" in type(call.plan).__module__
         assert call.plan.epilogue
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu:0.3", "silu"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_on_a_gpu(dtype: str, activation: str) -> None:
+    cp = driver.cupy()
+    for memory in ("channels_last", "channels_first"):
+        x, w = (cp.asarray(v) for v in operands((2, 13, 14, 64), (64, 3, 3, 64), dtype))
+        if memory == "channels_first":
+            x = cp.moveaxis(cp.ascontiguousarray(cp.moveaxis(x, -1, 1)), 1, -1)
+        y = np.ascontiguousarray(cp.asnumpy(winolab.conv_forward(x, w, padding=1)))
+        bias, residual = added(y, 64)
+        more = {"bias": cp.asarray(bias), "residual": cp.asarray(residual)}
+        got = winolab.conv_forward(x, w, padding=1, activation=activation, **more)
+        assert got.strides == winolab.conv_forward(x, w, padding=1).strides
+        expected = behind(y, bias, residual, activation, "channels_last")
+        assert np.ascontiguousarray(cp.asnumpy(got)).tobytes() == expected.tobytes()
