@@ -43,9 +43,12 @@ __all__ = [
 # Sets that have points for every alpha (winolab.ref.algebra.points.named_points).
 NAMES = ("best", "paper", "wincnn")
 # Constructions: Karatsuba's products; symbolic Fourier convolution of a length; points whose
-# transforms run through the basis of Legendre's polynomials.
-CONSTRUCTIONS = ("karatsuba", "sfc:6", "legendre")
-_CONSTRUCTION = re.compile(r"karatsuba|sfc:([1-9]\d?)|legendre(?::(.+))?", re.DOTALL)
+# transforms run through the basis of Legendre's polynomials; products of blocks of terms, whose own
+# terms the second points multiply.
+CONSTRUCTIONS = ("karatsuba", "sfc:6", "legendre", "iterated:0,1,-1,inf*0,1,inf")
+_CONSTRUCTION = re.compile(
+    r"karatsuba|sfc:([1-9]\d?)|legendre(?::(.+))?|iterated:([^*]+)\*([^*]+)", re.DOTALL
+)
 
 
 def parse_points(points: Any) -> str | Modulus | Matrices:
@@ -75,6 +78,8 @@ def parse_points(points: Any) -> str | Modulus | Matrices:
         if is_line(name):
             return Matrices.of(name)
         if made := _CONSTRUCTION.fullmatch(name):
+            if made[3]:
+                return f"iterated:{text_of(made[3])}*{text_of(made[4])}"
             return f"legendre:{text_of(made[2])}" if made[2] else name
         points = split(points, ",")
         if len(points) == 1 and not is_factor(name):
@@ -109,6 +114,20 @@ def fourier_of(points: str, inputs: int) -> Modulus | None:
     return symbolic_fourier(int(points[4:]), inputs) if points.startswith("sfc:") else None
 
 
+def blocks_of(points: str) -> tuple[str, Modulus, int]:
+    """The outer points of an iterated product's name, the inner factors, and the terms of a block,
+    which these multiply."""
+    outer, _, inner = points.partition(":")[2].partition("*")
+    parsed = parse_points(inner)
+    degree = sum(map(degree_of, parsed)) if isinstance(parsed, tuple) else 0
+    if not isinstance(parsed, tuple) or degree % 2 == 0:
+        raise ValueError(
+            f"{shortened(inner)} multiplies no blocks: expected factors of degree 2b - 1 for b terms, "
+            "such as 0,1,inf"
+        )
+    return outer, parsed, (degree + 1) // 2
+
+
 @lru_cache(maxsize=4096)
 def states_at(points: str, n: int, r: int) -> int | None:
     """States of F(n, r) at these points; None where they do not serve it."""
@@ -121,6 +140,10 @@ def states_at(points: str, n: int, r: int) -> int | None:
         name, _, base = parsed.partition(":")
         if name == "legendre":
             return states_at(base or "best", n, r)
+        if name == "iterated":
+            outer, factors, size = blocks_of(parsed)
+            of = None if n % size or r % size else states_at(outer, n // size, r // size)
+            return of and of * sum(map(states_of, factors))
         if name != "sfc":
             return inputs
         if inputs < int(base):
@@ -172,6 +195,12 @@ def check_served(points: str, tiles: Iterable[Tile], what: str) -> None:
         name, _, length = parsed.partition(":")
         if name == "legendre":
             check_served(length, tiles, what)
+        if name == "iterated":
+            _, _, size = blocks_of(parsed)
+            raise ValueError(
+                f"{shortened(parsed)} multiplies blocks of {size} terms; expected n and r that are "
+                f"{size} times those of its outer points, not {what}"
+            )
         raise ValueError(f"{parsed} serves n + r - 1 = {length} and more; {what} has {known}")
     degree = sum(map(degree_of, parsed))
     infinite = any(not base_of(f) for f in parsed)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from winolab.algorithm import Algorithm, Problem, gamma, parse_algorithm, winograd
+from winolab.arguments.factors import as_factor
 from winolab.conv import conv_forward
 from winolab.points import tile_of
-from winolab.ref.algebra.bilinear import fractions, iterated, karatsuba
+from winolab.ref.algebra.bilinear import fractions, iterated, karatsuba, modulus
 from winolab.ref.algebra.program import is_power_of_two
 from winolab.ref.algebra.transforms import Transforms, transforms
 from winolab.ref.algorithms import convolution
@@ -56,6 +57,25 @@ def test_karatsuba_iterated() -> None:
     assert not any(c.multiplications or c.fmas for c in counts)
 
 
+def test_products_of_blocks_are_iterated() -> None:
+    """Agarwal & Cooley 1977: Toom's F(3, 2) of blocks of two terms, multiplied by Karatsuba."""
+    t = transforms(6, 4, "iterated:0,1,-1,inf*0,1,inf")
+    assert t.alpha == 12
+    factors = [tuple(map(as_factor, some.split(","))) for some in ("0,1,-1,inf", "0,1,inf")]
+    made = iterated(modulus(3, 2, factors[0]), modulus(2, 2, factors[1]))
+    H, G, C = map(fractions, made)
+    assert tuple(tuple(map(tuple, rows)) for rows in (zip(*H, strict=True), G, C)) == (
+        t.AT,
+        t.G,
+        t.BT,
+    )
+    assert transforms(8, 8, "iterated:karatsuba*0,1,-1,2,-2,1/2,inf").alpha == 21
+    with pytest.raises(ValueError, match=r"multiplies blocks of 2 terms; expected n .* F\(5,4\)"):
+        transforms(5, 4, "iterated:0,1,-1,inf*0,1,inf")
+    with pytest.raises(ValueError, match="0,1 multiplies no blocks: expected factors of degree 2b"):
+        transforms(6, 4, "iterated:0,1,-1,inf*0,1")
+
+
 def test_legendre_is_the_same_in_two_stages() -> None:
     points = "0,1,-1,1/2,-1/2,inf"
     t, plain = transforms(4, 3, f"legendre:{points}"), transforms(4, 3, points)
@@ -90,7 +110,8 @@ def _algorithms() -> list[Algorithm]:
         winograd((4, 4), (3, 3), points=transforms(4, 3, "legendre")),
         *map(parse_algorithm, (
             "gamma:8:4:3@karatsuba", "winograd:6x6:3x3@sfc:6", "winograd:6x2:3x3@sfc:6",
-            "winograd:4x4:3x3@legendre:paper", "gamma:7:4:3@0,1,-1,inf,i",
+            "winograd:4x4:3x3@legendre:paper",
+            "gamma:15:9:3@iterated:0,1,inf*0,1,-1,2,inf", "gamma:7:4:3@0,1,-1,inf,i",
         )),
     ]  # fmt: skip
 
@@ -122,7 +143,7 @@ def test_the_reference_runs_them(algorithm: Algorithm) -> None:
         ("legendre:" + "legendre:best", "legendre has no basis of legendre:best; expected points"),
         (
             "karatsubas",
-            "expected one of best, paper, wincnn, karatsuba, sfc:6, legendre, or",
+            "expected one of best, paper, wincnn, karatsuba, sfc:6, legendre, iter",
         ),
     ],
 )

@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,3 +188,22 @@ def test_algorithms_plans_and_decompositions_show_their_text() -> None:
     assert repr(winolab.decomposition(problem, winolab.dwm())).startswith("A A A B B\n")
     winrs = winrs_plan(Problem.of(*shapes, padding=1))
     assert repr(winrs).startswith("backward filter x(32, 28, 28, 256)")
+
+
+@pytest.mark.parametrize("points", ["0,3/4,-3/4,4/3,-4/3,inf,x^2+1", "sfc:6", "legendre:best"])
+def test_programs_of_other_factors_are_printed_alike(points: str) -> None:
+    """Issue 48: as Python they compute the matrix exactly; as CUDA they have as many operations."""
+    t = transforms(6, 3, points)
+    cuda = t.to_cuda()
+    for name in ("AT", "G", "BT"):
+        program = getattr(t.programs, name)
+        scope: dict[str, Any] = {"Fraction": Fraction}
+        exec(program.python("run"), scope)
+        units = (
+            [Fraction(int(i == j)) for j in range(program.inputs)] for i in range(program.inputs)
+        )
+        columns = [scope["run"](unit) for unit in units]
+        assert tuple(zip(*columns, strict=True)) == getattr(t, name)
+        printed = cuda.partition(f"void transform_{name}(")[2].partition("}")[0]
+        assert printed.count("_rn(") == program.counts.instructions
+        assert printed.count("  y[") == len(getattr(t, name))

@@ -7,12 +7,13 @@ from functools import reduce
 
 from winolab.algorithm import SCALINGS
 from winolab.arguments.matrices import Matrices, Matrix
-from winolab.points import Modulus, Tile
+from winolab.points import Modulus, Tile, blocks_of
 from winolab.ref.algebra.basis import Stages, legendre
 from winolab.ref.algebra.bilinear import (
     Bilinear,
     Rows,
     fractions,
+    iterated,
     karatsuba,
     matrix_product,
     modulus,
@@ -57,6 +58,10 @@ def scaled(stages: Stages, scaling: str | None) -> Stages:
 def _bilinear(tile: Tile, points: str | Modulus | Matrices) -> Bilinear:
     if points == "karatsuba":
         return karatsuba(tile.n, tile.r)
+    if isinstance(points, str) and points.startswith("iterated:"):
+        outer, factors, size = blocks_of(points)
+        blocks = Tile(tile.n // size, tile.r // size)
+        return iterated(_bilinear(blocks, as_points(outer, blocks)), modulus(size, size, factors))
     if isinstance(points, tuple):
         return modulus(tile.n, tile.r, points)
     raise ValueError(f"legendre has no basis of {points}; expected points and other factors")

@@ -186,7 +186,8 @@ def transforms(
     a sequence of exact numbers. A modulus may have other factors, "0,1,-1,inf,x^2+1", whose degrees
     add up to n + r − 1: irreducible polynomials, powers "(x-1)^2", complex points "1+i"; α is the
     number of products. "karatsuba", "sfc:6" (symbolic Fourier convolution of length 6) and
-    "legendre", "legendre:0,1,-1,inf" (through the basis of Legendre's polynomials) are constructed.
+    "legendre", "legendre:0,1,-1,inf" (through the basis of Legendre's polynomials) are constructed,
+    and "iterated:0,1,-1,inf*0,1,inf" (products of blocks, whose terms the second points multiply).
     ``matrices``, in place of n, r and points: AT, G and BT, their text, or the path of a file of
     it (winolab.arguments.matrices).
 
