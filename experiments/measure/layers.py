@@ -62,19 +62,21 @@ class Layer:
     filters: int | None = None
     dilation: int = 1
     padding: int | None = None
+    groups: int = 1  # of a layer that is not depthwise
 
     @property
     def problem(self) -> Problem:
         """The layer's shapes."""
         half = self.dilation * (self.taps - 1) // 2
-        of_group = self.channels if self.filters else 1
+        groups = self.groups if self.filters else self.channels
+        of_group = self.channels // groups
         return Problem.of(
             (self.batch, self.size, self.size, self.channels),
             (self.filters or self.channels, self.taps, self.taps, of_group),
             padding=half if self.padding is None else self.padding,
             stride=self.stride,
             dilation=self.dilation,
-            groups=1 if self.filters else self.channels,
+            groups=groups,
         )
 
     @property
@@ -82,6 +84,8 @@ class Layer:
         """What it is summed up with."""
         if not self.filters:
             return f"{self.taps}x{self.taps}"
+        if self.groups > 1:
+            return "grouped"
         if self.dilation > 1:
             return "dilated"
         return "strided" if self.stride > 1 else f"{self.taps}x{self.taps}"
@@ -91,8 +95,9 @@ class Layer:
         filters = f"{self.filters}x" if self.filters else ""
         dilation = f" dilation {self.dilation}" if self.dilation > 1 else ""
         padding = "" if self.padding is None else f" padding {self.padding}"
+        groups = f" groups {self.groups}" if self.groups > 1 else ""
         maps = f"{self.batch}x{self.size}x{self.size}x{self.channels}"
-        return f"{maps}:{filters}{self.taps}x{self.taps}{stride}{dilation}{padding}"
+        return f"{maps}:{filters}{self.taps}x{self.taps}{stride}{dilation}{padding}{groups}"
 
 
 def _strided(
@@ -138,10 +143,22 @@ STRIDED = (
     _strided("O", 56, 64, 96, 5, 2), _strided("O", 56, 256, 256, 3, 2, batch=1),
     _strided("O", 224, 8, 96, 4, 4, padding=0), _strided("O", 28, 1536, 384, 1, batch=8),
 )  # fmt: skip
+# Every distinct grouped layer of ResNeXt-50 32x4d (X), and of AlexNet, RegNetX and others (O) some.
+GROUPED = (
+    _strided("X", 56, 128, 128, 3, groups=32), _strided("X", 56, 256, 256, 3, 2, groups=32),
+    _strided("X", 28, 256, 256, 3, groups=32), _strided("X", 28, 512, 512, 3, 2, groups=32),
+    _strided("X", 14, 512, 512, 3, groups=32), _strided("X", 14, 1024, 1024, 3, 2, groups=32),
+    _strided("X", 7, 1024, 1024, 3, groups=32),
+    _strided("X", 56, 128, 128, 3, batch=1, groups=32),
+    _strided("X", 14, 512, 512, 3, batch=1, groups=32),
+    _strided("O", 28, 192, 192, 3, groups=4), _strided("O", 14, 432, 432, 3, groups=9),
+    _strided("O", 27, 96, 256, 5, groups=2), _strided("O", 14, 1024, 1024, 3, groups=16),
+)  # fmt: skip
 # Layers of a list, and the directions that they are measured in.
 LISTS: dict[str, tuple[Sequence[Layer | BatchedLayer], tuple[str, ...]]] = {
     "depthwise": (DEPTHWISE, DIRECTIONS),
-    "strided": (STRIDED, DIRECTIONS[:2]),
+    "strided": (STRIDED, DIRECTIONS),
+    "grouped": (GROUPED, DIRECTIONS),
     "networks": (distinct(), DIRECTIONS),
 }
 
