@@ -124,6 +124,25 @@ class ImplicitGemm:
 
 
 @dataclass(frozen=True)
+class DirectSplit:
+    """Direct products of split FP32 (families/direct/cost.py)."""
+
+    start: float
+    products: float
+    step: float
+    work_tile: float
+    arrays: float
+    filter: float
+
+
+@dataclass(frozen=True)
+class DirectFfma:
+    """Direct products on FFMA units (families/direct/cost.py)."""
+
+    share: float
+
+
+@dataclass(frozen=True)
 class WgradFfma:
     """Ω on FFMA units (families/wgrad_ffma/plan.py)."""
 
@@ -191,6 +210,8 @@ class DeviceModel:
     gamma_mma: GammaMma
     nested: Nested
     direct: Direct
+    direct_split: DirectSplit
+    direct_ffma: DirectFfma
     implicit_gemm: ImplicitGemm
     wgrad_ffma: WgradFfma
     wgrad_winograd: WgradWinograd

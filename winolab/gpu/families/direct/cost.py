@@ -22,17 +22,7 @@ from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l
 from winolab.gpu.planner.request import ITEMSIZE
 from winolab.ref.arithmetic.split import products
 
-# Fitted to 331 times of 52 cases of an H100 (rms 7 %; what is picked takes 0.4 % more than the
-# fastest): seconds of all launches; around a work tile's sums; of a step at least, and its products
-# over their least time; bytes a second that L2 gives all blocks; of arrays; of a filter's parts, of
-# which backward data reads a sector for each number.
-LAUNCHES, WORK_TILE = 19e-6, 10e-6
-STEP, PRODUCTS = 0.36e-6, 1.43
-COPIES, ARRAYS = 8.8e12, 3.65e12
-FILTER, SECTOR = 2.7e12, 8
-# On FFMA units: seconds of a launch; such a unit's share of its rate.
-FFMA_LAUNCH, FFMA_SHARE = 4e-6, 0.25
-
+SECTOR = 32 // 4  # numbers of a sector of memory
 SUMS = 128 * 256  # of a work tile whose sums fill the registers
 
 
@@ -96,30 +86,32 @@ def _lines(channels: int, askew: float) -> float:
     return 1 + askew * (touched / (len(places) * steps) - 1)
 
 
-def split_seconds(plan: SplitTiling) -> float:
+def split_seconds(plan: SplitTiling, model: DeviceModel = MODEL) -> float:
     """Predicted time, as of 16 bits: a step's products, copies and least time overlap, and so do
     all steps and what arrays take."""
-    c, v, device = plan.correlation, plan.config, plan.device
+    c, v, device, m = plan.correlation, plan.config, plan.device, model.direct_split
     cycles, slots = device.clock / H100.clock, device.multiprocessors
     blocks = min(plan.work_tiles, slots)
     pixels = v.bn / (plan.axes[2].most if v.along else 1)
     work = products(PAIR) * v.bn * v.bm * SPLIT_CHANNELS
-    multiplied = PRODUCTS * work / (H100.matrix * H100.clock)
-    copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / COPIES
-    step = overlapped(4, multiplied, copied, STEP) / cycles
-    work_tile = WORK_TILE * v.bm / 256
+    multiplied = m.products * work / (H100.matrix * H100.clock)
+    copied = blocks * 4 * SPLIT_CHANNELS * (pixels + v.bm) / model.device.l2
+    step = overlapped(4, multiplied, copied, m.step) / cycles
+    work_tile = m.work_tile * v.bm / 256
     summed = sum(n * (taps * plan.chunks * step + work_tile) for taps, n in rounds(plan, slots))
     y = c.batch * math.prod(c.output) * c.out_channels
     size = 4 * (c.channels * c.batch * read(plan) + y) + 2 * c.groups * plan.prepared_size
-    parts = plan.prepared_size * (SECTOR if c.rotated else 1) / FILTER
-    arrays = size / (ARRAYS * device.memory_rate)
-    return LAUNCHES + parts + c.groups * overlapped(3, summed, arrays)
+    moved = plan.prepared_size * (SECTOR if c.rotated else 1)
+    parts = m.filter * copying(H100, moved, model)  # backward data reads a sector for each number
+    arrays = m.arrays * copying(device, size, model)
+    return m.start + parts + c.groups * overlapped(3, summed, arrays)
 
 
-def ffma_seconds(plan: FfmaTiling) -> float:
+def ffma_seconds(plan: FfmaTiling, model: DeviceModel = MODEL) -> float:
     """Predicted time on FFMA units: rounds of blocks."""
     c, device = plan.correlation, plan.device
     steps = -(-c.channels // FFMA_DEPTH) * FFMA_DEPTH * math.prod(a.most for a in plan.axes)
     waves = -(-plan.grid // device.multiprocessors)
     work = waves * FFMA_POSITIONS * FFMA_CHANNELS * steps
-    return c.groups * (FFMA_LAUNCH + work / (FFMA_SHARE * device.lanes * device.clock))
+    rate = model.direct_ffma.share * device.lanes * device.clock
+    return c.groups * (model.device.launch + work / rate)

@@ -287,7 +287,7 @@ def _rings(tile: Tile, config: Config, parts: int, far: bool) -> Iterator[list[d
             consumers, producers = 192, 104
         v_as_a = {"ring": 0, "skew": share}  # all products with a low part come first
         v_as_a |= {"consumer_registers": consumers, "producer_registers": producers}
-        rings = U_RINGS if tile.alpha == SIX else U_RINGS[1:]  # with eight: -4 to 0.5 %
+        rings = U_RINGS if tile.alpha < 8 else U_RINGS[1:]  # of eight states a third: -4 to 0.5 %
         multicast = 2 if tile.alpha == SIX and far else 1
         yield [{**v_as_a, "u_ring": n, "multicast": multicast} for n in rings]
     if tile.alpha == TEN:  # a state's 48 channels are no rows of wgmma
