@@ -47,7 +47,9 @@ def correlation(alpha: int, r: int, predicted: float = 1.0, taps: int = 3) -> An
 
 
 def test_of_plans_as_fast_the_fewest_states_are_taken() -> None:
-    request: Any = SimpleNamespace(shows_transforms=False, named=True, data_size=MIB)
+    request: Any = SimpleNamespace(
+        shows_transforms=False, named=True, data_size=MIB, tolerance=None
+    )
     eight, six, four = (
         correlation(alpha, 3, time) for alpha, time in ((8, 1.0), (6, 1.009), (4, 1.02))
     )
