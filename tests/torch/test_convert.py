@@ -117,6 +117,8 @@ def test_what_does_not_serve_a_layer_leaves_it_as_it_was() -> None:
         (([],), {}, TypeError, "expected a torch.nn.Module"),
         ((nn.ReLU(),), {"algorithm": "magic"}, ValueError, "magic"),
         ((nn.ReLU(),), {"device": "abacus"}, ValueError, "unknown device"),
+        ((nn.Conv2d(3, 8, 3),), {"device": 3}, TypeError, "device is a int"),
+        ((nn.Sequential(nn.LazyConv2d(8, 3)), X), {}, ValueError, "call it once"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: Any, how: Any, error: Any, said: str) -> None:
@@ -129,6 +131,41 @@ def test_a_model_that_is_one_layer_or_none() -> None:
     layer = nn.Conv1d(2, 2, 3)
     assert winolab.torch.convert(layer).layers[0].name == ""
     assert isinstance(layer, winolab.torch.Conv1d)
+
+
+class Recurrent(nn.Module):
+    """A layer met twice, by two names, and by a keyword; another with its weight; what is noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3))
+        self.second = self.first
+        self.tied = nn.Conv2d(3, 3, 3, padding=1)
+        self.tied.weight = self.first[0].weight
+        self.noted: Any = None
+
+    def forward(self, x: Any) -> Any:
+        self.noted = x
+        return self.tied(input=self.second(self.first(x)))
+
+
+def test_layers_that_are_shared_keep_their_numbers() -> None:
+    """A model whose parameters became fake tensors had lost its weights."""
+    model = Recurrent()
+    reference = copy.deepcopy(model)
+    done = winolab.torch.convert(model, X)
+    assert [layer.name for layer in done.layers] == ["first.0", "tied"]
+    assert [layer.input_shape for layer in done.layers] == [(2, 3, 16, 16)] * 2
+    assert model.first is model.second
+    assert model.first[0].weight is model.tied.weight
+    assert model.noted is None
+    for kept, was in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert type(kept) is torch.Tensor
+        assert torch.equal(kept, was)
+    torch.testing.assert_close(model(X), reference(X))
+    measured = winolab.torch.compare(model, X, rounds=1)
+    assert [layer.input_shape for layer in measured.layers] == [(2, 3, 16, 16)] * 2
+    assert model.noted is X
 
 
 def trained(model: nn.Module) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,8 +66,9 @@ def test_a_filter_is_transformed_once(layer: Any) -> None:
         lambda layer: setattr(layer, "weight", torch.nn.Parameter(layer.weight + 1)),
         lambda layer: (layer.weight.data.add_(1), layer.train(), layer.eval()),
         lambda layer: (layer.weight.data.add_(1), layer.kept.forget()),
+        lambda layer: (layer.weight.data.add_(1), layer.to("cpu")),
     ],
-    ids=["written", "loaded", "replaced", "trained", "forgotten"],
+    ids=["written", "loaded", "replaced", "trained", "forgotten", "moved"],
 )
 def test_a_changed_weight_is_transformed_again(layer: Any, change: Any) -> None:
     with torch.no_grad():
@@ -75,6 +77,19 @@ def test_a_changed_weight_is_transformed_again(layer: Any, change: Any) -> None:
         assert torch.equal(layer(x()), torch.nn.functional.conv2d(x(), layer.weight, layer.bias))
     assert len(layer.made) == 2
     assert layer.kept.nbytes == 64
+
+
+def test_a_weight_in_the_memory_of_one_that_is_gone_is_transformed_again(layer: Any) -> None:
+    """Tensors of functional_call: the next has the address and the version of the last."""
+    memory = np.zeros((6, 4, 3, 3), np.float32)
+    with torch.no_grad():
+        for value in (1.0, 2.0):
+            memory[...] = value
+            given = {"weight": torch.from_numpy(memory)}
+            y = torch.func.functional_call(layer, given, x())
+            expected = torch.nn.functional.conv2d(x(), given["weight"], layer.bias)
+            assert torch.equal(y, expected)
+    assert len(layer.made) == 2
 
 
 def test_training_keeps_nothing(layer: Any) -> None:

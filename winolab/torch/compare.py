@@ -108,11 +108,12 @@ def compare(model: nn.Module, inputs: Any, *, rounds: int = 11) -> Comparison:
         raise ValueError("the model has no layer of winolab; convert it first")
     found: dict[nn.Module, Compared] = {}
 
-    def measure(module: nn.Module, arguments: tuple[Any, ...], _: Any) -> None:
+    def measure(module: nn.Module, arguments: tuple[Any, ...], named: Any, _: Any) -> None:
         if module not in found:
-            found[module] = _compared(names[module], module, arguments, rounds)
+            given = (*arguments, *named.values())
+            found[module] = _compared(names[module], module, given, rounds)
 
-    hooks = [module.register_forward_hook(measure) for module in names]
+    hooks = [module.register_forward_hook(measure, with_kwargs=True) for module in names]
     try:
         with torch.no_grad():
             model(*(inputs if isinstance(inputs, tuple | list) else (inputs,)))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
@@ -77,7 +78,8 @@ def convert(
     direction: forward, and the gradients if the model is in training. ``device`` is the GPU that is
     meant, a name of ``winolab devices`` or a Device; None is where the model is.
 
-    Raises TypeError for what is no module, ValueError for what names no algorithm and so on.
+    Raises TypeError for what is no module or no device, ValueError for what names no algorithm and
+    so on, and for lazy layers that no input has met.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
     >>> print(convert(model, torch.ones(1, 3, 16, 16), tolerance=1e-6))
@@ -90,6 +92,8 @@ def convert(
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
     ConvOptions("channels_first", algorithm, precision, tolerance=tolerance).checked()
     gpu = datasheet(device) if isinstance(device, str) else device
+    if gpu is not None and not isinstance(gpu, Device):
+        raise TypeError(f"device is a {type(gpu).__name__}; expected a GPU's name or a Device")
     shapes = {} if inputs is None else input_shapes(model, inputs)
     how = algorithm, precision, tolerance, batch_invariant
     return Conversion(
@@ -143,24 +147,39 @@ def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ...]]:
-    """The shape of the first input that each convolution meets, by a call that computes nothing."""
+    """The shape of the first input that each convolution meets, by a call that computes nothing.
+
+    What the call sets on modules, tensors without numbers, is taken back.
+    """
     found: dict[nn.Module, tuple[int, ...]] = {}
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        raise ValueError("the model has lazy layers without weights; call it once, then convert it")
 
-    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        found.setdefault(module, tuple(arguments[0].shape))
+    def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        found.setdefault(module, tuple((*arguments, *named.values())[0].shape))
 
-    hooks = [module.register_forward_pre_hook(note) for _, module in convolutions(model)]
     mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def fake(value: Any) -> Any:
         return mode.from_tensor(value) if isinstance(value, Tensor) else value
 
-    tensors = {name: fake(t) for name, t in (*model.named_parameters(), *model.named_buffers())}
     given = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    hooks = [
+        module.register_forward_pre_hook(note, with_kwargs=True)
+        for _, module in convolutions(model)
+    ]
+    before = [(module, dict(module.__dict__)) for module in model.modules()]
     try:
+        for module, _ in before:
+            for kind in ("_parameters", "_buffers"):
+                own = getattr(module, kind).items()
+                module.__dict__[kind] = {name: fake(tensor) for name, tensor in own}
         with mode, torch.no_grad():
-            torch.func.functional_call(model, tensors, tuple(map(fake, given)))
+            model(*map(fake, given))
     finally:
+        for module, state in before:
+            module.__dict__.clear()
+            module.__dict__.update(state)
         for hook in hooks:
             hook.remove()
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ class KeptFilters:
 
     def __init__(self) -> None:
         self._of: tuple[Any, ...] | None = None
+        self._tensor: Any = None  # a weak reference: memory that is freed is another's soon
         self._held: dict[Any, Any] = {}  # None: the kernel reads the filter as it is
 
     def __deepcopy__(self, memo: Any) -> KeptFilters:
@@ -63,9 +65,9 @@ class KeptFilters:
         """The filter of that dtype for inputs like a, transformed now or before; None where the
         kernel reads filters as they are."""
         of = (w.data_ptr(), w._version, tuple(w.shape), w.stride(), dtype, w.device)
-        if self._of != of:
+        if self._of != of or self._tensor() is not w:
             self._held.clear()
-            self._of = of
+            self._of, self._tensor = of, weakref.ref(w)
         key = (question, tuple(a.shape), a.dtype)
         if key not in self._held:
             if a.dtype != dtype or (a.is_cuda and torch.cuda.is_current_stream_capturing()):

@@ -63,6 +63,10 @@ class Convolution(nn.Module):
             self.kept.forget()
         return super().train(mode)
 
+    def _apply(self, *arguments: Any, **named: Any) -> Any:
+        self.kept.forget()  # as PyTorch moves and casts modules
+        return super()._apply(*arguments, **named)
+
     def extra_repr(self) -> str:
         named = ("algorithm", "precision", "tolerance", "batch_invariant")
         said = [f"{name}={getattr(self, name)!r}" for name in named if getattr(self, name)]
