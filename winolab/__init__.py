@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from winolab.ref.algorithms.dwm.decompose import decomposition
     from winolab.ref.arithmetic.simulated import arithmetic
     from winolab.ref.error.moments import Moments
+    from winolab.ref.error.records import Record, records
     from winolab.ref.error.search import best_points
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Moments",
     "PreparedFilter",
     "Problem",
+    "Record",
     "Tile",
     "Transforms",
     "__version__",
@@ -67,6 +69,7 @@ __all__ = [
     "plan",
     "predict",
     "prepare_filter",
+    "records",
     "tolerance",
     "transforms",
     "winograd",
@@ -86,6 +89,7 @@ _HOMES = {
     "ref.algorithms.dwm.decompose": "decomposition",
     "ref.arithmetic.simulated": "arithmetic",
     "ref.error.moments": "Moments",
+    "ref.error.records": "Record records",
     "ref.error.search": "best_points",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

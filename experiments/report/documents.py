@@ -1,8 +1,8 @@
 """What documents say of rows: ``python -m experiments.report.documents`` writes it anew.
 
-README.md has it between marks, ``<!-- NAME -->`` and ``<!-- /NAME -->``; docs/results.md and the
-pictures in docs/ are wholly generated. What the modules ``summary`` of the studies say is put
-together here. A test fails where a document says anything else.
+README.md has it between marks, ``<!-- NAME -->`` and ``<!-- /NAME -->``; docs/results.md,
+docs/records.md and the pictures in docs/ are wholly generated. What the modules ``summary`` of the
+studies say is put together here. A test fails where a document says anything else.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 from experiments.harness import facts, studies
 from experiments.harness.facts import ROOT
 from experiments.harness.tables import Cell, Table
+from experiments.report import records
 from experiments.report.counts import Counts, counts
 from experiments.report.page import named
 
 README = ROOT / "README.md"
 RESULTS = ROOT / "docs" / "results.md"
+RECORDS = ROOT / "docs" / "records.md"
 MARKED = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 NOTHING = "its facts are kept; its kernels are not built"
 
@@ -108,6 +110,7 @@ def documents() -> Iterator[tuple[Path, str]]:
     """Each document's path and what it has to be."""
     yield README, written(README.read_text())
     yield RESULTS, results()
+    yield RECORDS, records.page()
     for name, drawn in studies.merged("summary", "PICTURES").items():
         yield ROOT / "docs" / name, drawn()
 

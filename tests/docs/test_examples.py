@@ -31,6 +31,7 @@ CALLED = (
     "plan",
     "predict",
     "prepare_filter",
+    "records",
     "tolerance",
     "transforms",
 )

@@ -15,6 +15,7 @@ from winolab.cli import (
     matrices,
     plan,
     process,
+    records,
     tolerance,
 )
 from winolab.version import __version__
@@ -52,6 +53,7 @@ def root(
 # In the order in which the help names them.
 app.add_typer(plan.app, name="plan")
 matrices.register(app)
+records.register(app)
 accuracy.register(app)
 installation.register(app)
 cost.register(app)

@@ -62,7 +62,8 @@ def leaders(found: Sequence[Scored]) -> list[dict[str, Any]]:
     """The sets that a search found, as flat rows; ``name`` where a set has one."""
     rows = []
     for scored in found:
-        names = [name for name in NAMES if scored.points == named_points(name, scored.tile.alpha)]
+        alpha, r = scored.tile.alpha, scored.tile.r
+        names = [name for name in NAMES if scored.points == named_points(name, alpha, r)]
         rows.append(
             {
                 "name": ", ".join(names) or None,

@@ -30,12 +30,15 @@ __all__ = ["INFINITY", "NAMES", "Point", "as_points", "best_table", "named_point
 # Named sets: the finite points in order; infinity completes each of them.
 #   paper   0, ±1, ±2, ±1/2, ±3, ±1/3, … (Im2col-Winograd, section 5.3; WinRS, section 5)
 #   wincnn  0, ±1, ±2, ±1/2 as in wincnn's examples, continued by powers of two: ±4, ±1/4, …
-#   best    the best known for each alpha, found by winolab.best_points (data/best_points.json)
+#   best    the best known for each alpha, found by winolab.best_points (data/best_points.json), or
+#           for F(n, r) where a record is better (data/records.json, which no kernel's tiles have)
 
 
-def named_points(name: str, alpha: int) -> tuple[Point, ...]:
-    """The ``alpha`` points of the set ``name``, infinity last."""
+def named_points(name: str, alpha: int, r: int | None = None) -> tuple[Point, ...]:
+    """The ``alpha`` points of the set ``name``, infinity last: for any tile, or for F(n, ``r``)."""
     if name == "best":
+        if (alpha, r) in _defaults():
+            return _defaults()[alpha, r]
         finite = [Fraction(p) for p in best_table()[str(alpha)]["points"]]
     elif name in ("paper", "wincnn"):
         finite = list(islice(_mirrored(1 if name == "paper" else 0), alpha - 1))
@@ -47,8 +50,35 @@ def named_points(name: str, alpha: int) -> tuple[Point, ...]:
 @cache
 def best_table() -> dict:
     """What the searches found: alpha -> points, scores, how they were found."""
-    text = resources.files("winolab.ref.algebra").joinpath("data/best_points.json").read_text()
-    return json.loads(text)
+    return _data("best_points.json")
+
+
+@cache
+def record_table() -> list[dict]:
+    """The records of F(n, r): points, errors, who found them (winolab.ref.error.records)."""
+    return _data("records.json")
+
+
+@cache
+def published() -> dict:
+    """Sets that others published, where they are quoted from, and what is not compared."""
+    return _data("published.json")
+
+
+@cache
+def _defaults() -> dict[tuple[int, int | None], tuple[Point, ...]]:
+    """(alpha, r) -> the record that is the default."""
+    return {
+        (row["states"], row["r"]): tuple(
+            INFINITY if p == "inf" else Fraction(p) for p in row["points"].split(",")
+        )
+        for row in record_table()
+        if row["default"]
+    }
+
+
+def _data(name: str) -> Any:
+    return json.loads(resources.files("winolab.ref.algebra").joinpath(f"data/{name}").read_text())
 
 
 def _mirrored(step: int) -> Iterator[Fraction]:
@@ -69,7 +99,7 @@ def as_points(points: Any, tile: Tile) -> str | Modulus | Matrices:
     """
     parsed = parse_points(points)
     if parsed in NAMES and isinstance(parsed, str):
-        return named_points(parsed, tile.inputs)
+        return named_points(parsed, tile.inputs, tile.r)
     text = text_of(parsed)
     check_served(text, [tile_of(tile.n, tile.r, text)], str(tile))
     return fourier_of(text, tile.inputs) or parsed

@@ -77,8 +77,8 @@ def best_points(
     tiles = _tiles(alpha, r)
     started = time.perf_counter()
     seen: dict[tuple[Point, ...], float] = {}
-    for name in ("best", "paper", "wincnn"):
-        points = named_points(name, alpha)
+    named = [named_points(name, alpha, r) for name in ("best", "paper", "wincnn")]
+    for points in dict.fromkeys([*named, named_points("best", alpha)]):
         seen[points] = noise_gains([points], tiles)[0]
     rng = np.random.default_rng(seed)
     while alpha > 2 and time.perf_counter() - started < budget / 2:
@@ -87,7 +87,6 @@ def best_points(
             if time.perf_counter() - started > budget / 2:
                 break
     ranked = sorted(seen, key=lambda points: seen[points])
-    named = [named_points(name, alpha) for name in ("best", "paper", "wincnn")]
     simulated = max(tiles, key=lambda tile: tile.n * tile.r)
     leaders = []
     for points in dict.fromkeys([*named, *ranked[:SIMULATED]]):

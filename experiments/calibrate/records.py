@@ -1,0 +1,252 @@
+"""Search algorithms for every (n, r, states), and record the best where the library reads them.
+
+    python -m experiments.calibrate.records [--r 3] [--most 16] [--workers 2] [--dask ADDRESS]
+
+A task is an F(n, r) with so many states: the optimum of the noise gain by structure, its nearest
+rationals, and the named and published sets beside them, all simulated. Its rows go to
+experiments/results/records.jsonl before the next task counts as done, so the same call goes on
+where it stopped; then winolab/ref/algebra/data/records.json is written from all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from experiments.harness.facts import ROOT
+from winolab.cli.environment import provenance
+from winolab.cli.sweep import spread
+from winolab.lines import Lines
+from winolab.points import text_of, tile_of
+from winolab.ref.algebra.points import named_points, published
+from winolab.ref.error.frontier import search, structures
+from winolab.ref.error.protocols import PRECISIONS, simulated
+from winolab.ref.error.records import Record, factors
+
+Row = dict[str, Any]
+ROWS = ROOT / "experiments" / "results" / "records.jsonl"
+TABLE = ROOT / "winolab" / "ref" / "algebra" / "data" / "records.json"
+NAMES = {"best": "winolab", "paper": "Im2col-Winograd 2024", "wincnn": "winolab, after wincnn"}
+OURS = tuple(who for who in NAMES.values() if who.startswith("winolab"))
+# Found before this search, by hand (docs/records.md): they stand beside what it finds.
+BEFORE = (
+    (10, 3, "0,1/3,-1/3,2/3,-2/3,1,-1,11/8,-11/8,11/4,-11/4,inf"),
+    (11, 3, "1/5,-1/5,1/2,-1/2,3/4,-3/4,9/8,-9/8,13/8,-13/8,3,-3,inf"),
+    (14, 3, "0,1/4,-1/4,1/2,-1/2,3/4,-3/4,1,-1,5/4,-5/4,2,-2,7/2,-7/2,inf"),
+    (6, 3, "0,3/4,-3/4,4/3,-4/3,inf,x^2+1"),
+    (7, 3, "1/3,-1/3,1,-1,8/5,-8/5,inf,x^2+1"),
+    (6, 5, "0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1"),
+    (6, 7, "0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1"),
+    (8, 9, "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"),
+)
+WIDTHS = [3, 5, 7, 9, 2]
+SEEDS, SEED = 5, 0
+PAIRS_AND_ONE = 2  # pairs ±p beside a lone point, which loses to 0 or none where there are more
+SIMULATED = 3  # of what a search finds, the least gains
+MARGIN = 1.05  # about the spread of a score over seeds
+SPREAD = 1.03  # of the mean of five seeds
+NEAR = 1.05  # times the optimum
+BETTER = 0.9  # states more have to leave at most so much of the gain
+
+
+@dataclass(frozen=True)
+class Task:
+    """F(n, r) with so many states."""
+
+    n: int
+    r: int
+    states: int
+
+    @classmethod
+    def of(cls, row: Row) -> Task:
+        return cls(row["n"], row["r"], row["states"])
+
+
+def tasks(widths: Sequence[int], most: int, more: int) -> Iterator[Task]:
+    """Every n from 2 while n + r − 1 ≤ most, two more of r = 3; minimal first."""
+    for extra in range(more + 1):
+        for r in widths:
+            for n in range(2, most + 2 * (r == 3) - r + 2):
+                if next(structures(n, r, n + r - 1 + extra), None):
+                    yield Task(n, r, n + r - 1 + extra)
+
+
+def rows(task: Task) -> list[Row]:
+    """A row a candidate: its gain, and its errors by protocol and format, the mean of the seeds."""
+    n, r = task.n, task.r
+    shapes = [s for s in structures(n, r, task.states) if not s.lone or s.pairs <= PAIRS_AND_ONE]
+    found = sorted((f for s in shapes for f in search(n, r, s, SEED)), key=lambda f: f.gain)
+    known = candidates(task, [f.points for f in found[:SIMULATED]])
+    optimum = float(f"{min(f.optimum for f in found):.4g}")
+    return [
+        {
+            **asdict(task),
+            "candidates": len(known),
+            "points": points,
+            "found": who,
+            "optimum": optimum,
+            **measured(task, points),
+            "seeds": SEEDS,
+            "seed": SEED,
+        }
+        for points, who in known.items()
+    ]
+
+
+def candidates(task: Task, searched: Sequence[str]) -> dict[str, str]:
+    """What is simulated: modulus -> who found it, the first where several did."""
+    n, r = task.n, task.r
+    known: dict[frozenset, tuple[str, str]] = {}  # by what sets in any order share
+
+    def add(points: str, who: str) -> None:
+        text, before = known.get(key := factors(points), (text_of(points), who))
+        known[key] = text, who if before in OURS else before
+
+    if task.states == n + r - 1:
+        named = {name: text_of(named_points(name, task.states)) for name in NAMES}
+        add(named["best"], NAMES["best"])
+        for sets in published()["sets"]:
+            if sets["r"] == r and str(n) in sets["points"]:
+                add(sets["points"][str(n)], f"{sets['authors']}, {sets['source']}")
+        for name, points in named.items():
+            add(points, NAMES[name])
+    for points in [*(p for a, b, p in BEFORE if (a, b) == (n, r)), *searched]:
+        if tile_of(n, r, points).alpha == task.states:
+            known.setdefault(factors(points), (text_of(points), "winolab"))
+    return dict(known.values())
+
+
+def measured(task: Task, points: str) -> Row:
+    """Gain, instructions and errors."""
+    made = Record.of(task.n, task.r, points, "")
+    wanted = [("u11", p) for p in PRECISIONS] + [("u12", "fp32")]
+    wanted += [("1803.10986", "fp32")] * (task.r == 3)
+    errors = {}
+    for protocol, precision in wanted:
+        some = simulated(task.n, task.r, points, protocol, precision, SEEDS)
+        error = float(f"{np.mean(some):.3g}")
+        errors[f"{protocol} {precision}"] = error if np.isfinite(error) else None  # it overflows
+    return {
+        "gain": float(f"{made.gain:.4g}"),
+        "instructions": made.instructions,
+        "errors": errors,
+    }
+
+
+def score(row: Row, precision: str) -> float:
+    """Zero-mean and positive data weigh alike in FP32; in 16 bits zero-mean ones tell."""
+    errors = {name: np.inf if e is None else e for name, e in row["errors"].items()}
+    found = errors[f"u11 {precision}"]
+    return (found * errors["u12 fp32"]) ** 0.5 if precision == "fp32" else found
+
+
+def best(known: Sequence[Row], precision: str) -> Row:
+    """Within the margin of the least error what takes the fewest instructions, of those whose gain
+    is near the optimum where there are such."""
+    least = min(score(row, precision) for row in known)
+    close = [row for row in known if score(row, precision) <= MARGIN * least]
+    near = [row for row in close if row["gain"] <= NEAR * row["optimum"]]
+    return min(near or close, key=lambda row: (row["instructions"], score(row, precision)))
+
+
+def kernels(n: int, r: int) -> bool:
+    """Whether CUDA kernels have F(n, r) unasked, with the points by alpha, whose bits they keep."""
+    return n + r - 1 <= 10 or (n + r - 1 == 16 and 7 <= r <= 12)
+
+
+def table(every: Sequence[Row]) -> list[Row]:
+    """The records: the best by format, the named sets, others' sets, and which is the default."""
+    by_task: dict[Task, list[Row]] = {}
+    for row in every:
+        by_task.setdefault(Task.of(row), []).append(row)
+    found, least = [], {}
+    before = {text_of(points) for _, _, points in BEFORE}
+    for task in sorted(by_task, key=lambda t: (t.r, t.n, t.states)):
+        known, where = by_task[task], (task.n, task.r)
+        minimal = task.states == sum(where) - 1
+        named = {text_of(named_points(name, task.states)) for name in NAMES} if minimal else set()
+        told = [row for row in known if row["points"] in before | named or row["found"] not in OURS]
+        gain = min(row["gain"] for row in known)
+        told += [row for row in known if row["gain"] == gain and minimal]
+        if gain > BETTER * least.get(where, np.inf) and not told:
+            continue
+        least[where] = min(gain, least.get(where, np.inf))
+        winners = {p: best(known, p) for p in PRECISIONS}
+        default = _default(task, known, winners["fp32"]) if minimal else None
+        for row in known:
+            formats = tuple(p for p in PRECISIONS if winners[p] is row)
+            if formats or row in told:
+                known_of = {"optimum": row["optimum"], "errors": row["errors"], "best": formats}
+                record = Record.of(*where, row["points"], row["found"], **known_of)
+                made = asdict(record) | {"gain": row["gain"], "default": row is default}
+                found.append(made)
+    return found
+
+
+def _default(task: Task, known: Sequence[Row], winner: Row) -> Row | None:
+    """The best in FP32, where no kernel has the set by states and it beats that one, or that one
+    loses to others' anywhere."""
+    own = text_of(named_points("best", task.states))
+    usual = next(row for row in known if row["points"] == own)
+    others = [row for row in known if row["found"] not in OURS]
+    loses = any(
+        (usual["errors"][name] or np.inf) > SPREAD * error
+        for row in others
+        for name, error in row["errors"].items()
+        if error
+    )
+    if kernels(task.n, task.r):
+        return None
+    return winner if loses or score(usual, "fp32") > MARGIN * score(winner, "fp32") else None
+
+
+def main(
+    r: Annotated[list[int] | None, typer.Option(help="Filter widths.")] = None,
+    most: Annotated[int, typer.Option(help="Inputs of a tile, at most.")] = 16,
+    more: Annotated[int, typer.Option(help="States beyond n + r - 1, at most.")] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help='A scheduler of Dask, or "local".')
+    ] = None,
+    file: Annotated[Path, typer.Option(help="Rows.")] = ROWS,
+    output: Annotated[Path, typer.Option(help="The table.")] = TABLE,
+) -> None:
+    """Search what has no rows yet, then write the table."""
+    with Lines(file).checked() as lines:
+        known = [json.loads(line) for _, line in lines.read() if line.strip()]
+        had = [Task.of(row) for row in known]
+        known = [row for row in known if had.count(Task.of(row)) >= row["candidates"]]
+        done = {Task.of(row) for row in known}
+        todo = [task for task in tasks(r or WIDTHS, most, more) if task not in done]
+        where = provenance()
+        for found in _run(todo, workers, dask):
+            for row in found:
+                lines.append(row | where)
+            known += found
+            print(f"F({found[0]['n']},{found[0]['r']}) in {found[0]['states']} states", flush=True)
+    texts = ",\n".join(f" {json.dumps(row)}" for row in table(known))
+    output.write_text(f"[\n{texts}\n]\n")
+
+
+def _run(todo: Sequence[Task], workers: int, dask: str | None) -> Iterator[list[Row]]:
+    if dask:
+        distributed = import_module("distributed")
+        local = {"n_workers": workers, "threads_per_worker": 1}
+        with distributed.Client(**local if dask == "local" else {"address": dask}) as client:
+            for future in distributed.as_completed(client.map(rows, todo)):
+                yield future.result()
+    elif workers == 1:
+        yield from map(rows, todo)
+    else:
+        yield from (found for _, found in spread(rows, todo, workers))
+
+
+if __name__ == "__main__":
+    typer.run(main)
