@@ -41,7 +41,7 @@ def test_structures_have_the_states_and_the_degree_asked() -> None:
     assert not [*structures(6, 3, 7)]
 
 
-@pytest.mark.parametrize(("n", "r", "states"), [(2, 3, 4), (4, 5, 8), (6, 3, 9), (3, 5, 9)])
+@pytest.mark.parametrize(("n", "r", "states"), [(2, 3, 4), (2, 2, 4), (4, 5, 8), (6, 3, 9), (3, 5, 9)])
 def test_rationals_are_near_the_optimum_and_convolve(n: int, r: int, states: int) -> None:
     found = [f for s in structures(n, r, states) for f in search(n, r, s, seed=1)]
     best = min(found, key=lambda f: f.gain)

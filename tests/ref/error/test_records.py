@@ -119,7 +119,7 @@ def test_no_published_set_has_less_error_than_the_default() -> None:
     assert compared == 4 * sum(len(s["points"]) for s in published()["sets"]) >= 4 * len(N)
 
 
-ROWS = {  # DESIGN.md's table: states, noise gain of F(n, r) by hand
+ROWS = {  # known before, by hand: states and noise gain of F(n, r)
     (6, 3): (9, 2.92),
     (7, 3): (10, 5.09),
     (6, 5): (12, 3.25),

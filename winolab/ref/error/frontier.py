@@ -161,7 +161,7 @@ def _ring(n: int, r: int, factor: np.ndarray, others: np.ndarray) -> float:
     c, b = factor[:2]
     step = np.array([[0.0, -c], [1.0, -b]])  # multiplies by x
     powers = [np.array([1.0, 0.0])]
-    for _ in range(max(n, r, len(others)) - 1):
+    for _ in range(max(n, r, len(others), 3) - 1):
         powers.append(step @ powers[-1])
     table = np.array(powers).T
     value = table[:, : len(others)] @ others
