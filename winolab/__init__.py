@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from winolab.ref.algorithms.dwm.decompose import decomposition
     from winolab.ref.arithmetic.simulated import arithmetic
     from winolab.ref.error.moments import Moments
-    from winolab.ref.error.records import Record, records
     from winolab.ref.error.search import best_points
+    from winolab.ref.records.table import Record, records
 
 __all__ = [
     "Algorithm",
@@ -89,7 +89,7 @@ _HOMES = {
     "ref.algorithms.dwm.decompose": "decomposition",
     "ref.arithmetic.simulated": "arithmetic",
     "ref.error.moments": "Moments",
-    "ref.error.records": "Record records",
+    "ref.records.table": "Record records",
     "ref.error.search": "best_points",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -26,9 +26,9 @@ from winolab.cli.sweep import spread
 from winolab.lines import Lines
 from winolab.points import text_of, tile_of
 from winolab.ref.algebra.points import named_points, published
-from winolab.ref.error.frontier import search, structures
-from winolab.ref.error.protocols import PRECISIONS, simulated
-from winolab.ref.error.records import Record, factors
+from winolab.ref.records.frontier import search, structures
+from winolab.ref.records.protocols import PRECISIONS, simulated
+from winolab.ref.records.table import Record, factors
 
 Row = dict[str, Any]
 ROWS = ROOT / "experiments" / "results" / "records.jsonl"

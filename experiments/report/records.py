@@ -9,8 +9,8 @@ import numpy as np
 
 from winolab.points import text_of
 from winolab.ref.algebra.points import named_points, published
-from winolab.ref.error.protocols import PRECISIONS, PROTOCOLS
-from winolab.ref.error.records import Record, every, factors
+from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
+from winolab.ref.records.table import Record, every, factors
 
 TITLE = "# Records"
 WHAT = (
@@ -99,7 +99,7 @@ def _conditions() -> Iterator[str]:
 
 
 def condition(points: str) -> float:
-    """Of the square Vandermonde matrix, in the spectral norm; infinity has its unit row."""
+    """Vandermonde's square matrix has this in the spectral norm; infinity has its unit row."""
     texts = points.split(",")
     unit, powers = np.eye(len(texts))[-1], np.arange(len(texts))
     rows = [unit if p == "inf" else float(Fraction(p)) ** powers for p in texts]

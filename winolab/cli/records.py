@@ -13,8 +13,8 @@ from winolab.cli.screen import fitted
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson, document
 from winolab.ref.algebra.points import published
-from winolab.ref.error.protocols import PRECISIONS, PROTOCOLS
-from winolab.ref.error.records import Record, records
+from winolab.ref.records.protocols import PRECISIONS, PROTOCOLS
+from winolab.ref.records.table import Record, records
 
 LEGEND = (
     "More states than n + r - 1 buy accuracy. Errors are simulated, the mean of five seeds; gain "

@@ -55,7 +55,7 @@ def best_table() -> dict:
 
 @cache
 def record_table() -> list[dict]:
-    """The records of F(n, r): points, errors, who found them (winolab.ref.error.records)."""
+    """The records of F(n, r): points, errors, who found them (winolab.ref.records.table)."""
     return _data("records.json")
 
 

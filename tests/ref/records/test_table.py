@@ -16,8 +16,8 @@ from winolab.problem import Tile
 from winolab.ref.algebra.points import as_points, best_table, named_points, published
 from winolab.ref.algebra.transforms import transforms
 from winolab.ref.algorithms.winrs.kernels import TILES
-from winolab.ref.error.protocols import PRECISIONS, simulated
-from winolab.ref.error.records import Record, every, factors, records
+from winolab.ref.records.protocols import PRECISIONS, simulated
+from winolab.ref.records.table import Record, every, factors, records
 
 WIDTHS = sorted({record.r for record in every()})
 N = range(2, 17)  # of r = 3, in which others published sets

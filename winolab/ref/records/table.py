@@ -18,7 +18,7 @@ from winolab.points import text_of, tile_of
 from winolab.ref.algebra.points import record_table
 from winolab.ref.algebra.transforms import Transforms, transforms
 from winolab.ref.error.metrics import noise_gain
-from winolab.ref.error.protocols import PRECISIONS
+from winolab.ref.records.protocols import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Record(ShowsText):
     ``optimum`` is the least noise gain that a search over real numbers found with as many states.
     ``additions``, ``multiplications`` (shifts included) and ``fmas`` are of the three transforms
     together. ``errors`` are means over five seeds by protocol and format
-    (winolab.ref.error.protocols): "u11 fp32" is the relative RMS of zero-mean data over 64
+    (winolab.ref.records.protocols): "u11 fp32" is the relative RMS of zero-mean data over 64
     channels; None where the format overflows. ``best`` names the formats in which no known
     algorithm of as many states loses less, by more than the spread over seeds; ``default`` says
     that points="best" takes it for F(n, r), in place of the set by states.

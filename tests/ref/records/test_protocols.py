@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from winolab.ref.error.protocols import PROTOCOLS, simulated
+from winolab.ref.records.protocols import PROTOCOLS, simulated
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -7,8 +7,8 @@ import pytest
 
 from winolab.points import tile_of
 from winolab.ref.algebra.transforms import transforms
-from winolab.ref.error.frontier import Structure, gain, optimum, search, structures
 from winolab.ref.error.metrics import noise_gain
+from winolab.ref.records.frontier import Structure, gain, optimum, search, structures
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_structures_have_the_states_and_the_degree_asked() -> None:
     assert not [*structures(6, 3, 7)]
 
 
-@pytest.mark.parametrize(("n", "r", "states"), [(2, 3, 4), (2, 2, 4), (4, 5, 8), (6, 3, 9), (3, 5, 9)])
+@pytest.mark.parametrize(
+    ("n", "r", "states"), [(2, 3, 4), (2, 2, 4), (4, 5, 8), (6, 3, 9), (3, 5, 9)]
+)
 def test_rationals_are_near_the_optimum_and_convolve(n: int, r: int, states: int) -> None:
     found = [f for s in structures(n, r, states) for f in search(n, r, s, seed=1)]
     best = min(found, key=lambda f: f.gain)

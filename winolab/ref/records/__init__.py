@@ -1,0 +1,1 @@
+"""The record table: the best algorithms known for F(n, r), and the search that finds them."""
