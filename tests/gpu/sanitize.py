@@ -68,7 +68,8 @@ def with_fallback(plan: Any) -> PlanWithFallback | None:
     if plan.precision != "fp32_split" or not plan.checks_accuracy:
         return None
     asked = Request(plan.problem, plan.direction, plan.device, None, "fp32_ffma")
-    return PlanWithFallback.of(plan, candidates(asked).plans[0])
+    plans = (p for p in candidates(asked).plans if p.fallback_correlation or p.fallback_launches)
+    return PlanWithFallback.of(plan, next(plans))
 
 
 def run(mold: Mold) -> None:

@@ -125,6 +125,23 @@ def test_groups_of_filters_go_over_all_tiles(group) -> None:
     assert (p.blocks_m, p.tile_blocks, p.grid) == (5, 2, 3)
 
 
+@pytest.mark.parametrize("config", [Config(), Config(ahead=True), narrow(), narrow(fused=True)])
+def test_work_tiles_of_one_stage(config) -> None:
+    """Producers fill the stages of several work tiles while consumers finish one."""
+    few = replace(H100, multiprocessors=2)
+    problem = Problem.of((4, 20, 18, 8), (64, 3, 3, 8), padding=1)
+    p = check(problem, "forward", config, few)
+    assert p.chunks == 1
+    assert p.work_tiles >= 5 * p.grid
+
+
+@pytest.mark.parametrize("direction", CORRELATIONS)
+def test_pixels_loaded_ahead(direction) -> None:
+    problem = Problem.of((4, 7, 6, 36), (70, 3, 3, 36), padding=1)
+    check(problem, direction, Config(ahead=True))
+    check(problem, direction, Config(ahead=True, order="chwn", layout="sts64"))
+
+
 def test_groups_of_channels() -> None:
     problem = Problem.of((2, 5, 6, 26), (22, 3, 3, 13), padding=1, groups=2)
     for direction in CORRELATIONS:
@@ -149,3 +166,45 @@ def test_a_filter_that_is_prepared() -> None:
     y = hosted.Guarded(problem.y_shape, "float32")
     p.run(kernels, view(x), u.ctypes.data, view(y.array), 0, 0)
     assert np.array_equal(y.array, hosted.execute(p, x, w, kernels=kernels))
+
+
+def on_the_gpu(p: fused2d.Fused2dPlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The result of a plan's kernels, of arrays that lie as its config says, from memory of NaN."""
+    from winolab.gpu import driver
+    from winolab.gpu.runtime.call import kernels_of
+
+    cp, axes = driver.cupy(), AXES[p.config.order]
+    back = [axes.index(axis) for axis in range(4)]
+    x = cp.asarray(np.ascontiguousarray(a.transpose(axes))).transpose(back)
+    shape = p.problem.y_shape if p.direction == "forward" else p.problem.x_shape
+    y = cp.full([shape[axis] for axis in axes], cp.nan, "float32").transpose(back)
+    w, workspace = cp.asarray(b), cp.full(max(1, p.workspace), 255, "uint8")
+    views = []
+    for array in (x, w, y):
+        n, height, width, c = (s // 4 for s in array.strides)
+        views.append(View(array.data.ptr, (n, 0, height, width, c)))
+    p.launch(kernels_of(p, 0), *views, workspace.data.ptr, 0)
+    return cp.asnumpy(y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize("make", [Config, narrow])
+@pytest.mark.parametrize("order", AXES)
+def test_policies_on_the_gpu(order, make, direction) -> None:
+    """The reference's bits from every layout, filters apart and not; blocks refill their stages."""
+    from winolab.gpu import driver
+
+    problem = Problem.of((64, 13, 12, 44), (130, 3, 3, 44), padding=1)
+    rng = np.random.default_rng(5)
+    shape = problem.x_shape if direction == "forward" else problem.y_shape
+    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (shape, problem.w_shape))
+    run = winolab.arithmetic("fp32")
+    expected = getattr(reference, direction)(a, b, problem, ALGORITHM, run, None, Order(8))
+    for made in layouts(64):
+        for fused in (False, True):
+            config = make(layout=made.name, order=order, fused=fused)
+            asked = Request(problem, direction, driver.device(0), ALGORITHM, "fp32", config=config)
+            (p,) = fused2d.plans(asked)
+            for _ in range(3):
+                assert np.array_equal(on_the_gpu(p, a, b), expected), p

@@ -11,10 +11,9 @@ from winolab.gpu.families.fused2d.layouts import (
     THREADS,
     Expression,
     Layout,
-    filter_of,
+    figure4,
     layout,
     layouts,
-    tile_of,
 )
 
 every_layout = pytest.mark.parametrize(
@@ -25,11 +24,14 @@ every_layout = pytest.mark.parametrize(
 
 
 def vectors(made: Layout, round: int, lane: int):
-    """(i, j, address) of the vectors that a lane stores in a round."""
-    for i in range(made.filters // 8):
-        for j in map(made.first, range(made.vectors)):
-            if made.holds(round, i, j) and made.active(lane, round):
-                yield i, j, made.address(filter_of(lane, i), tile_of(lane, j))
+    """(i, j, address) of the vectors that a lane of the first warp stores in a round."""
+    lanes = made.lanes
+    for s in range(lanes.held):
+        for i in range(lanes.m):
+            for j in map(made.first, range(made.vectors)):
+                if made.holds(round, i, j) and made.active(lane, round):
+                    at = made.address(lanes.filter_of(lane, i), lanes.tile_of(lane, j))
+                    yield i, j, lanes.state_of(0, lane, s) * made.plane + at
 
 
 def passes(addresses: list[int], width: int) -> int:
@@ -47,16 +49,21 @@ def test_what_a_round_puts_is_what_it_reads(made) -> None:
             for i, j, first in vectors(made, round, lane):
                 assert first % made.width == 0
                 for k in range(made.width):
-                    pair = filter_of(lane, i), tile_of(lane, j + k * made.step)
-                    assert made.address(*pair) == first + k < made.plane
-                    assert put.setdefault(first + k, pair) is pair
+                    m, tile = (
+                        made.lanes.filter_of(lane, i),
+                        made.lanes.tile_of(lane, j + k * made.step),
+                    )
+                    state, at = divmod(first + k, made.plane)
+                    assert made.address(m, tile) == at
+                    assert put.setdefault((state, at), (m, tile)) == (m, tile)
         pairs = [
             (made.pair_filter(round, t, e), made.pair_tile(round, t, e))
             for t in range(THREADS)
             for e in (0, 1)
         ]
-        assert {made.address(*pair): pair for pair in pairs} == put
-        assert len(put) == PAIRS
+        read = {(s, made.address(*pair)): pair for pair in pairs for s in (0, 1)}
+        assert read == put
+        assert len(put) == 2 * PAIRS
         done |= set(pairs)
     assert len(done) == made.filters * 32
 
@@ -103,12 +110,13 @@ def test_the_papers_sizes_and_lanes() -> None:
 def test_figure_4_and_8() -> None:
     """Lane 16 has inputs 8 to 11 and 24 to 27, filters 0 to 3 and 32 to 35; rows of lanes of the
     compact layout's first, third and seventh 128 bytes."""
-    assert [tile_of(16, j) for j in range(8)] == [8, 9, 10, 11, 24, 25, 26, 27]
-    assert [filter_of(16, i) for i in range(8)] == [0, 1, 2, 3, 32, 33, 34, 35]
+    lanes = figure4(64)
+    assert [lanes.tile_of(16, j) for j in range(8)] == [8, 9, 10, 11, 24, 25, 26, 27]
+    assert [lanes.filter_of(16, i) for i in range(8)] == [0, 1, 2, 3, 32, 33, 34, 35]
     made, rows = layout("compact", 64), {}
     for lane in range(32):
         for i, _, first in vectors(made, 0, lane):
-            if i == 0:
+            if i == 0 and first < made.plane:
                 rows.setdefault(first // 32, {})[first % 32 // 2] = lane
     shown = {row: [cells[at] for at in range(16)] for row, cells in rows.items()}
     assert shown[0] == shown[1] == [0, 1, 16, 17, 0, 1, 16, 17, 8, 9, 24, 25, 8, 9, 24, 25]
@@ -117,9 +125,10 @@ def test_figure_4_and_8() -> None:
 
 
 def test_an_expression_prints_what_it_computes() -> None:
-    lane = Expression("lane")
-    assert str(filter_of(lane, 5)) == "(((((lane % 16) / 2) * 4) + 1) + 32)"
-    assert eval(str(filter_of(lane, 5)).replace("/", "//"), {"lane": 9}) == filter_of(9, 5)
+    of = figure4(64).filter_of
+    text = str(of(Expression("lane"), 5))
+    assert text == "(((((lane % 16) / 2) * 4) + 1) + 32)"
+    assert eval(text.replace("/", "//"), {"lane": 9}) == of(9, 5)
 
 
 def test_a_layout_that_is_not_there() -> None:

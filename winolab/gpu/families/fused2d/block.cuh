@@ -26,22 +26,31 @@ struct Fused2dParams {
 constexpr int STATES = ALPHA * ALPHA, OUTPUTS = N * N;
 constexpr int CONSUMERS = 256, TEAM = 128, PRODUCERS = TEAMS * TEAM;
 constexpr int THREADS = CONSUMERS + PRODUCERS;
-constexpr int BT = 32, KC = 8, CPT = 2;            // tiles; channels of a stage, of a producer
-constexpr int HELD = STATES / (CONSUMERS / 32);    // states of a consumer warp
-constexpr int TM = BM / 8, TT = BT / 4;            // filters × tiles of a consumer lane
+constexpr int BT = 32, KC = 8;                     // tiles; channels of a stage
+// A producer has two neighbouring channels of a tile, or, CHWN, a channel of two neighbouring images'.
+constexpr bool PAIRED = ALONG_TILES && XVEC == 2;
+static_assert(!AHEAD || TEAMS == 1, "teams take turns");
 constexpr int U_STRIDE = BM + (FUSED ? 4 : 0);     // floats from a channel of U to the next
-constexpr int V_STRIDE = BT + 4;                   // producers' four channels: to different banks
+constexpr int V_STRIDE = BT + 4;                   // producers' channels go to different banks
 constexpr int U_SIZE = STATES * KC * U_STRIDE, V_SIZE = STATES * KC * V_STRIDE;  // floats of a stage
 constexpr int ISSUER = TEAM - 1;                   // the producer that copies U
-static_assert(BT / 4 * KC / CPT * 4 == TEAM, "a producer has CPT channels of a tile");
-static_assert(HELD * CONSUMERS / 32 == STATES, "warps have whole states");
+static_assert(BT * KC / 2 == TEAM, "a producer has two channels or tiles");
+static_assert(HELD * TM * TT * CONSUMERS == STATES * BM * BT, "a lane's share");
+
+// Where a work tile's results lie in y; of work tiles that are not finished: producers are V_STAGES
+// ahead at most.
+constexpr int PLACES = V_STAGES + 1;
+struct FusedPlace {
+  long long offset[BT];  // of a tile's first output
+  int outputs[BT];       // which of a tile's outputs are inside y: bit row * N + column
+  int first, padding;    // output channel
+};
 
 struct Fused2dShared {
   float u[U_STAGES][U_SIZE];  // [state][channel][filter]
   float v[V_STAGES][V_SIZE];  // [state][channel][tile]
   float out[BUFFERS][STATES * PLANE];
-  long long offset[BT];  // of a tile's first output in y
-  int outputs[BT];       // which of a tile's outputs are inside y: bit row * N + column
+  FusedPlace place[PLACES];
   unsigned long long u_full[U_STAGES], u_empty[U_STAGES], v_full[V_STAGES], v_empty[V_STAGES];
 };
 
@@ -63,6 +72,12 @@ struct FusedWorkTile {
 struct FusedTile {
   int image, row, column;
   bool there;
+  // Its place in the next image, which there is where images are paired.
+  __device__ __forceinline__ FusedTile next_image() const {
+    FusedTile found = *this;
+    ++found.image;
+    return found;
+  }
   __device__ __forceinline__ FusedTile(const Fused2dParams& p, int block, int at) {
     if constexpr (BOX_IMAGES > 0) {
       const int first = block % p.boxes_width * BOX_COLUMNS;

@@ -37,14 +37,15 @@ class Config(KernelConfig):
     rows: int = 0
     columns: int = 0
     group: int = 0
-    buffers: int = 2
+    buffers: int = 1
     u_stages: int = 3
     v_stages: int = 2
     teams: int = 1  # of 128 producers, which take turns at the stages
-    xvec: int = 2  # channels of a load of x, 1 where they are not aligned or contiguous
+    ahead: bool = False  # pixels of a stage are loaded before those of the last are transformed
+    xvec: int = 2  # neighbours of a load of x: channels, of CHWN images; 1 where not aligned
     yvec: int = 2  # outputs of a store of y
-    consumer_registers: int = 200  # of a thread; 0 and 0: as many as the launch gives
-    producer_registers: int = 104
+    consumer_registers: int = 192  # of a thread; 0 and 0: as many as the launch gives
+    producer_registers: int = 120
 
     def __post_init__(self) -> None:
         if self.bm not in WIDTHS:
@@ -78,11 +79,12 @@ class Config(KernelConfig):
         """Bytes of the kernel's shared memory."""
         u, v = 16 * KC * (self.bm + (4 if self.fused else 0)), 16 * KC * (TILES + 4)
         floats = self.u_stages * u + self.v_stages * v + self.buffers * 16 * self.staged.plane
-        return 4 * floats + 12 * TILES + 16 * (self.u_stages + self.v_stages)
+        places = (self.v_stages + 1) * (12 * TILES + 8)
+        return 4 * floats + places + 16 * (self.u_stages + self.v_stages)
 
     def constants(self) -> dict[str, int]:
         """The constants of the source, by name."""
-        names = ("bm", "fused", "buffers", "u_stages", "v_stages", "teams", "xvec", "yvec")
+        names = ("bm", "fused", "buffers", "u_stages", "v_stages", "teams", "ahead", "xvec", "yvec")
         registers = ("consumer_registers", "producer_registers")
         return {
             **{name.upper(): int(getattr(self, name)) for name in (*names, *registers)},
@@ -113,12 +115,13 @@ def narrow(**changes: Any) -> Config:
 
 def fitted(config: Config, c: Correlation, aligned: bool) -> Config:
     """The config with vectors as wide as the arrays allow."""
-    wide = aligned and config.order == "nhwc"
-    along = config.staged.along
-    pairs = along == "filters" and wide and c.out_channels % 2 == 0
-    if along == "tiles" and config.order == "chwn" and aligned:
-        pairs = c.batch % 2 == 0 and config.images % 2 == 0
-    return replace(config, xvec=2 if wide and c.channels % 2 == 0 else 1, yvec=2 if pairs else 1)
+    x = y = aligned and config.order != "nchw"
+    if config.order == "nhwc":
+        x, y = x and c.channels % 2 == 0, y and c.out_channels % 2 == 0
+    elif c.batch % 2 or config.images % 2:
+        x = y = False
+    y = y and config.staged.along == {"nhwc": "filters", "chwn": "tiles"}.get(config.order)
+    return replace(config, xvec=2 if x else 1, yvec=2 if y else 1)
 
 
 def configs(request: Request, c: Correlation) -> Iterator[Config]:
@@ -127,7 +130,7 @@ def configs(request: Request, c: Correlation) -> Iterator[Config]:
     offers = (Config(), Config(fused=True), narrow(), narrow(fused=True))
     for config in (asked,) if asked else offers:
         found = fitted(config, c, request.aligned)
-        if found.shared_memory > request.device.shared_memory and not asked:
-            found = replace(found, buffers=1)
+        if found.shared_memory > request.device.shared_memory and found.u_stages > 2:
+            found = replace(found, u_stages=2)
         if found.shared_memory <= request.device.shared_memory:
             yield found

@@ -18,8 +18,8 @@ __device__ __forceinline__ void put(float* to, const float (&acc)[TT][TM], int j
 }
 
 // The sums of a round; ``round`` is a constant where loops are unrolled.
-__device__ __forceinline__ void stage(float* out, const Sums& acc, int round) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+__device__ __forceinline__ void stage(float* out, const Sums& acc, int round, unsigned thread) {
+  const unsigned warp = thread / 32, lane = thread % 32;
   if (!layout_active(lane, round)) return;
 #pragma unroll
   for (int s = 0; s < HELD; ++s)
@@ -29,26 +29,10 @@ __device__ __forceinline__ void stage(float* out, const Sums& acc, int round) {
       for (int v = 0; v < VECTORS; ++v) {
         const int j = layout_first(v);
         if (layout_holds(round, i, j))
-          put(out + (warp * HELD + s) * PLANE +
+          put(out + layout_state_of(warp, lane, s) * PLANE +
                   layout_address(layout_filter_of(lane, i), layout_tile_of(lane, j)),
               acc[s], j, i);
       }
-}
-
-// Where the outputs of a work tile's tiles lie, and which are there.
-__device__ __forceinline__ void locate(const Fused2dParams& p, Fused2dShared& shared, int tiles) {
-  if (threadIdx.x >= BT) return;
-  const FusedTile at(p, tiles, threadIdx.x);
-  shared.offset[threadIdx.x] =
-      at.image * p.y_batch + at.row * N * p.y_row + at.column * N * p.y_pixel;
-  unsigned found = 0;
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      found |= (unsigned)(at.there && at.row * N + i < p.out_height && at.column * N + j < p.out_width)
-               << (i * N + j);
-  shared.outputs[threadIdx.x] = (int)found;
 }
 
 // The outputs of one filter and tile, from its states.
@@ -73,18 +57,17 @@ __device__ __forceinline__ void transform_states(const float* from, float (&y)[O
 }
 
 // A round's outputs. YVEC 2: those of a thread's two pairs are neighbours in y, and 8-byte aligned.
-__device__ __forceinline__ void store(const Fused2dParams& p, const Fused2dShared& shared,
-                                      const float* out, int block_m, int round) {
+__device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& place,
+                                      const float* out, int round, unsigned thread) {
   float y[2][OUTPUTS];
   float* to[2];
   unsigned there[2];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    const int m = layout_pair_filter(round, threadIdx.x, e);
-    const int tile = layout_pair_tile(round, threadIdx.x, e);
+    const int m = layout_pair_filter(round, thread, e), tile = layout_pair_tile(round, thread, e);
     transform_states(out + layout_address(m, tile), y[e]);
-    to[e] = p.y + shared.offset[tile] + (block_m * BM + m) * p.y_channel;
-    there[e] = block_m * BM + m < p.out_channels ? (unsigned)shared.outputs[tile] : 0;
+    to[e] = p.y + place.offset[tile] + (place.first + m) * p.y_channel;
+    there[e] = place.first + m < p.out_channels ? (unsigned)place.outputs[tile] : 0;
   }
 #ifdef EPILOGUE
 #pragma unroll
@@ -115,19 +98,20 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const Fused2dShare
 
 // All rounds. With two buffers the sums of a round are put while those before are transformed.
 __device__ __forceinline__ void finish(const Fused2dParams& p, Fused2dShared& shared, const Sums& acc,
-                                       const FusedWorkTile& work) {
-  locate(p, shared, work.tiles);
-  stage(shared.out[0], acc, 0);
+                                       const FusedPlace& place, unsigned thread) {
+  // Else what addresses have of it is kept in registers through the products, which need them.
+  asm volatile("" : "+r"(thread));
+  stage(shared.out[0], acc, 0, thread);
   consumers_sync<CONSUMERS>();
 #pragma unroll
   for (int round = 0; round < ROUNDS; ++round) {
     const bool more = round + 1 < ROUNDS;
     float* next = shared.out[(round + 1) % BUFFERS];
-    if (BUFFERS == 2 && more) stage(next, acc, round + 1);
-    store(p, shared, shared.out[round % BUFFERS], work.block_m, round);
+    if (BUFFERS == 2 && more) stage(next, acc, round + 1, thread);
+    store(p, place, shared.out[round % BUFFERS], round, thread);
     consumers_sync<CONSUMERS>();
     if (BUFFERS == 1 && more) {
-      stage(next, acc, round + 1);
+      stage(next, acc, round + 1, thread);
       consumers_sync<CONSUMERS>();
     }
   }

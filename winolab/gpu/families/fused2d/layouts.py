@@ -57,14 +57,44 @@ def equal(a: Index, b: Index) -> Index:
     return Expression(f"({a} == {b})") if isinstance(a, Expression) else a == b
 
 
-def filter_of(lane: Index, i: Index) -> Index:
-    """The filter of the block that a lane's ``i``-th is (Figure 4: rows of lanes are of tiles)."""
-    return lane % 16 // 2 * 4 + i % 4 + i // 4 * 32
+@dataclass(frozen=True)
+class Lanes:
+    """How the sums of a block lie over its eight warps: of 16 states, ``filters`` and 32 tiles.
+
+    ``m`` filters × eight tiles of ``held`` states a lane. ``filter_of(lane, i)`` and
+    ``tile_of(lane, j)`` are those of its i-th row and j-th column, ``state_of(warp, lane, s)`` its
+    s-th state.
+    """
+
+    m: int
+    held: int
+    filter_of: Callable[[Index, Index], Index]
+    tile_of: Callable[[Index, Index], Index]
+    state_of: Callable[[Index, Index, Index], Index]
 
 
-def tile_of(lane: Index, j: Index) -> Index:
-    """The tile of the block that a lane's ``j``-th is (Figure 4)."""
-    return (lane % 2 + lane // 16 * 2) * 4 + j % 4 + j // 4 * 16
+def figure4(filters: int) -> Lanes:
+    """openCNN's Figure 4: a warp has two states, a lane cells of 4 × 4 in both."""
+    return Lanes(
+        filters // 8,
+        2,
+        lambda lane, i: lane % 16 // 2 * 4 + i % 4 + i // 4 * 32,
+        lambda lane, j: (lane % 2 + lane // 16 * 2) * 4 + j % 4 + j // 4 * 16,
+        lambda warp, lane, s: warp * 2 + s,
+    )
+
+
+def halves(filters: int) -> Lanes:
+    """Half a warp a state: twice as many filters a lane, which then loads a quarter less for as
+    many products. Neighbours of a lane by its first two bits share a tile's or a filter's words.
+    """
+    return Lanes(
+        filters // 4,
+        1,
+        lambda lane, i: (lane // 2 % 2 + lane // 8 % 2 * 2) * 4 + i % 4 + i // 4 * 16,
+        lambda lane, j: (lane % 2 + lane // 4 % 2 * 2) * 4 + j % 4 + j // 4 * 16,
+        lambda warp, lane, s: warp * 2 + lane // 16,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,6 +110,7 @@ class Layout:
     name: str
     shown: str  # where it is from
     filters: int
+    lanes: Lanes
     width: int
     step: int
     plane: int  # floats of a state in a round, padding included
@@ -115,8 +146,9 @@ class Layout:
     def cuda(self, name: str, wide: bool = False) -> str:
         """The functions as device functions <name>_address and so on, and constants."""
         functions: tuple[tuple[str, str, tuple[str, ...], Callable[..., Index]], ...] = (
-            ("int", "filter_of", ("lane", "i"), filter_of),
-            ("int", "tile_of", ("lane", "j"), tile_of),
+            ("int", "filter_of", ("lane", "i"), self.lanes.filter_of),
+            ("int", "tile_of", ("lane", "j"), self.lanes.tile_of),
+            ("int", "state_of", ("warp", "lane", "s"), self.lanes.state_of),
             ("int", "address", ("filter", "tile"), self.address),
             ("int", "first", ("v",), self.first),
             ("bool", "holds", ("round", "i", "j"), self.holds),
@@ -128,11 +160,13 @@ class Layout:
             f"// the layout {self.name}: {self.shown}",
             f"constexpr int ROUNDS = {self.rounds}, WIDTH = {self.width}, STEP = {self.step}, "
             f"VECTORS = {self.vectors}, PLANE = {self.plane};",
+            f"constexpr int HELD = {self.lanes.held}, TM = {self.lanes.m}, TT = 8;"
+            "  // states of a lane; its filters and tiles",
         ]
         for kind, function, names, of in functions:
             found = of(*map(Expression, names))
             found = str(found).lower() if isinstance(found, bool) else found
-            arguments = ", ".join(f"[[maybe_unused]] int {n}" for n in names)
+            arguments = ", ".join(f"[[maybe_unused]] unsigned {n}" for n in names)
             text.append(
                 f"__device__ __forceinline__ constexpr {kind} {name}_{function}({arguments}) "
                 f"{{ return {found}; }}"
@@ -148,6 +182,7 @@ def _yan(filters: int) -> Layout:
 
     return Layout(
         "yan", "Yan et al., Figure 5: float4, 40 KB, half of the lanes a round", filters,
+        figure4(filters),
         width=4, step=1, plane=640, buffers=1, along="",
         address=address,
         holds=lambda round, i, j: equal(i // 4, round // 2),
@@ -172,7 +207,7 @@ def _sts64(
         return address(m % 2, cell % 4, cell // 4, tile % 2, place)
 
     return Layout(
-        name, shown, filters,
+        name, shown, filters, figure4(filters),
         width=2, step=2, plane=plane, buffers=buffers, along="tiles",
         address=of,
         holds=lambda round, i, j: equal(i // 2, round),
@@ -189,7 +224,7 @@ def _channels(filters: int) -> Layout:
     """32-bit stores; a tile's filters by their place in a cell first, so that neither a warp's
     stores nor its loads of neighbouring filters meet in a bank."""
     wide = filters == 64
-    apart, row = (24, 88) if wide else (8, 40)  # of a filter in its cell; of a tile
+    apart, row = (24, 92) if wide else (8, 40)  # of a filter in its cell; of a tile
 
     def address(m: Index, tile: Index) -> Index:
         slot = tile % 16 // 4 + tile % (2 if wide else 4) * 4
@@ -202,7 +237,8 @@ def _channels(filters: int) -> Layout:
 
     return Layout(
         "channels", "of our own, for NHWC: float, a tile's filters together", filters,
-        width=1, step=1, plane=(8 if wide else 16) * row, buffers=1, along="filters",
+        halves(filters),
+        width=1, step=1, plane=752 if wide else 644, buffers=1, along="filters",
         address=address,
         holds=lambda round, i, j: equal(j // (2 if wide else 4), round),
         active=lambda lane, round: True,
