@@ -35,7 +35,7 @@ from winolab.bench.layers import RESNET
 from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
-from winolab.cli.render import plain
+from winolab.cli.screen.render import plain
 from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver

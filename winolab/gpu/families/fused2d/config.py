@@ -127,7 +127,7 @@ def fitted(config: Config, c: Correlation, aligned: bool) -> Config:
 def configs(request: Request, c: Correlation) -> Iterator[Config]:
     """Every config that a request is offered, or the one that it names."""
     asked = request.config_of(Config)
-    offers = (Config(), Config(fused=True), narrow(), narrow(fused=True))
+    offers = (Config(ahead=True), Config(fused=True), narrow(), narrow(fused=True))
     for config in (asked,) if asked else offers:
         found = fitted(config, c, request.aligned)
         if found.shared_memory > request.device.shared_memory and found.u_stages > 2:
