@@ -16,7 +16,7 @@ from typing import Any
 from experiments.harness import tables
 from experiments.measure import cases as throughput_cases
 from winolab.algorithm import Tile, parse_algorithm
-from winolab.bench.layers import Layer, parse_layer
+from winolab.bench.layers import Layer, parse_square
 from winolab.device import Device, datasheet
 from winolab.ref.algorithms.winrs.plan import data_size
 
@@ -212,7 +212,7 @@ def cases(rows: Iterable[Row], device: str | None = None) -> list[Measured]:
     return [
         Measured(
             mine[0]["list"],
-            parse_layer(layer),
+            parse_square(layer),
             mine[0]["kernel_of"],
             direction,
             group,

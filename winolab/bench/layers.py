@@ -55,8 +55,11 @@ def parse_layer(text: str) -> Layer | BatchedLayer:
 
     Raises ValueError for anything but "128x96x96x64:64x3x3", "32x224x224x3>64x7x7s2p3" and such.
     """
-    if ">" in text:
-        return networks.parse(text)
+    return networks.parse(text) if ">" in text else parse_square(text)
+
+
+def parse_square(text: str) -> Layer:
+    """A layer of the papers' kind from its text. Raises ValueError for another text."""
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+):(\d+)x(\d+)x(\d+)", text)
     if not found:
         raise ValueError(

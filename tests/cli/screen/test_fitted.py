@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console, Group, RenderableType
 
 from tests.cli.bench_rows import ROWS
+from tests.support.points import points_of
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.api.cost import of_problem
 from winolab.cli import bench
@@ -43,7 +44,7 @@ def compared() -> RenderableType:
 
 def leaders() -> RenderableType:
     tile = transforms(8, 9).tile
-    found = [score(transforms(8, 9, name).points, tile) for name in ("best", "paper")]
+    found = [score(points_of(transforms(8, 9, name)), tile) for name in ("best", "paper")]
     return tables.points(tables.leaders(found))
 
 

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
+from tests.support.points import points_of
 from winolab.cli import environment
 from winolab.cli.screen import tables
 from winolab.cli.sweep import cases, run
@@ -44,8 +45,8 @@ def test_numbers_are_never_cut(width: int) -> None:
 
 def test_named_points_are_shown_however_far_down() -> None:
     tile = transforms(2, 3).tile
-    others = [score(transforms(2, 3, f"0,{p},-{p},inf").points, tile) for p in (2, 3, 4)]
-    rows = tables.leaders([*others, score(transforms(2, 3, "paper").points, tile)])
+    others = [score(points_of(transforms(2, 3, f"0,{p},-{p},inf")), tile) for p in (2, 3, 4)]
+    rows = tables.leaders([*others, score(points_of(transforms(2, 3, "paper")), tile)])
     assert [bool(row["name"]) for row in rows] == [False, False, False, True]
     text = shown(tables.points(rows, shown=1), 120)
     assert "0, 2, -2, inf" in text

@@ -27,8 +27,8 @@ OWN = {
 
 def names(path: Path) -> list[str]:
     """Classes and functions at the top of a module."""
-    kinds = ast.ClassDef | ast.FunctionDef
-    return [node.name for node in ast.parse(path.read_text()).body if isinstance(node, kinds)]
+    tree = ast.parse(path.read_text())
+    return [node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
 
 
 def test_every_folder_is_registered() -> None:

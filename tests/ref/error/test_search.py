@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.points import points_of
 from winolab.algorithm import Tile
 from winolab.ref.algebra.points import named_points
 from winolab.ref.algebra.transforms import transforms
@@ -21,7 +22,7 @@ def test_noise_gain_from_points_is_that_of_the_matrices(tile, points):
         sum(v * v for v in a) * sum(v * v for v in g) * sum(v * v for v in b)
         for a, g, b in zip(zip(*t.AT, strict=True), t.G, t.BT, strict=True)
     ) / Fraction(tile.n * tile.r)
-    assert abs(noise_gains([t.points], [tile])[0] / float(gain) - 1) <= 1e-9
+    assert abs(noise_gains([points_of(t)], [tile])[0] / float(gain) - 1) <= 1e-9
 
 
 def test_default_points_lose_less_than_the_papers_at_alpha_16():
