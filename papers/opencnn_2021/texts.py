@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from experiments.harness.tables import Cell
 from experiments.report.counts import counts
 from experiments.report.texts import Text
+from papers.opencnn_2021.layouts import LAYOUTS, of
 from papers.opencnn_2021.tables import EQUATION3
+from winolab.gpu.families.fused2d.banks import TURING
 
 
 def _equation3(cells: Sequence[Cell]) -> list[str]:
@@ -16,7 +18,26 @@ def _equation3(cells: Sequence[Cell]) -> list[str]:
     return [f"{counts(cells).text}. Not: {'; '.join(failed)}."]
 
 
+def _layouts(cells: Sequence[Cell]) -> list[str]:
+    wide = of("wide")
+    return [
+        f"{counts(cells).text}. 128-bit stores of all lanes are possible, too: a search over rows "
+        f"that are turned found a layout of {wide.layout.bytes >> 10} KB without padding or "
+        f"conflicts. Its stores move {TURING.bytes_a_cycle(wide.stores, stores=True):.1f} bytes a "
+        f"cycle; on Turing both phases would take {wide.cycles():,.0f} cycles a block, the "
+        f"paper's {of('compact').cycles():,.0f}, Yan et al.'s {of('yan').cycles():,.0f}."
+    ]
+
+
 TEXTS = {
+    LAYOUTS.key: Text(
+        "Output transforms go through shared memory: Castro et al. replace 128-bit stores by half "
+        "of a warp's lanes by 64-bit stores of all, and take the padding out.",
+        "A model of the banks counts transactions, conflicts, idle lanes and bytes of the layouts "
+        "that the kernel's indexing is printed from.",
+        "Counts are exact; bytes a cycle follow from Table 1's cycles and are not judged.",
+        _layouts,
+    ),
     EQUATION3.key: Text(
         "Castro et al. print the matrices of F(2, 3) and count its operations: a third fewer "
         "multiplications than direct convolution's.",

@@ -260,6 +260,29 @@ def _compact(i: Index, row: Index, half: Index, matrix: Index, place: Index) -> 
     return i * 256 + row * 64 + matrix * 32 + (half * 16 + place + row * 4) % 32
 
 
+def _wide(filters: int) -> Layout:
+    """128-bit stores of all lanes: rows of four cells, turned so that a filter's tiles, which lie
+    in four rows, meet in no bank (banks.py has the search that says how far)."""
+
+    def address(m: Index, tile: Index) -> Index:
+        row = (m % 2 * 2 + m % 32 // 16) * 4 + tile // 8 % 2 * 2 + tile // 16
+        place = m % 16 // 4 * 8 + tile % 8 + tile // 8 % 2 * 8 + tile // 16 * 16
+        return row * 32 + place % 32
+
+    return Layout(
+        "wide", "of our own, by a search: float4 of all lanes, no padding, 32 KB", filters,
+        figure4(filters),
+        width=4, step=1, plane=512, buffers=2, along="",
+        address=address,
+        holds=lambda round, i, j: equal(i // 2, round),
+        active=lambda lane, round: True,
+        pair_filter=lambda round, thread, e: (
+            round // 2 * 32 + thread // 32 * 4 + round % 2 * 2 + e
+        ),
+        pair_tile=lambda round, thread, e: thread % 32,
+    )  # fmt: skip
+
+
 def layouts(filters: int) -> tuple[Layout, ...]:
     """All layouts of blocks of 64 or 32 output channels."""
     own = "openCNN, Figure"
@@ -269,6 +292,7 @@ def layouts(filters: int) -> tuple[Layout, ...]:
         _sts64(filters, "sts64", f"{own} 6: optSTS64, 40 KB", 640, 1, _cells),
         _sts64(filters, "sts64_final", f"{own} 7: less padding, 33.5 KB", 536, 1, _merged),
         _sts64(filters, "compact", f"{own} 8: no padding, 32 KB, two buffers", 512, 2, _compact),
+        _wide(filters),
     )
 
 
