@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from winolab.algorithm import Tile
 from winolab.device import Device
@@ -147,6 +148,35 @@ def moved(c: Correlation, rows: int, share: int, size: int, out_size: int) -> fl
     return x + c.batch * math.prod(c.output) * c.out_channels * out_size
 
 
+def _least_stage(
+    tile: Tile,
+    blocked: tuple[int, int, int, int, int, int, bool],
+    parts: int,
+    size: int,
+    rows: float,
+    outputs: float,
+    device: Device,
+    model: DeviceModel = MODEL,
+) -> float:
+    """Cycles of a stage of so many filter rows and output channels at least, wherever filters wait;
+    ``blocked``: a block's rows, share, run, images, packed, padded, and whether it sums alone.
+    """
+    *policies, alone = blocked
+    names = ("rows", "share", "run", "images", "packed", "padded")
+    v = Config(**dict(zip(names, policies, strict=True)))
+    ways = [v]
+    if parts == 2:
+        ways += [replace(v, u_ahead=1), replace(v, u_ring=1, multicast=2)][: 1 + alone]
+    least = min(
+        stage(way, tile, parts, size, rows, outputs, model.gamma_wgmma).cycles(device, model)
+        for way in ways
+    )
+    return least * (model.gamma_wgmma.wide if v.columns(tile) > SLOT else 1)
+
+
+_least_known = lru_cache(maxsize=1 << 14)(_least_stage)  # of the kept model, which hashes slowly
+
+
 def least_seconds(
     shape: Shape, c: Correlation, request: Request, model: DeviceModel = MODEL
 ) -> float:
@@ -168,16 +198,11 @@ def least_seconds(
     else:
         blocks = -(-across // columns) * -(-c.output[1] // v.rows)
     outputs = block
-    ways = [v]
     if parts == 2:
-        ways += [replace(v, u_ahead=1), replace(v, u_ring=1, multicast=2)][: 1 + (split_k == 1)]
         outputs = min(block, -(-c.out_channels // UNIT) * UNIT / blocks_m)
-    rows = c.filter[1] / kinds
-    least = min(
-        stage(way, tile, parts, size, rows, outputs, model.gamma_wgmma).cycles(device, model)
-        for way in ways
-    )
-    least *= model.gamma_wgmma.wide if columns > SLOT else 1
+    blocked = v.rows, v.share, v.run, v.images, v.packed, v.padded, split_k == 1
+    what = tile, blocked, parts, size, c.filter[1] / kinds, outputs, device
+    least = _least_known(*what) if model is MODEL else _least_stage(*what, model)
     cycles = -(-steps // split_k) * least + _work_tile(v, tile, block, model)
     computed = -(-blocks_m * blocks // cluster_slots(device, split_k)) * cycles / device.clock
     moving = copying(device, moved(c, v.rows, v.share, size, ITEMSIZE[request.stored]), model)
