@@ -192,6 +192,8 @@ def test_a_check_needs_the_operands() -> None:
         winolab.tolerance(X, W).check(np.zeros(PROBLEM.y_shape))
     with pytest.raises(ValueError, match=r"y has shape \(3,\); expected \(2, 18, 16, 8\)"):
         winolab.tolerance(X, W, data=(x, w)).check(np.zeros(3))
+    with pytest.raises(TypeError, match="y has dtype complex128; expected real numbers"):
+        winolab.tolerance(X, W, data=(x, w)).check(np.full((2, 18, 16, 8), 1j))
     zeros = winolab.tolerance(X, W, data=(0 * x, w))
     assert zeros.check(np.zeros((2, 18, 16, 8)))
     assert isinstance(zeros.check(np.full((2, 18, 16, 8), 1e-30)), Checked)

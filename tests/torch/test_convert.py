@@ -151,7 +151,7 @@ class Recurrent(nn.Module):
 
 def test_layers_that_are_shared_keep_their_numbers() -> None:
     """A model whose parameters became fake tensors had lost its weights."""
-    model = Recurrent()
+    model: Any = Recurrent()
     reference = copy.deepcopy(model)
     done = winolab.torch.convert(model, X)
     assert [layer.name for layer in done.layers] == ["first.0", "tied"]
@@ -166,6 +166,34 @@ def test_layers_that_are_shared_keep_their_numbers() -> None:
     measured = winolab.torch.compare(model, X, rounds=1)
     assert [layer.input_shape for layer in measured.layers] == [(2, 3, 16, 16)] * 2
     assert model.noted is X
+
+
+def test_a_model_that_reads_numbers_is_converted_without_inputs() -> None:
+    class Branches(nn.Sequential):
+        def forward(self, x: Any) -> Any:
+            y = super().forward(x)
+            return y if y.sum() > 0 else -y
+
+    model = Branches(nn.Conv2d(3, 3, 3))
+    with pytest.raises(ValueError, match=r"reads numbers .*convert it without inputs"):
+        winolab.torch.convert(model, X)
+    assert type(model[0]) is nn.Conv2d
+    assert winolab.torch.convert(model).layers[0].converted
+
+
+def test_the_arguments_of_a_transposed_layer_in_any_order() -> None:
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.ConvTranspose2d(3, 4, 3, stride=2)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(output_size=[34, 34], input=x)
+
+    model = Doubled()
+    assert winolab.torch.convert(model, X).layers[0].input_shape == (2, 3, 16, 16)
+    (layer,) = winolab.torch.compare(model, X, rounds=1).layers
+    assert layer.error == layer.pytorch_error
 
 
 def trained(model: nn.Module) -> list[float]:

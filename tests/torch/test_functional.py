@@ -147,7 +147,7 @@ def test_a_tolerance_picks_what_the_reference_picks() -> None:
         for tolerance in (None, 1e-4)
     )
     assert (expected != direct).any()
-    for tolerance in (1e-4, "1e-4"):
+    for tolerance in (1e-4, "1e-4", np.float64(1e-4)):
         got = winolab.torch.conv2d(x, w, tolerance=tolerance)
         assert (got.numpy() == expected).all()
         tracked = winolab.conv_forward(x, w.requires_grad_(), layout="channels_first",

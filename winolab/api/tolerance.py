@@ -118,13 +118,16 @@ class Tolerances(ShowsText):
 
         Every result has its own tolerance, from what its own operands are expected to lose; all
         together have a root mean square, which tells small faults that no single result shows.
-        Raises ValueError where data were no arrays or y has another shape.
+        Raises ValueError where data were no arrays or y has another shape, TypeError for complex y.
         """
         arrays = self.layer.data.arrays
         if arrays is None:
             raise ValueError("a check needs the operands; give data as the two arrays")
         layer = self.layer
-        result = np.asarray(operand("y", y, "fp64"), np.float64)
+        result = operand("y", y, "fp64")
+        if np.iscomplexobj(result):
+            raise TypeError(f"y has dtype {result.dtype}; expected real numbers")
+        result = np.asarray(result, np.float64)
         shape = in_layout(shapes(layer.direction, layer.problem)[2], self.layout)
         if result.shape != shape:
             raise ValueError(f"y has shape {result.shape}; expected {shape}")
@@ -140,7 +143,7 @@ class Tolerances(ShowsText):
             limit = atol + self.predicted.rtol * size
             ratio = np.where(error > 0, error / limit, 0.0)
             rms = float(np.linalg.norm(error) / np.linalg.norm(exact)) if exact.any() else 0.0
-        impossible = int((error > proven + self.proven.rtol * size).sum())
+            impossible = int((error > proven + self.proven.rtol * size).sum())
         outside, lost = int((error > limit).sum()), int(np.isinf(error).sum())
         at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
         reason = ""

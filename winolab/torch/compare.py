@@ -110,8 +110,7 @@ def compare(model: nn.Module, inputs: Any, *, rounds: int = 11) -> Comparison:
 
     def measure(module: nn.Module, arguments: tuple[Any, ...], named: Any, _: Any) -> None:
         if module not in found:
-            given = (*arguments, *named.values())
-            found[module] = _compared(names[module], module, given, rounds)
+            found[module] = _compared(names[module], module, arguments, dict(named), rounds)
 
     hooks = [module.register_forward_hook(measure, with_kwargs=True) for module in names]
     try:
@@ -123,16 +122,22 @@ def compare(model: nn.Module, inputs: Any, *, rounds: int = 11) -> Comparison:
     return Comparison(tuple(found[module] for module in names if module in found))
 
 
-def _compared(name: str, module: Any, arguments: tuple[Any, ...], rounds: int) -> Compared:
-    (x, *rest), device = arguments, arguments[0].device.type
+def _compared(
+    name: str, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], rounds: int
+) -> Compared:
+    x, *rest = arguments or (named.pop("input"),)
+    device = x.device.type
     if torch.is_autocast_enabled(device):
         x = x.to(torch.get_autocast_dtype(device))
     theirs = _twin(module, x.dtype)
     exact = _twin(module, x.dtype).double()
     with torch.autocast(device, enabled=False):
-        y = exact(x.double(), *rest)
+        y = exact(x.double(), *rest, **named)
         mine = _twin(module, x.dtype, type(module))
-        calls = {"ours": lambda: mine(x, *rest), "theirs": lambda: theirs(x, *rest)}
+        calls = {
+            "ours": lambda: mine(x, *rest, **named),
+            "theirs": lambda: theirs(x, *rest, **named),
+        }
         errors = {who: _relative_rms(call(), y) for who, call in calls.items()}
         times = _medians(calls, x, rounds)
     return Compared(

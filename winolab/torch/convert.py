@@ -8,7 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.nn.parameter import is_lazy
 
 from winolab.device import Device, datasheet
@@ -79,7 +83,7 @@ def convert(
     meant, a name of ``winolab devices`` or a Device; None is where the model is.
 
     Raises TypeError for what is no module or no device, ValueError for what names no algorithm and
-    so on, and for lazy layers that no input has met.
+    so on, and, with inputs, for lazy layers and for a model that branches on numbers.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
     >>> print(convert(model, torch.ones(1, 3, 16, 16), tolerance=1e-6))
@@ -156,7 +160,7 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
         raise ValueError("the model has lazy layers without weights; call it once, then convert it")
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found.setdefault(module, tuple((*arguments, *named.values())[0].shape))
+        found.setdefault(module, tuple((arguments or (named["input"],))[0].shape))
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -176,6 +180,11 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
                 module.__dict__[kind] = {name: fake(tensor) for name, tensor in own}
         with mode, torch.no_grad():
             model(*map(fake, given))
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise ValueError(
+            f"the model reads numbers ({error.func}), which are not computed here; convert it "
+            "without inputs"
+        ) from None
     finally:
         for module, state in before:
             module.__dict__.clear()

@@ -354,5 +354,5 @@ def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:
     if tolerance is None:
         return () if algorithm is None and precision is None else (algorithm, precision)
     if not isinstance(tolerance, str):
-        tolerance = repr(tolerance)
+        tolerance = str(tolerance)
     return algorithm, precision, None, None, "fallback", None, tolerance
