@@ -119,6 +119,21 @@ def test_no_published_set_has_less_error_than_the_default() -> None:
     assert compared == 4 * sum(len(s["points"]) for s in published()["sets"]) >= 4 * len(N)
 
 
+@pytest.mark.parametrize("r", WIDTHS)
+def test_one_default_serves_every_format(r: int) -> None:
+    """A fifth more error than the format's best set, at most, where the format is of any use."""
+    compared = 0
+    for n in range(2, 17):
+        mine = [c for c in every() if (c.n, c.r) == (n, r) and c.states == n + r - 1]
+        usual = factors(as_points("best", Tile(n, r))) if mine else None
+        for name in (f"u11 {p}" for p in PRECISIONS):
+            errors = {factors(c.points): c.errors[name] or np.inf for c in mine}
+            if errors and min(errors.values()) < 0.1 and errors[usual] < 0.1:
+                assert errors[usual] <= 1.2 * min(errors.values()), (n, name)
+                compared += 1
+    assert compared > 15
+
+
 ROWS = {  # known before, by hand: states and noise gain of F(n, r)
     (6, 3): (9, 2.92),
     (7, 3): (10, 5.09),
