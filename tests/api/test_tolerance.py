@@ -198,3 +198,15 @@ def test_a_check_needs_the_operands() -> None:
     assert zeros.check(np.zeros((2, 18, 16, 8)))
     assert isinstance(zeros.check(np.full((2, 18, 16, 8), 1e-30)), Checked)
     assert not zeros.check(np.full((2, 18, 16, 8), 1e-3))
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "winograd:2x2:3x3", "fft:16:3"])
+def test_right_results_below_the_least_normal_number_are_accepted(algorithm: str) -> None:
+    """Results of 1e-5 in 16 bits are 6e-8 apart: those of a right kernel err by 2e-3, too."""
+    x, w = ((1e-3 * v).astype("f2") for v in operands("forward"))
+    y = winolab.conv_forward(x, w, algorithm=algorithm, padding=1)
+    how: dict[str, Any] = {"padding": 1, "precision": "fp16", "algorithm": algorithm}
+    found = winolab.tolerance(x.shape, w.shape, data=(x, w), **how)
+    assert found.most > 2e-3
+    assert found.check(y)
+    assert not found.check(1.02 * y.astype(float))

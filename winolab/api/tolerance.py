@@ -25,7 +25,7 @@ from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
 from winolab.ref.operands import operand
-from winolab.ref.tolerance.cheapest import SURE, mean_square, sure
+from winolab.ref.tolerance.cheapest import SURE, lost, mean_square, sure
 from winolab.ref.tolerance.largest import above, spread
 from winolab.ref.tolerance.normwise import products
 
@@ -265,7 +265,8 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
         limits = times_largest * found.errors * (1 + unit) + floor
         atol = float(limits.max(initial=0.0))
     proven = bounds.of_layer(layer)
-    square = (times * found.relative_rms) ** 2 + SURE**2 * CONSTANT * unit**2
+    rounded = CONSTANT * unit**2 + (lost(floor, _rms(layer) ** 2) if floor else 0.0)
+    square = (times * found.relative_rms) ** 2 + SURE**2 * rounded
     few = max(1, results // math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else results)
     from scipy.special import ndtri
 
@@ -274,7 +275,7 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
         layer, confidence, results, written.name if written else "exact numbers",
         Pair(unit, atol if limits is not None else atol * (1 + unit) + floor),
         Pair(unit, proven.absolute * (1 + unit) + floor),
-        math.sqrt(found.relative_rms**2 + CONSTANT * unit**2), math.sqrt(square * slack),
+        math.sqrt(found.relative_rms**2 + rounded), math.sqrt(square * slack),
         proven.peaks, layout, limits,
         None if proven.bounds is None else proven.bounds * (1 + unit) + floor,
     )  # fmt: skip

@@ -207,3 +207,39 @@ def test_beside_direct_products_the_cheapest_of_so_many_times_their_error(direct
             if cost(problem, a, direction).flops < cost(problem, taken, direction).flops
         ]
         assert all(incurred("direct", problem, a, run_in, direction) > times for a in cheaper)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "tolerance"), [("f4", 1e-20, 1e-6), ("f4", 1e-25, 1e-2), ("f2", 1e-3, 1e-3)]
+)
+def test_what_underflows_keeps_to_no_tolerance(dtype: str, size: float, tolerance: float) -> None:
+    """Such results erred by 1.5e-6, 1 and 6e-3: transforms' products, and results of 16 bits."""
+    problem = Problem.of((2, 14, 14, 8), (8, 3, 3, 8), padding=1)
+    rng = np.random.default_rng(0)
+    x, w = (
+        (size * rng.uniform(-1, 1, shape)).astype(dtype)
+        for shape in (problem.x_shape, problem.w_shape)
+    )
+    with pytest.raises(ValueError, match="the least that can be had") as refused:
+        run("forward", x, w, problem, tolerance=tolerance)
+    least = float(re.findall(r"is ([\d.e+-]+),", str(refused.value))[0])
+    y = run("forward", x, w, problem, tolerance=least).astype(float)
+    reference = exact("forward", x, w, problem)
+    assert np.linalg.norm(y - reference) / np.linalg.norm(reference) <= least
+
+
+@pytest.mark.parametrize(("size", "seen"), [(1e-19, 1.6e-7), (1e-20, 1.6e-6), (1e-22, 1.6e-2)])
+def test_what_a_fourier_transform_loses_to_underflow(size: float, seen: float) -> None:
+    problem = Problem.of((2, 14, 14, 8), (8, 3, 3, 8), padding=1)
+    rng = np.random.default_rng(0)
+    x, w = (
+        (size * rng.uniform(-1, 1, shape)).astype("f4")
+        for shape in (problem.x_shape, problem.w_shape)
+    )
+    y = run("forward", x, w, problem, algorithm="fft:16:3").astype(float)
+    reference = exact("forward", x, w, problem)
+    error = float(np.linalg.norm(y - reference) / np.linalg.norm(reference))
+    assert error == pytest.approx(seen, rel=0.1)
+    for operands in ((x, w), (Moments.of(x), Moments.of(w))):
+        told = expected(*operands, problem, "fft:16:3", "fp32").relative_rms
+        assert told / 1.2 <= error <= 1.2 * told

@@ -131,15 +131,17 @@ def incurred(
     stored: bool = True,
 ) -> float:
     """The error that a tolerance of that ``kind`` limits; arguments are those of ``cheapest``."""
-    unit = 0.0
+    unit = floor = 0.0
+    count = products(problem, direction)
     if result and isinstance(run, Float) and result.precision < run.transform.precision:
-        unit = result.unit_roundoff
+        unit, floor = result.unit_roundoff, result.underflow
     if kind == "proven":
         peaks = data[0].largest, data[1].largest
         if not math.isfinite(max(peaks)):
             return math.inf
         limit = normwise(problem, algorithm, run, direction=direction, peaks=peaks, stored=stored)
-        return limit * (1 + unit) + unit
+        largest = count * math.prod(peaks)
+        return limit * (1 + unit) + unit + (floor / largest if largest else 0.0)
     if kind == "componentwise" and algorithm.kind != "direct":
         return math.inf
     rms = expected(*data, problem, algorithm, run, direction=direction).relative_rms
@@ -148,11 +150,17 @@ def incurred(
         return math.hypot(rms, CONSTANT**0.5 * unit) / (
             math.hypot(plain, CONSTANT**0.5 * unit) or 1
         )
-    rounded = CONSTANT * unit**2
+    rounded = CONSTANT * unit**2 + lost(floor, mean_square(count, data))
     if not stored and isinstance(run, Float):
         rounded += run.storage.unit_roundoff**2 * sum(m.roundoff for m in data)
     error = math.sqrt((sure(algorithm, run) * rms) ** 2 + SURE**2 * rounded)
-    return error * own_size(products(problem, direction), data) if kind != "predicted" else error
+    return error * own_size(count, data) if kind != "predicted" else error
+
+
+def lost(floor: float, square: float) -> float:
+    """Relative variance of rounding results of that mean square to numbers 2 ``floor`` apart: all
+    of it at most, where they vanish."""
+    return min(1.0, floor**2 / (3 * square)) if square > 0 else 0.0
 
 
 def sure(algorithm: Algorithm, run: Arithmetic) -> float:
