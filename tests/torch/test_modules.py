@@ -107,6 +107,20 @@ def test_an_image_s_bits_do_not_depend_on_its_batch(ours: str) -> None:
     torch.testing.assert_close(y, plain(x))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_layer_with_a_tolerance_is_compiled_whole(dynamic: bool | None) -> None:
+    """With dynamic shapes a number that a module has is a variable, whose text is not known."""
+    torch.compiler.reset()
+    layer = winolab.torch.Conv2d(4, 6, 3, tolerance=1e-5)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for batch in (1, 3):
+        x = tensors((batch, 4, 9, 8), dtype=torch.float32)[0]
+        assert torch.equal(compiled(x), layer(x))
+    assert layer.tolerance == 1e-5
+    layer.tolerance = None
+    assert torch.equal(layer(x), torch.nn.functional.conv2d(x, layer.weight, layer.bias))
+
+
 def test_layers_are_copied_pickled_and_compiled() -> None:
     layer = winolab.torch.Conv2d(4, 6, 3, tolerance=1e-6)
     x = inputs(2)

@@ -27,9 +27,10 @@ class Convolution(nn.Module):
 
     algorithm: Any = None
     precision: Any = None
-    tolerance: Any = None
     batch_invariant: bool = False
     kept: KeptFilters
+    _tolerance: Any = None
+    _limit: str | None = None  # as text: torch.compile takes a module's numbers for variables
 
     def __init__(
         self,
@@ -43,6 +44,14 @@ class Convolution(nn.Module):
         super().__init__(*arguments, **named)
         self.computes(algorithm, precision, tolerance, batch_invariant)
 
+    @property
+    def tolerance(self) -> Any:
+        return self._tolerance
+
+    @tolerance.setter
+    def tolerance(self, value: Any) -> None:
+        self._tolerance, self._limit = value, None if value is None else str(value)
+
     def computes(
         self, algorithm: Any, precision: Any, tolerance: Any, batch_invariant: bool
     ) -> None:
@@ -54,7 +63,7 @@ class Convolution(nn.Module):
 
     def restore(self, theirs: type[nn.Module]) -> None:
         """Make it a module of torch.nn's class again."""
-        for name in ("algorithm", "precision", "tolerance", "batch_invariant", "kept"):
+        for name in ("algorithm", "precision", "_tolerance", "_limit", "batch_invariant", "kept"):
             self.__dict__.pop(name, None)
         self.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -74,7 +83,7 @@ class Convolution(nn.Module):
 
     def how(self) -> tuple[Any, ...]:
         """Options as operators take them."""
-        return functional.options(self.algorithm, self.precision, self.tolerance)
+        return functional.options(self.algorithm, self.precision, self._limit)
 
     def through(self, direction: Direction) -> Any:
         """What computes: the operator, or the kept filter; of every image alone if need be."""
