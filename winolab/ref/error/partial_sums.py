@@ -182,10 +182,13 @@ def _once(run: Float, length: Array | float, terms: Products) -> Array:
     return rounding(run.accumulate.unit_roundoff, length, terms.mean, terms.variance)
 
 
-def _sequence(run: Float, count: float, terms: Products, step: float = 1.0) -> Array:
-    """Error of adding ``count`` sums of ``step`` products one after the other."""
+def _sequence(
+    run: Float, count: float, terms: Products, step: float = 1.0, more: Array | float = 0.0
+) -> Array:
+    """Error of adding ``count`` sums of ``step`` products one after the other, each of which has as
+    many products ``more`` as one that is not 0 counts for beside the mean."""
     lengths, each = _lengths(count)
-    lengths = (step * lengths).reshape(-1, *(1,) * terms.mean.ndim)
+    lengths = (step * lengths).reshape(-1, *(1,) * terms.mean.ndim) + more
     return _once(run, lengths, terms).sum(axis=0) * each
 
 
@@ -212,23 +215,25 @@ def sum_errors(run: Float, depth: float, terms: Products) -> tuple[Array, Array,
             noise = noise + _sequence(run, depth / mean, terms, mean) - _once(run, mean, terms)
         return noise, bias, shrinkage
     part = terms.nonzero  # adding 0 rounds nothing; a sum of several is hardly ever 0
-    total = zero if run.fused else depth * part * _once(run, 1, terms)
+    more = 1 / np.where(part > 0, part, 1) - 1  # a product that is not 0 is that of 1/part
+    rounded = depth * part * _once(run, 1 + more, terms)
+    total = zero if run.fused else rounded
     if order.kind == "two_level":
         block = min(order.block, depth)
         blocks = depth / block
-        total = total + blocks * part * _sequence(run, block, terms)
+        total = total + blocks * part * _sequence(run, block, terms, more=more)
         if blocks > 1:
             total = total + _sequence(run, blocks, terms, block) - _once(run, block, terms)
     elif order.kind == "pairwise":
         levels = np.arange(1, int(np.log2(depth)) + 1)
-        total = depth * part * _once(run, 1, terms)
+        total = rounded
         total = total + sum((depth / 2.0**i * _once(run, 2.0**i, terms) for i in levels), zero)
         if np.log2(depth) % 1:
             total = total + _once(run, depth, terms)
     elif order.kind == "kahan":
-        total = total + depth * part * _once(run, 1, terms) + _once(run, depth, terms)
+        total = total + rounded + _once(run, depth, terms)
     else:
-        total = total + part * _sequence(run, depth, terms)
+        total = total + part * _sequence(run, depth, terms, more=more)
     return total, zero, zero
 
 
