@@ -46,7 +46,7 @@ BEFORE = (
     (6, 7, "0,3/4,-3/4,5/4,-5/4,inf,x^2+1,x^2+x+1,x^2-x+1"),
     (8, 9, "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1"),
 )
-WIDTHS = [3, 5, 7, 9, 2]
+WIDTHS = [3, 5, 7, 9, 2, 4, 6, 8]
 SEEDS, SEED = 5, 0
 PAIRS_AND_ONE = 2  # pairs ±p beside a lone point, which loses to 0 or none where there are more
 SIMULATED = 3  # of what a search finds, the least gains

@@ -25,13 +25,15 @@ SEARCH = (
     "The search minimises the noise gain over real points and over factors x² + c and x² ± b x + c "
     "by BFGS from three starts (seed 0), goes to fractions of few bits nearby, and simulates the "
     "three of the least gain beside named and published sets, five seeds. A line with more states "
-    "stands where it leaves at most nine tenths of the gain. More than n + r − 1 states are after "
+    "stands where it leaves at most nine tenths of the gain. Sets found by hand before stand with "
+    "them, such as F(11,3)'s, and F(14,3)'s, which was chosen among sets of few bits by its "
+    "simulated error: there FP32's rounding of constants tells. States beyond n + r − 1 are after "
     "Barabasz & Gregg (1905.05233)."
 )
 DEFAULT = (
     '`points="best"` takes the lines marked ★; for tiles that CUDA kernels have unasked, and where '
     "nothing is better, it keeps the set by states (`best_points.json`). One set serves every "
-    "format: wherever 16 bits keep the relative error below a tenth, it errs at most a fifth more "
+    "format: wherever 16 bits keep relative errors below a twentieth, it errs at most a fifth more "
     "than the best set known in that format, which `winolab.records(n, r, precision)` names."
 )
 CONDITION = (

@@ -69,7 +69,7 @@ def test_kernels_keep_their_points() -> None:
 
 def test_the_table_by_alpha_is_whole_and_serves_where_no_record_is_better() -> None:
     assert [*map(int, best_table())] == [*range(1, 33)]
-    assert as_points("best", Tile(10, 4)) == named_points("best", 13)
+    assert as_points("best", Tile(4, 10)) == named_points("best", 13)
     others = {(c.n, c.r) for c in every() if c.default}
     assert {(10, 3), (11, 3), (12, 3), (14, 3)} <= others
     for n, r in others:
@@ -128,7 +128,7 @@ def test_one_default_serves_every_format(r: int) -> None:
         usual = factors(as_points("best", Tile(n, r))) if mine else None
         for name in (f"u11 {p}" for p in PRECISIONS):
             errors = {factors(c.points): c.errors[name] or np.inf for c in mine}
-            if errors and min(errors.values()) < 0.1 and errors[usual] < 0.1:
+            if errors and max(min(errors.values()), errors[usual]) < 0.05:
                 assert errors[usual] <= 1.2 * min(errors.values()), (n, name)
                 compared += 1
     assert compared > 15
