@@ -125,10 +125,12 @@ def test_one_default_serves_every_format(r: int) -> None:
     compared = 0
     for n in range(2, 17):
         mine = [c for c in every() if (c.n, c.r) == (n, r) and c.states == n + r - 1]
-        usual = factors(as_points("best", Tile(n, r))) if mine else None
+        if not mine:
+            continue
+        usual = factors(as_points("best", Tile(n, r)))
         for name in (f"u11 {p}" for p in PRECISIONS):
             errors = {factors(c.points): c.errors[name] or np.inf for c in mine}
-            if errors and max(min(errors.values()), errors[usual]) < 0.05:
+            if max(min(errors.values()), errors[usual]) < 0.05:
                 assert errors[usual] <= 1.2 * min(errors.values()), (n, name)
                 compared += 1
     assert compared > 15
