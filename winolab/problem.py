@@ -120,9 +120,13 @@ class Problem:
         or "same_upper" or "same_lower" (TensorFlow's and ONNX's rule: ⌈input / stride⌉ outputs, the
         odd element behind or before); "same" is "same_upper".
 
-        Raises ValueError naming the dimension that does not fit and what was expected.
+        Raises ValueError naming the dimension that does not fit and what was expected, TypeError
+        for arrays in place of their shapes.
         """
         check_layout(layout)
+        for name, shape in (("x", x_shape), ("w", w_shape)):
+            if getattr(shape, "ndim", 1) > 1:
+                raise TypeError(f"{name} is an array; expected its shape, as {name}.shape")
         x_shape, w_shape = sequence("x_shape", x_shape), sequence("w_shape", w_shape)
         ndim = len(x_shape) - 2
         if ndim < 1:

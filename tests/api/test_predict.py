@@ -160,3 +160,12 @@ def test_other_libraries_algorithms_and_gpu_precisions_are_known() -> None:
 def test_nothing_to_compute_is_refused() -> None:
     with pytest.raises(ValueError, match="leave nothing to compute"):
         winolab.predict((0, 9, 9, 4), (4, 3, 3, 4))
+
+
+@pytest.mark.parametrize("name", ["predict", "bound", "cost", "tolerance", "plan", "accuracy"])
+def test_arrays_are_no_shapes(name: str) -> None:
+    x, w = np.ones((1, 8, 8, 4), "f4"), np.ones((4, 3, 3, 4), "f4")
+    with pytest.raises(TypeError, match=r"x is an array; expected its shape, as x\.shape"):
+        getattr(winolab, name)(x, w)
+    with pytest.raises(TypeError, match=r"w is an array; expected its shape, as w\.shape"):
+        getattr(winolab, name)(x.shape, w)
