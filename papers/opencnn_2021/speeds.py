@@ -36,6 +36,8 @@ def _cudnn(rows: Sequence[Row], batch: int, layer: str) -> float:
 
 def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
     """The paper's speedups of a table beside ours."""
+    if not rows:
+        return []
     found = []
     printed = table(PAPER, number)
     for line in printed["rows"]:
@@ -52,6 +54,8 @@ def cells_speedups(number: int, rows: Sequence[Row]) -> list[Cell]:
 
 def cells_figure15(rows: Sequence[Row]) -> list[Cell]:
     """TFLOPS by equation 6, of the fastest policy and of the layouts; figures did not survive."""
+    if not rows:
+        return []
     found = []
     for layer in table(PAPER, 3)["layers"]:
         for batch in (32, 64, 96, 128):

@@ -71,3 +71,6 @@ TABLES = (
     FIGURE15,
     missing(PAPER, "figure17", "Average speedups over cuDNN, with Figure 19", _averages, GPU),
 )
+
+# What writes these files, on a GPU.
+COMMANDS = {"fused2d": "python -m experiments.measure.fused2d"}

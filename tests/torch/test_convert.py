@@ -141,7 +141,7 @@ class Recurrent(nn.Module):
         self.first = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3))
         self.second = self.first
         self.tied = nn.Conv2d(3, 3, 3, padding=1)
-        self.tied.weight = self.first[0].weight
+        self.tied.register_parameter("weight", next(iter(self.first.parameters())))
         self.noted: Any = None
 
     def forward(self, x: Any) -> Any:

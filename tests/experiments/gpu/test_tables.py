@@ -15,6 +15,7 @@ from experiments.gpu import variants as variants_tables
 from experiments.gpu.rows import cases, data_bytes, kernel, ratio, tiles
 from experiments.gpu.targets import table as gpu_targets
 from experiments.harness import studies
+from experiments.harness.tables import stored
 from experiments.harness.verdicts import Verdict
 from experiments.measure.cases import LISTS
 from papers.im2col_winograd_2024 import kernels as im2col_kernels
@@ -28,7 +29,8 @@ from winolab.algorithm import Tile
 THROUGHPUT = gpu_rows.throughput()
 ROWS = {"throughput": THROUGHPUT, "gpu_errors": gpu_rows.errors(), "host": gpu_rows.host(),
         "sanitizer": gpu_rows.sanitizer(),
-        "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants()}  # fmt: skip
+        "counters": gpu_rows.counters(), "throughput_variants": gpu_rows.variants(),
+        "fused2d": stored("fused2d")}  # fmt: skip
 TABLES = [(table, [row for source in table.sources for row in ROWS[source]])
           for table in studies.kept()]  # fmt: skip
 TEXTS = studies.merged("texts", "TEXTS")

@@ -128,6 +128,7 @@ def test_one_default_serves_every_format(r: int) -> None:
         if not mine:
             continue
         usual = factors(as_points("best", Tile(n, r)))
+        assert usual is not None
         for name in (f"u11 {p}" for p in PRECISIONS):
             errors = {factors(c.points): c.errors[name] or np.inf for c in mine}
             if max(min(errors.values()), errors[usual]) < 0.05:

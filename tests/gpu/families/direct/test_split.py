@@ -95,15 +95,19 @@ def test_what_split_products_lose_is_computed_again(name: str, direction: str) -
 
 
 def test_strided_layers_in_fp32_are_served_everywhere() -> None:
-    """By split products with a fallback where these serve, else on FFMA units."""
+    """By split products with a fallback where these serve, else by an implicit GEMM, or FFMA."""
     problem = layer((32, 56, 56, 64), 128, (3, 3), stride=2, padding=1)
     for direction in DIRECTIONS:
         p = plan(Request(problem, direction, H100))
         assert isinstance(p, StridedWithFallback)
         assert (p.kernel, p.precision, p.fallback.precision) == ("Γ1(1,1)", "fp32_split", "fp32")
-        earlier = plan(Request(problem, direction, datasheet("a100")))
-        unaligned = plan(Request(problem, direction, H100, aligned=False))
-        assert {earlier.precision, unaligned.precision} == {"fp32"}
+        for request in (
+            Request(problem, direction, datasheet("a100")),
+            Request(problem, direction, H100, aligned=False),
+        ):
+            assert plan(request).kernel == "implicit GEMM"
+            ffma = plan(replace(request, precision="fp32_ffma"))
+            assert ffma.precision == "fp32"
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

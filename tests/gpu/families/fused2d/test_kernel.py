@@ -183,7 +183,8 @@ def on_the_gpu(p: fused2d.Fused2dPlan, a: np.ndarray, b: np.ndarray) -> np.ndarr
     for array in (x, w, y):
         n, height, width, c = (s // 4 for s in array.strides)
         views.append(View(array.data.ptr, (n, 0, height, width, c)))
-    p.launch(kernels_of(p, 0), *views, workspace.data.ptr, 0)
+    a_view, b_view, out = views
+    p.launch(kernels_of(p, 0), a_view, b_view, out, workspace.data.ptr, 0)
     return cp.asnumpy(y)
 
 

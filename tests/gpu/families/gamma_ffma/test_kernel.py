@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_every_kernel(alpha, n, r, direction) -> None:
 )
 @pytest.mark.parametrize("alpha", CONFIGS)
 def test_every_policy(alpha, change, channels, out_channels) -> None:
-    n, r = astuple(TILES[alpha])
+    n, r = TILES[alpha].n, TILES[alpha].r
     config = CONFIGS[alpha][-1]
     problem = Problem.of((3, 7, 14, channels), (out_channels, 3, max(r, 3), channels), padding=1)
     check(problem, "forward", alpha, n, r, config=replace(config, **change))
@@ -158,7 +158,7 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
 )
 def test_the_main_loop_has_no_bank_conflicts(alpha, config) -> None:
     """Reads of U and V, and writes of V, for which the α = 1 kernel has too few states to vary."""
-    n, r = astuple(TILES[alpha])
+    n, r = TILES[alpha].n, TILES[alpha].r
     problem = Problem.of((1, 3, n + r - 1, 16), (config.bm, 1, r, 16), padding=(1, 0))
     algorithm = gamma(alpha, n, r) if alpha > 1 else direct()
     p = plan(Request(problem, "forward", H100, algorithm, config=config))

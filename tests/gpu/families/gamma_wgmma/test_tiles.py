@@ -22,7 +22,7 @@ FFMA = "use precision 'fp32' or 'fp32_ffma'"
         ("h100", WIDE, "gamma:16:8:9", "fp32", "^gamma:16:8:9 has 9 taps; .* 3 wide$", "precision"),
         ("h100", WIDE, "gamma:8:6:3;scaling=l1", "fp32", f"^{NONE}.*l1$", "precision"),
         ("h100", WIDE, "winograd:2x2:3x3;scaling=l1", "fp32_split", f"^{NONE}.*l1$", "precision"),
-        ("h100", WIDE, "winograd:2x2:3x3", "fp32_ffma", f"^{NESTED}", "precision"),
+        ("h100", WIDE, "winograd:4x4:3x3", "fp32_ffma", f"^{NESTED}", "precision"),
         ("h100", WIDE, "winograd:2x2:3x3", "fp16", f"^{NESTED}", "precision"),
         ("h100", WIDE, "winograd:4x4:5x5", "fp32", "no CUDA kernel has .* for 3 taps", "precision"),
         ("h100", WIDE, "gamma:8:6:3;variant=two_level:32", "fp32_split", FFMA, "nested"),

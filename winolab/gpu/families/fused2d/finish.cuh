@@ -72,7 +72,7 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
 #ifdef EPILOGUE
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
-    const int channel = block_m * BM + layout_pair_filter(round, threadIdx.x, e);
+    const int channel = place.first + layout_pair_filter(round, thread, e);
 #pragma unroll
     for (int k = 0; k < OUTPUTS; ++k) {
       const float* at = to[e] + k / N * p.y_row + k % N * p.y_pixel;
