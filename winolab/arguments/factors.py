@@ -182,14 +182,13 @@ def show(factor: Point | Factor) -> str:
 
 def split(text: str, separator: str) -> list[str]:
     """The parts of a list, whose brackets may hold lists."""
-    parts, depth = [""], 0
-    for letter in text:
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
         if letter == separator and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
 
 
 def shortened(text: str) -> str:
@@ -213,6 +212,10 @@ def _is_infinity(value: Any) -> bool:
 def _of_text(text: str) -> Point | Factor:
     if text in _INFINITE:
         return INFINITY
+    if len(text) > 60 * MOST_DEGREE:  # before a pattern looks at all of it
+        if not re.search(r"[xi(\[]", text[:80]):
+            raise _too_long()
+        raise ValueError(f"factor {shortened(text)!r} is too long; expected one such as x^2+1")
     if (made := _FACTOR.fullmatch(text)) and re.search(r"[x(i\[]|inf|oo|∞", text):
         return _polynomial(text, made)
     if len(text) > 2 * DIGITS + 8:
@@ -229,8 +232,6 @@ def _of_text(text: str) -> Point | Factor:
 
 
 def _polynomial(text: str, made: re.Match[str]) -> Point | Factor:
-    if len(text) > 60 * MOST_DEGREE:
-        raise ValueError(f"factor {shortened(text)!r} is too long; expected one such as x^2+1")
     body = re.sub(r"\s", "", made["body"]).replace("**", "^").replace("−", "-")
     power, infinite = 1, body in _INFINITE
     if (whole := _POWER.fullmatch(body)) and (whole["base"] or whole["inf"] in _INFINITE):
