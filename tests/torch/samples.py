@@ -6,13 +6,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 
 import winolab.torch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from torch.testing._internal.common_methods_invocations import op_db
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    except ModuleNotFoundError as missing:
+        wanted = f"PyTorch's samples import {missing.name}: python -m pip install {missing.name}"
+        pytest.fail(wanted, pytrace=False)
 
 NAMES = [f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]

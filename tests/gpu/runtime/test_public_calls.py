@@ -314,7 +314,11 @@ def test_what_the_kernels_do_not_serve_is_refused():
         ),
         (lambda: winolab.conv_forward(x, w, out_dtype="f8"), TypeError, "out_dtype float64"),
         (lambda: winolab.conv_forward(x, w, precision="tf32"), ValueError, "'tf32'"),
-        (lambda: winolab.conv_forward(x, w, workspace_limit=0), ValueError, "smallest needs"),
+        (
+            lambda: winolab.conv_forward(x, w, workspace_limit=0, algorithm="gamma:8:6:3"),
+            ValueError,
+            "within a workspace of 0 B; the smallest needs 3072 B",
+        ),
         (lambda: winolab.conv_forward(x, host(w)), TypeError, "w is a ndarray"),
         (lambda: winolab.conv_forward(host(x), w), TypeError, "x is a ndarray"),
         (lambda: winolab.conv_forward(x, w, out=w), ValueError, "out has shape"),
@@ -332,6 +336,14 @@ def test_what_the_kernels_do_not_serve_is_refused():
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def test_a_limit_of_no_workspace_is_served_by_a_kernel_that_takes_none():
+    """The fused kernel of two dimensions; its sums of ones are exact."""
+    cp = driver.cupy()
+    x, w = cp.ones((1, 8, 8, 4), "float32"), cp.ones((4, 3, 3, 4), "float32")
+    y = winolab.conv_forward(x, w, workspace_limit=0)
+    assert bool((y == cp.full((1, 6, 6, 4), 36, "float32")).all())
 
 
 def test_the_readme_s_example_runs():
