@@ -16,6 +16,7 @@ from winolab import (
     parse_algorithm,
     transforms,
 )
+from winolab.cli.sweep import POINTS, values
 from winolab.device import DATASHEETS
 from winolab.gpu.families.nested.source import made_of
 from winolab.gpu.planner.accuracy import predicted_rms
@@ -290,3 +291,9 @@ def test_kernels_have_the_points_of_the_reference(text, precision, direction):
 def test_the_error_of_a_tile_that_a_list_does_not_serve_is_its_bests():
     assert error_ratio(Tile(2, 3), SIX) == error_ratio(Tile(2, 3))
     assert error_ratio(Tile(4, 3), SIX) > error_ratio(Tile(4, 3))
+
+
+@pytest.mark.parametrize("text", ["0,−1,1,inf", "0,−1/2,inf", "−1", "0,x^2−2,inf", "1−i,−1"])
+def test_a_minus_as_papers_print_it(text: str) -> None:
+    assert parse_points(text) == parse_points(text.replace("−", "-"))
+    assert values(f"gamma:4:2:3@{text},direct", POINTS) == [f"gamma:4:2:3@{text}", "direct"]

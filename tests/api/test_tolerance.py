@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,39 @@ def test_right_results_below_the_least_normal_number_are_accepted(algorithm: str
     assert found.most > 2e-3
     assert found.check(y)
     assert not found.check(1.02 * y.astype(float))
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "winograd:2x2:3x3", "gamma:8:6:3", "fft:8:3"])
+@pytest.mark.parametrize("element", [np.nan, np.inf])
+def test_results_of_nan_and_infinity_are_judged(algorithm: str, element: float) -> None:
+    """Right ones are accepted; numbers in their place, NaN elsewhere and errors are not."""
+    x, w = operands("forward")
+    x[1, 5, 6, 3] = element
+    how: dict[str, Any] = {"padding": 1, "algorithm": algorithm}
+    y = winolab.conv_forward(x, w, **how)
+    found = winolab.tolerance(x.shape, w.shape, data=(x, w), **how)
+    assert math.isfinite(found.predicted.atol)
+    assert found.check(y)
+    for place, value, reason in (
+        ((1, 5, 6, 2), 1.0, "1 of 5760 results are not the NaN or infinity that their operands"),
+        ((0, 5, 6, 2), np.nan, "1 of 5760 results are not finite"),
+        ((1, 17, 15, 7), 1e3, "1 of 5760 results err more than any rounding does"),
+    ):
+        wrong = y.copy()
+        wrong[place] = value
+        checked = found.check(wrong)
+        assert not checked
+        if algorithm != "fft:8:3" or value != 1e3:
+            assert reason in checked.reason
+
+
+def test_a_filter_that_holds_nan_is_judged() -> None:
+    x, w = operands("forward")
+    w[3, 0, 0, 2] = np.nan
+    y = winolab.conv_forward(x, w, padding=1)
+    found = winolab.tolerance(x.shape, w.shape, padding=1, data=(x, w))
+    assert found.check(y)
+    y[0, 0, 0, 3] = winolab.conv_forward(x, np.nan_to_num(w), padding=1)[0, 0, 0, 3]
+    assert found.check(y)  # the tap of NaN meets padding alone
+    y[0, 4, 4, 3] = 0
+    assert not found.check(y)

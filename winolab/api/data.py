@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,18 @@ class Data:
             quantile = -float(ndtri(SURELY / 2 / max(1, math.prod(shape))))
             found.append(m.peak or abs(m.mean) + quantile * math.sqrt(m.variance))
         return found[0], found[1]
+
+    @property
+    def finite(self) -> bool:
+        """Whether no array holds NaN or infinity."""
+        return all(np.isfinite(array).all() for array in self.arrays or ())
+
+    def cleaned(self) -> Data:
+        """Zeros in the place of NaN and infinity."""
+        a, b = (np.where(np.isfinite(v), v, v.dtype.type(0)) for v in self.arrays or ())
+        moments = Moments.of(a), Moments.of(b)
+        kurtosis = _kurtosis(a, moments[0]), _kurtosis(b, moments[1])
+        return replace(self, moments=moments, kurtosis=kurtosis, arrays=(a, b))
 
     def drawn(self, problem: Problem, direction: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """The arrays, or random ones in float32 that have the moments: normal, as far as known."""

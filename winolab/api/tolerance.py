@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -21,9 +21,10 @@ from winolab.kind import ShowsText
 from winolab.problem import Direction, Layout, in_layout, shapes
 from winolab.ref.algorithms import convolution
 from winolab.ref.arithmetic.formats import FORMAT_OF, Format
-from winolab.ref.arithmetic.simulated import Arithmetic, Float
+from winolab.ref.arithmetic.simulated import Arithmetic, Float, arithmetic
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
+from winolab.ref.kinds.registry import ENGINES
 from winolab.ref.operands import operand
 from winolab.ref.tolerance.cheapest import SURE, lost, mean_square, sure
 from winolab.ref.tolerance.largest import above, spread
@@ -118,6 +119,8 @@ class Tolerances(ShowsText):
 
         Every result has its own tolerance, from what its own operands are expected to lose; all
         together have a root mean square, which tells small faults that no single result shows.
+        Results of a NaN or an infinity have to be NaN, or the same infinity; others of its tile may
+        be NaN where they are with the algorithm.
         Raises ValueError where data were no arrays or y has another shape, TypeError for complex y.
         """
         arrays = self.layer.data.arrays
@@ -133,10 +136,13 @@ class Tolerances(ShowsText):
             raise ValueError(f"y has shape {result.shape}; expected {shape}")
         if self.layout == "channels_first":
             result = np.moveaxis(result, 1, -1)
-        exact = _exact(layer)
+        exact, wrong, free = _exact(layer), 0, False
+        if not layer.data.finite:
+            exact, wrong, free = _not_finite(layer, result)
         with np.errstate(all="ignore"):
             error = np.abs(result - exact)
             error = np.where(np.isfinite(error), error, np.inf)
+            error = np.where(free, 0.0, error)
             size = np.abs(exact)
             atol = self.predicted.atol if self.limits is None else self.limits
             proven = self.proven.atol if self.bounds is None else self.bounds
@@ -147,7 +153,12 @@ class Tolerances(ShowsText):
         outside, lost = int((error > limit).sum()), int(np.isinf(error).sum())
         at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
         reason = ""
-        if lost:
+        if wrong:
+            reason = (
+                f"{wrong} of {error.size} results are not the NaN or infinity that their operands "
+                "make them"
+            )
+        elif lost:
             reason = f"{lost} of {error.size} results are not finite"
         elif impossible:
             reason = f"{impossible} of {error.size} results err more than any rounding does"
@@ -243,6 +254,9 @@ def tolerance(
 
 def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> Tolerances:
     """The same, of a layer."""
+    given = layer
+    if not layer.data.finite:
+        layer = replace(layer, data=layer.data.cleaned())
     problem, algorithm, run, direction = layer.problem, layer.algorithm, layer.run, layer.direction
     written = _written(run, out_dtype)
     unit = floor = 0.0
@@ -272,7 +286,7 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
 
     slack = 1 - float(ndtri(1 - confidence)) * math.sqrt((2 + 3 * variance) / few)
     return Tolerances(
-        layer, confidence, results, written.name if written else "exact numbers",
+        given, confidence, results, written.name if written else "exact numbers",
         Pair(unit, atol if limits is not None else atol * (1 + unit) + floor),
         Pair(unit, proven.absolute * (1 + unit) + floor),
         math.sqrt(found.relative_rms**2 + rounded), math.sqrt(square * slack),
@@ -297,6 +311,31 @@ def _exact(layer: Layer) -> np.ndarray:
     a, b = (np.asarray(v, np.float64) for v in layer.data.arrays or ())
     with np.errstate(all="ignore"):
         return getattr(convolution, layer.direction)(a, b, layer.problem)
+
+
+def _not_finite(layer: Layer, y: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """Where operands hold NaN or infinity: the exact results, 0 if they are not finite; how
+    many of ``y`` are wrong there; and which of y are right and no numbers, so that none errs.
+
+    A product with such an element is not finite, and neither are the sums that it is in, whatever
+    the order; it meets zeros of the padding too, of which kernels may know nothing.
+    """
+    problem, kind, data = layer.problem, layer.algorithm.kind, layer.data
+    arrays = [np.asarray(v, np.float64) for v in data.arrays or ()]
+    bad = [(~np.isfinite(v)).astype(np.float64) for v in arrays]
+    clean = replace(layer, data=data.cleaned())
+    direct, engine = getattr(convolution, layer.direction), ENGINES[kind]
+    with np.errstate(all="ignore"):
+        touched = direct(bad[0], np.ones_like(bad[1]), problem)
+        touched = touched + direct(np.ones_like(bad[0]), bad[1], problem) > 0
+        found = _exact(layer)
+        spread = getattr(engine, layer.direction)(
+            *arrays, problem, layer.algorithm, arithmetic("fp64")
+        )
+    mixed = kind != "direct" and any(np.isinf(v).any() for v in arrays)
+    right = np.isnan(y) | np.isinf(y) & (mixed | (y == found))
+    free = right & (touched | ~np.isfinite(spread))
+    return _exact(clean) * ~touched, int((touched & ~right).sum()), free
 
 
 def _rms(layer: Layer) -> float:

@@ -198,7 +198,7 @@ def shortened(text: str) -> str:
 
 def is_factor(text: str) -> bool:
     """Whether a text that is no name is meant to be a factor."""
-    return text.startswith(_INFINITE) or text[:1].isdigit() or text[:1] in tuple("-+.(xi")
+    return text.startswith(_INFINITE) or text[:1].isdigit() or text[:1] in tuple("-−+.(xi")
 
 
 def _is_infinity(value: Any) -> bool:
@@ -210,6 +210,7 @@ def _is_infinity(value: Any) -> bool:
 
 
 def _of_text(text: str) -> Point | Factor:
+    text = text.replace("−", "-")  # as papers print it
     if text in _INFINITE:
         return INFINITY
     if len(text) > 60 * MOST_DEGREE:  # before a pattern looks at all of it
@@ -232,7 +233,7 @@ def _of_text(text: str) -> Point | Factor:
 
 
 def _polynomial(text: str, made: re.Match[str]) -> Point | Factor:
-    body = re.sub(r"\s", "", made["body"]).replace("**", "^").replace("−", "-")
+    body = re.sub(r"\s", "", made["body"]).replace("**", "^")
     power, infinite = 1, body in _INFINITE
     if (whole := _POWER.fullmatch(body)) and (whole["base"] or whole["inf"] in _INFINITE):
         infinite = whole["inf"] is not None or whole["base"] in _INFINITE

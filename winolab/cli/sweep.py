@@ -37,7 +37,7 @@ Row = dict[str, Any]
 # Processes take the cores; the threads of a BLAS under them would only wait for each other.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
-POINTS = r"\s*[-+\d∞(xi]|\s*oo"
+POINTS = r"\s*[-−+\d∞(xi]|\s*oo"
 FIELDS = r"\s*\w+="
 # What every row says of its case in numbers.
 NUMBERS = (*METRICS, "unbounded")

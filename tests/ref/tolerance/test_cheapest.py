@@ -260,3 +260,11 @@ def test_sparse_data_err_as_predicted(share: float) -> None:
             error, rel=0.15
         )
     assert winolab.tolerance(x.shape, w.shape, data=(x, w)).check(y)
+
+
+@pytest.mark.parametrize("tolerance", ["componentwise:1e-5", "proven:1e-3", "direct:4"])
+def test_operands_that_nothing_limits_are_named(tolerance: str) -> None:
+    x, w = np.ones((1, 8, 8, 4), "f4"), np.ones((4, 3, 3, 4), "f4")
+    w[0, 0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=f"tolerance {tolerance[:4]}.*: w holds NaN or infinity"):
+        winolab.conv_forward(x, w, tolerance=tolerance)

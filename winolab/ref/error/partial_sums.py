@@ -142,7 +142,7 @@ def mean_size(mean: Array, deviation: Array) -> Array:
     """E|e| of a normal e."""
     from scipy.special import erf
 
-    t = mean / np.maximum(math.sqrt(2) * deviation, 1e-300)
+    t = np.clip(mean / np.maximum(math.sqrt(2) * deviation, 1e-300), -40, 40)  # erf is ±1 there
     return deviation * math.sqrt(2 / math.pi) * np.exp(-(t**2)) + mean * erf(t)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from winolab.algorithm import Algorithm, Problem, direct
 from winolab.arguments.tolerance import Tolerance, missed
+from winolab.problem import NAMES
 from winolab.ref.arithmetic.elements import native
 from winolab.ref.arithmetic.formats import FORMAT_OF, Format
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
@@ -56,7 +57,18 @@ def within(
     )
     data = (U11 if operands[0] is None else _moments(operands[0]), _moments(operands[1]))
     format_ = FORMAT_OF.get(_component(result))
-    return cheapest(tolerance, problem, run, direction, data, format_, stored)
+    try:
+        return cheapest(tolerance, problem, run, direction, data, format_, stored)
+    except ValueError:
+        for name, array in zip(NAMES[direction], operands, strict=False):
+            if array is None or _component(array.dtype) not in FORMAT_OF:
+                continue
+            if not np.isfinite(array).all():
+                raise ValueError(
+                    f"tolerance {tolerance}: {name} holds NaN or infinity, whose errors nothing "
+                    "limits; expected finite numbers, or name an algorithm in its place"
+                ) from None
+        raise
 
 
 def _component(dtype: np.dtype) -> np.dtype:
