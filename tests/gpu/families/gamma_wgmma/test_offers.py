@@ -33,13 +33,14 @@ def test_what_is_not_built_is_slower(
     every = []
     for tile in tiles_of(c, request):
         for shape in shapes(tile, c, request):
-            least = cost.least_seconds(shape, c, request)
-            for config in shaped(shape, c, request):
-                made = planned(plan.GammaWgmmaPlan, request, c, tile, config)
-                if shares(made):
-                    made = replace(made, predicted=cost.seconds(made))
-                    assert least <= made.predicted * (1 + 1e-9)
-                    every.append(made)
+            bounds = cost.least_seconds(shape, c, request)
+            for split_k, least in zip(shape.splits, bounds, strict=True):
+                for config in shaped(shape, split_k, c, request):
+                    made = planned(plan.GammaWgmmaPlan, request, c, tile, config)
+                    if shares(made):
+                        made = replace(made, predicted=cost.seconds(made))
+                        assert least <= made.predicted * (1 + 1e-9)
+                        every.append(made)
     offered = list(plan.near(request))
     most = NEAR * least_sure(every, request)
     near, built = (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from winolab.algorithm import Tile
 from winolab.gpu.families.gamma.config import KC, PARTS, Files, GammaConfig, loads
@@ -43,6 +44,14 @@ TILES_LEFT = ("filters_shared.cuh", "outputs_fours.cuh")
 RUNS = (16, 8, 4, 2, 1)  # neighbouring tiles of a box
 FAR = 8  # such a part of L2 taken by filters, pairs of blocks save 3 to 12 %, else they lose 1 to 4
 BOX_TILES = 4  # of a box's row, where neighbours are fewer, from several images
+
+
+class Waiting(NamedTuple):
+    """Where a block's filters wait: a config's fields of these names."""
+
+    u_ahead: int = 0
+    u_ring: int = 0
+    multicast: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,11 @@ class Config(GammaConfig):
     def threads(self) -> int:
         """Threads of a block."""
         return CONSUMERS + PRODUCERS + (LOADERS if self.run else 0)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Where filters wait."""
+        return Waiting(self.u_ahead, self.u_ring, self.multicast)
 
     @property
     def xvec(self) -> int:
@@ -131,30 +145,18 @@ class Config(GammaConfig):
         """The file of the epilogue."""
         return EXCHANGED if self.split_k == 1 and (parts == 1 or self.run) else PRODUCED
 
-    def boxes(self, tile: Tile, size: int) -> Boxes:
-        """Bulk tensor copies of x."""
-        first = self.stage_tiles(tile) % SLOT
+    def boxes(self, tile: Tile, size: int, spread: bool = True) -> Boxes:
+        """Bulk tensor copies of x, their tiles spread over the banks of shared memory."""
+        first, columns = self.stage_tiles(tile) % SLOT, self.columns(tile)
         most = self.packed or SLOT
-        return boxes(tile, self.columns(tile), self.run, self.images, first, size, most)
+        if not spread:
+            return Boxes(tile, min(SLOT, columns), self.run, self.images, first, most=most)
+        return boxes(tile, columns, self.run, self.images, first, size, most)
 
     def box(self, tile: Tile, size: int) -> tuple[int, int, int, int, int]:
         """What such a copy brings: channels, pixels along the width, rows, depths, images."""
         boxes = self.boxes(tile, size)
         return PIXEL // size, boxes.pixels, boxes.box_rows, 1, self.images
-
-    def copies(self, tile: Tile, size: int) -> float:
-        """Bulk tensor copies of a stage; one serves several stages of small elements."""
-        if not self.run:
-            return 0.0
-        return self.slots(tile) * self.boxes(tile, size).count * KC * size / PIXEL
-
-    def box_bytes(self, tile: Tile, size: int) -> float:
-        """Bytes of a stage that they bring."""
-        if not self.run:
-            return 0.0
-        boxes = self.boxes(tile, size)
-        pixels = boxes.count * boxes.pixels * boxes.box_rows * self.images
-        return self.slots(tile) * pixels * KC * size
 
     def slots(self, tile: Tile) -> int:
         """Parts of a stage that are fetched one by one."""
@@ -197,13 +199,13 @@ SPLITS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Shape:
-    """A block shape, how its input is fetched, and how many blocks share a sum: all that a config
-    has but what waits where."""
+    """A block shape and how its input is fetched: all that a config has but what waits where, and
+    how many blocks share a sum."""
 
     tile: Tile
     fixed: dict[str, int]  # a config's rows, share, exchanges, passes
     fetched: dict[str, int]  # its run, images, packed, padded
-    split_k: int
+    splits: tuple[int, ...]  # its split_k may be one of
 
 
 def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Shape]:
@@ -224,24 +226,26 @@ def shapes(tile: Tile, correlation: Correlation, request: Request) -> Iterator[S
                 fetched += [{**box, "padded": 1} for box in ways]
         names = ("rows", "share", "exchanges", "passes")
         fixed = {name: getattr(shape, name) for name in names}
-        for how in fetched:
-            for split_k in (shape.split_k,) if config else SPLITS:
-                yield Shape(tile, fixed, how, split_k)
+        splits = (shape.split_k,) if config else SPLITS
+        yield from (Shape(tile, fixed, how, splits) for how in fetched)
 
 
 def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[Config]:
     """Every config that can run, or the request's as these arrays allow it."""
     for shape in shapes(tile, correlation, request):
-        yield from shaped(shape, correlation, request)
+        for split_k in shape.splits:
+            yield from shaped(shape, split_k, correlation, request)
 
 
-def shaped(shape: Shape, correlation: Correlation, request: Request) -> Iterator[Config]:
-    """The configs of a shape."""
+def shaped(
+    shape: Shape, split_k: int, correlation: Correlation, request: Request
+) -> Iterator[Config]:
+    """The configs of a shape whose sums so many blocks share."""
     tile, height, parts = shape.tile, correlation.filter[1], PARTS[request.precision]
     size, room = ITEMSIZE[request.dtype], request.device.shared_memory
     yvec = loads(correlation, request.aligned)["yvec"]
-    registers = _registers(tile, shape.fetched["run"], shape.split_k, parts)
-    made = Config(**shape.fixed, **shape.fetched, split_k=shape.split_k, yvec=yvec, **registers)
+    registers = _registers(tile, shape.fetched["run"], split_k, parts)
+    made = Config(**shape.fixed, **shape.fetched, split_k=split_k, yvec=yvec, **registers)
     far = FAR * transformed(tile, correlation, parts) > request.device.l2
     for rings in _rings(tile, made, parts, far):
         tries = [replace(made, **ring) for ring in rings]

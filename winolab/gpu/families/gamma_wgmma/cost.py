@@ -7,20 +7,22 @@ traffic through shared memory, filters from L2, transforms, copies of x. Rates a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from winolab.algorithm import Tile
 from winolab.device import Device
 from winolab.gpu.families.gamma.config import KC, PARTS
 from winolab.gpu.families.gamma.cost import of_call
 from winolab.gpu.families.gamma.tiles import WGMMA_TILES, block_outputs, block_tiles
-from winolab.gpu.families.gamma_wgmma.boxes import SLOT
+from winolab.gpu.families.gamma_wgmma.boxes import PIXEL, SLOT
 from winolab.gpu.families.gamma_wgmma.config import (
     FAR,
     UNIT,
     Config,
     Shape,
+    Waiting,
 )
 from winolab.gpu.families.gamma_wgmma.input import padded_size
 from winolab.gpu.families.gamma_wgmma.tiling import Tiling, cluster_slots
@@ -90,50 +92,96 @@ def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
 def _mean_stage(plan: Tiling, outputs: int, model: DeviceModel) -> float:
     """Cycles of a stage of so many output channels, those of a filter's last rows among them."""
     v, m = plan.config, model.gamma_wgmma
+    x = fetched(plan.tile, v.rows, v.share, v.run, v.images, v.packed, plan.size)
 
     def of_rows(rows: int) -> float:
-        made = stage(v, plan.tile, plan.parts, plan.size, rows, outputs, m)
+        made = stage(x, v.waiting, plan.tile, plan.parts, plan.size, rows, outputs, m)
         return made.cycles(plan.device, model, plan.transformed)
 
     cycles = of_rows(v.share)
     if v.rest:
         cycles += v.share / plan.outer[1] * (m.rest * of_rows(v.rest) - cycles)
-    return cycles * (m.wide if v.columns(plan.tile) > SLOT else 1)
+    return cycles * (m.wide if x.columns > SLOT else 1)
+
+
+class Fetched(NamedTuple):
+    """What a stage's input takes, wherever filters wait."""
+
+    run: int  # neighbouring tiles of a copy; 0: x is copied by elements
+    columns: int  # tile columns of a block
+    numbers: int  # transformed
+    box_bytes: float
+    copies: float
+
+
+@lru_cache(maxsize=1 << 12)
+def fetched(
+    tile: Tile,
+    rows: int,
+    share: int,
+    run: int,
+    images: int,
+    packed: int,
+    size: int,
+    spread: bool = True,
+) -> Fetched:
+    """The input of a stage of blocks of so many rows, by boxes of so many tiles and images;
+    without ``spread`` at least."""
+    v = Config(rows, share, run=run, images=images, packed=packed)
+    numbers, columns = v.stage_tiles(tile) * tile.alpha * KC, v.columns(tile)
+    if not run:
+        return Fetched(run, columns, numbers, 0.0, 0.0)
+    boxes, slots = v.boxes(tile, size, spread), v.slots(tile)
+    pixels = boxes.count * boxes.pixels * boxes.box_rows * images
+    # A box serves several stages of small elements.
+    copies = slots * boxes.count * KC * size / PIXEL
+    return Fetched(run, columns, numbers, slots * pixels * KC * size, copies)
 
 
 def stage(
-    v: Config, tile: Tile, parts: int, size: int, rows: float, outputs: float, m: GammaWgmma
+    x: Fetched,
+    waiting: Waiting,
+    tile: Tile,
+    parts: int,
+    size: int,
+    rows: float,
+    outputs: float,
+    m: GammaWgmma,
 ) -> Stage:
     """A stage of so many filter rows and output channels; elements of x have ``size`` bytes.
 
     V is written to shared memory and read once, or by every product where it is wgmma's B; filters
     that wait there are, too. Those that are held in registers come past it, but through L1.
     """
-    block = block_tiles(tile.alpha)
-    numbers = v.stage_tiles(tile) * tile.alpha * KC
+    block, numbers = block_tiles(tile.alpha), x.numbers
     macs = rows * tile.alpha * block * outputs * KC * products(parts)
     # Half of the states each, or all of them for half of the tiles.
     filters = rows * tile.alpha * (block // WGMMA_TILES) * outputs * KC * HALF * parts
-    written = numbers * (HALF * parts + size) + v.box_bytes(tile, size)  # and x read
-    if v.u_ring:
+    written = numbers * (HALF * parts + size) + x.box_bytes  # and x read
+    if waiting.u_ring:
         read = numbers * HALF * parts + macs / WGMMA_TILES * HALF + filters
     else:
-        read = macs / min(outputs, WGMMA_TILES) * HALF + filters * (2 if v.u_ahead else 1)
+        read = macs / min(outputs, WGMMA_TILES) * HALF + filters * (2 if waiting.u_ahead else 1)
+    held = not (waiting.u_ring or waiting.u_ahead)
     return Stage(
-        macs * (1 if parts == 1 or v.u_ring or v.u_ahead else m.held),
+        macs * (m.held if held and parts > 1 else 1),
         written + read,
-        filters / v.multicast,
-        v.box_bytes(tile, size),
-        numbers * parts * (12 + tile.alpha) / 20 * (1 if v.run else m.elements),
-        v.copies(tile, size),
-        not (v.u_ring or v.u_ahead),
+        filters / waiting.multicast,
+        x.box_bytes,
+        numbers * parts * (12 + tile.alpha) / 20 * (1 if x.run else m.elements),
+        x.copies,
+        held,
     )
 
 
 def _work_tile(v: Config, tile: Tile, block: int, model: DeviceModel) -> float:
     """Cycles around a sum: outputs stored, and added to other blocks' where these share it."""
-    m, outputs = model.gamma_wgmma, block * v.rows * v.columns(tile) * tile.n
-    return outputs * (m.store + (m.cluster * v.split_k if v.split_k > 1 else 0))
+    return block * v.rows * v.columns(tile) * tile.n * _store(v.split_k, model.gamma_wgmma)
+
+
+def _store(split_k: int, m: GammaWgmma) -> float:
+    """Those of an output that so many blocks share."""
+    return m.store + (m.cluster * split_k if split_k > 1 else 0)
 
 
 def _moved(plan: Tiling) -> float:
@@ -148,66 +196,53 @@ def moved(c: Correlation, rows: int, share: int, size: int, out_size: int) -> fl
     return x + c.batch * math.prod(c.output) * c.out_channels * out_size
 
 
-def _least_stage(
-    tile: Tile,
-    blocked: tuple[int, int, int, int, int, int, bool],
-    parts: int,
-    size: int,
-    rows: float,
-    outputs: float,
-    device: Device,
-    model: DeviceModel = MODEL,
-) -> float:
-    """Cycles of a stage of so many filter rows and output channels at least, wherever filters wait;
-    ``blocked``: a block's rows, share, run, images, packed, padded, and whether it sums alone.
-    """
-    *policies, alone = blocked
-    names = ("rows", "share", "run", "images", "packed", "padded")
-    v = Config(**dict(zip(names, policies, strict=True)))
-    ways = [v]
-    if parts == 2:
-        ways += [replace(v, u_ahead=1), replace(v, u_ring=1, multicast=2)][: 1 + alone]
-    least = min(
-        stage(way, tile, parts, size, rows, outputs, model.gamma_wgmma).cycles(device, model)
-        for way in ways
-    )
-    return least * (model.gamma_wgmma.wide if v.columns(tile) > SLOT else 1)
-
-
-_least_known = lru_cache(maxsize=1 << 14)(_least_stage)  # of the kept model, which hashes slowly
+# Where filters wait at best: of 16 bits, of split products, and of those that share no sums.
+BEST = {1: (Waiting(),), 2: (Waiting(), Waiting(u_ahead=1))}
+ALONE = {1: BEST[1], 2: (*BEST[2], Waiting(u_ring=1, multicast=2))}
 
 
 def least_seconds(
     shape: Shape, c: Correlation, request: Request, model: DeviceModel = MODEL
-) -> float:
-    """Seconds that every config of the shape takes at least: the same model of its best case.
+) -> list[float]:
+    """Seconds that every config of the shape takes at least, for each of its ``splits``: the same
+    model of its best case.
 
     Cycles are a convex function of what a stage takes: those of a mean stage are no more than the
     mean of stages' cycles.
     """
-    tile, device, split_k = shape.tile, request.device, shape.split_k
+    tile, device, m = shape.tile, request.device, model.gamma_wgmma
     parts, size = PARTS[request.precision], ITEMSIZE[request.dtype]
-    v = Config(**shape.fixed, **shape.fetched, split_k=split_k)
-    columns, block = v.columns(tile), block_outputs(tile.alpha)
-    kinds = -(-c.filter[1] // v.share)  # of stages, by filter rows
-    steps = c.filter[0] * kinds * -(-c.filter[2] // tile.r) * -(-c.channels // KC)
-    width = -(-c.output[2] // (tile.n * max(1, v.run))) * max(1, v.run)
-    blocks_m, across = -(-c.out_channels // block), c.batch * c.output[0] * width
-    if v.packed:
-        blocks = -(-across * c.output[1] // (columns * v.rows))
-    else:
-        blocks = -(-across // columns) * -(-c.output[1] // v.rows)
-    outputs = block
+    rows, share = shape.fixed["rows"], shape.fixed["share"]
+    run, images, packed = (shape.fetched[name] for name in ("run", "images", "packed"))
+    x = fetched(tile, rows, share, run, images, packed, size, spread=False)
+    block, across = block_outputs(tile.alpha), max(1, run)  # tiles
+    kinds = -(-c.filter[1] // share)  # of stages, by filter rows
+    pieces = -(-c.filter[2] // tile.r) * -(-c.channels // KC)
+    steps = c.filter[0] * kinds * pieces
+    columns = c.batch * c.output[0] * -(-c.output[2] // (tile.n * across)) * across
+    blocks_m, outputs = -(-c.out_channels // block), float(block)
     if parts == 2:
         outputs = min(block, -(-c.out_channels // UNIT) * UNIT / blocks_m)
-    blocked = v.rows, v.share, v.run, v.images, v.packed, v.padded, split_k == 1
-    what = tile, blocked, parts, size, c.filter[1] / kinds, outputs, device
-    least = _least_known(*what) if model is MODEL else _least_stage(*what, model)
-    cycles = -(-steps // split_k) * least + _work_tile(v, tile, block, model)
-    computed = -(-blocks_m * blocks // cluster_slots(device, split_k)) * cycles / device.clock
-    moving = copying(device, moved(c, v.rows, v.share, size, ITEMSIZE[request.stored]), model)
-    states = math.prod(c.filter[:2]) * -(-c.filter[2] // tile.r) * -(-c.channels // KC) * tile.alpha
+    if packed:
+        blocks = blocks_m * -(-columns * c.output[1] // (x.columns * rows))
+    else:
+        blocks = blocks_m * -(-columns // x.columns) * -(-c.output[1] // rows)
+    moving = copying(device, moved(c, rows, share, size, ITEMSIZE[request.stored]), model)
+    states = math.prod(c.filter[:2]) * pieces * tile.alpha
     transformed = states * parts * c.out_channels * KC * HALF
-    padded = padded_size(c, size) if v.padded else 0
-    seconds = overlapped(SHARP, computed, moving)
-    return of_call(device, c.groups, seconds, transformed, parts, padded, model)
+    padded = padded_size(c, size) if shape.fetched["padded"] else 0
+    mean = c.filter[1] / kinds  # rows of a stage
+    ways = [
+        stage(x, way, tile, parts, size, mean, outputs, m).cycles(device, model)
+        * (m.wide if x.columns > SLOT else 1)
+        for way in ALONE[parts]
+    ]
+    stored = block * rows * x.columns * tile.n
+    found = []
+    for split_k in shape.splits:
+        least = min(ways if split_k == 1 else ways[: len(BEST[parts])])
+        cycles = -(-steps // split_k) * least + stored * _store(split_k, m)
+        computed = -(-blocks // cluster_slots(device, split_k)) * cycles / device.clock
+        seconds = overlapped(SHARP, computed, moving)
+        found.append(of_call(device, c.groups, seconds, transformed, parts, padded, model))
+    return found
