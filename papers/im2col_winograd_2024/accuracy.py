@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
 from experiments.harness.facts import facts, table
@@ -15,15 +14,14 @@ from experiments.harness.tables import Cell, Table, interval, one, select
 from experiments.harness.verdicts import above, at_most, below, near
 from winolab.algorithm import parse_algorithm
 from winolab.measure import FULL, Case
-from winolab.ref.arithmetic.accumulate import Accumulation
-from winolab.ref.arithmetic.simulated import PRESETS
+from winolab.ref.arithmetic.simulated import arithmetic
 
 PAPER = "im2col_winograd_2024"
 SEEDS = 3
 CHANNELS = 16
 # Extra alignment bits of a Tensor Core: one on Ampere, two on Hopper (Fasi et al. 2021 measure
 # the first; the second is what cuDNN's errors on an H100 show, see `cells_h100`).
-HOPPER = replace(PRESETS["tf32"], accumulation=Accumulation.parse("tensor_core:8:2:truncate"))
+HOPPER = arithmetic("tf32@hopper")
 
 TYPED = Variant("typed", "published", digits=DIGITS)
 EXACT = Variant("exact", "published")

@@ -28,7 +28,8 @@ DtypeLike = Dtype | type[Any]  # np.float32 and float are types
 
 def precision_named(precision: Any) -> Any:
     """The precision that a dtype of NumPy, CuPy or torch means, or its name, also before the
-    changed fields of an arithmetic: "float32,storage=fp16". Other names and values are returned.
+    changed fields of an arithmetic, "float32,storage=fp16", and before an architecture,
+    "float16@hopper". Other names and values are returned.
 
     Raises ValueError for "float", which is one dtype in NumPy and another in torch.
     """
@@ -42,9 +43,9 @@ def precision_named(precision: Any) -> Any:
         return precision
     if name == "float":
         raise ValueError("precision 'float' is fp64 in NumPy and fp32 in PyTorch; say which")
-    name = name.removeprefix("torch.")
+    name, at, architecture = name.removeprefix("torch.").partition("@")
     dtype = ALIASES.get(name, name)
-    return PRECISION_OF_DTYPE.get(dtype, name) + comma + fields
+    return PRECISION_OF_DTYPE.get(dtype, name) + at + architecture + comma + fields
 
 
 def _is_scalar(value: Any) -> bool:

@@ -47,8 +47,8 @@ def accuracy(
         str,
         typer.Option(
             metavar="LIST",
-            help="fp32, tf32, bf16, fp16, fp64, exact, fp32_split; mixed as fp32,storage=fp16 or "
-            "fp32_split,scale=peaks:2.",
+            help="fp32, tf32, bf16, fp16, fp64, exact, fp32_split; Tensor Cores are Ampere's, "
+            "fp16@hopper's others; mixed as fp32,storage=fp16 or fp32_split,scale=peaks:2.",
         ),
     ] = "fp32",
     data: Annotated[

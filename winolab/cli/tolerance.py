@@ -41,7 +41,7 @@ def command(
         ),
     ] = "direct",
     precision: Annotated[
-        str, typer.Option(help="fp32, tf32, bf16, fp16; mixed as fp16,transform=fp16.")
+        str, typer.Option(help="fp32, tf32, bf16, fp16, fp16@hopper; mixed as fp16,transform=fp16.")
     ] = "fp32",
     confidence: Annotated[
         float, typer.Option(help="That none of all results exceeds the predicted tolerance.")

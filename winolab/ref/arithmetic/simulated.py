@@ -19,7 +19,7 @@ from winolab.arguments.arrays import precision_named
 from winolab.arguments.values import counted, whole
 from winolab.points import shortened
 from winolab.ref.arithmetic import accumulate as sums
-from winolab.ref.arithmetic import split
+from winolab.ref.arithmetic import split, tensor_cores
 from winolab.ref.arithmetic.accumulate import Accumulation
 from winolab.ref.arithmetic.eft import fma64
 from winolab.ref.arithmetic.elements import reals
@@ -179,10 +179,12 @@ def _preset(storage: str, product: str, accumulate: str, accumulation: str) -> F
     )  # fmt: skip
 
 
-# Tensor cores: truncated sums of U[1, 2] products lose 1.2e-8 K (8 products, 1 extra bit), as the
-# GEMM column of Im2col-Winograd's table 3 does (1.27e-8 K, Ampere and Ada). cuDNN's TF32 on an H100
+# Tensor Cores are Ampere's where none is named: fp16 is fp16@ampere, bf16 is bf16@ampere; tf32 has
+# Ampere's alignment over eight products, as a chunk of k = 8, where tf32@ampere has halves of four.
+# Truncated sums of U[1, 2] products lose 1.2e-8 K (8 products, 1 extra bit), as the GEMM column of
+# Im2col-Winograd's table 3 does (1.27e-8 K, Ampere and Ada). cuDNN's TF32 on an H100
 # (1.59e-5, 2.08e-5, 6.69e-5 at K = 2304, 3200, 10368, of which 0.94, 0.93, 0.87 lie within the
-# padded borders) is "tensor_core:8:2:truncate", 7.4e-9 K. No extra bit gives 2.2e-8 K.
+# padded borders) is tf32@hopper, 7.4e-9 K. No extra bit gives 2.2e-8 K.
 PRESETS = {
     "fp32": _preset("fp32", "fp32", "fp32", "sequential"),
     "fp64": _preset("fp64", "fp64", "fp64", "unspecified"),
@@ -194,7 +196,7 @@ PRESETS = {
         parts=2, scale=Scale(Power("absmax", HEADROOM)),
     ),
 }  # fmt: skip
-ACCEPTED = ["exact", "mp:BITS", *PRESETS]
+ACCEPTED = ["exact", "mp:BITS", *PRESETS, "fp16@hopper"]
 
 
 def _field_text(value: Any) -> str:
@@ -206,10 +208,13 @@ def _field_text(value: Any) -> str:
 
 
 def _mixed(text: str) -> Float:
-    name, *changes = text.split(",")
+    preset, *changes = text.split(",")
+    name, at, architecture = preset.partition("@")
     if name not in PRESETS:
         raise ValueError(f"unknown arithmetic {name!r}: {nearest_name(name, ACCEPTED)}.")
     values = {f.name: getattr(PRESETS[name], f.name) for f in fields(Float)}
+    if at:
+        values["accumulation"] = tensor_cores.accumulation(name, architecture)
     given = set()
     for change in changes:
         key, _, value = change.partition("=")
@@ -255,9 +260,11 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     "exact"; "mp:200" (200 bits); "fp64", "fp32", "tf32", "bf16", "fp16", "fp32_split"; or one of
     the last six with fields of Float changed: "fp32,storage=fp16" (the FP16 column of Lavin & Gray
     2016, table 4: 16-bit data, 32-bit arithmetic), "fp32,accumulation=two_level:32",
-    "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". A dtype or its name, such as
-    "float32", means the precision of its numbers. An Arithmetic is returned as it is. Raises
-    ValueError, TypeError.
+    "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". "fp16@hopper" sums as that
+    architecture's Tensor Cores do: ampere, ada, hopper or blackwell behind fp16, bf16 or tf32,
+    whose bare names are Ampere's; ``name`` spells it out. A dtype or its name, such as "float32",
+    means the precision of its numbers. An Arithmetic is returned as it is. Raises ValueError,
+    TypeError.
     """
     if isinstance(spec, Arithmetic):
         return spec
