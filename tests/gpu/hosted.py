@@ -45,6 +45,7 @@ OPTIMIZED = "-O1"
 OUTER = "template void add_outer_product<{0}, {1}, {0}>(float (&)[{1}][{0}], const float (&)[{0}],"
 OUTER_PRODUCTS = "\n".join(f"{OUTER}const float (&)[{{1}}]);".format(*s) for s in ((16, 8), (8, 8)))
 # host/count.cpp has what this check calls, once an access: none may be a vector of several
+SPACED = "split", "fallback", "first", "second"  # namespaces of units with two of a kind
 COUNTING = "-DHOST_COUNT"
 COUNT = (COUNTING, "-fsanitize=thread", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 MESSAGE = 2048
@@ -322,7 +323,7 @@ def build(source: str, flags: tuple[str, ...] = ()) -> Path:
     # zig takes no -O0 beside -O1; what is counted are accesses that the optimizer leaves.
     quick = () if flags else ("-Xclang", "-O0") if "zig" in compiler()[0] else ("-O0",)
     outer = kernel("ffma") + OUTER_PRODUCTS
-    spaces = (f"namespace {name} {{\n{outer}\n}}" for name in ("split", "fallback"))
+    spaces = (f"namespace {name} {{\n{outer}\n}}" for name in SPACED)
     library = "\n".join(['#include "library.cpp"', outer, *spaces])
     beside = _compiled(library, (COUNTING,) if COUNTING in flags else ())
     made = _compiled(source, (*flags, *quick))

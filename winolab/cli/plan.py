@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from winolab.algorithm import winrs
 from winolab.api.plan import plan
 from winolab.arguments import shapes
 from winolab.arguments.arrays import precision_named
@@ -18,6 +20,7 @@ from winolab.cli import environment
 from winolab.cli.screen.render import AsJson, document
 from winolab.device import DATASHEETS, datasheet
 from winolab.gpu.planner.considered import Considered, considered
+from winolab.gpu.planner.planner import plan as plan_of
 from winolab.gpu.planner.request import PRECISIONS, Request
 from winolab.problem import Direction, Problem
 from winolab.ref.algorithms.winrs.gradient import phases
@@ -46,6 +49,9 @@ Tolerance = Annotated[
     str | None,
     typer.Option(help="Relative RMS error: 1e-5; or proven:1e-4, componentwise:1e-5, direct:4."),
 ]
+PAPER = "WinRS's plan, by the paper's Algorithms 1 and 2 and a model of the paper's kernels"
+SAME = "by the model of the plan below"
+OURS = "winolab's own plan, which a call runs that names no algorithm"
 OF_WINRS = {"fp32": "fp32", "fp32_ffma": "fp32", "fp16": "fp16"}  # the paper's precisions
 
 
@@ -89,9 +95,10 @@ def backward_filter(
 ) -> None:
     """WinRS's plan of a filter gradient: kernels, segments, workspace, predicted time.
 
-    Behind it, in JSON as "cuda", the CUDA kernels' own plan; alone, where WinRS's planner has no
-    such precision or an algorithm or a tolerance is named. Strides and dilation give a plan for
-    every phase.
+    In FP32 a call that names algorithm winrs launches it, and what that takes by the CUDA kernels'
+    model is said ("cuda_winrs" in JSON). Behind it, in JSON as "cuda", the CUDA kernels' own plan;
+    alone, where WinRS's planner has no such precision or an algorithm or a tolerance is named.
+    Strides and dilation give a plan for every phase.
 
     For example:
 
@@ -136,24 +143,28 @@ def backward_filter(
         raise ValueError(f"input {input} leaves nothing to plan")
     if picture:
         _draw(plans, picture)
-    own = None
+    asked = Request(
+        whole,
+        "backward_filter",
+        datasheet(device),
+        precision=precision,
+        workspace_limit=workspace_limit,
+    )
+    own = run = None
     if whole.unit and points == "best" and not (all_kernels or segments):
-        own = _own(
-            Request(
-                whole,
-                "backward_filter",
-                datasheet(device),
-                precision=precision,
-                workspace_limit=workspace_limit,
-            )
-        )
+        own = _own(asked)
+    if whole.unit and OF_WINRS[precision] == "fp32" and not all_kernels:
+        run = _run(replace(asked, algorithm=winrs(points=points, segments=segments)))
     if as_json:
         shown: Any = [each.as_dict() for each in plans]
-        print(document({**shown[0], "cuda": own and own.to_dict()} if whole.unit else shown))
-    else:
-        print("\n\n".join(map(str, plans)))
-        if own:
-            print(f"\nthe CUDA kernels' own plan:\n{own}")
+        more = {"cuda": own and own.to_dict(), "cuda_winrs": run}
+        print(document({**shown[0], **more} if whole.unit else shown))
+        return
+    print(f"{PAPER}:\n" + "\n\n".join(map(str, plans)))
+    if run:
+        print(f"as launched {run['predicted_us']:.1f} µs predicted of {run['named']}, {SAME}")
+    if own:
+        print(f"\n{OURS}:\n{own}")
 
 
 @app.command()
@@ -256,6 +267,19 @@ def _own(request: Request) -> Considered:
         return considered(request)
     except ValueError as error:
         return Considered(request, None, left_out=(str(error),))
+
+
+def _run(request: Request) -> dict[str, Any] | None:
+    """What launches WinRS's plan, and what it takes; None where no kernel does."""
+    try:
+        found = plan_of(request)
+    except ValueError:
+        return None
+    return {
+        "named": f"algorithm {request.algorithm}",
+        "predicted_us": round(1e6 * found.predicted, 3),
+        "workspace_bytes": found.workspace,
+    }
 
 
 def _draw(plans: list[Plan], path: Path) -> None:

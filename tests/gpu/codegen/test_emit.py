@@ -46,7 +46,7 @@ ROOTS = {
     "wgrad_direct/columns": {},
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},
-    "wgrad_ffma/kernel": {},
+    "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
     "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},
 }
 
@@ -126,6 +126,7 @@ def test_every_file_is_of_a_root() -> None:
     others = {
         "PRODUCTS_FILE": "products_wgmma.cuh",
         "SUMS_FILE": "sums_fp64.cuh",
+        "SEGMENTS_FILE": "boxes.cuh",
         "FILTER_FILE": "gamma_filter_fixed.cuh",
         "FILTERS_FILE": "filters_registers.cuh",
         "OUTPUTS_FILE": "outputs_pairs.cuh",

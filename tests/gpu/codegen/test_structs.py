@@ -26,6 +26,7 @@ from winolab.gpu.families.nested import launch as nested
 from winolab.gpu.families.wgrad_direct import chunks
 from winolab.gpu.families.wgrad_direct import config as wgrad_direct_config
 from winolab.gpu.families.wgrad_direct import launch as wgrad_direct
+from winolab.gpu.families.wgrad_ffma import launch as wgrad_ffma
 from winolab.gpu.families.wgrad_winograd import launch as wgrad_winograd
 from winolab.gpu.params import INT, LONG, POINTER, Layout, Params
 from winolab.gpu.runtime import layout_copy
@@ -35,6 +36,12 @@ FFMA = gamma_ffma
 STRUCTS = {
     "scale": ("ScaleParams", "scale", [scale.PARAMS], []),
     "gradients": ("GradientParams", "gradient_scheduler", [wgrad.PARAMS], []),
+    "gradients in boxes": (
+        "BoxParams",
+        "wgrad_ffma/boxes",
+        [wgrad.PARAMS, wgrad_ffma.BOX_PARAMS],
+        [("GradientParams", "gradient_scheduler")],
+    ),
     "reduce": ("ReduceParams", "split_k", [wgrad.REDUCE_PARAMS], []),
     "depthwise": ("DepthwiseParams", "depthwise/arrays", [depthwise.PARAMS], []),
     "depthwise staged": (

@@ -99,7 +99,9 @@ def direct_rms(plan: Plan, data: Moments = NORMAL) -> float:
     """The same of direct products in the plan's arithmetic, of a gradient summed in its parts."""
     if plan.direction == "backward_filter":
         (tile,) = plan.tiles
-        sums = (replace(s, products=s.products * tile.r) for s in plan.sums)
+        sums = (
+            replace(s, products=s.products * (s.tile or tile).r, tile=DIRECT) for s in plan.sums
+        )
         summed = _of_sums(sums, DIRECT, "", plan.simulated, data, None)
         return _with_rounding(summed, plan.out_dtype)
     return correlation_rms(
@@ -170,8 +172,9 @@ def _of_sums(
     total = 0.0
     for s in sums:
         products = max(1, round(s.products))
-        layer = Problem.of((1, 4 * tile.n + tile.r - 1, products), (1, tile.r, products))
-        each = _squared(layer, (tile,), points, simulated, data, scaling)
+        t = s.tile or tile
+        layer = Problem.of((1, 4 * t.n + t.r - 1, products), (1, t.r, products))
+        each = _squared(layer, (t,), points, simulated, data, scaling)
         adding = (s.count + 1) / 2 - 1 / s.count
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total

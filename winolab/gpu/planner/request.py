@@ -43,6 +43,7 @@ class Sum:
     share: float
     products: float
     count: float = 1.0
+    tile: Tile | None = None  # None: the plan's
 
 
 class Plan(Protocol):

@@ -12,7 +12,7 @@ from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, plans
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, flat_plans
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms.winrs.kernels import TILES
@@ -23,7 +23,7 @@ FEW = replace(H100, multiprocessors=4)  # so that blocks walk over several work 
 
 def every(problem: Problem, tile: Tile, aligned: bool = True, **options) -> list[WgradFfmaPlan]:
     how = algorithm(tile, **options)
-    return list(plans(Request(problem, "backward_filter", FEW, how, "fp32", aligned=aligned)))
+    return list(flat_plans(Request(problem, "backward_filter", FEW, how, "fp32", aligned=aligned)))
 
 
 def check(p: WgradFfmaPlan) -> None:

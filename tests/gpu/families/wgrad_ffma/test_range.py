@@ -13,7 +13,7 @@ from tests.gpu.families.wgrad_ffma.algorithms import algorithm
 from winolab.algorithm import Problem, Tile, gamma
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100
-from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, plans
+from winolab.gpu.families.wgrad_ffma.plan import WgradFfmaPlan, flat_plans
 from winolab.gpu.planner.request import Request
 from winolab.ref.algorithms import convolution
 from winolab.ref.error.metrics import noise_gain
@@ -27,7 +27,7 @@ TINY = 1e-40  # subnormal
 
 def on_cpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
     few = replace(H100, multiprocessors=4)
-    found = plans(Request(problem, "backward_filter", few, algorithm(tile), "fp32"))
+    found = flat_plans(Request(problem, "backward_filter", few, algorithm(tile), "fp32"))
     return next(iter(found)), hosted.execute
 
 
@@ -38,7 +38,7 @@ def on_gpu(tile: Tile, problem: Problem) -> tuple[WgradFfmaPlan, Execute]:
 
     cp = driver.cupy()
     device = driver.device(0)
-    found = plans(Request(problem, "backward_filter", device, algorithm(tile), "fp32"))
+    found = flat_plans(Request(problem, "backward_filter", device, algorithm(tile), "fp32"))
 
     def execute(p: WgradFfmaPlan, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
         arrays = cp.asarray(x), cp.asarray(dy), cp.full(problem.w_shape, cp.nan, "float32")

@@ -24,7 +24,7 @@
 #include "ffma.cuh"
 #include "pipe.cuh"
 #include "pipeline.cuh"
-#include "gradient_scheduler.cuh"
+#include SEGMENTS_FILE
 #include "split_k.cuh"
 
 constexpr int CONSUMERS = 256, PRODUCERS = 128, THREADS = CONSUMERS + PRODUCERS;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void store_tile(float* to, const float (&d)[COLUMNS][
 
 // Loads of the next step are in flight while this one's columns are transformed.
 template <int PART>
-__device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared& shared) {
+__device__ __forceinline__ void produce(const Params& p, WgradFfmaShared& shared) {
   const int thread = threadIdx.x - CONSUMERS;
   const int in = thread % LANES_I * CI, out = thread % LANES_O * CO;
   const int unit_i = thread / LANES_I, unit_o = thread / LANES_O;
@@ -144,8 +144,8 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared
   int table = 0;
   Pipe<STAGES> pipe;
   for (int index = blockIdx.x / STATE_BLOCKS; index < p.work_tiles; index += gridDim.x / STATE_BLOCKS) {
-    const GradientWorkTile work(p, index);
-    const Map map(p, work);
+    const WorkTile work(p, index);
+    const Units units(p, work);
     const int channels = p.channels - work.in - in, outs = p.out_channels - work.out - out;
     const int steps = work.steps();
     float x[GROUPS_I][ALPHA][CI], dy[GROUPS_O][R][CO];
@@ -153,7 +153,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradFfmaShared
     // still read the table before.
     const auto describe = [&](int step) {
       table ^= PRODUCERS;
-      shared.units[table + thread] = map.unit(work.begin + step * KC + thread);
+      shared.units[table + thread] = units.unit(work.begin + step * KC + thread);
       producers_sync<PRODUCERS>();
     };
     const auto load_dy = [&](int g, int step) {
@@ -205,8 +205,8 @@ __device__ __forceinline__ void meet(WgradFfmaShared& shared, unsigned& phase) {
 
 // The output transform: staged by output channel, so that a warp stores rows of input channels.
 // Accumulators are staged one float at a time and rotated, for the reasons in mainloop.cuh.
-__device__ __forceinline__ void finish(const GradientParams& p, WgradFfmaShared& shared,
-                                       const float (&acc)[STATES][TO][TI], const GradientWorkTile& work,
+__device__ __forceinline__ void finish(const Params& p, WgradFfmaShared& shared,
+                                       const float (&acc)[STATES][TO][TI], const WorkTile& work,
                                        int state0, int out0, bool add, unsigned& phase) {
   const int rank = STATE_BLOCKS > 1 ? cluster_rank() : 0;
   const int li = threadIdx.x % 8, lo = threadIdx.x / 8 % 4;
@@ -289,13 +289,13 @@ __device__ __forceinline__ void load_fragments(float (&a)[TI], float (&b)[TO], c
     *reinterpret_cast<float4*>(&b[j]) = *reinterpret_cast<const float4*>(v + j * 4);
 }
 
-__device__ __forceinline__ void consume(const GradientParams& p, WgradFfmaShared& shared) {
+__device__ __forceinline__ void consume(const Params& p, WgradFfmaShared& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, li = lane % 8, lo = lane / 8;
   const int state0 = warp / SHARERS * STATES, out0 = warp % SHARERS * (BO / SHARERS);
   Pipe<STAGES> pipe;
   unsigned met = 0;
   for (int index = blockIdx.x / STATE_BLOCKS; index < p.work_tiles; index += gridDim.x / STATE_BLOCKS) {
-    const GradientWorkTile work(p, index);
+    const WorkTile work(p, index);
     int step = 0;
     const int steps = work.steps();
     do {
@@ -334,7 +334,7 @@ extern "C" __global__ void
     __cluster_dims__(STATE_BLOCKS, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1)
-    winolab_wgrad_ffma(const __grid_constant__ GradientParams p) {
+    winolab_wgrad_ffma(const __grid_constant__ Params p) {
   if (!wanted(p.wanted)) return;
   extern __shared__ __align__(128) unsigned char memory[];
   WgradFfmaShared& shared = *reinterpret_cast<WgradFfmaShared*>(memory);

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from winolab.gpu.codegen.structs import layout
 from winolab.gpu.families.wgrad import (
     parameters,
     reduce,
 )
 from winolab.gpu.families.wgrad_ffma.config import THREADS
-from winolab.gpu.families.wgrad_ffma.tiling import Tiling
-from winolab.gpu.params import Kernels, View
+from winolab.gpu.families.wgrad_ffma.source import named
+from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
+from winolab.gpu.params import Kernels, Params, View
+
+BOX_PARAMS = layout("BoxParams", "wgrad_ffma/boxes")  # behind gradient_scheduler.cuh's
 
 
 def launch(
@@ -21,10 +27,34 @@ def launch(
     wanted: int = 0,
 ) -> None:
     """Compute all groups on the current stream; ``wanted``: fallback.cuh's flags."""
-    g, v = call.gradient, call.config
-    params = parameters(
-        g,
-        (a, b, out),
+    params = packed(call, (a, b, out), workspace, wanted)
+    kernels["winolab_wgrad_ffma"]((call.grid, 1, 1), THREADS, params)
+    if call.segments > 1:
+        early = call.device.early_launches
+        count = call.segments - 1
+        reduce(kernels["winolab_reduce"], call.gradient, out, workspace, count, early, wanted)
+
+
+def launch_pair(
+    parts: Sequence[PartTiling], kernels: Kernels, a: View, b: View, out: View, workspace: int
+) -> None:
+    """The same by WinRS's plan: each kernel's segments, then the sum of all buckets."""
+    for part, call in enumerate(parts):
+        boxes = BOX_PARAMS.pack(*call.cuts, call.column, call.bucket, call.buckets)
+        params = Params.of(packed(call, (a, b, out), workspace), boxes)
+        kernels[named("winolab_wgrad_ffma", part)]((call.grid, 1, 1), THREADS, params)
+    first = parts[0]
+    if count := sum(call.segments for call in parts) - 1:
+        early = first.device.early_launches
+        reduce(kernels["winolab_reduce"], first.gradient, out, workspace, count, early)
+
+
+def packed(call: Tiling, views: tuple[View, View, View], workspace: int, wanted: int = 0) -> Params:
+    """Parameters of the main kernel, those of flat segments."""
+    v = call.config
+    return parameters(
+        call.gradient,
+        views,
         workspace,
         (v.bi, v.bo, call.tile.n),
         call.segments,
@@ -33,8 +63,3 @@ def launch(
         call.fold // v.kc,
         wanted,
     )
-    kernels["winolab_wgrad_ffma"]((call.grid, 1, 1), THREADS, params)
-    if call.segments > 1:
-        early = call.device.early_launches
-        count = call.segments - 1
-        reduce(kernels["winolab_reduce"], g, out, workspace, count, early, wanted)

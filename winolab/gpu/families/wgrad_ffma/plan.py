@@ -1,7 +1,9 @@
 """Ωα(n,r), filter gradients in FP32 on FFMA units: WinRS, sections 4 and 5.
 
 One launch computes every segment's share of the sum; a second one adds the shares up. The segments
-are ranges of the flat summation axis (gradient_scheduler.cuh): every number of them balances.
+are ranges of the flat summation axis (gradient_scheduler.cuh): every number of them balances. Where
+"winrs" is named, its own planner chooses a pair of kernels and cuts dy into boxes (boxes.cuh), and
+each kernel is launched once.
 """
 
 from __future__ import annotations
@@ -9,22 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from winolab.algorithm import Tile
+from winolab.algorithm import Problem, Tile
+from winolab.device import Device
 from winolab.gpu.families.wgrad import (
+    POSITIONS,
     Gradient,
     Segments,
     choose,
+    of_this_gpu,
     tiles,
 )
 from winolab.gpu.families.wgrad_ffma import launch
 from winolab.gpu.families.wgrad_ffma.config import CONFIGS, EARLIER, THREADS, Config
 from winolab.gpu.families.wgrad_ffma.cost import timing_of
-from winolab.gpu.families.wgrad_ffma.source import source
-from winolab.gpu.families.wgrad_ffma.tiling import Tiling
+from winolab.gpu.families.wgrad_ffma.source import named, paired_source, source
+from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
+from winolab.gpu.planner.correlation import three
+from winolab.gpu.planner.device_model import MODEL, copying
 from winolab.gpu.planner.request import FallbackLaunches, Request, Sum
-from winolab.ref.algorithms.winrs.kernels import TILES
+from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
+from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
 
 ARCHITECTURE = (8, 0)  # mbarriers
 
@@ -104,30 +112,208 @@ class WgradFfmaPlan(Tiling, BasePlan):
         launch.launch(self, kernels, a, b, out, workspace, wanted)
 
 
-def plans(request: Request) -> Iterator[WgradFfmaPlan]:
-    """Every tile and block shape that can run. Raises ValueError where none can, and says why."""
-    config, aligned, device = request.config_of(Config), request.aligned, request.device
-    if device.compute_capability < ARCHITECTURE:
-        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
-    gradient = Gradient.of(request.problem)
-    shapes = CONFIGS if device.large_blocks else EARLIER
+@dataclass(frozen=True)
+class WinrsPlan(BasePlan):
+    """WinRS's own plan: a pair of kernels, each launched once over its segments of dy."""
+
+    problem: Problem
+    parts: tuple[PartTiling, ...]  # of the pair's first kernel, and of the second if there is one
+    device: Device
+    segment: tuple[int, ...]  # size of the largest of the first kernel
+    predicted: float  # seconds, the sum of the buckets included
+    direction: str = "backward_filter"
+    precision: str = "fp32"
+    simulated = "fp32"  # what the reference calls the arithmetic
+    out_dtype = "float32"
+
+    @property
+    def tiles(self) -> tuple[Tile]:
+        """The first kernel's tile; ``sums`` have both."""
+        return (self.parts[0].tile,)
+
+    @property
+    def points(self) -> str:
+        """The caller's, of both kernels."""
+        return self.parts[0].points
+
+    @property
+    def config(self) -> Config:
+        """The first kernel's."""
+        return self.parts[0].config
+
+    @property
+    def segments(self) -> int:
+        """Segments of both kernels."""
+        return sum(part.segments for part in self.parts)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of the buckets behind the first segment's, which is dw."""
+        return self.parts[0].workspace
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """How dw is summed, by kernel: each has a share of dy's columns."""
+        g = self.parts[0].gradient
+        rows = g.batch * g.output[0] * g.output[1] * g.met
+        width = sum(part.pitch * part.cuts[2] for part in self.parts)
+        return tuple(
+            Sum(
+                part.pitch * part.cuts[2] / width,
+                rows / (part.cuts[0] * part.cuts[1]) * part.pitch / part.tile.r,
+                tile=part.tile,
+            )
+            for part in self.parts
+        )
+
+    @property
+    def kernel(self) -> str:
+        """The paper's names of the kernels."""
+        return " and ".join(str(Kernel(part.tile)) for part in self.parts)
+
+    def __str__(self) -> str:
+        p, shared = self.problem, max(self.shared().values())
+        size = "×".join(map(str, self.segment))
+        return "\n".join(
+            [
+                f"{self.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}",
+                f"kernel     {self.kernel} fp32, points {self.points}, by WinRS's planner",
+                *(f"block      {k.config.bi} × {k.config.bo} input × output channels, "
+                  f"{k.config.kc} units a stage; {k.config}" for k in self.parts),
+                f"grid       {' and '.join(str(k.grid) for k in self.parts)} blocks of {THREADS} "
+                f"threads, {self.segments} segments of up to {size}",
+                f"memory     {shared} B shared, {self.workspace} B workspace",
+                f"predicted  {self.predicted * 1e6:.1f} µs on {self.device.name}",
+            ]
+        )  # fmt: skip
+
+    def source(self) -> str:
+        """The translation unit of each kernel, and of ``winolab_reduce``."""
+        return paired_source([(k.tile, k.points, k.config) for k in self.parts])
+
+    def shared(self) -> dict[str, int]:
+        """Bytes of dynamic shared memory, by kernel."""
+        main = {
+            named("winolab_wgrad_ffma", i): k.config.shared_memory(k.tile.alpha)
+            for i, k in enumerate(self.parts)
+        }
+        return main | {"winolab_reduce": 0}
+
+    def launch(
+        self, kernels: Kernels, a: View, b: View, out: View, workspace: int, index: int
+    ) -> None:
+        """Compute all groups on the current stream."""
+        launch.launch_pair(self.parts, kernels, a, b, out, workspace)
+
+
+def plans(request: Request) -> Iterator[WgradFfmaPlan | WinrsPlan]:
+    """WinRS's plan where that is named, else every tile and block shape that can run.
+
+    Raises ValueError where none can, and says why."""
+    if request.algorithm and request.algorithm.kind == "winrs":
+        yield _winrs(request, _gradient(request))
+    else:
+        yield from flat_plans(request)
+
+
+def flat_plans(request: Request) -> Iterator[WgradFfmaPlan]:
+    """Every tile and block shape, in segments that are ranges of the flat sum."""
+    gradient = _gradient(request)
     for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
-        for shape in (config,) if config else shapes[tile.alpha]:
-            while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
-                shape = replace(shape, stages=shape.stages - 1)
-            if shape.shared_memory(tile.alpha) > device.shared_memory:
-                continue
-            for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
-                if pitch is None or (config and bool(config.wrap) != (pitch % tile.r > 0)):
-                    continue
-                made = replace(
-                    shape,
-                    wrap=int(pitch % tile.r > 0),
-                    vector=int(_whole(aligned, gradient.channels, shape.ci)
-                               and _whole(aligned, gradient.out_channels, shape.co)),
-                    dwvec=2 if _whole(aligned, gradient.channels, 2) else 1,
-                )  # fmt: skip
-                yield _plan(request, gradient, tile, made, pitch)
+        for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
+            for config in _shapes(request, gradient, tile, pitch):
+                yield _plan(request, gradient, tile, config, pitch or 0)
+
+
+def _gradient(request: Request) -> Gradient:
+    """What is computed, on a device that has the kernels."""
+    if request.device.compute_capability < ARCHITECTURE:
+        raise request.unfit("the kernels need {}.{} or later".format(*ARCHITECTURE))
+    return Gradient.of(request.problem)
+
+
+def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int | None) -> Iterator[Config]:
+    """The block shapes that fit the device, for rows of so many positions; none of None."""
+    config, aligned, device = request.config_of(Config), request.aligned, request.device
+    shapes = CONFIGS if device.large_blocks else EARLIER
+    if pitch is None or (config and bool(config.wrap) != (pitch % tile.r > 0)):
+        return
+    for shape in (config,) if config else shapes[tile.alpha]:
+        while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
+            shape = replace(shape, stages=shape.stages - 1)
+        if shape.shared_memory(tile.alpha) <= device.shared_memory:
+            yield replace(
+                shape,
+                wrap=int(pitch % tile.r > 0),
+                vector=int(_whole(aligned, g.channels, shape.ci)
+                           and _whole(aligned, g.out_channels, shape.co)),
+                dwvec=2 if _whole(aligned, g.channels, 2) else 1,
+            )  # fmt: skip
+
+
+def _winrs(request: Request, g: Gradient) -> WinrsPlan:
+    """What WinRS's Algorithms 1 and 2 decide, on the fastest predicted block shapes.
+
+    Sums are not put aside in between (FOLDS): the paper's segments are short enough.
+    """
+    algorithm, problem, device = request.algorithm, request.problem, request.device
+    of_this_gpu(algorithm)
+    if algorithm is None or algorithm.scaling:
+        raise ValueError(f"the CUDA kernels compute winrs without options, not {algorithm}")
+    made = winrs_plan(
+        problem,
+        device,
+        points=algorithm.points,
+        segments=algorithm.segments,
+        workspace_limit=request.workspace_limit,
+    )
+    heights = three(made.shape.parts, 1)[-2:] if made.shape.parts else (1, 1)
+    across = made.pair.units // made.shape.units
+    buckets = across + (made.pair.second is not None)
+    boxes = heights[0] * heights[1]
+    parts = []
+    for kernel, columns, count, column, bucket in (
+        (made.pair.first, made.shape.units, across, 0, 0),
+        (made.pair.second, made.pair.rest, 1, made.pair.units * made.pair.first.tile.r, across),
+    ):
+        if kernel is None:
+            continue
+        tile = kernel.tile
+        pitch, segments = columns * tile.r, boxes * count
+        positions = g.batch * g.output[0] * g.output[1] * pitch * count
+        if positions + 256 * tile.alpha >= POSITIONS:
+            raise ValueError(f"dy has {positions} positions; the Ω kernels count up to 2^31")
+        timed = [
+            (t.seconds(positions // tile.r, segments), t, v)
+            for v in _shapes(request, g, tile, pitch)
+            for t in [timing_of(device, g, tile, v, pitch)]
+        ]
+        if not timed:
+            raise ValueError(f"no block shape of {kernel} fits {device.name}; name direct")
+        seconds, timing, config = min(timed, key=lambda found: found[0])
+        part = PartTiling(
+            problem,
+            g,
+            tile,
+            request.points_of(tile),
+            config,
+            device,
+            pitch,
+            segments,
+            timing.blocks,
+            config.state_blocks * min(timing.slots, timing.blocks * segments),
+            POSITIONS,
+            made.workspace,
+            (heights[0], heights[1], count),
+            column,
+            bucket,
+            buckets,
+        )
+        parts.append((seconds, part))
+    total = sum(seconds for seconds, _ in parts)
+    if made.workspace:
+        total += MODEL.device.launch + copying(device, made.workspace + 8 * g.weights)
+    return WinrsPlan(problem, tuple(p for _, p in parts), device, made.segment_shape, total)
 
 
 def _whole(aligned: bool, channels: int, vector: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from winolab.algorithm import Tile
@@ -9,6 +11,8 @@ from winolab.gpu.codegen.emit import unit
 from winolab.gpu.families.wgrad_ffma.config import Config
 from winolab.ref.algebra.program import Program, program
 from winolab.ref.algebra.transforms import transforms
+
+SPACES = ("first", "second")
 
 
 @lru_cache(maxsize=256)
@@ -38,12 +42,29 @@ def programs(tile: Tile, points: str, state_blocks: int) -> dict[str, Program]:
 
 
 @lru_cache(maxsize=256)
-def source(tile: Tile, points: str, config: Config) -> str:
-    """One config's translation unit: ``winolab_wgrad_ffma`` and ``winolab_reduce``."""
+def source(tile: Tile, points: str, config: Config, segments: str = "flat") -> str:
+    """One config's translation unit: ``winolab_wgrad_ffma`` and ``winolab_reduce``. ``segments``
+    are "flat", ranges of the sum over rows, or "boxes" of dy.
+    """
     sizes = {"N": tile.n, "R": tile.r, "ALPHA": tile.alpha, "FIRST": 1, "INPUT": 0, "OUTPUT": 0}
     return unit(
         f"F({tile.n},{tile.r}), points {points}, {config}",
         {**sizes, **config.constants()},
         programs(tile, points, config.state_blocks),
         ("wgrad_ffma/kernel",),
+        files={"SEGMENTS_FILE": f"{segments}.cuh"},
+    )
+
+
+def named(text: str, part: int) -> str:
+    """Names of kernels as the ``part``-th kernel of a pair has them."""
+    return re.sub(r"\bwinolab_\w+", r"\g<0>_second", text) if part else text
+
+
+def paired_source(parts: Sequence[tuple[Tile, str, Config]]) -> str:
+    """One translation unit of one or both kernels of a pair, each in a namespace of its own."""
+    units = (named(source(*what, segments="boxes"), part) for part, what in enumerate(parts))
+    return "\n".join(
+        f"namespace {space} {{\n{text}\n}}  // namespace {space}"
+        for space, text in zip(SPACES, units, strict=False)
     )

@@ -28,3 +28,13 @@ class Tiling:
     grid: int  # blocks launched: they walk over those of all segments
     fold: int  # units after which a sum is put aside
     workspace: int  # bytes: the buckets of the segments after the first
+
+
+@dataclass(frozen=True)
+class PartTiling(Tiling):
+    """The segments of one kernel of WinRS's pair: boxes of dy, of ``pitch`` columns each."""
+
+    cuts: tuple[int, int, int]  # along depth, height and width
+    column: int  # of dy, where they begin
+    bucket: int  # of the first of them
+    buckets: int  # of both kernels' segments in a box of depths and rows

@@ -130,6 +130,11 @@ def plans(request: Request) -> Iterator[WgradWinogradPlan]:
     if config and config.sums == 16 and (precision != "fp16" or config.wgmma):
         raise ValueError(f"sums in FP16 are those of fp16 on mma.sync, not of {precision}")
     check_unit(problem)
+    if parts == 2 and request.algorithm and request.algorithm.kind == "winrs":
+        raise ValueError(
+            "winrs is the paper's plan, of kernels on FFMA units or of 16 bits; in fp32_split name "
+            "omega, such as omega:8:3:6, or direct"
+        )
     wide = 2 if parts == 2 else 4
     channels = problem.in_channels, problem.out_channels
     vectors = request.aligned and all(c // problem.groups % wide == 0 for c in channels)
