@@ -21,12 +21,15 @@ CUPY = ("winolab.gpu.driver", "winolab.bench")
 TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
 FLINT = ("winolab.ref.arithmetic.rational",)
+NUMBA = ("winolab.ref.arithmetic.compiled", "winolab.ref.arithmetic.loops")
 PICTURES = ("winolab.api.picture", "experiments", "papers")
 ALLOWED = {
     "flint": FLINT,
     "cupy": CUPY,
     "cupy_backends": CUPY,
     "torch": TORCH,
+    "numba": NUMBA,
+    "llvmlite": NUMBA,
     "matplotlib": PICTURES,
 }
 FLOORS = (

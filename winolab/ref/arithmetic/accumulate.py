@@ -11,6 +11,7 @@ sum lies on a tie of the p-bit format and was inexact. Those few are recomputed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from winolab.arguments.values import whole
 from winolab.ref.arithmetic.eft import odd_add
 from winolab.ref.arithmetic.formats import EXPONENT_BITS, MODES, Format, nearest_name
+from winolab.ref.arithmetic.loops import compiled
 
 Array = NDArray[np.float64]
 KINDS = ("sequential", "two_level", "pairwise", "kahan", "tensor_core", "unspecified")
@@ -278,6 +280,11 @@ def fma(a: Any, b: Any, c: Any, fmt: Format, dtype: np.dtype[Any]) -> NDArray[An
     The arguments broadcast; a and b have at most 26 bits.
     """
     shape = np.broadcast_shapes(*(np.shape(v) for v in (a, b, c)))
+    loops = compiled(math.prod(shape)) if fmt.name == "fp32" and dtype == np.float32 else None
+    if loops and loops.FUSES:
+        with np.errstate(all="ignore"):
+            single = (np.asarray(v).astype(np.float32, copy=False) for v in (a, b, c))
+            return np.asarray(loops.fma32(*single), dtype)
     out = np.empty(shape, dtype)
     flat = out.reshape(-1)
     parts = [
@@ -316,7 +323,8 @@ def matmul(
     """a (..., M, K) @ b (..., K, N), summed over K in the given order and format.
 
     a and b hold values of the product format, of at most 26 bits so that products are exact in
-    float64. The result holds values of the accumulate format (at most 25 bits).
+    float64. The result holds values of the accumulate format (at most 25 bits), in
+    float32 where Numba's loops sum in FP32.
     """
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -327,10 +335,18 @@ def matmul(
     out = np.zeros((*batch, rows, columns))
     if out.size == 0 or depth == 0:
         return out
-    smallest = _smallest_spacing(a, b, product)
     a = np.broadcast_to(a, (*batch, rows, depth)).reshape(-1, rows, depth)
     b = np.broadcast_to(b, (*batch, depth, columns)).reshape(-1, depth, columns)
+    if product.precision <= 24 and (loops := compiled(out.size * depth)):
+        if order.kind == "tensor_core":
+            ends = np.array([piece.stop for piece in pieces(depth, order.intervals)])
+            bits, truncate = order.extra_bits, order.rounding == "truncate"
+            made = loops.tensor_core(a, b, ends, order.block, accumulate, bits, truncate)
+        else:
+            made = loops.matmul(a, b, order.kind, order.block, accumulate, fused)
+        return made.reshape(out.shape)
     flat = out.reshape(-1, rows, columns)
+    smallest = _smallest_spacing(a, b, product)
     size = BLOCK // 4 if order.kind == "tensor_core" else BLOCK
     n = min(columns, INNER)
     m = min(rows, max(1, size // n))

@@ -140,7 +140,7 @@ class Float(Arithmetic):
     def _round(self, wide: NDArray[np.float64]) -> Carrier:
         with np.errstate(all="ignore"):
             if self.transform.name == "fp32":
-                return wide.astype(np.float32).astype(self.dtype, copy=False)
+                return wide.astype(np.float32, copy=False).astype(self.dtype, copy=False)
             return self.transform.round(wide).astype(self.dtype)
 
     @property
@@ -153,16 +153,22 @@ class Float(Arithmetic):
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         return self.scale.exponents(gains) if self.scale else (0, 0)
 
+    def _factor(self, x: Carrier) -> NDArray[Any]:
+        """Rounded to the product format; FP32 numbers stay in their own type."""
+        if x.dtype == np.float32 and self.product.name == self.accumulate.name == "fp32":
+            return x
+        return self.product.round(np.asarray(x, np.float64))
+
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
-        a, b = (np.asarray(v, np.float64) for v in (a, b))
         if self.parts > 1:
+            a, b = (np.asarray(v, np.float64) for v in (a, b))
             with np.errstate(all="ignore"):  # infinity leaves no rest
                 group = max(1, self.accumulation.block)
                 each = group * split.products(self.parts)
                 inside = [i // each for i in self.accumulation.intervals]
                 a, b = split.expanded(a, b, self.product, self.parts, group, inside, self.ahead)
         else:
-            a, b = self.product.round(a), self.product.round(b)
+            a, b = (self._factor(v) for v in (a, b))
         if self.accumulate.precision == 53:
             with np.errstate(all="ignore"):
                 y = np.matmul(a, b)
