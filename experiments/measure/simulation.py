@@ -24,7 +24,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 
 RESULTS = ROOT / "experiments" / "results" / "simulation.jsonl"
 AIM = 4.0
-GROUPS, M, K, N = 16, 16, 576, 256
+GROUPS, M, K, N = 4, 64, 576, 256
 PRECISIONS = (
     "fp32",
     "fp32,fused=no",

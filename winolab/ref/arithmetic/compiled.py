@@ -14,11 +14,12 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba import njit, types, vectorize
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
 from numpy.typing import NDArray
 
 from winolab.ref.arithmetic.formats import Format
 
+intrinsic: Any = _intrinsic  # whose first argument is not the caller's
 KINDS = {"sequential": 0, "two_level": 1, "pairwise": 2, "kahan": 3}
 EXPONENT, SIGN = 0x7FF0_0000_0000_0000, np.int64(-(2**63))
 INFINITE = np.int64(EXPONENT)
@@ -340,6 +341,20 @@ def numbers(fmt: Format) -> tuple[float, float, float, float, float]:
     """What rounding needs to know of a format."""
     over = np.inf if fmt.infinities else np.nan
     return 2.0 ** (1 - fmt.precision), 2.0**fmt.emin, 2.0 ** (fmt.emax + 1), fmt.max, over
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _round(x, out, fmt):
+    for i in range(x.size):
+        out[i] = _rounded(np.float64(x[i]), fmt)
+
+
+def rounded(x: NDArray[Any], fmt: Format) -> NDArray[np.float64]:
+    """Numbers rounded to nearest, as ``fmt.round`` does."""
+    x = np.ascontiguousarray(x)
+    out = np.empty(x.shape)
+    _round(x.reshape(-1), out.reshape(-1), numbers(fmt))
+    return out
 
 
 def _tile(depth: int, columns: int, itemsize: int) -> int:

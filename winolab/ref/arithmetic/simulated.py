@@ -25,6 +25,7 @@ from winolab.ref.arithmetic.eft import fma64
 from winolab.ref.arithmetic.elements import reals
 from winolab.ref.arithmetic.exact import Arithmetic, Carrier, Exact, Mp
 from winolab.ref.arithmetic.formats import FORMATS, Format, format_named, nearest_name
+from winolab.ref.arithmetic.loops import compiled
 from winolab.ref.arithmetic.split import HEADROOM, Power, Scale
 
 __all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic", "summed"]
@@ -157,6 +158,9 @@ class Float(Arithmetic):
         """Rounded to the product format; FP32 numbers stay in their own type."""
         if x.dtype == np.float32 and self.product.name == self.accumulate.name == "fp32":
             return x
+        narrow = self.product.precision <= 24 and x.dtype.type in (np.float32, np.float64)
+        if narrow and (loops := compiled(0)):
+            return loops.rounded(x, self.product)
         return self.product.round(np.asarray(x, np.float64))
 
     def matmul(self, a: Carrier, b: Carrier) -> Carrier:
