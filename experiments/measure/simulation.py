@@ -43,7 +43,7 @@ PRECISIONS = (
 
 
 def seconds(function: Callable[[], Any], enough: int) -> float:
-    """Of the processor, with Numba's loops (0) or without them (sys.maxsize)."""
+    """Seconds of the processor, with Numba's loops (0) or without them (sys.maxsize)."""
     loops.ENOUGH = enough
     started = time.process_time()
     function()
