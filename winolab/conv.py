@@ -62,8 +62,9 @@ def conv_forward(
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
     direct on the CPU and the planner's choice on a GPU.
-    ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"), an
-    Arithmetic, or a dtype or its name; None follows the arrays'. Arrays on the CPU run the
+    ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"; of 16-bit
+    arrays in FP32 arithmetic "fp16_ffma", "bf16_ffma"), an Arithmetic, or a dtype or its name; None
+    follows the arrays'. Arrays on the CPU run the
     reference, in the order of operations of the kernels. ``tolerance``, in place of the algorithm,
     takes the cheapest, on a GPU the fastest plan, whose predicted relative RMS error it admits:
     1e-5; or "proven:1e-4", by the proven bound, "componentwise:1e-5", direct products only, or

@@ -50,8 +50,7 @@ MOST, MEAN = 20.0, 3.0
 # A device on which blocks of a filter's rows are paired, however few and short these are.
 ROOMLESS = replace(H100, multiprocessors=1, shared_memory=0, l2=0)
 CALLS = 10  # with one problem, whose bits must be the same
-# Every so many problems one is large: its blocks refill their stages from one work tile to the
-# next.
+# Every so many problems one is large: its blocks refill their stages between work tiles.
 OFTEN, LARGE = 14, 6e6  # elements of an operand or the result
 FAMILY = {family.name: family for family in FAMILIES}
 # What the problems of a family are drawn from, where it is not its name: what they were drawn from
@@ -89,7 +88,7 @@ class Mold:
     @property
     def gradient(self) -> bool:
         """Whether its kernel computes filter gradients; each third of some families does."""
-        third = self.family in ("depthwise", "implicit_gemm")
+        third = self.family in ("depthwise", "implicit_gemm", "fused2d")
         return self.number % 3 == 2 if third else self.family.startswith("wgrad")
 
     @property
@@ -163,6 +162,7 @@ class Mold:
             direction = rng.choice(["forward", "backward_data"])
         elif tiles:
             algorithm += rng.choice(["", "", ";segments=1", ";segments=3"])
+            algorithm = "winograd:3x3:2x2" if len(tiles) == 2 else algorithm
         taps = self._taps(rng, height)
         stride, dilation = steps_of(self.family, self.seed, len(taps))
         groups = rng.choice([1, 1, 1, 2, 3])

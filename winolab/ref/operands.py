@@ -64,7 +64,7 @@ def _check_unmasked(name: str, value: Any) -> None:
 def arithmetic_of(precision: str | Arithmetic | None, *arrays: np.ndarray) -> Arithmetic:
     """What arrays are computed in: as asked, or by their dtype. Raises TypeError without one."""
     if precision is not None:
-        return arithmetic("fp32" if precision == "fp32_ffma" else precision)
+        return arithmetic(precision)
     dtypes = {COMPONENTS.get(native(a.dtype), a.dtype) for a in arrays}
     if len(dtypes) > 1:
         raise TypeError(

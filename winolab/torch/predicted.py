@@ -119,9 +119,10 @@ def predicted(
 
 
 def _on_cpu(problem: Problem, direction: str, how: ConvOptions) -> tuple[str, float, None]:
-    run = arithmetic("fp32" if how.precision == "fp32_ffma" else how.precision)
+    run = arithmetic(how.precision)
     algorithm = how.named or direct()
-    result = FORMATS.get(str(getattr(how.precision, "name", how.precision)))
+    name = str(getattr(how.precision, "name", how.precision))
+    result = FORMATS.get(name.removesuffix("_ffma"))
     if how.tolerance and how.tolerance != USUAL_TOLERANCE:
         algorithm = cheapest(how.tolerance, problem, run, direction, (U11, U11), result)
     error = expected(U11, U11, problem, algorithm, run, direction=direction).relative_rms

@@ -149,7 +149,7 @@ KNOWN = f"""
 struct alignas(64) TensorMap {{ char bytes[128]; }};
 struct Header; struct Row; struct Loss; struct float2; struct uint4;
 using EpilogueElement = float; using Element = float;
-using Input = float; using Output = float; using Out = float;
+using Input = float; using Output = float; using Out = float; using Stored = float;
 constexpr int ORDERED = {chunks.ORDERED}, STARTS = {chunks.STARTS};
 """
 

@@ -68,7 +68,13 @@ FAMILIES = (
         ("fp32", *SIXTEEN_BITS),
         alone=depthwise.alone,
     ),
-    Family("fused2d", fused2d.plans, fused2d.Config, CORRELATIONS, ("fp32",)),
+    Family(
+        "fused2d",
+        fused2d.plans,
+        fused2d.Config,
+        (*CORRELATIONS, *GRADIENT),
+        ("fp32", "fp16_ffma", "bf16_ffma"),
+    ),
     Family("gamma_ffma", gamma_ffma.plans, gamma_ffma.Config, CORRELATIONS, ("fp32",)),
     Family(
         "gamma_wgmma",

@@ -98,15 +98,19 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
 def direct_rms(plan: Plan, data: Moments = NORMAL) -> float:
     """The same of direct products in the plan's arithmetic, of a gradient summed in its parts."""
     if plan.direction == "backward_filter":
-        (tile,) = plan.tiles
         sums = (
-            replace(s, products=s.products * (s.tile or tile).r, tile=DIRECT) for s in plan.sums
+            replace(s, products=s.products * taps_of(plan, s), tile=DIRECT) for s in plan.sums
         )
-        summed = _of_sums(sums, DIRECT, "", plan.simulated, data, None)
+        summed = _of_sums(sums, (DIRECT,), "", plan.simulated, data, None)
         return _with_rounding(summed, plan.out_dtype)
     return correlation_rms(
         plan.problem, plan.direction, (), "", plan.simulated, plan.out_dtype, data
     )
+
+
+def taps_of(plan: Plan, part: Sum) -> int:
+    """Products of a sum's states, of direct products in their place."""
+    return math.prod(t.r for t in ((part.tile,) if part.tile else plan.tiles))
 
 
 def correlation_rms(
@@ -155,13 +159,12 @@ def _with_rounding(squared: float, written: str) -> float:
 
 def _gradient(plan: Plan, data: Moments) -> float:
     """Mean square of the relative errors of a gradient's sums."""
-    (tile,) = plan.tiles
-    return _of_sums(plan.sums, tile, plan.points, plan.simulated, data, plan.scaling)
+    return _of_sums(plan.sums, plan.tiles, plan.points, plan.simulated, data, plan.scaling)
 
 
 def _of_sums(
     sums: Iterable[Sum],
-    tile: Tile,
+    tiles: tuple[Tile, ...],
     points: str,
     simulated: str,
     data: Moments,
@@ -172,9 +175,10 @@ def _of_sums(
     total = 0.0
     for s in sums:
         products = max(1, round(s.products))
-        t = s.tile or tile
-        layer = Problem.of((1, 4 * t.n + t.r - 1, products), (1, t.r, products))
-        each = _squared(layer, (t,), points, simulated, data, scaling)
+        own = (s.tile,) if s.tile else tiles
+        sizes, taps = (4 * t.n + t.r - 1 for t in own), (t.r for t in own)
+        layer = Problem.of((1, *sizes, products), (1, *taps, products))
+        each = _squared(layer, own, points, simulated, data, scaling)
         adding = (s.count + 1) / 2 - 1 / s.count
         total += s.share * (each + CONSTANT * FP32**2 * adding)
     return total

@@ -28,11 +28,12 @@ PRECISIONS = {
     "fp32_split": ("fp32_split",),
     "fp16": ("fp16",),
     "bf16": ("bf16",),
+    "fp16_ffma": ("fp16_ffma",),  # 16-bit arrays, FP32 arithmetic
+    "bf16_ffma": ("bf16_ffma",),
 }
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes, of all dtypes of arrays
-DTYPES = {"fp16": "float16", "bf16": "bfloat16"} | dict.fromkeys(
-    ("fp32", "fp32_ffma", "fp32_split"), "float32"
-)
+OF_FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+DTYPES = {name: OF_FORMATS[name.partition("_")[0]] for name in PRECISIONS}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Plan(Protocol):
     def device(self) -> Device: ...
     @property
     def precision(self) -> str:
-        """Precision of the products: "fp32" (FFMA), "fp32_split", "fp16" or "bf16"."""
+        """Precision of the products: "fp32" (FFMA), "fp32_split", "fp16", "bf16", or 16-bit
+        numbers that FFMA units compute in FP32, "fp16_ffma" and "bf16_ffma"."""
         ...
 
     @property

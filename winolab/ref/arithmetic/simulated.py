@@ -206,7 +206,13 @@ PRESETS = {
         parts=2, scale=Scale(Power("absmax", HEADROOM)),
     ),
 }  # fmt: skip
-ACCEPTED = ["exact", "mp:BITS", *PRESETS, "fp16@hopper"]
+# What GPUs compute on FFMA units: FP32 arithmetic, of numbers stored as the name says.
+FFMA = {
+    "fp32_ffma": "fp32",
+    "fp16_ffma": "fp32,storage=fp16",
+    "bf16_ffma": "fp32,storage=bf16",
+}
+ACCEPTED = ["exact", "mp:BITS", *PRESETS, *FFMA, "fp16@hopper"]
 
 
 def _field_text(value: Any) -> str:
@@ -268,8 +274,9 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     """The arithmetic that a text names.
 
     "exact"; "mp:200" (200 bits); "fp64", "fp32", "tf32", "bf16", "fp16", "fp32_split"; or one of
-    the last six with fields of Float changed: "fp32,storage=fp16" (the FP16 column of Lavin & Gray
-    2016, table 4: 16-bit data, 32-bit arithmetic), "fp32,accumulation=two_level:32",
+    the last six with fields of Float changed: "fp32,storage=fp16", which is "fp16_ffma" (the FP16
+    column of Lavin & Gray 2016, table 4: 16-bit data, 32-bit arithmetic; "bf16_ffma" is alike, and
+    "fp32_ffma" the same as "fp32"), "fp32,accumulation=two_level:32",
     "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". "fp16@hopper" sums as that
     architecture's Tensor Cores do: ampere, ada, hopper or blackwell behind fp16, bf16 or tf32,
     whose bare names are Ampere's; ``name`` spells it out. A dtype or its name, such as "float32",
@@ -285,6 +292,7 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
             "Arithmetic."
         )
     text = spec.replace(" ", "")
+    text = FFMA.get(text, text)
     if text == "exact":
         return Exact()
     if text.startswith("mp:"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,23 +14,90 @@ from tests.gpu import hosted
 from winolab.algorithm import Problem, winograd
 from winolab.device import H100
 from winolab.gpu.families.fused2d import plan as fused2d
-from winolab.gpu.families.fused2d.config import Config, narrow
+from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
 from winolab.gpu.families.fused2d.layouts import layouts
 from winolab.gpu.params import View
+from winolab.gpu.planner.accuracy import U11, UNITS, predicted_rms
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Request
+from winolab.problem import shapes
+from winolab.ref.algorithms import convolution
 from winolab.ref.algorithms import winograd as reference
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.error.proven import proven
 
-ALGORITHM = winograd((2, 2), (3, 3))
+ALGORITHM, GRADIENTS = winograd((2, 2), (3, 3)), winograd((3, 3), (2, 2))
+DTYPES = {"float32": "f4", "float16": "f2", "bfloat16": ml_dtypes.bfloat16}
 AXES = {"nhwc": (0, 1, 2, 3), "nchw": (0, 3, 1, 2), "chwn": (3, 1, 2, 0)}
+
+
+def expected(p: fused2d.Fused2dPlan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The reference's numbers in FP32: of each part of the sum, added up as split_k.cuh does."""
+    parts = []
+    for part in range(p.split_k):
+        begin, end = (p.chunks * i // p.split_k * 8 for i in (part, part + 1))
+        parts.append(gradient(p, a, b, begin, end) if p.gradient else some(p, a, b, begin, end))
+    total, lost = np.zeros_like(parts[0]), np.zeros_like(parts[0])
+    if p.split_k == 1:
+        return parts[0]
+    for each in [*parts, *[np.zeros_like(total)] * (-len(parts) % 8)]:  # eight are loaded at once
+        term = each - lost
+        new = total + term
+        total, lost = new, (new - total) - term
+    return total
+
+
+def some(p: fused2d.Fused2dPlan, a: np.ndarray, b: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """A correlation over some of each group's channels."""
+    c, problem = p.correlation, p.problem
+    end = min(end, c.channels)
+    kept = [g * c.channels + i for g in range(c.groups) for i in range(begin, end)]
+    if p.direction == "forward":
+        b = b[..., begin:end]
+        problem = replace(problem, in_channels=len(kept))
+    else:
+        b = b[kept]
+        problem = replace(problem, out_channels=len(kept))
+    compute = getattr(reference, p.direction)
+    run = winolab.arithmetic("fp32")
+    return compute(a[..., kept], b, problem, ALGORITHM, run, None, Order(8))
+
+
+def gradient(
+    p: fused2d.Fused2dPlan, x: np.ndarray, dy: np.ndarray, begin: int, end: int
+) -> np.ndarray:
+    """A gradient over some tiles of dy, image after image.
+
+    The images lie one below the other, two rows of zeros between those of dy, which add nothing:
+    the reference sums over rows of pieces, columns and images, of which there is one.
+    """
+    (rows, columns), (high, wide) = p.image, p.problem.output
+    batch, pads = p.problem.batch, p.problem.padding
+    tall = np.zeros((batch, rows * 2 + 2, columns * 2, dy.shape[-1]), "f")
+    tall[:, :high, :wide] = dy
+    used = np.zeros((batch, rows, columns), bool)
+    used.reshape(-1)[begin:end] = True
+    tall[:, :-2] *= used.repeat(2, 1).repeat(2, 2)[..., None]
+    wider = np.zeros((batch * tall.shape[1] + 2, tall.shape[2] + 2, x.shape[-1]), "f")
+    (top, _), (left, _) = pads
+    for image in range(batch):
+        at = image * tall.shape[1]
+        below = min(x.shape[1], tall.shape[1] - top)
+        right = min(x.shape[2], wider.shape[1] - left)
+        wider[at + top : at + top + below, left : left + right] = x[image, :below, :right]
+    tall = tall.reshape(1, -1, *tall.shape[2:])
+    shape = (x.shape[-1], dy.shape[-1], p.problem.groups)
+    whole = Problem.of(
+        (1, *wider.shape), (shape[1], 3, 3, shape[0] // shape[2]), groups=p.problem.groups
+    )
+    run = winolab.arithmetic("fp32")
+    return reference.backward_filter(wider[None], tall, whole, GRADIENTS, run)
 
 
 def ordered(array: np.ndarray, order: str) -> tuple[hosted.Guarded, np.ndarray]:
     """A copy of a channels-last array, lying in memory as ``order`` says, and it as a view."""
     axes = AXES[order]
-    guarded = hosted.Guarded(tuple(array.shape[a] for a in axes), "float32")
+    guarded = hosted.Guarded(tuple(array.shape[a] for a in axes), array.dtype.name)
     view = guarded.array.transpose([axes.index(a) for a in range(4)])
     view[...] = array
     return guarded, view
@@ -41,37 +109,50 @@ def view(array: np.ndarray) -> View:
 
 
 def check(
-    problem: Problem, direction: str, config: Config, device=H100, **options
+    problem: Problem,
+    direction: str,
+    config: Config,
+    device=H100,
+    precision: str = "fp32",
+    out_dtype: str | None = None,
+    **options,
 ) -> fused2d.Fused2dPlan:
     """The kernel's bits are the reference's, and within the proven bound of exact results."""
-    asked = {"config": config, **options}
-    (p,) = fused2d.plans(Request(problem, direction, device, ALGORITHM, "fp32", **asked))
+    asked = {"config": config, "out_dtype": out_dtype, **options}
+    algorithm = GRADIENTS if direction == "backward_filter" else ALGORITHM
+    (p,) = fused2d.plans(Request(problem, direction, device, algorithm, precision, **asked))
     rng = np.random.default_rng(3)
-    a_shape, y_shape = problem.x_shape, problem.y_shape
-    if direction == "backward_data":
-        a_shape, y_shape = y_shape, a_shape
-    a, b = (rng.uniform(-1, 1, s).astype("f") for s in (a_shape, problem.w_shape))
+    shapes_ = shapes(direction, problem)
+    dtype, written = (DTYPES[name] for name in (p.dtype, p.out_dtype))
+    a, b = (rng.uniform(-1, 1, s).astype(dtype) for s in shapes_[:2])
     (x, x_view), (y, y_view) = (
-        ordered(v, config.order) for v in (a, np.full(y_shape, math.nan, "f"))
+        ordered(v, config.order) for v in (a, np.full(shapes_[2], math.nan, written))
     )
     workspace = hosted.Guarded((p.workspace,), "uint8")
     kernels = hosted.load(p.source(), p.shared(), seed=2)
-    filters = hosted.filter_view(b)
-    p.launch(kernels, view(x_view), filters, view(y_view), workspace.array.ctypes.data, 0)
+    second = view(b) if p.gradient else hosted.filter_view(b)
+    out = hosted.filter_view(y_view) if p.gradient else view(y_view)
+    p.launch(kernels, view(x_view), second, out, workspace.array.ctypes.data, 0)
     for guarded in (x, y, workspace):
         guarded.check("an array")
-    run = winolab.arithmetic("fp32")
-    compute = getattr(reference, direction)
-    expected = compute(a, b, problem, ALGORITHM, run, None, Order(8))
-    assert np.array_equal(y_view, expected)
+    wide = [v.astype("f") for v in (a, b)]
+    assert np.array_equal(y_view, expected(p, *wide).astype(written))
+    if p.gradient:
+        exact = convolution.backward_filter(*(v.astype(float) for v in (a, b)), problem)
+        error = np.sqrt(np.mean((y_view.astype(float) - exact) ** 2) / np.mean(exact**2))
+        assert error <= 1.5 * predicted_rms(p, U11)
+        return p
     exact = getattr(winolab, f"conv_{direction}")(
         *(v.astype(float) for v in (a, b)),
         *([problem.x_shape] if direction == "backward_data" else []),
         padding=problem.padding,
         groups=problem.groups,
     )
-    bound = proven(a, b, problem, ALGORITHM, run, direction=direction)
-    assert (np.abs(y_view - exact) <= bound).all()
+    run = winolab.arithmetic("fp32")
+    bound = proven(*wide, problem, ALGORITHM, run, direction=direction)
+    unit = UNITS[p.out_dtype] if p.out_dtype != "float32" else 0.0
+    bound += unit * (np.abs(exact) + bound) + 2.0**-24
+    assert (np.abs(y_view.astype(float) - exact) <= bound).all()
     return p
 
 
@@ -156,6 +237,60 @@ def test_arrays_that_are_not_aligned(aligned) -> None:
     assert (p.config.xvec, p.config.yvec) == ((2, 2) if aligned else (1, 1))
 
 
+@pytest.mark.parametrize("direction", CORRELATIONS)
+@pytest.mark.parametrize(
+    ("config", "parts"),
+    [
+        (Config(split_k=2), 2),
+        (Config(ahead=True, split_k=3), 3),
+        (narrow(split_k=5), 5),
+        (narrow(fused=True, split_k=99), 5),
+        (Config(order="chwn", layout="sts64", buffers=2), 5),
+    ],
+)
+def test_sums_in_parts(config, parts, direction) -> None:
+    """One small image has few work tiles, which starve a GPU; the model takes a part a stage."""
+    problem = Problem.of((1, 7, 5, 36), (38, 3, 3, 36), padding=1)
+    p = check(problem, direction, config)
+    assert p.split_k == parts
+    assert p.workspace == p.prepared_size + 4 * parts * math.prod(shapes(direction, problem)[2])
+    two = Problem.of((2, 5, 4, 40), (24, 3, 3, 20), padding=1, groups=2)
+    check(two, direction, config)
+
+
+@pytest.mark.parametrize("precision", ["fp16_ffma", "bf16_ffma"])
+@pytest.mark.parametrize("out_dtype", [None, "float32"])
+def test_numbers_of_16_bits(precision, out_dtype) -> None:
+    """Loads and stores convert; all arithmetic is FP32's, so that results are rounded once."""
+    problem = Problem.of((2, 7, 6, 20), (70, 3, 3, 20), padding=1)
+    asked = {"precision": precision, "out_dtype": out_dtype}
+    for config in (Config(split_k=1), Config(split_k=2), narrow(fused=True, split_k=1)):
+        p = check(problem, "forward", config, **asked)
+        assert p.out_dtype == (out_dtype or p.dtype)
+    problem = Problem.of((2, 5, 4, 13), (19, 3, 3, 13), padding=1)
+    check(problem, "backward_data", Config(ahead=True, split_k=1), **asked)
+    check(problem, "backward_data", narrow(order="chwn", layout="yan"), **asked)
+    check(problem, "backward_filter", GRADIENT, **asked)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_filter_gradients(padding, parts) -> None:
+    """F(3×3, 2×2) of odd sizes and channels, of blocks that are full, and of groups."""
+    config = replace(GRADIENT, split_k=parts)
+    for x, w, groups in (
+        ((3, 7, 9, 13), (21, 3, 3, 13), 1),
+        ((2, 9, 8, 64), (64, 3, 3, 64), 1),
+        ((3, 6, 7, 20), (12, 3, 3, 10), 2),
+    ):
+        problem = Problem.of(x, w, padding=padding, groups=groups)
+        p = check(problem, "backward_filter", config)
+        assert p.kernel == "F(3×3,2×2)"
+        assert p.split_k == parts
+    problem = Problem.of((1, 8, 6, 34), (70, 3, 3, 34), padding=((padding, 1), (0, padding)))
+    check(problem, "backward_filter", narrow(fused=True, layout="compact", split_k=parts))
+
+
 def test_a_filter_that_is_prepared() -> None:
     problem = Problem.of((1, 6, 6, 12), (33, 3, 3, 12), padding=1)
     p = next(fused2d.plans(Request(problem, "forward", H100, ALGORITHM, "fp32")))
@@ -200,12 +335,10 @@ def test_policies_on_the_gpu(order, make, direction) -> None:
     rng = np.random.default_rng(5)
     shape = problem.x_shape if direction == "forward" else problem.y_shape
     a, b = (rng.uniform(-1, 1, s).astype("f") for s in (shape, problem.w_shape))
-    run = winolab.arithmetic("fp32")
-    expected = getattr(reference, direction)(a, b, problem, ALGORITHM, run, None, Order(8))
     for made in layouts(64):
         for fused in (False, True):
             config = make(layout=made.name, order=order, fused=fused)
             asked = Request(problem, direction, driver.device(0), ALGORITHM, "fp32", config=config)
             (p,) = fused2d.plans(asked)
             for _ in range(3):
-                assert np.array_equal(on_the_gpu(p, a, b), expected), p
+                assert np.array_equal(on_the_gpu(p, a, b), expected(p, a, b)), p

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+import winolab
 from winolab.algorithm import Problem, parse_algorithm
 from winolab.device import H100, datasheet
 from winolab.gpu.families.fused2d.config import Config, narrow
 from winolab.gpu.families.fused2d.cost import spent
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
+from winolab.gpu.planner.accuracy import predicted_rms
 from winolab.gpu.planner.request import Request
+from winolab.ref.arithmetic.formats import FORMATS
+from winolab.ref.error.predict import CONSTANT
 
 LAYER = Problem.of((64, 56, 56, 64), (64, 3, 3, 64), padding=1)
 
 
-def asked(problem: Problem = LAYER, algorithm: str | None = "winograd:2x2:3x3", **options):
+def asked(
+    problem: Problem = LAYER,
+    algorithm: str | None = "winograd:2x2:3x3",
+    direction: str = "forward",
+    precision: str = "fp32_ffma",
+    **options,
+):
     algorithm_ = parse_algorithm(algorithm) if algorithm else None
-    return Request(
-        problem, "forward", options.pop("device", H100), algorithm_, "fp32_ffma", **options
-    )
+    device = options.pop("device", H100)
+    return Request(problem, direction, device, algorithm_, precision, **options)
 
 
 def test_a_plan_adds_up() -> None:
@@ -59,9 +71,71 @@ def test_it_serves_what_it_can_alone() -> None:
         list(plans(asked(device=datasheet("a100"))))
 
 
+def test_one_image_is_split_over_channels() -> None:
+    """conv 5 of VGG-E at N = 1: 16 work tiles on 132 multiprocessors, in eight parts 128."""
+    problem = Problem.of((1, 14, 14, 512), (512, 3, 3, 512), padding=1)
+    p = planner.plan(asked(problem))
+    assert isinstance(p, Fused2dPlan)
+    assert (p.split_k, p.work_tiles) == (8, 128)
+    whole = [q for q in plans(asked(problem)) if q.split_k == 1]
+    assert whole
+    assert all(2 * p.predicted < q.predicted for q in whole)
+    assert p.workspace == p.prepared_size + 4 * 8 * 14 * 14 * 512
+    # Without a workspace nothing is split.
+    small = planner.plan(asked(problem, workspace_limit=0))
+    assert isinstance(small, Fused2dPlan)
+    assert (small.workspace, small.config.split_k, small.config.fused) == (0, 0, True)
+    assert all(q.split_k == 1 for q in plans(asked()))  # 64 images fill the GPU
+
+
+@pytest.mark.parametrize("precision", ["fp16_ffma", "bf16_ffma"])
+def test_numbers_of_16_bits_have_a_precision_of_their_own(precision) -> None:
+    """Lavin & Gray's fp16 column: predicted to lose what rounding y loses, and no more."""
+    storage = precision.partition("_")[0]
+    for algorithm in (None, "winograd:2x2:3x3"):
+        p = planner.plan(asked(algorithm=algorithm, precision=precision))
+        assert isinstance(p, Fused2dPlan)
+        assert (p.precision, p.simulated) == (precision, f"fp32,storage={storage}")
+        wide = planner.plan(asked(algorithm=algorithm, precision=precision, out_dtype="float32"))
+        assert wide.out_dtype == "float32"
+        fp32 = planner.plan(asked(algorithm="winograd:2x2:3x3"))
+        assert predicted_rms(wide) == pytest.approx(predicted_rms(fp32), rel=1e-6)
+        rounded = predicted_rms(p) ** 2 - predicted_rms(wide) ** 2
+        unit = FORMATS[storage].unit_roundoff
+        assert rounded == pytest.approx(CONSTANT * unit**2, rel=1e-6)
+    with pytest.raises(ValueError, match="two dimensions and 3 × 3 taps"):
+        planner.plan(asked(Problem.of((2, 9, 9, 4), (4, 5, 5, 4)), None, precision=precision))
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(-1, 1, s).astype("f2") for s in ((1, 6, 6, 8), (4, 3, 3, 8)))
+    how: dict[str, Any] = {"padding": 1, "algorithm": "winograd:2x2:3x3"}
+    fp32 = winolab.conv_forward(x.astype("f4"), w.astype("f4"), **how)
+    assert (winolab.conv_forward(x, w, precision="fp16_ffma", **how) == fp32.astype("f2")).all()
+
+
+def test_filter_gradients_by_name() -> None:
+    """Lavin & Gray's section 4.2; what other families do not serve they say."""
+    name, direction = "winograd:3x3:2x2", "backward_filter"
+    p = planner.plan(asked(LAYER, name, direction))
+    assert isinstance(p, Fused2dPlan)
+    assert (p.kernel, str(p.algorithm)) == ("F(3×3,2×2)", name)
+    assert p.split_k > 1
+    assert p.terms == 64 * 28 * 28
+    assert [s.count for s in p.sums] == [p.split_k]
+    assert p.predicted == pytest.approx(sum(spent(p).values()))
+    assert 0.5e-7 < predicted_rms(p) < 1e-6
+    assert planner.plan(asked(LAYER, None, direction)).kernel != p.kernel
+    boxes = Config(fused=True, images=32, rows=1, columns=1)
+    for config in (Config(), Config(fused=True, order="chwn"), boxes):
+        with pytest.raises(ValueError, match="fused=True, NHWC, no boxes"):
+            list(plans(asked(LAYER, name, direction, config=config)))
+    with pytest.raises(ValueError, match="two dimensions and 3 × 3 taps"):
+        list(plans(asked(Problem.of((2, 9, 9, 4), (4, 2, 2, 4)), name, direction)))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"split_k": -1}, "expected 1 or more parts"),
         ({"bm": 48}, "64 or 32 output channels"),
         ({"order": "hwcn"}, "expected one of nhwc, nchw, chwn"),
         ({"images": 2, "rows": 2, "columns": 2}, "a block has 32"),

@@ -3,6 +3,9 @@
 // FIRST: dw holds the first segment's sum already. ``Out`` is dw's type and ``store_sum`` writes it.
 #pragma once
 
+#ifdef EPILOGUE
+#include "epilogue.cuh"
+#endif
 #include "fallback.cuh"
 #include "pipeline.cuh"
 
@@ -13,6 +16,9 @@ struct ReduceParams {
   int out_channels, taps_depth, taps_height, taps_width, channels;  // of dw
   int count;                                                        // of buckets
   const int* wanted;
+#ifdef EPILOGUE
+  EpilogueParams epilogue;  // of y, whose channels are the last dimension
+#endif
 };
 
 constexpr int REDUCE_THREADS = 256, REDUCE_AHEAD = 8;  // buckets loaded at once
@@ -51,5 +57,8 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS)
       sum = total;
     }
   }
+#ifdef EPILOGUE
+  sum = finish_channel(p.epilogue, sum, dw, p.dw, in);
+#endif
   store_sum(dw, sum);
 }

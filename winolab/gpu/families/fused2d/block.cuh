@@ -5,19 +5,27 @@
 #ifdef EPILOGUE
 #include "epilogue.cuh"
 #endif
+#include "elements.cuh"
 #include "pipe.cuh"
 #include "pipeline.cuh"
 
+// SPLIT: the sums of several parts are stored as they are, and added up by split_k.cuh.
+using Stored = Either<SPLIT != 0, float, Out>::type;
+
+// GRADIENT: the sum is over tiles of dy, "channels" are these tiles, "tiles" input channels; y is dw,
+// y_batch from an input channel to the next, y_channel from an output channel to the next.
 struct Fused2dParams {
-  const float* x;
-  const float* u;  // the transformed filter; FUSED: element (m = 0, taps 0, c = 0) of the filter
-  float* y;
+  const Element* x;
+  const void* u;  // the transformed filter; FUSED: element (m = 0, taps 0, c = 0) of the filter; dy
+  Stored* y;
   long long x_batch, x_row, x_pixel, x_channel;  // strides in elements
   long long y_batch, y_row, y_pixel, y_channel;
-  long long m_stride, c_stride, row_stride, width_stride;  // of the filter, FUSED
+  long long m_stride, c_stride, row_stride, width_stride;  // of the filter, FUSED; of dy (c: images)
+  long long part;  // elements of y from a part of the sum to the next
   int batch, height, width, out_height, out_width, pad_height, pad_width, channels, out_channels;
   int tiles_height, tiles_width, boxes_height, boxes_width;
   int chunks, blocks_m, tile_blocks, group, work_tiles;  // group: of blocks_m, an inner loop
+  int columns, parts;  // GRADIENT: input channels; parts of the sum
 #ifdef EPILOGUE
   EpilogueParams epilogue;
 #endif
@@ -28,7 +36,9 @@ constexpr int CONSUMERS = 256, TEAM = 128, PRODUCERS = TEAMS * TEAM;
 constexpr int THREADS = CONSUMERS + PRODUCERS;
 constexpr int BT = 32, KC = 8;                     // tiles; channels of a stage
 // A producer has two neighbouring channels of a tile, or, CHWN, a channel of two neighbouring images'.
-constexpr bool PAIRED = ALONG_TILES && XVEC == 2;
+// GRADIENT: two columns of an element of the sum.
+constexpr bool PAIRED = GRADIENT || (ALONG_TILES && XVEC == 2);
+static_assert(!GRADIENT || FUSED, "dy is transformed in the block");
 static_assert(!AHEAD || TEAMS == 1, "teams take turns");
 constexpr int U_STRIDE = BM + (FUSED ? 4 : 0);     // floats from a channel of U to the next
 constexpr int V_STRIDE = BT + 4;                   // producers' channels go to different banks
@@ -54,11 +64,25 @@ struct Fused2dShared {
   unsigned long long u_full[U_STAGES], u_empty[U_STAGES], v_full[V_STAGES], v_empty[V_STAGES];
 };
 
+// The part of the sum that a work tile is, and its stages.
+struct FusedPart {
+  int part = 0, begin = 0, end;
+  __device__ __forceinline__ FusedPart(const Fused2dParams& p, int index) {
+    end = p.chunks;
+    if constexpr (SPLIT) {
+      part = index / (p.blocks_m * p.tile_blocks);
+      begin = (int)((long long)p.chunks * part / p.parts);
+      end = (int)((long long)p.chunks * (part + 1) / p.parts);
+    }
+  }
+};
+
 // What a block works on: BM filters × BT tiles. The filters of a group of blocks are the inner loop,
-// all tiles the next one, groups the outer.
+// all tiles the next one, groups the next, parts of the sum the outer.
 struct FusedWorkTile {
   int block_m, tiles;
   __device__ __forceinline__ FusedWorkTile(const Fused2dParams& p, int index) {
+    if constexpr (SPLIT) index %= p.blocks_m * p.tile_blocks;
     const int group = index / (p.group * p.tile_blocks), rest = index % (p.group * p.tile_blocks);
     const int size = min(p.group, p.blocks_m - group * p.group);
     block_m = group * p.group + rest % size;

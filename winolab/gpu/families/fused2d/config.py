@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -26,7 +27,8 @@ class Config(KernelConfig):
     which there are ``buffers``. ``order``: how x and y lie in memory. ``images``, ``rows``,
     ``columns``: the box of 32 tiles that a block computes (Lavin & Gray's superblocks), or zeros:
     tiles follow one another. ``group``: blocks of output channels that go over all tiles together
-    (Lavin & Gray: 128 filters), or 0: all of them.
+    (Lavin & Gray: 128 filters), or 0: all of them. ``split_k``: parts of the sum, which blocks
+    compute apart and another launch adds up; 0: as many as the model says.
     """
 
     bm: int = 64
@@ -37,6 +39,7 @@ class Config(KernelConfig):
     rows: int = 0
     columns: int = 0
     group: int = 0
+    split_k: int = 0
     buffers: int = 1
     u_stages: int = 3
     v_stages: int = 2
@@ -58,6 +61,8 @@ class Config(KernelConfig):
                 f"a box of {self.images} × {self.rows} × {self.columns} tiles: a block has "
                 f"{TILES}; 0 × 0 × 0 for tiles that follow one another"
             )
+        if self.split_k < 0:
+            raise ValueError(f"split_k={self.split_k}: expected 1 or more parts, or 0")
         if self.buffers not in (1, 2) or self.teams not in (1, 2):
             raise ValueError(f"buffers={self.buffers}, teams={self.teams}: expected 1 or 2 of each")
         if min(self.u_stages, self.v_stages) < 2:
@@ -93,6 +98,7 @@ class Config(KernelConfig):
             "BOX_COLUMNS": self.columns,
             "ALONG_TILES": int(self.order != "nhwc"),
             "IMAGES_FIRST": int(self.order == "chwn"),
+            "SPLIT": int(self.split_k > 1),
         }
 
     def __str__(self) -> str:
@@ -113,23 +119,54 @@ def narrow(**changes: Any) -> Config:
     return Config(**{**usual, **changes})
 
 
-def fitted(config: Config, c: Correlation, aligned: bool) -> Config:
+GRADIENT = Config(fused=True, layout="sts64_final")  # of a block of dw: 64 filters, 32 channels
+# Parts of a sum that are tried: more would cost more workspace than they gain.
+MOST_PARTS = 256
+
+
+def fitted(config: Config, c: Correlation, direction: str, aligned: bool) -> Config:
     """The config with vectors as wide as the arrays allow."""
     x = y = aligned and config.order != "nchw"
-    if config.order == "nhwc":
+    along = config.staged.along
+    if direction == "backward_filter":
+        x = y = aligned and c.channels % 2 == 0
+        along = "filters" if along == "tiles" else ""  # of dw input channels are neighbours
+    elif config.order == "nhwc":
         x, y = x and c.channels % 2 == 0, y and c.out_channels % 2 == 0
     elif c.batch % 2 or config.images % 2:
         x = y = False
-    y = y and config.staged.along == {"nhwc": "filters", "chwn": "tiles"}.get(config.order)
+    order = config.order
+    if config.split_k > 1:  # parts lie channels last, aligned
+        order, y = "nhwc", c.out_channels % 2 == 0
+        if direction == "backward_filter":
+            y = c.channels % 2 == 0
+    y = y and along == {"nhwc": "filters", "chwn": "tiles"}.get(order)
     return replace(config, xvec=2 if x else 1, yvec=2 if y else 1)
+
+
+def parts(chunks: int, work_tiles: int, multiprocessors: int) -> list[int]:
+    """Numbers of parts of a sum that may be the fastest: one, and those that fill the GPU with few
+    rounds of blocks."""
+    found = {1}
+    for rounds in range(1, 4):
+        count = min(rounds * multiprocessors // max(1, work_tiles), chunks, MOST_PARTS)
+        if count > 1:
+            found.add(math.ceil(chunks / math.ceil(chunks / count)))  # parts of as many stages
+    return sorted(found)
 
 
 def configs(request: Request, c: Correlation) -> Iterator[Config]:
     """Every config that a request is offered, or the one that it names."""
-    asked = request.config_of(Config)
+    asked, gradient = request.config_of(Config), request.direction == "backward_filter"
     offers = (Config(ahead=True), Config(fused=True), narrow(), narrow(fused=True))
+    if gradient:
+        offers = (GRADIENT,)
+        if asked and (not asked.fused or asked.order != "nhwc" or asked.images):
+            raise ValueError(
+                f"config {asked}: gradients of the fused F(3×3,2×2) take fused=True, NHWC, no boxes"
+            )
     for config in (asked,) if asked else offers:
-        found = fitted(config, c, request.aligned)
+        found = fitted(config, c, request.direction, request.aligned)
         if found.shared_memory > request.device.shared_memory and found.u_stages > 2:
             found = replace(found, u_stages=2)
         if found.shared_memory <= request.device.shared_memory:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from winolab.gpu.families.fused2d.config import KC
 from winolab.gpu.families.fused2d.layouts import STATES, TILES
+from winolab.gpu.families.fused2d.source import TILE
 from winolab.gpu.families.fused2d.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying
+from winolab.gpu.planner.request import ITEMSIZE
 
 LANES = 128  # instructions that a multiprocessor's warps issue a cycle, of all threads
 
@@ -21,15 +23,20 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
         "transforms": KC * TILES * STATES * slots / LANES,
         "filter": KC * v.bm * STATES * m.filter / LANES if v.fused else 0.0,
     }
-    rounds = -(-plan.work_tiles // plan.grid)
-    cycles = {name: rounds * plan.chunks * each for name, each in stage.items()}
-    cycles["outputs"] = rounds * m.work_tile * v.bm / 64
+    rounds, chunks = -(-plan.work_tiles // plan.grid), -(-plan.chunks // plan.split_k)
+    cycles = {name: rounds * chunks * each for name, each in stage.items()}
+    cycles["outputs"] = rounds * m.work_tile * v.bm / 64 * plan.tile.n**2 / TILE.n**2
     found = {name: c.groups * each / device.clock for name, each in cycles.items()}
-    launches = 1 if v.fused else 2
-    moved = 0.0
+    launches, moved = 1, 0
     if not v.fused:
-        moved = copying(device, 36 * c.groups * c.channels * c.out_channels + plan.workspace, model)
-    return {**found, "launch": launches * model.device.launch, "copies": moved}
+        launches += 1
+        filters = 9 * c.groups * c.channels * c.out_channels
+        moved += ITEMSIZE[plan.dtype] * filters + plan.prepared_size
+    if plan.split_k > 1:
+        launches += 1
+        moved += 4 * plan.outputs * (2 * plan.split_k + 1)
+    copies = copying(device, moved, model) if moved else 0.0
+    return {**found, "launch": launches * model.device.launch, "copies": copies}
 
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:

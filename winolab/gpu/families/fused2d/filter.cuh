@@ -6,11 +6,27 @@
 #include "block.cuh"
 
 struct Fused2dFilterParams {
-  const float* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it
+  const Element* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it
   float* u;
   long long m_stride, c_stride, row_stride, width_stride;
   int out_channels, channels, chunks, blocks_m;
 };
+
+// A number as it lies, and two neighbours, which lie aligned.
+__device__ __forceinline__ float load_one(const Element* from) {
+  if constexpr (INPUT == 0) return __ldg(from);
+  float first, none;
+  unpack<INPUT == 2>(__ldg(from), first, none);
+  return first;
+}
+__device__ __forceinline__ void load_two(const Element* from, float (&to)[2]) {
+  if constexpr (INPUT == 0) {
+    const float2 v = __ldg(reinterpret_cast<const float2*>(from));
+    to[0] = v.x, to[1] = v.y;
+  } else {
+    unpack<INPUT == 2>(__ldg(reinterpret_cast<const unsigned*>(from)), to[0], to[1]);
+  }
+}
 
 constexpr int FILTER_M = 32, FILTER_C = 32, FILTER_ROWS = 8;  // a block: filters × channels; warps
 
@@ -48,12 +64,12 @@ extern "C" __global__ void __launch_bounds__(32 * FILTER_ROWS)
     const int other = warp + k * FILTER_ROWS;
     const int m = along_c ? other : lane, c = along_c ? lane : other;
     const bool inside = m0 + m < p.out_channels && c0 + c < p.channels;
-    const float* w = p.w + (m0 + m) * p.m_stride + (c0 + c) * p.c_stride;
+    const Element* w = p.w + (m0 + m) * p.m_stride + (c0 + c) * p.c_stride;
 #pragma unroll
     for (int i = 0; i < R; ++i)
 #pragma unroll
       for (int j = 0; j < R; ++j)
-        staged[i * R + j][c][m] = inside ? __ldg(w + i * p.row_stride + j * p.width_stride) : 0.0f;
+        staged[i * R + j][c][m] = inside ? load_one(w + i * p.row_stride + j * p.width_stride) : 0.0f;
   }
   __syncthreads();
 #pragma unroll

@@ -56,11 +56,25 @@ __device__ __forceinline__ void transform_states(const float* from, float (&y)[O
   }
 }
 
+// A number as y has it, and two neighbours, which lie aligned.
+__device__ __forceinline__ void store_one(Stored* to, float v) {
+  if constexpr (SPLIT)
+    *to = v;
+  else
+    store_sum(reinterpret_cast<Out*>(to), v);
+}
+__device__ __forceinline__ void store_two(Stored* to, float first, float second) {
+  if constexpr (SPLIT || OUTPUT == 0)
+    *reinterpret_cast<float2*>(to) = make_float2(first, second);
+  else
+    *reinterpret_cast<unsigned*>(to) = pack<OUTPUT == 2>(first, second);
+}
+
 // A round's outputs. YVEC 2: those of a thread's two pairs are neighbours in y, and 8-byte aligned.
 __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& place,
                                       const float* out, int round, unsigned thread) {
   float y[2][OUTPUTS];
-  float* to[2];
+  Stored* to[2];
   unsigned there[2];
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
@@ -71,12 +85,13 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
   }
 #ifdef EPILOGUE
 #pragma unroll
-  for (int e = 0; e < 2; ++e) {
+  for (int e = 0; e < (SPLIT ? 0 : 2); ++e) {  // of parts of a sum split_k.cuh applies it
     const int channel = place.first + layout_pair_filter(round, thread, e);
+    const auto* first = reinterpret_cast<const Out*>(p.y);
 #pragma unroll
     for (int k = 0; k < OUTPUTS; ++k) {
-      const float* at = to[e] + k / N * p.y_row + k % N * p.y_pixel;
-      if (there[e] >> k & 1) y[e][k] = finish_channel(p.epilogue, y[e][k], at, p.y, channel);
+      const auto* at = reinterpret_cast<const Out*>(to[e]) + k / N * p.y_row + k % N * p.y_pixel;
+      if (there[e] >> k & 1) y[e][k] = finish_channel(p.epilogue, y[e][k], at, first, channel);
     }
   }
 #endif
@@ -87,11 +102,11 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
       const int k = i * N + j;
       const long long at = i * p.y_row + j * p.y_pixel;
       if constexpr (YVEC == 2) {
-        if (there[0] >> k & 1) *reinterpret_cast<float2*>(to[0] + at) = make_float2(y[0][k], y[1][k]);
+        if (there[0] >> k & 1) store_two(to[0] + at, y[0][k], y[1][k]);
       } else {
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-          if (there[e] >> k & 1) to[e][at] = y[e][k];
+          if (there[e] >> k & 1) store_one(to[e] + at, y[e][k]);
       }
     }
 }

@@ -1,6 +1,9 @@
 // Fused F(N×N, R×R) on FFMA units: y = AT [Σ (G w GT) ⊙ (BT x B)] A over channels, as Lavin & Gray and
 // openCNN have it; U from filter.cuh, or made in the block (FUSED).
 //
+// GRADIENT: dw = Σ AT [(G dy GT) ⊙ (BT x B)] A over tiles of dy, F(R×R, N×N) turned around: a block's
+// columns are input channels, and dy is transformed in the block.
+//
 // A block computes BM filters × BT tiles, a work tile: 16 products BM × BT × KC a stage, two states a
 // consumer warp. Blocks are persistent: producers run ahead into the next work tile.
 //
@@ -47,8 +50,9 @@ __device__ __forceinline__ void consume(const Fused2dParams& p, Fused2dShared& s
       for (int j = 0; j < TT; ++j)
 #pragma unroll
         for (int i = 0; i < TM; ++i) acc[s][j][i] = 0.0f;
+    const FusedPart part(p, index);
 #pragma unroll 1
-    for (int chunk = 0; chunk < p.chunks; ++chunk) {
+    for (int chunk = part.begin; chunk < part.end; ++chunk) {
       barrier_wait(&shared.v_full[v_pipe.stage], v_pipe.phase);
       barrier_wait(&shared.u_full[u_pipe.stage], u_pipe.phase);
       const float* u = shared.u[u_pipe.stage] + u0;
@@ -78,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     winolab_fused2d(const __grid_constant__ Fused2dParams p) {
   // Never taken. Without a way out that depends on memory half of the configs spill (ptxas 12.9), as
   // gamma_ffma's do: parameters are read, and kept, before threads take their parts.
-  if (p.work_tiles == 0 && *reinterpret_cast<const volatile float*>(p.u) == 0.0f) return;
+  if (p.work_tiles == 0 && *static_cast<const volatile float*>(p.u) == 0.0f) return;
   extern __shared__ __align__(128) unsigned char memory[];
   Fused2dShared& shared = *reinterpret_cast<Fused2dShared*>(memory);
   if (threadIdx.x == 0) {

@@ -6,22 +6,21 @@
 
 // The pixels of a tile that are ``inside``, two channels or tiles each, of which ``left`` channels are.
 __device__ __forceinline__ void load_pixels(float (&d)[STATES][2], const Fused2dParams& p,
-                                            const float* x, unsigned inside, int left) {
+                                            const Element* x, unsigned inside, int left) {
   if (left <= 0) inside = 0;
 #pragma unroll
   for (int i = 0; i < ALPHA; ++i)
 #pragma unroll
     for (int j = 0; j < ALPHA; ++j) {
-      const float* at = x + i * p.x_row + j * p.x_pixel;
+      const Element* at = x + i * p.x_row + j * p.x_pixel;
       const bool there = inside >> (i * ALPHA + j) & 1;
       float(&pixel)[2] = d[i * ALPHA + j];
       if constexpr (XVEC == 2) {
-        float2 v = make_float2(0.0f, 0.0f);
-        if (there) v = __ldg(reinterpret_cast<const float2*>(at));
-        pixel[0] = v.x, pixel[1] = v.y;
+        pixel[0] = pixel[1] = 0.0f;
+        if (there) load_two(at, pixel);
       } else {
-        pixel[0] = there ? __ldg(at) : 0.0f;
-        pixel[1] = there && left > 1 ? __ldg(at + p.x_channel) : 0.0f;
+        pixel[0] = there ? load_one(at) : 0.0f;
+        pixel[1] = there && left > 1 ? load_one(at + p.x_channel) : 0.0f;
       }
     }
 }
@@ -66,7 +65,18 @@ __device__ __forceinline__ void store_states(float* v, const float (&d)[STATES][
   }
 }
 
-// A stage's filters, transformed by a team.
+// GRADIENT: an element of the sum, a tile of dy: its image, and its first row and column there.
+struct FusedTerm {
+  int image, row, column;
+  bool there;
+  __device__ __forceinline__ FusedTerm(const Fused2dParams& p, int index) {
+    there = index < p.channels;
+    column = index % p.tiles_width * R, index /= p.tiles_width;
+    row = index % p.tiles_height * R, image = index / p.tiles_height;
+  }
+};
+
+// A stage's filters, transformed by a team; GRADIENT: its tiles of dy.
 __device__ __forceinline__ void make_filters(float* to, const Fused2dParams& p, int m0, int c0,
                                              int thread) {
   const bool along_m = p.m_stride == 1;
@@ -74,13 +84,23 @@ __device__ __forceinline__ void make_filters(float* to, const Fused2dParams& p, 
   for (int at = thread; at < BM * KC; at += TEAM) {
     const int m = along_m ? at % BM : at / KC, c = along_m ? at / BM : at % KC;
     const bool inside = m0 + m < p.out_channels && c0 + c < p.channels;
-    const float* w = p.u + (m0 + m) * p.m_stride + (c0 + c) * p.c_stride;
+    const Element* w = static_cast<const Element*>(p.u) + (m0 + m) * p.m_stride;
+    int rows = R, columns = R;
+    if constexpr (GRADIENT) {
+      const FusedTerm term(p, c0 + c);
+      w += term.image * p.c_stride + term.row * p.row_stride + term.column * p.width_stride;
+      rows = p.out_height - term.row, columns = p.out_width - term.column;
+    } else {
+      w += (c0 + c) * p.c_stride;
+    }
     float tap[R * R], state[STATES];
 #pragma unroll
     for (int i = 0; i < R; ++i)
 #pragma unroll
       for (int j = 0; j < R; ++j)
-        tap[i * R + j] = inside ? __ldg(w + i * p.row_stride + j * p.width_stride) : 0.0f;
+        tap[i * R + j] = inside && i < rows && j < columns
+                             ? load_one(w + i * p.row_stride + j * p.width_stride)
+                             : 0.0f;
     transform_taps(tap, state);
 #pragma unroll
     for (int s = 0; s < STATES; ++s) to[(s * KC + c) * U_STRIDE + m] = state[s];
@@ -89,9 +109,17 @@ __device__ __forceinline__ void make_filters(float* to, const Fused2dParams& p, 
 
 // Says where a tile's outputs lie, to those who store them.
 __device__ __forceinline__ void locate(const Fused2dParams& p, FusedPlace& place,
-                                       const FusedWorkTile& work, const FusedTile& at, int tile) {
+                                       const FusedWorkTile& work, const FusedTile& at, int tile,
+                                       int part) {
   place.first = work.block_m * BM;
-  place.offset[tile] = at.image * p.y_batch + at.row * N * p.y_row + at.column * N * p.y_pixel;
+  if constexpr (GRADIENT) {
+    const int column = work.tiles * BT + tile;
+    place.offset[tile] = part * p.part + column * p.y_batch;
+    place.outputs[tile] = column < p.columns ? (1 << OUTPUTS) - 1 : 0;
+    return;
+  }
+  place.offset[tile] =
+      part * p.part + at.image * p.y_batch + at.row * N * p.y_row + at.column * N * p.y_pixel;
   unsigned found = 0;
 #pragma unroll
   for (int i = 0; i < N; ++i)
@@ -114,18 +142,33 @@ __device__ __forceinline__ void produce(const Fused2dParams& p, Fused2dShared& s
   int turn = 0;           // the team whose stage is next
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const FusedWorkTile work(p, index);
+    const FusedPart part(p, index);
     const FusedTile at(p, work.tiles, tile);
-    const int h = at.row * N - p.pad_height, w = at.column * N - p.pad_width;
+    const Element* x = p.x;
     unsigned inside = 0;
+    int left, term = part.begin * KC + first;  // GRADIENT: an element of the sum
+    // The pixels of x that a tile has from ``h`` and ``w`` on.
+    const auto pixels = [&](int image, int h, int w, bool there) {
+      inside = 0;
 #pragma unroll
-    for (int i = 0; i < ALPHA; ++i)
+      for (int i = 0; i < ALPHA; ++i)
 #pragma unroll
-      for (int j = 0; j < ALPHA; ++j)
-        inside |= (unsigned)(at.there && (unsigned)(h + i) < (unsigned)p.height &&
-                             (unsigned)(w + j) < (unsigned)p.width)
-                  << (i * ALPHA + j);
-    const float* x = p.x + at.image * p.x_batch + h * p.x_row + w * p.x_pixel + first * p.x_channel;
-    [[maybe_unused]] const float* u = p.u + (long long)work.block_m * p.chunks * (STATES * KC * BM);
+        for (int j = 0; j < ALPHA; ++j)
+          inside |= (unsigned)(there && (unsigned)(h + i) < (unsigned)p.height &&
+                               (unsigned)(w + j) < (unsigned)p.width)
+                    << (i * ALPHA + j);
+      return p.x + image * p.x_batch + h * p.x_row + w * p.x_pixel;
+    };
+    if constexpr (GRADIENT) {
+      left = p.columns - work.tiles * BT - tile;
+    } else {
+      left = p.channels - term;
+      x = pixels(at.image, at.row * N - p.pad_height, at.column * N - p.pad_width, at.there) +
+          term * p.x_channel;
+    }
+    [[maybe_unused]] const float* u =
+        static_cast<const float*>(p.u) +
+        ((long long)work.block_m * p.chunks + part.begin) * (STATES * KC * BM);
     // U is copied before V is made: consumers are done with a stage of U before they are with one of V.
     const auto copy_filters = [&] {
       if (thread == ISSUER) {
@@ -138,10 +181,20 @@ __device__ __forceinline__ void produce(const Fused2dParams& p, Fused2dShared& s
       }
       __syncwarp();
     };
-    int left = p.channels - first;
+    const auto skip = [&] {
+      if constexpr (GRADIENT)
+        term += KC;
+      else
+        x += KC * p.x_channel, left -= KC;
+    };
     const auto load = [&](float(&d)[STATES][2]) {
+      if constexpr (GRADIENT) {
+        const FusedTerm of(p, term);
+        x = pixels(of.image, of.row - p.pad_height, of.column - p.pad_width, of.there) +
+            (work.tiles * BT + tile) * p.x_channel;
+      }
       load_pixels(d, p, x, inside, left);
-      x += KC * p.x_channel, left -= KC;
+      skip();
     };
     const auto make = [&](int chunk, const float(&d)[STATES][2]) {
       if constexpr (FUSED) {
@@ -150,9 +203,10 @@ __device__ __forceinline__ void produce(const Fused2dParams& p, Fused2dShared& s
         barrier_arrive(&shared.u_full[u_pipe.stage]);
       }
       barrier_wait(&shared.v_empty[pipe.stage], pipe.phase ^ 1);
-      if (chunk == 0 && first == 0) {
-        locate(p, shared.place[place.stage], work, at, tile);
-        if constexpr (PAIRED) locate(p, shared.place[place.stage], work, at.next_image(), tile + 1);
+      if (chunk == part.begin && first == 0) {
+        FusedPlace& to = shared.place[place.stage];
+        locate(p, to, work, at, tile, part.part);
+        if constexpr (PAIRED) locate(p, to, work, at.next_image(), tile + 1, part.part);
       }
       store_states(shared.v[pipe.stage] + first * V_STRIDE + tile, d);
       barrier_arrive(&shared.v_full[pipe.stage]);
@@ -168,20 +222,20 @@ __device__ __forceinline__ void produce(const Fused2dParams& p, Fused2dShared& s
       };
       load(d[0]);
 #pragma unroll 1
-      for (int chunk = 0; chunk < p.chunks; chunk += 2) {
+      for (int chunk = part.begin; chunk < part.end; chunk += 2) {
         step(chunk, d[0], d[1]);
-        if (chunk + 1 < p.chunks) step(chunk + 1, d[1], d[0]);
+        if (chunk + 1 < part.end) step(chunk + 1, d[1], d[0]);
       }
     } else {
 #pragma unroll 1
-      for (int chunk = 0; chunk < p.chunks; ++chunk) {
+      for (int chunk = part.begin; chunk < part.end; ++chunk) {
         if (!FUSED && team == 0) copy_filters();
         if (TEAMS == 1 || team == turn) {
           float d[STATES][2];
           load(d);
           make(chunk, d);
         } else {
-          x += KC * p.x_channel, left -= KC;
+          skip();
         }
         if constexpr (TEAMS > 1) turn = turn + 1 == TEAMS ? 0 : turn + 1;
         advance();

@@ -1,31 +1,46 @@
-"""The translation unit of the fused F(2×2, 3×3): its constants, transforms and layout."""
+"""The translation unit of the fused kernel: its constants, transforms and layout."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from winolab.algorithm import Tile
 from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.codegen.emit import unit
+from winolab.gpu.families import wgrad
 from winolab.gpu.families.epilogue import constants as epilogue_constants
 from winolab.gpu.families.fused2d.config import Config
 from winolab.ref.algebra.transforms import transforms
 
-TILE = Tile(2, 3)
+TILE, GRADIENT_TILE = Tile(2, 3), Tile(3, 2)
 
 
 @lru_cache(maxsize=64)
-def source(points: str, config: Config, epilogue: Epilogue | None = None) -> str:
-    """The translation unit of one config."""
-    made = transforms(TILE.n, TILE.r, points).programs
+def source(
+    points: str,
+    config: Config,
+    types: tuple[str, str] = ("float32", "float32"),
+    gradient: bool = False,
+    epilogue: Epilogue | None = None,
+) -> str:
+    """The translation unit of one config; ``types``: dtypes of the operands and of the result."""
+    tile = GRADIENT_TILE if gradient else TILE
+    made = transforms(tile.n, tile.r, points).programs
+    several = config.split_k > 1
+    shown = replace(config, split_k=2 if several else 0)  # of all numbers the kernel is the same
     return unit(
-        f"fused F(2×2,3×3) fp32, points {points}, {config}",
+        f"fused F({tile.n}×{tile.n},{tile.r}×{tile.r}) {'→'.join(types)}, points {points}, {shown}",
         {
-            "N": TILE.n,
-            "R": TILE.r,
-            "ALPHA": TILE.alpha,
+            "N": tile.n,
+            "R": tile.r,
+            "ALPHA": tile.alpha,
+            "GRADIENT": int(gradient),
+            "INPUT": wgrad.TYPES[types[0]],
+            "OUTPUT": wgrad.TYPES[types[1]],
+            "FIRST": 0,
             **config.constants(),
-            **epilogue_constants(epilogue, "float32"),
+            **epilogue_constants(epilogue, types[1]),
         },
         {
             "transform_filter": made.G,
@@ -33,5 +48,5 @@ def source(points: str, config: Config, epilogue: Epilogue | None = None) -> str
             "transform_output": made.AT,
             "layout": config.staged,
         },
-        ("fused2d/kernel",),
+        ("fused2d/kernel", *["split_k"] * several),
     )
