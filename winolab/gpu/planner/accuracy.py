@@ -98,9 +98,7 @@ def predicted_rms(plan: Plan, data: Moments = NORMAL) -> float:
 def direct_rms(plan: Plan, data: Moments = NORMAL) -> float:
     """The same of direct products in the plan's arithmetic, of a gradient summed in its parts."""
     if plan.direction == "backward_filter":
-        sums = (
-            replace(s, products=s.products * taps_of(plan, s), tile=DIRECT) for s in plan.sums
-        )
+        sums = (replace(s, products=s.products * taps_of(plan, s), tile=DIRECT) for s in plan.sums)
         summed = _of_sums(sums, (DIRECT,), "", plan.simulated, data, None)
         return _with_rounding(summed, plan.out_dtype)
     return correlation_rms(
