@@ -282,6 +282,18 @@ def dwm(
     return Dwm(tuple(map(Tile, tiles, pieces)), points, scaling, variant)
 
 
+FUSED, FUSED_FP16 = "fused", "fused:fp16"  # variants of omega
+
+
+def _fused(text: Any) -> str | None:
+    """The variant in the form of its text."""
+    if not text:
+        return None
+    if text in (FUSED, FUSED_FP16):
+        return text
+    raise ValueError(f"omega: unknown variant {text!r}; expected {FUSED!r} or {FUSED_FP16!r}")
+
+
 @dataclass(frozen=True)
 class Omega(Algorithm):
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``."""
@@ -292,6 +304,7 @@ class Omega(Algorithm):
     points: str = points_field()
     scaling: str | None = scaling_field()
     segments: int | None = segments_field()
+    variant: str | None = option(None, _fused)
 
     def _check(self) -> None:
         _check_one(self)
@@ -312,15 +325,18 @@ def omega(
     points: PointsLike = "best",
     scaling=None,
     segments: int | None = None,
+    variant: str | None = None,
 ) -> Omega:
     """Ωα(n,r) of WinRS (section 3), a filter gradient: ``omega(8, 3, 6)``.
 
     dy is cut into about ``segments`` parts, by default one; what r leaves of its width goes to the
-    fastest kernel that ends it. Raises ValueError where alpha is not the number of
-    states, n + r − 1 at points.
+    fastest kernel that ends it. The ``variant`` "fused" names CUDA kernels that transform inside
+    the block, whose workspace is the segments' buckets alone, "fused:fp16" those with sums in
+    FP16; elsewhere it changes nothing. Raises ValueError where alpha is not the number of states,
+    n + r − 1 at points.
     """
     points = text_of(points)
-    return Omega((_tile("omega", alpha, n, r, points),), points, scaling, segments)
+    return Omega((_tile("omega", alpha, n, r, points),), points, scaling, segments, variant)
 
 
 @dataclass(frozen=True)

@@ -359,16 +359,19 @@ def limits(plan: Any) -> tuple[float, float, float]:
         pieces = (-(-taps // r) for taps, r in zip(c.filter, ends, strict=True))
         depth = math.prod(pieces) * c.channels
     depth = 1 << max(0, depth - 1).bit_length()
-    return _limits(tiles, plan.points, plan.simulated, depth)
+    scaling = plan.scaling if plan.direction == "backward_filter" else None
+    return _limits(tiles, plan.points, scaling, plan.simulated, depth)
 
 
 @lru_cache(maxsize=4096)
 def _limits(
-    tiles: tuple[Tile, ...], points: str, run: str, depth: int
+    tiles: tuple[Tile, ...], points: str, scaling: str | None, run: str, depth: int
 ) -> tuple[float, float, float]:
     """``limits`` of sums of ``depth`` pieces in the arithmetic ``run``; what nested tiles have is
     the product of what each has."""
     algorithm = tiled(tiles, points)
+    if algorithm.tiles:
+        algorithm = replace(algorithm, scaling=scaling)
     simulated = arithmetic(run).of_data(np.ones(1), np.ones(1))
     programs = [programs_of(algorithm)(t) for t in tiles]
     largest, of_w, of_x, uneven = 1.0, 1.0, 1.0, 1.0

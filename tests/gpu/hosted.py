@@ -30,7 +30,7 @@ from winolab.gpu.planner.fallback import GradientWithFallback
 
 HEADERS = Path(__file__).with_name("host")
 # Files of codegen/kernels/ with inline PTX, for which host/ has C++.
-REPLACED = ("pipeline", "mma", "tensor_map", "multicast")
+REPLACED = ("pipeline", "mma", "pairs", "tensor_map", "multicast")
 FLAGS = [
     *("-x", "c++", "-std=c++17", "-fPIC", "-g0", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),

@@ -29,6 +29,13 @@ unsigned short to_bfloat(float v) {
   return (raw + 0x7fff + (raw >> 16 & 1)) >> 16;
 }
 
+float odd(double v) {
+  const float near = (float)v;
+  if (near == v || near != near) return near;
+  const bool away = (near < 0 ? -near : near) > (v < 0 ? -v : v);
+  return bits<float>((bits<unsigned>(near) - away) | 1);
+}
+
 float widen(unsigned short v, bool bf16) {
   return bf16 ? bits<float>((unsigned)v << 16) : from_half(v);
 }

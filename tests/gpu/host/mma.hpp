@@ -8,6 +8,7 @@ namespace host {
 float from_half(unsigned short h);
 unsigned short to_half(float v);  // to nearest even; 65520 and more is infinite
 unsigned short to_bfloat(float v);
+float odd(double v);  // 24 bits, the last one 1 where v has more: rounded again, rounded once
 float widen(unsigned short v, bool bf16);
 
 // What mma.sync has of a lane.

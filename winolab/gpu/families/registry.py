@@ -18,6 +18,7 @@ from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
 from winolab.gpu.families.nested import plan as nested
 from winolab.gpu.families.wgrad_direct import plan as wgrad_direct
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_mma import plan as wgrad_mma
 from winolab.gpu.families.wgrad_winograd import plan as wgrad_winograd
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.request import Plan, Request
@@ -110,6 +111,7 @@ FAMILIES = (
         ("fp32", "fp32_split", *SIXTEEN_BITS),
     ),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
+    Family("wgrad_mma", wgrad_mma.plans, wgrad_mma.Config, GRADIENT, SIXTEEN_BITS),
     Family(
         "wgrad_winograd",
         wgrad_winograd.plans,

@@ -7,11 +7,11 @@ the segments computed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from winolab.algorithm import Algorithm, Problem, Tile
+from winolab.algorithm import FUSED, Algorithm, Problem, Tile
 from winolab.device import H100, Device
 from winolab.gpu.codegen.structs import layout
 from winolab.gpu.params import Launcher, Params, View
@@ -227,6 +227,14 @@ def of_this_gpu(algorithm: Algorithm | None) -> None:
         )
 
 
+def instructions(tile: Tile) -> tuple[int, int]:
+    """Those of G and of BT, to within one: planning builds no program."""
+    alpha = tile.alpha
+    if alpha == 1:
+        return 0, 0
+    return (alpha // 2 - 1) * (tile.r + 1) + alpha // 16, {4: 4, 8: 24, 16: 112}[alpha]
+
+
 @lru_cache
 def admitted(tile: Tile, points: str) -> bool:
     """Whether a tile that is admissible at the best points is so at these, where these serve it."""
@@ -234,12 +242,16 @@ def admitted(tile: Tile, points: str) -> bool:
 
 
 def tiles(
-    gradient: Gradient, algorithm: Algorithm | None, kernels: Iterable[Tile]
+    gradient: Gradient,
+    algorithm: Algorithm | None,
+    kernels: Iterable[Tile],
+    variants: Collection[str] = (FUSED,),
 ) -> Iterator[Tile]:
     """The kernels' tiles that may run: the algorithm's own, or the admissible ones.
 
     A filter width that is no multiple of n runs in wider tiles whose last taps are not written; but
-    where the algorithm names the tile, n divides the width. Raises ValueError for algorithms that
+    where the algorithm names the tile, n divides the width. ``variants`` are those that the kernels
+    have. Raises ValueError for algorithms that
     are not filter gradients of these kernels.
     """
     of_this_gpu(algorithm)
@@ -256,11 +268,13 @@ def tiles(
     if algorithm.kind == "direct":
         yield DIRECT
         return
-    if algorithm.kind != "omega" or algorithm.scaling or algorithm.variant:
+    if algorithm.kind != "omega" or algorithm.scaling:
         raise ValueError(
             "the CUDA kernels compute filter gradients by omega, winrs and direct without "
             f"options, not {algorithm}"
         )
+    if algorithm.variant and algorithm.variant not in variants:
+        raise ValueError(f"{algorithm}: sums in FP16 are those of kernels in fp16; use {FUSED!r}")
     (tile,) = algorithm.tiles
     if tile not in kernels:
         names = ", ".join(f"{t.alpha}:{t.n}:{t.r}" for t in kernels if t != DIRECT)

@@ -155,6 +155,18 @@ class WgradFfma:
 
 
 @dataclass(frozen=True)
+class WgradMma:
+    """Fused Ω on mma.sync (families/wgrad_mma/cost.py)."""
+
+    transform: float
+    shared: float
+    unpadded: float
+    sharp: float
+    work_tile: float
+    store: float
+
+
+@dataclass(frozen=True)
 class WgradWinograd:
     """Ω on Tensor Cores (families/wgrad_winograd/cost.py)."""
 
@@ -214,6 +226,7 @@ class DeviceModel:
     direct_ffma: DirectFfma
     implicit_gemm: ImplicitGemm
     wgrad_ffma: WgradFfma
+    wgrad_mma: WgradMma
     wgrad_winograd: WgradWinograd
     wgrad_direct: WgradDirect
     depthwise: Depthwise

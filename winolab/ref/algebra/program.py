@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -188,15 +188,21 @@ class Program:
         }
         constant = _wide if wide else _hexadecimal
         body = [f"  const {kind} {t} = {call};" for t, call in self._lines(calls, constant)]
-        body += [f"  y[{i}] = {v};" for i, v in enumerate(self._results("0.0f"))]
-        return "\n".join(
-            [
-                "template <class X, class Y>",
-                f"__device__ __forceinline__ void {name}(const X& x, Y& y) {{",
-                *body,
-                "}",
-            ]
-        )
+        return _function(name, body, self._results("0.0f"))
+
+    def cuda_pairs(self, name: str, precision: str) -> str:
+        """The same of pairs of numbers in ``precision``, "fp16" or "bf16", which constants are
+        rounded to: operations are pairs.cuh's."""
+        calls = {
+            "add": "pair_add({a}, {b})",
+            "sub": "pair_sub({a}, {b})",
+            "mul": "pair_mul({q}, {a})",
+            "fma": "pair_fma({q}, {a}, {b})",
+            "fms": "pair_fma({q}, {a}, -{b})",
+        }
+        constant = partial(_pair, precision)
+        body = [f"  const auto {t} = {call};" for t, call in self._lines(calls, constant)]
+        return _function(name, body, self._results("{0u}"))
 
     def python(self, name: str = "transform") -> str:
         """A Python function ``name(x)`` over anything that adds and multiplies with Fraction."""
@@ -336,6 +342,27 @@ def _behind(first: Program, of: Program) -> Program:
 def is_power_of_two(q: Fraction) -> bool:
     """Whether |q| is a power of two, so that multiplying by it rounds nothing."""
     return is_dyadic(q) and abs(q.numerator) & (abs(q.numerator) - 1) == 0
+
+
+def _function(name: str, body: list[str], results: list[str]) -> str:
+    """A device function of lines that compute and of what they leave."""
+    return "\n".join(
+        [
+            "template <class X, class Y>",
+            f"__device__ __forceinline__ void {name}(const X& x, Y& y) {{",
+            *body,
+            *(f"  y[{i}] = {v};" for i, v in enumerate(results)),
+            "}",
+        ]
+    )
+
+
+def _pair(precision: str, q: Fraction) -> str:
+    """The bits of a pair of the 16-bit constant nearest to q."""
+    nearest = np.float32(arithmetic(f"fp32,transform={precision}").constant(q))
+    half = nearest.astype(np.float16).view(np.uint16)
+    bits = nearest.view(np.uint32) >> 16 if precision == "bf16" else half
+    return f"0x{int(bits) * 0x10001:08x}u"
 
 
 def _hexadecimal(q: Fraction) -> str:

@@ -9,19 +9,12 @@ from winolab.device import Device
 from winolab.gpu.families.wgrad import (
     Gradient,
     Timing,
+    instructions,
     narrow_rows,
 )
 from winolab.gpu.families.wgrad_ffma.config import FOLDS, Config
 from winolab.gpu.families.wgrad_ffma.tiling import Tiling
 from winolab.gpu.planner.device_model import MODEL, DeviceModel
-
-
-def instructions(tile: Tile) -> tuple[int, int]:
-    """Those of G and of BT, to within one: planning builds no program."""
-    alpha = tile.alpha
-    if alpha == 1:
-        return 0, 0
-    return (alpha // 2 - 1) * (tile.r + 1) + alpha // 16, {4: 4, 8: 24, 16: 112}[alpha]
 
 
 @lru_cache(maxsize=256)

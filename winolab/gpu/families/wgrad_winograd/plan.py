@@ -187,6 +187,8 @@ def _tiles(problem: Problem, algorithm: Algorithm | None) -> Iterator[Tile]:
         yield from (t for t, w in work.items() if w <= PROMISING * min(work.values()))
     elif algorithm.kind == "direct":
         yield Tile(1, 1)
+    elif algorithm.variant:
+        raise ValueError(f"{algorithm}: these kernels transform in a launch of their own")
     elif algorithm.kind != "omega" or scaled:
         raise ValueError(
             "filter gradients on Tensor Cores are omega, winrs or direct, whose transforms hold a "

@@ -4,7 +4,7 @@
 // FP16 data are kept in FP16, as WinRS has them.
 #pragma once
 
-#include "mma.cuh"
+#include "mma_sums.cuh"
 #include "pipeline.cuh"
 #include "transform.cuh"
 #include "scheduler.cuh"
@@ -13,42 +13,7 @@ constexpr int THREADS = 128 * GROUPS;
 constexpr int COLUMNS = WN / 2;  // of a warp
 constexpr int TILES = COLUMNS / 8;
 static_assert(COLUMNS <= 64, "one scale a warp");
-static_assert(SUMS == 32 || (PARTS == 1 && !BF16), "sums in FP16 are FP16's");
-
-template <int BITS>
-struct Four {  // sums of a lane in one instruction
-  using type = float[4];
-};
-template <>
-struct Four<16> {
-  using type = unsigned[2];
-};
-using Sums = Four<SUMS>::type;
-
-__device__ __forceinline__ void add_products(float (&sum)[4], const unsigned (&a)[4],
-                                             const unsigned (&b)[2]) {
-  mma<BF16>(sum, a, b);
-}
-__device__ __forceinline__ void add_products(unsigned (&sum)[2], const unsigned (&a)[4],
-                                             const unsigned (&b)[2]) {
-  mma(sum, a, b);
-}
-
-// Two neighbouring sums of a row, and the same written.
-__device__ __forceinline__ float2 pair_of(const float (&sum)[4], int row) {
-  return make_float2(sum[2 * row], sum[2 * row + 1]);
-}
-__device__ __forceinline__ float2 pair_of(const unsigned (&sum)[2], int row) {
-  float2 pair;
-  unpack<false>(sum[row], pair.x, pair.y);
-  return pair;
-}
-__device__ __forceinline__ void set_pair(float (&sum)[4], int row, float2 pair) {
-  sum[2 * row] = pair.x, sum[2 * row + 1] = pair.y;
-}
-__device__ __forceinline__ void set_pair(unsigned (&sum)[2], int row, float2 pair) {
-  sum[row] = pack<false>(pair.x, pair.y);
-}
+static_assert(SUMS == 32 || PARTS == 1, "split products have sums in FP32");
 
 struct GemmShared {
   unsigned short u[STAGES][PARTS][BM / 64][BLOCK];

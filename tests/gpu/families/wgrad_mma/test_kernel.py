@@ -1,0 +1,92 @@
+"""Fused Ω in 16 bits, its source executed on the CPU against FP64, between zones of NaN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.gpu import hosted
+from tests.gpu.guarded import MEAN, limits
+from tests.gpu.support.halves import DTYPES
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.device import datasheet
+from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan, plans
+from winolab.gpu.planner.request import Request
+from winolab.ref.algorithms import convolution
+
+KERNELS = ("4:3:2", "8:3:6", "8:5:4", "8:7:2", "16:9:8", "16:7:10")
+CASES = [
+    *((k, "fp16", "h100", "fused") for k in KERNELS),
+    *((k, "bf16", "h100", "fused") for k in KERNELS[::2]),
+    *((k, "fp16", "a100", "fused") for k in KERNELS[::2]),
+    *((k, "fp16", "h100", "fused:fp16") for k in KERNELS[1::3]),
+]
+
+
+def asked(text: str, precision: str, gpu: str, problem: Problem, **options) -> list[WgradMmaPlan]:
+    """The plans of a gradient by that algorithm."""
+    named, device = parse_algorithm(f"omega:{text}"), datasheet(gpu)
+    options = {"out_dtype": "float32", **options}
+    return list(plans(Request(problem, "backward_filter", device, named, precision, **options)))
+
+
+def operands(problem: Problem, precision: str) -> tuple[np.ndarray, np.ndarray]:
+    """x and dy, uniform on [-1, 1)."""
+    rng = np.random.default_rng(0)
+    shapes = problem.x_shape, problem.y_shape
+    x, dy = (rng.uniform(-1, 1, s).astype(DTYPES[precision]) for s in shapes)
+    return x, dy
+
+
+def check(p: WgradMmaPlan, dtype: str = "float32", rounding: float = 0.0) -> None:
+    """Errors are below the proven bound, and as large as predicted."""
+    x, dy = operands(p.problem, p.precision)
+    exact = convolution.backward_filter(x.astype(float), dy.astype(float), p.problem)
+    error = np.abs(hosted.execute(p, x, dy, dtype=dtype).astype(float) - exact)
+    proven, deviation, _ = limits(p)
+    assert (error <= proven + rounding * np.abs(exact)).all()
+    rms, rounded = (error**2).mean() ** 0.5, rounding * (exact**2).mean() ** 0.5
+    assert deviation / MEAN <= rms <= MEAN * deviation + rounded
+
+
+@pytest.mark.parametrize(("text", "precision", "gpu", "variant"), CASES)
+def test_every_kernel_of_the_paper(text, precision, gpu, variant) -> None:
+    """Two segments, one in dw itself; channels, taps and columns that fill no block."""
+    taps = int(text.split(":")[1])
+    problem = Problem.of((2, 4, 21, 24), (18, 3, taps, 24), padding=(1, taps // 2))
+    p = asked(f"{text};segments=2;variant={variant}", precision, gpu, problem)[0]
+    assert p.workspace == 4 * p.gradient.weights
+    assert max(p.shared().values()) <= p.device.shared_memory
+    check(p)
+
+
+def test_units_run_on_channels_are_odd_and_results_have_16_bits() -> None:
+    """Groups, three segments in buckets, a row's last unit that ends in the next."""
+    problem = Problem.of((3, 5, 10, 70), (42, 2, 3, 35), padding=((1, 0), (1, 1)), groups=2)
+    found = asked("8:3:6;segments=3;variant=fused", "fp16", "h100", problem, out_dtype="float16")
+    p = next(p for p in found if p.config.wrap)
+    assert (p.config.vector, p.config.dwvec) == (0, 1)
+    assert p.workspace == 3 * 4 * p.gradient.weights
+    check(p, "float16", 2.0**-11)
+
+
+def test_padding_of_rows_changes_no_bit() -> None:
+    problem = Problem.of((1, 3, 17, 40), (40, 1, 3, 40), padding=(0, 1))
+    p = asked("8:3:6;variant=fused", "fp16", "h100", problem)[0]
+    bare = replace(p, config=replace(p.config, pad=0))
+    x, dy = operands(problem, "fp16")
+    assert np.array_equal(hosted.execute(p, x, dy), hosted.execute(bare, x, dy))
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"), [("4:3:2", "bf16"), ("8:3:6", "fp16"), ("16:9:8", "fp16")]
+)
+def test_transforms_of_pairs_in_16_bits(text, precision) -> None:
+    """Each operation is rounded to 16 bits, and its errors are as large as predicted."""
+    problem = Problem.of((2, 3, 20, 20), (16, 2, 9, 20), padding=(1, 4))
+    p = asked(f"{text};variant=fused", precision, "h100", problem)[0]
+    packed = replace(p, config=replace(p.config, packed=1))
+    check(packed)
+    assert limits(packed)[1] > limits(p)[1]

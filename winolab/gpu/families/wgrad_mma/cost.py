@@ -1,0 +1,63 @@
+"""How long fused Ωα(n,r) on mma.sync takes: products, transforms, shared memory and L2 of units."""
+
+from __future__ import annotations
+
+from winolab.algorithm import Tile
+from winolab.device import Device
+from winolab.gpu.families.wgrad import Gradient, Timing, instructions
+from winolab.gpu.families.wgrad_mma.config import Config
+from winolab.gpu.families.wgrad_mma.tiling import Tiling
+from winolab.gpu.planner.device_model import MODEL, DeviceModel, l2_bytes_a_cycle, overlapped
+
+
+def unit_cycles(
+    tile: Tile, v: Config, device: Device, model: DeviceModel = MODEL
+) -> dict[str, float]:
+    """What a unit takes a block at least, by what binds it.
+
+    A pair of channels of a column is a load and, in FP32, two conversions; a state of it, a store
+    and, in FP32, a conversion.
+    """
+    m = model.wgrad_mma
+    hopper = model.gamma_mma.hopper if device.compute_capability[0] == 9 else 1
+    alpha, sharers = tile.alpha, v.sharers(tile.alpha)
+    of_filter, of_input = instructions(tile)
+    if v.packed:
+        issued = v.bo * (of_filter + tile.r + alpha) + v.bi * (of_input + 2 * alpha)
+        issued /= 2
+    else:
+        issued = v.bo * (of_filter + 1.5 * tile.r + alpha) + v.bi * (of_input + 2.5 * alpha)
+    written = 2 * alpha * (v.bi + v.bo)
+    read = 2 * alpha * (sharers * v.bi + v.bo)
+    return {
+        "products": alpha * v.bi * v.bo / (device.matrix * hopper),
+        "transforms": m.transform * issued / device.lanes,
+        "shared memory": m.shared * (written + read * (1 if v.pad else m.unpadded)) / 128,
+        "L2": 2 * (v.bo * tile.r + v.bi * alpha) / l2_bytes_a_cycle(model),
+    }
+
+
+def timing_of(
+    device: Device, g: Gradient, tile: Tile, v: Config, model: DeviceModel = MODEL
+) -> Timing:
+    """What the kernel takes on a device."""
+    m = model.wgrad_mma
+    taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
+    unit = overlapped(m.sharp, *unit_cycles(tile, v, device, model).values())
+    outputs = m.store * tile.n * v.bi * v.bo
+    return Timing(
+        g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,
+        device.multiprocessors,
+        g.met * unit / device.clock,
+        (m.work_tile + outputs) / device.clock,
+        v.kc,
+        device=device,
+        model=model,
+    )
+
+
+def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
+    """Predicted time of a call."""
+    g = plan.gradient
+    timing = timing_of(plan.device, g, plan.tile, plan.config, model)
+    return timing.whole(g.units(plan.tile, plan.pitch), plan.segments, 4 * g.weights)
