@@ -1,9 +1,9 @@
-"""On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch, in one run.
+"""On a GPU: fused Ω in FP16 beside Ω in two launches, direct products, FP32 and PyTorch.
 
 ``python -m experiments.measure.fused_omega [--seconds S]`` writes
 experiments/results/fused_omega.jsonl: filter gradients of 3 to 9 taps, 64 to 256 channels, N = 32.
 Of fused Ω every block shape of the paper's tiles that divide the filter, and of the fastest
-predicted: rows not padded (pad=0), transforms of pairs in 16 bits (packed=1), sums in FP16. A row's
+predicted: rows not padded (pad=0), transforms of pairs in 16 bits (half2=1), sums in FP16. A row's
 ``cold_us`` are quartiles with L2 overwritten before a call; ``of_data`` is the workspace over the
 bytes of x, w and y; ``relative_rms_u11`` the error on U[-1, 1) against FP64, and beside it what is
 predicted.
@@ -93,8 +93,8 @@ def _fused(request: Request, tile: Tile) -> Iterator[Plan]:
     yield sums
     for asked, config in (
         (named, replace(best.config, pad=0)),
-        (named, replace(best.config, packed=1)),
-        (halves, replace(sums.config, packed=1)),
+        (named, replace(best.config, half2=1)),
+        (halves, replace(sums.config, half2=1)),
     ):
         yield from FAMILY["wgrad_mma"].plans(replace(asked, config=config))
 
@@ -162,10 +162,13 @@ def _errors(
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """A line a contender."""
     return "\n".join(
-        f"  {r['kind']:13} {r['kernel']:9} {r.get('plan', r['layout']):44} {r['cold_us'][1]:8.1f} µs"
-        f" (predicted {r.get('predicted_us', 0):7.1f}) {r['tflops']:6.1f} TFLOPS, workspace "
-        f"{r.get('of_data', 0):5.2f}, rms {r.get('relative_rms_u11', '')}"
-        f" predicted {r.get('predicted_rms_u11', '')}"
+        f"  {r['kind']:13} {r['kernel']:9} {r.get('plan', r['layout']):40} {r['cold_us'][1]:8.1f} µs"
+        f" ({r.get('predicted_us', 0):.1f}) {r['tflops']:6.1f} TFLOPS {r.get('of_data', 0):5.2f} data"
+        + (
+            f" rms {r['relative_rms_u11']:.2e} ({r['predicted_rms_u11']:.2e})"
+            if "plan" in r
+            else ""
+        )
         for r in rows
     )
 

@@ -23,6 +23,7 @@ MOLDS = {
     "depthwise": 12,
     "implicit_gemm": 9,
     "wgrad_ffma": 2,
+    "wgrad_mma": 3,
     "wgrad_winograd": 2,
     "wgrad_direct.columns": 4,
     "wgrad_direct.narrow": 2,
@@ -33,6 +34,7 @@ TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
 OMEGAS = {
     "wgrad_ffma": TILES["fp32"],
+    "wgrad_mma": TILES["fp16"][1:],
     # WinRS's, and what the planner picks besides.
     "wgrad_winograd": (
         *(Tile(1, 1), Tile(2, 3), Tile(3, 2), Tile(3, 6), Tile(5, 4), Tile(7, 2)),

@@ -87,6 +87,6 @@ def test_transforms_of_pairs_in_16_bits(text, precision) -> None:
     """Each operation is rounded to 16 bits, and its errors are as large as predicted."""
     problem = Problem.of((2, 3, 20, 20), (16, 2, 9, 20), padding=(1, 4))
     p = asked(f"{text};variant=fused", precision, "h100", problem)[0]
-    packed = replace(p, config=replace(p.config, packed=1))
-    check(packed)
-    assert limits(packed)[1] > limits(p)[1]
+    half2 = replace(p, config=replace(p.config, half2=1))
+    check(half2)
+    assert limits(half2)[1] > limits(p)[1]

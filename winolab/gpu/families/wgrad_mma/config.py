@@ -23,7 +23,7 @@ class Config(KernelConfig):
     kc: int = KC
     pad: int = 8  # values behind a unit's channels, so that ldmatrix meets no bank twice; or 0
     sums: int = 32  # bits of the accumulators; 16: FP16's, as the paper's
-    packed: int = 0  # whether transforms are of pairs of 16-bit numbers, not in FP32
+    half2: int = 0  # whether transforms are of pairs of 16-bit numbers, not in FP32
     wrap: int = 0  # whether units run from one row of dy into the next
     vector: int = 1  # whether channels are loaded in pairs
     dwvec: int = 2  # outputs of a store
@@ -52,14 +52,14 @@ class Config(KernelConfig):
 
     def simulated(self, precision: str) -> str:
         """What the reference calls the arithmetic."""
-        transform = f",transform={precision}" if self.packed else ""  # AT, in FP32, is taken for it
+        transform = f",transform={precision}" if self.half2 else ""  # AT, in FP32, is taken for it
         if self.sums == 16:  # chunks are aligned as for sums in FP32
             transform += ",accumulate=fp16"
             return f"{precision}{transform},accumulation=tensor_core:16:15:nearest"
         return f"{precision}{transform},accumulation=tensor_core:16:2:truncate"
 
     def __str__(self) -> str:
-        names = ("pad", "sums", "packed", "wrap", "vector", "dwvec")
+        names = ("pad", "sums", "half2", "wrap", "vector", "dwvec")
         changed = [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)

@@ -22,7 +22,7 @@ def unit_cycles(
     hopper = model.gamma_mma.hopper if device.compute_capability[0] == 9 else 1
     alpha, sharers = tile.alpha, v.sharers(tile.alpha)
     of_filter, of_input = instructions(tile)
-    if v.packed:
+    if v.half2:
         issued = v.bo * (of_filter + tile.r + alpha) + v.bi * (of_input + 2 * alpha)
         issued /= 2
     else:

@@ -61,11 +61,11 @@ __device__ __forceinline__ void transform(const Columns& columns, States& states
     transform_filter(columns, states);
 }
 
-// Both channels' states, each transformed in FP32 and rounded once; with PACKED in 16 bits.
+// Both channels' states, each transformed in FP32 and rounded once; with HALF2 in 16 bits.
 template <bool X, int COLUMNS>
 __device__ __forceinline__ void store_states(unsigned short* to, const unsigned (&d)[COLUMNS]) {
   unsigned states[ALPHA];
-  if constexpr (PACKED) {
+  if constexpr (HALF2) {
     Pair column[COLUMNS], state[ALPHA];
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) column[i] = {d[i]};

@@ -33,7 +33,7 @@ class Transform:
 def source(tile: Tile, points: str, precision: str, out_dtype: str, config: Config) -> str:
     """One config's translation unit: ``winolab_wgrad_mma`` and ``winolab_reduce``."""
     programs = transforms(tile.n, tile.r, points, SCALING).programs
-    of = precision if config.packed else ""
+    of = precision if config.half2 else ""
     return unit(
         f"Ω{tile.alpha}({tile.n},{tile.r}) {precision}, points {points}, {config}",
         {
