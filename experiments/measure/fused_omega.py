@@ -161,16 +161,17 @@ def _errors(
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """A line a contender."""
-    return "\n".join(
-        f"  {r['kind']:13} {r['kernel']:9} {r.get('plan', r['layout']):40} {r['cold_us'][1]:8.1f} µs"
-        f" ({r.get('predicted_us', 0):.1f}) {r['tflops']:6.1f} TFLOPS {r.get('of_data', 0):5.2f} data"
-        + (
-            f" rms {r['relative_rms_u11']:.2e} ({r['predicted_rms_u11']:.2e})"
-            if "plan" in r
-            else ""
+    lines = []
+    for r in rows:
+        name = f"{r['kind']:13} {r['kernel']:9} {r.get('plan', r['layout']):40}"
+        took = (
+            f"{r['cold_us'][1]:8.1f} µs ({r.get('predicted_us', 0):.1f}) {r['tflops']:6.1f} TFLOPS"
         )
-        for r in rows
-    )
+        lines.append(f"  {name} {took}")
+        if "plan" in r:
+            errs = f"rms {r['relative_rms_u11']:.2e} ({r['predicted_rms_u11']:.2e})"
+            lines[-1] += f" {r['of_data']:5.2f} data, {errs}"
+    return "\n".join(lines)
 
 
 def main(

@@ -40,6 +40,14 @@ TWO_LEVEL = {  # sums of 32 products, by kernels that spilled on 8.0 in stages o
     "128x24x24x256:256x3x3": "gamma:8:6:3",
     "64x24x24x256:256x6x6": "gamma:8:3:6",
 }
+# Fused Ω in 16 bits, nobody's pick: by the paper's tiles.
+FUSED = (
+    *(("32x56x56x128:128x3x3", "omega:4:3:2", p) for p in ("fp16", "bf16")),
+    *(("32x56x56x128:128x3x3", "omega:8:3:6", p) for p in ("fp16", "bf16")),
+    ("32x56x56x128:128x5x5", "omega:8:5:4", "fp16"),
+    *(("32x56x56x128:128x7x7", k, "fp16") for k in ("omega:8:7:2", "omega:16:7:10")),
+    *(("32x56x56x128:128x9x9", "omega:16:9:8", p) for p in ("fp16", "bf16")),
+)
 # Threads of a block that ask, by setmaxnreg, for as many registers as a constant of that name says.
 ROLES = {
     "CONSUMER_REGISTERS": "CONSUMERS",
@@ -55,6 +63,7 @@ ASKED = {
     "winolab_gamma_ffma_fallback": ROLES,
     "winolab_gamma_wgmma": ROLES,
     "winolab_wgrad_ffma": ROLES,
+    "winolab_wgrad_mma": ROLES,
     "winolab_wgrad_direct_columns": DIRECT,
     "winolab_wgrad_direct_narrow": DIRECT,
     "winolab_wgrad_direct_split": DIRECT,
@@ -227,6 +236,9 @@ def cases(device: str) -> Iterator[Case]:
         yield Case(device, "forward", text, "fp32_split", family="gamma")
     for layer in SQUARES["dragon"] if device == HOPPER else ():
         yield Case(device, "forward", str(layer), "fp16")
+    for text, name, precision in FUSED:
+        for variant in ("fused", *(["fused:fp16"] if precision == "fp16" else [])):
+            yield Case(device, "backward_filter", text, precision, f"{name};variant={variant}")
     for layer in SQUARES["resnet"]:
         yield Case(device, "forward", str(layer), "fp32_ffma", "direct")
         for direction in (*CORRELATIONS, "backward_filter"):

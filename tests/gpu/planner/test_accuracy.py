@@ -76,6 +76,21 @@ def test_transformed_apart(precision, text, segments) -> None:
     assert off(planned("wgrad_winograd", precision, text, segments=segments)) <= OFF
 
 
+@pytest.mark.parametrize(
+    ("precision", "text"),
+    [
+        ("fp16", "omega:4:3:2"),
+        ("bf16", "omega:8:3:6;segments=3"),
+        ("fp16", "omega:8:5:4"),
+        ("fp16", "omega:16:9:8"),
+        ("fp16", "omega:8:3:6;variant=fused:fp16"),
+    ],
+)
+def test_transformed_inside_the_block(precision, text) -> None:
+    """Transformed operands are rounded to 16 bits, and sums in FP16 once a chunk."""
+    assert off(planned("wgrad_mma", precision, text)) <= OFF
+
+
 @pytest.mark.parametrize("sharing", [0, -3])
 @pytest.mark.parametrize(
     ("family", "precision", "out_dtype", "most"),

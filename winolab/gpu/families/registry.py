@@ -111,7 +111,14 @@ FAMILIES = (
         ("fp32", "fp32_split", *SIXTEEN_BITS),
     ),
     Family("wgrad_ffma", wgrad_ffma.plans, wgrad_ffma.Config, GRADIENT, ("fp32",)),
-    Family("wgrad_mma", wgrad_mma.plans, wgrad_mma.Config, GRADIENT, SIXTEEN_BITS),
+    Family(
+        "wgrad_mma",
+        wgrad_mma.plans,
+        wgrad_mma.Config,
+        GRADIENT,
+        SIXTEEN_BITS,
+        near=wgrad_mma.near,
+    ),
     Family(
         "wgrad_winograd",
         wgrad_winograd.plans,

@@ -159,9 +159,11 @@ class WgradMma:
     """Fused Ω on mma.sync (families/wgrad_mma/cost.py)."""
 
     transform: float
+    moved: float
     shared: float
     unpadded: float
     sharp: float
+    stage: float
     work_tile: float
     store: float
 

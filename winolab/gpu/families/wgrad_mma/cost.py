@@ -15,23 +15,20 @@ def unit_cycles(
 ) -> dict[str, float]:
     """What a unit takes a block at least, by what binds it.
 
-    A pair of channels of a column is a load and, in FP32, two conversions; a state of it, a store
-    and, in FP32, a conversion.
+    Pairs of channels are transformed together where they are half2; their columns are loaded, and
+    their states stored, together in any case.
     """
     m = model.wgrad_mma
     hopper = model.gamma_mma.hopper if device.compute_capability[0] == 9 else 1
     alpha, sharers = tile.alpha, v.sharers(tile.alpha)
     of_filter, of_input = instructions(tile)
-    if v.half2:
-        issued = v.bo * (of_filter + tile.r + alpha) + v.bi * (of_input + 2 * alpha)
-        issued /= 2
-    else:
-        issued = v.bo * (of_filter + 1.5 * tile.r + alpha) + v.bi * (of_input + 2.5 * alpha)
+    issued = m.transform * (v.bo * of_filter + v.bi * of_input)
+    issued += m.transform * m.moved * (v.bo * (tile.r + alpha) + v.bi * 2 * alpha)
     written = 2 * alpha * (v.bi + v.bo)
     read = 2 * alpha * (sharers * v.bi + v.bo)
     return {
         "products": alpha * v.bi * v.bo / (device.matrix * hopper),
-        "transforms": m.transform * issued / device.lanes,
+        "transforms": issued / device.lanes / (2 if v.half2 else 1),
         "shared memory": m.shared * (written + read * (1 if v.pad else m.unpadded)) / 128,
         "L2": 2 * (v.bo * tile.r + v.bi * alpha) / l2_bytes_a_cycle(model),
     }
@@ -43,7 +40,7 @@ def timing_of(
     """What the kernel takes on a device."""
     m = model.wgrad_mma
     taps = g.filter[0] * g.filter[1] * -(-g.filter[2] // tile.n)
-    unit = overlapped(m.sharp, *unit_cycles(tile, v, device, model).values())
+    unit = overlapped(m.sharp, *unit_cycles(tile, v, device, model).values()) + m.stage / v.kc
     outputs = m.store * tile.n * v.bi * v.bo
     return Timing(
         g.groups * -(-g.channels // v.bi) * -(-g.out_channels // v.bo) * taps,

@@ -23,6 +23,7 @@ from winolab.ref.algorithms.im2col import DIRECT
 from winolab.ref.algorithms.winrs.kernels import TILES
 
 ARCHITECTURE = (8, 0)  # mbarriers, m16n8k16
+WGMMA = (9, 0)  # has it, and no other compute capability
 # What a block of eight warps divides; the paper's six are taken without being named.
 NAMED = tuple(t for t in TILES["fp32"] if t != DIRECT)
 PAPER = tuple(t for t in TILES["fp16"] if t != DIRECT)
@@ -111,6 +112,13 @@ def plans(request: Request) -> Iterator[WgradMmaPlan]:
             yield from _plans(request, g, tile, shape)
 
 
+def near(request: Request) -> Iterator[WgradMmaPlan]:
+    """What can be picked of a request that does not say how: on 9.0, where direct products on wgmma
+    are faster at every width (docs/notes/042), nothing."""
+    if request.device.compute_capability != WGMMA:
+        yield from plans(request)
+
+
 def _shapes(request: Request, tile: Tile, algorithm: Algorithm | None) -> tuple[Config, ...]:
     config, device = request.config_of(Config), request.device
     sums = algorithm is not None and algorithm.variant == FUSED_FP16
@@ -122,7 +130,8 @@ def _shapes(request: Request, tile: Tile, algorithm: Algorithm | None) -> tuple[
     if sums:
         usual, shape = shapes[tile.alpha][0], FP16_SUMS[tile.alpha]
         names = ("producers", "consumer_registers", "producer_registers")
-        return (replace(shape, **{name: getattr(usual, name) for name in names}),)
+        largest = replace(shape, **{name: getattr(usual, name) for name in names})
+        return (largest, *(replace(v, sums=16) for v in shapes[tile.alpha]))
     return shapes[tile.alpha]
 
 
