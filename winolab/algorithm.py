@@ -287,10 +287,8 @@ FUSED, FUSED_FP16 = "fused", "fused:fp16"  # variants of omega
 
 def _fused(text: Any) -> str | None:
     """The variant in the form of its text."""
-    if not text:
-        return None
-    if text in (FUSED, FUSED_FP16):
-        return text
+    if not text or text in (FUSED, FUSED_FP16):
+        return text or None
     raise ValueError(f"omega: unknown variant {text!r}; expected {FUSED!r} or {FUSED_FP16!r}")
 
 

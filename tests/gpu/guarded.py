@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu.support.molds import channels_of, few, known_taps, steps_of
+from tests.gpu.support.molds import SEEDS, channels_of, few, known_taps, steps_of
 from winolab.algorithm import Problem, Tile, parse_algorithm, tiled
 from winolab.bench import oracle
 from winolab.device import H100, Device, datasheet
@@ -53,18 +53,6 @@ CALLS = 10  # with one problem, whose bits must be the same
 # Every so many problems one is large: its blocks refill their stages between work tiles.
 OFTEN, LARGE = 14, 6e6  # elements of an operand or the result
 FAMILY = {family.name: family for family in FAMILIES}
-# What the problems of a family are drawn from, where it is not its name: what they were drawn from
-# when experiments/results/sanitizer.jsonl was measured, so that its rows are of the same kernels.
-SEEDS = {
-    "gamma_ffma": "gamma",
-    "gamma_wgmma": "gamma_tensor",
-    "direct": "direct_tensor",
-    "wgrad_ffma": "omega",
-    "wgrad_winograd": "omega_tensor",
-    "wgrad_direct.columns": "omega_columns",
-    "wgrad_direct.narrow": "omega_direct",
-    "wgrad_direct.split": "omega_split",
-}
 
 
 @dataclass(frozen=True)

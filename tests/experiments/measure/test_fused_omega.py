@@ -11,8 +11,8 @@ from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 
 
 def test_plans_are_those_of_the_rows_and_take_as_long_as_predicted() -> None:
-    """Of one layer: within 25 %, and 10 % on average; errors within 12 % but for half2's, whose
-    output transform is in FP32 and predicted in FP16."""
+    """Times of a layer are within 25 %, and 10 % on average; errors within 12 % but for half2's,
+    whose output transform is in FP32 and predicted in FP16."""
     problem = list(cases())[1]
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     rows = [r for r in rows if r["input"] == "32x56x56x128" and r["filter"] == "128x3x3x128"]

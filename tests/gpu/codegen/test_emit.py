@@ -47,7 +47,6 @@ ROOTS = {
     "wgrad_direct/narrow": {},
     "wgrad_direct/split": {},
     "wgrad_ffma/kernel": {"SEGMENTS_FILE": "flat.cuh"},
-    "wgrad_ffma/kernel": {},
     "wgrad_mma/kernel": {},
     "wgrad_winograd/kernel": {"PRODUCTS_FILE": "products_mma.cuh", "SUMS_FILE": "sums.cuh"},
 }

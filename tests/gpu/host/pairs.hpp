@@ -2,14 +2,14 @@
 #pragma once
 #include "mma.hpp"
 
-struct Pair {
+struct Half2 {
   unsigned bits;
-  Pair operator-() const { return {bits ^ 0x80008000u}; }
+  Half2 operator-() const { return {bits ^ 0x80008000u}; }
 };
 
 namespace host {
 template <bool BF16>
-Pair pair_fma(unsigned q, Pair a, Pair b) {
+Half2 pair_fma(unsigned q, Half2 a, Half2 b) {
   unsigned found = 0;
   for (int at = 0; at < 32; at += 16) {
     const auto wide = [&](unsigned bits) { return (double)widen(bits >> at & 0xffff, BF16); };
@@ -22,6 +22,6 @@ Pair pair_fma(unsigned q, Pair a, Pair b) {
 
 // The kernel's INPUT, which stands behind this, says what the numbers are.
 #define pair_fma(q, a, b) host::pair_fma<(INPUT == 2)>(q, a, b)
-#define pair_mul(q, a) host::pair_fma<(INPUT == 2)>(q, a, Pair{0x80008000u})
+#define pair_mul(q, a) host::pair_fma<(INPUT == 2)>(q, a, Half2{0x80008000u})
 #define pair_add(a, b) host::pair_fma<(INPUT == 2)>(INPUT == 2 ? 0x3f803f80u : 0x3c003c00u, a, b)
 #define pair_sub(a, b) pair_add(a, -(b))

@@ -45,6 +45,19 @@ OMEGAS = {
     "wgrad_direct.split": (Tile(1, 1),),
 }
 
+# What the problems of a family are drawn from, where it is not its name: what they were drawn from
+# when experiments/results/sanitizer.jsonl was measured, so that its rows are of the same kernels.
+SEEDS = {
+    "gamma_ffma": "gamma",
+    "gamma_wgmma": "gamma_tensor",
+    "direct": "direct_tensor",
+    "wgrad_ffma": "omega",
+    "wgrad_winograd": "omega_tensor",
+    "wgrad_direct.columns": "omega_columns",
+    "wgrad_direct.narrow": "omega_direct",
+    "wgrad_direct.split": "omega_split",
+}
+
 
 def algorithms(family: str, precision: str) -> list[str]:
     """The tiles of a family's kernels of a precision."""

@@ -51,7 +51,7 @@ def test_a_limit_that_excludes_two_launches_leaves_the_fused_kernel() -> None:
 
 @pytest.mark.parametrize(("gpu", "fused"), [("h100", False), ("a100", False), ("rtx4090", True)])
 def test_the_planner_takes_it_where_its_model_says_so(gpu, fused) -> None:
-    """Of GPUs without wgmma, where memory is far from Tensor Cores: the paper's."""
+    """GPUs without wgmma, where memory is far from Tensor Cores, are the paper's."""
     assert isinstance(plan(request(gpu=gpu, taps=3)), WgradMmaPlan) == fused
 
 

@@ -66,7 +66,7 @@ template <bool X, int COLUMNS>
 __device__ __forceinline__ void store_states(unsigned short* to, const unsigned (&d)[COLUMNS]) {
   unsigned states[ALPHA];
   if constexpr (HALF2) {
-    Pair column[COLUMNS], state[ALPHA];
+    Half2 column[COLUMNS], state[ALPHA];
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) column[i] = {d[i]};
     transform<X>(column, state);
