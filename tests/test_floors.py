@@ -18,7 +18,7 @@ LIBRARY = [name for name in MODULES if name.partition(".")[0] == "winolab"]
 CORE = {"numpy", "scipy", "mpmath", "ml_dtypes", "typer", "rich"}
 # Who imports the GPU's libraries; a folder stands for what is in it.
 CUPY = ("winolab.gpu.driver", "winolab.bench")
-TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "experiments")
+TORCH = ("winolab.torch", "winolab.gpu.runtime", "winolab.bench", "winolab.judge", "experiments")
 DISCOVER = ("experiments.harness.studies", "experiments.measure.cases")  # what papers there are
 FLINT = ("winolab.ref.arithmetic.rational",)
 NUMBA = ("winolab.ref.arithmetic.compiled", "winolab.ref.arithmetic.loops")
@@ -42,7 +42,7 @@ FLOORS = (
     ("gpu.planner", "gpu.families"),
     ("gpu.driver", "gpu.runtime"),
     ("conv", "measure", "api", "torch"),
-    ("bench", "cli"),
+    ("bench", "cli", "judge"),
 )
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 

@@ -52,11 +52,12 @@ def compare(
     algorithm: Algorithm | None = None,
     effort: Effort = Effort(),
     plans: Mapping[Plan, bool] | None = None,
+    guests: Sequence[Contender] = (),
 ) -> list[Row]:
     """One row a contender, on GPU 0, and one that says who is left out, and why: plans whose
     kernels do not run, algorithms of cuDNN; winolab, cudnn or torch as a whole.
 
-    ``plans`` are ours, by default those of ``contenders.entered``.
+    ``plans`` are ours, by default those of ``contenders.entered``; ``guests`` take part, too.
 
     A row's times are quartiles in microseconds, ``cold_us`` with the L2 cache overwritten before a
     call and ``warm_us`` right after another call; ``rounds`` counts the cold ones, 1 for who was
@@ -69,6 +70,7 @@ def compare(
         plans = entered(direction, problem, group, algorithm)
         absent = "" if plans else unserved(direction, problem, group)
     contenders, refused = _contenders(direction, problem, group, plans, effort)
+    contenders += guests
     arrays = Arrays(direction, problem, group)
     contenders, too_large = _that_fit(contenders)
     workspace = driver.cupy().empty(max((c.workspace or 0 for c in contenders), default=0), "uint8")
@@ -235,8 +237,10 @@ def _scale(group: str, gradient: bool) -> float:
 
 
 def _numbers(tensor: Any) -> Any:
-    """A torch result as a CuPy array, channels last."""
+    """A torch result as a CuPy array, channels last, as CuPy's own are."""
     cp = driver.cupy()
+    if isinstance(tensor, cp.ndarray):
+        return tensor
     return cp.moveaxis(cp.from_dlpack(tensor.detach().float()), 1, -1)
 
 

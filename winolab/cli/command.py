@@ -11,6 +11,7 @@ from winolab.cli import (
     bench,
     cost,
     installation,
+    judge,
     listing,
     matrices,
     plan,
@@ -58,6 +59,7 @@ accuracy.register(app)
 installation.register(app)
 cost.register(app)
 tolerance.register(app)
+judge.register(app)
 bench.register(app)
 listing.register(app)
 

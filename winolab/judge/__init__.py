@@ -1,0 +1,1 @@
+"""Judges convolution kernels of others: what they compute, where they read and write, how fast."""

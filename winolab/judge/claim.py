@@ -1,0 +1,109 @@
+"""What a kernel claims to compute, and whether a result is that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from winolab.api.layer import Layer
+from winolab.api.predict import of_layer
+from winolab.api.tolerance import Checked, Tolerances, tolerance
+from winolab.arguments.arrays import precision_named
+from winolab.problem import Problem
+
+DTYPES = {
+    "fp32": np.dtype(np.float32),
+    "tf32": np.dtype(np.float32),
+    "fp32_split": np.dtype(np.float32),
+    "fp32_ffma": np.dtype(np.float32),
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+}
+# Direct products in FP32 may round products before they are added.
+RUNS = {"fp32": "fp32,fused=no"}
+# That no result of a trial exceeds its predicted tolerance: one right kernel in thousands is lost.
+CONFIDENCE = 1 - 1e-7
+LIKELY = 1e-9  # chance of an overflow that an algorithm may have
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The algorithm and precision that a kernel claims, and its results' type.
+
+    Raises ValueError for a precision whose arrays nothing here is more exact than.
+    """
+
+    algorithm: str = "direct"
+    precision: str = "fp32"
+    direction: str = "forward"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", precision_named(self.precision))
+        if self.precision.partition(",")[0] not in DTYPES:
+            raise ValueError(f"precision {self.precision!r}; expected {', '.join(DTYPES)}")
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of operands and results."""
+        return DTYPES[self.precision.partition(",")[0]]
+
+    def check(self, problem: Problem, a: Any, b: Any, y: np.ndarray) -> Checked | None:
+        """Whether ``y`` may be what the algorithm returns of a and b, all channels last; direct
+        products' tolerance holds where the algorithm does not serve the problem.
+
+        None where the algorithm itself is expected to overflow.
+        """
+        limits = self.limits(problem, a, b)
+        found = limits.check(y)
+        lost = limits.layer.data.finite and not np.isfinite(y.astype(np.float64)).all()
+        if lost and of_layer(limits.layer).overflow > LIKELY:
+            return None
+        return found
+
+    def limits(self, problem: Problem, a: np.ndarray, b: np.ndarray) -> Tolerances:
+        """What results may err."""
+        try:
+            return _limits(self, problem, self.algorithm, a, b)
+        except ValueError:
+            return _limits(self, problem, "direct", a, b)
+
+    def expected(self, problem: Problem, precision: str, a: np.ndarray, b: np.ndarray) -> float:
+        """Relative RMS that direct products in another precision are predicted to have."""
+        layer = Layer.of(
+            problem.x_shape, problem.w_shape, self.direction, "direct", _geometry(problem),
+            precision, (a, b),
+        )  # fmt: skip
+        return of_layer(layer).relative_rms
+
+
+def _limits(claim: Claim, problem: Problem, algorithm: str, a: Any, b: Any) -> Tolerances:
+    return tolerance(
+        problem.x_shape,
+        problem.w_shape,
+        direction=claim.direction,  # pyright: ignore[reportArgumentType]
+        algorithm=algorithm,
+        precision=RUNS.get(claim.precision, claim.precision),
+        data=(a, b),
+        confidence=CONFIDENCE,
+        out_dtype=claim.dtype,
+        **_geometry(problem),
+    )
+
+
+@lru_cache(maxsize=256)
+def _frozen(problem: Problem) -> tuple:
+    return (
+        ("stride", problem.stride),
+        ("padding", problem.padding),
+        ("dilation", problem.dilation),
+        ("groups", problem.groups),
+        ("layout", "channels_last"),
+    )
+
+
+def _geometry(problem: Problem) -> dict[str, Any]:
+    return dict(_frozen(problem))

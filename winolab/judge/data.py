@@ -1,0 +1,123 @@
+"""Data that kernels may not serve: what is changed in standard normal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Change = Callable[[np.ndarray, np.ndarray], None]
+
+
+def _one(value: float) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a.reshape(-1)[a.size // 3] = value
+
+    return change
+
+
+def _scaled(a_factor: float, b_factor: float = 1.0) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a *= a_factor
+        b *= b_factor
+
+    return change
+
+
+def _image(factor: float) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a[-1] *= factor
+
+    return change
+
+
+def _wide(binades: int) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a *= np.exp2(-binades * np.random.default_rng(5).random(a.shape))
+
+    return change
+
+
+def _relu(a: np.ndarray, b: np.ndarray) -> None:
+    np.maximum(a, 0, out=a)
+
+
+def _channels(a: np.ndarray, b: np.ndarray) -> None:
+    a[..., ::2] *= 2.0**-14
+
+
+def _channel(a_factor: float, b_factor: float) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        at = min(3, a.shape[-1] - 1, b.shape[-1] - 1)
+        a[..., at] *= a_factor
+        b[..., at] *= b_factor
+
+    return change
+
+
+def _first(a: np.ndarray, b: np.ndarray) -> None:
+    b[0] *= 1e-30
+
+
+def _filter(value: float) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        b.reshape(-1)[b.size // 3] = value
+
+    return change
+
+
+def _cancelling(a: np.ndarray, b: np.ndarray) -> None:
+    """Half of the channels sum to more than 65504, the largest of FP16, and the others to less."""
+    half, count = b.shape[-1] // 2, max(1, b[0].size // 2)
+    a[...] = np.abs(a) * min(2048.0, 2e5 / count)
+    b[...] = np.abs(b)
+    b[..., half:] *= -1
+
+
+def _negative_zeros(a: np.ndarray, b: np.ndarray) -> None:
+    a[a < 0] = -0.0
+
+
+CHANGES: dict[str, Change] = {
+    "normal": _scaled(1.0),
+    "1e-20": _scaled(1e-20),
+    "1e30": _scaled(1e30),
+    "1e30 by 1e-30": _scaled(1e30, 1e-30),
+    "subnormal": _scaled(1e-40),
+    "after ReLU": _relu,
+    "wide exponents": _wide(20),
+    "all zero": _scaled(0.0),
+    "an image of zeros": _image(0.0),
+    "an image 2^-6 as large": _image(2.0**-6),
+    "an image 2^-20 as large": _image(2.0**-20),
+    "an image 1e-30 as large": _image(1e-30),
+    "channels 2^14 apart": _channels,
+    "a large channel of small weights": _channel(2.0**24, 2.0**-24),
+    "a dead channel of tiny weights": _channel(0.0, 1e-30),
+    "one huge element": _one(1e9),
+    "infinity": _one(np.inf),
+    "NaN": _one(np.nan),
+    "infinity in the filter": _filter(-np.inf),
+    "NaN in the filter": _filter(np.nan),
+    "one tap 2^8 as large": _filter(2.0**8),
+    "one tap 2^4 as large": _filter(2.0**4),
+    "one huge tap": _filter(1e9),
+    "a tiny output channel": _first,
+    "negative zeros": _negative_zeros,
+    "sums that cancel": _cancelling,
+}
+
+
+def made(
+    name: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...], seed: int = 17
+) -> list[np.ndarray]:
+    """The two operands of that name, channels last, in float32; "uniform" is U[-1, 1)."""
+    rng = np.random.default_rng(seed)
+    if name == "uniform":
+        a, b = rng.uniform(-1, 1, a_shape), rng.uniform(-1, 1, b_shape)
+    else:
+        a, b = rng.standard_normal(a_shape), rng.standard_normal(b_shape)
+        if a.size and b.size:
+            CHANGES[name](a, b)
+    with np.errstate(over="ignore", under="ignore"):
+        return [v.astype("float32") for v in (a, b)]

@@ -1,0 +1,249 @@
+"""What arrays of each library are judged with: guarded memory, poison, streams, bytes."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from winolab.arguments.dlpack import numpy_view
+from winolab.gpu import driver
+
+GUARD = 64  # elements in front of an array and behind it
+PLACES = ("contiguous", "unaligned", "padded", "other order", "reversed")
+STALL = 0.02  # seconds that a stream is kept busy before what a kernel reads is written
+BF16 = np.dtype(ml_dtypes.bfloat16)
+MANTISSA = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
+
+
+def pattern(what: str, dtype: np.dtype) -> Any:
+    """A number to fill memory with: "nan", "huge" (finite), "zero"."""
+    if what == "huge":
+        return dtype.type(ml_dtypes.finfo(dtype).max) / dtype.type(4)
+    return dtype.type({"nan": math.nan, "zero": 0.0}[what])
+
+
+class NumPy:
+    """NumPy's arrays on the CPU."""
+
+    name, cuda, places = "numpy", False, PLACES
+    poisoned: tuple[str, ...] = ("empty", "empty_like")
+
+    @property
+    def module(self) -> Any:
+        return np
+
+    def flat(self, count: int, dtype: np.dtype) -> Any:
+        """Memory of so many elements, aligned to 64 bytes."""
+        memory = np.empty(count * dtype.itemsize + 64, np.uint8)
+        first = -memory.ctypes.data % 64
+        return memory[first : first + count * dtype.itemsize].view(dtype)
+
+    def view(self, flat: Any, shape: tuple, strides: tuple, first: int) -> Any:
+        """An array in the memory; strides and ``first`` are in elements."""
+        steps = [s * flat.itemsize for s in strides]
+        return self.module.lib.stride_tricks.as_strided(flat[first:], shape, steps)
+
+    def put(self, array: Any, values: Any) -> None:
+        """Write NumPy's numbers, or one, to an array where it lies."""
+        array[...] = values
+
+    def get(self, array: Any) -> np.ndarray:
+        """A copy of an array in NumPy. Raises TypeError for what is no array."""
+        if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+            raise TypeError(f"the result is a {type(array).__name__}; expected an array")
+        return np.array(np.asarray(array))
+
+    def dtype(self, array: Any) -> str:
+        """An array's type of elements by name."""
+        return str(array.dtype).rpartition(".")[2]
+
+    def wait(self) -> None:
+        """Wait for what runs."""
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Another stream, busy for a while."""
+        yield
+
+    @contextmanager
+    def memory(self, what: str) -> Iterator[None]:
+        """New arrays without initial values hold ``what``, also those of memory used before."""
+        with ExitStack() as stack:
+            for name in self.poisoned:
+                original = getattr(self.module, name)
+                setattr(self.module, name, self._filling(original, what))
+                stack.callback(setattr, self.module, name, original)
+            yield
+
+    def _filling(self, create: Callable[..., Any], what: str) -> Callable[..., Any]:
+        def created(*args: Any, **kwargs: Any) -> Any:
+            array = create(*args, **kwargs)
+            self.poison(array, what)
+            return array
+
+        return created
+
+    def poison(self, array: Any, what: str) -> None:
+        """Fill an array of floating-point numbers."""
+        if array.dtype.kind == "f" or array.dtype == BF16:
+            array[...] = pattern(what, array.dtype)
+
+
+class CuPy(NumPy):
+    """CuPy's arrays on a GPU."""
+
+    name, cuda, places = "cupy", True, PLACES[:4]
+
+    @property
+    def module(self) -> Any:
+        return driver.cupy()
+
+    def flat(self, count: int, dtype: np.dtype) -> Any:
+        return self.module.empty(count, dtype)
+
+    def put(self, array: Any, values: Any) -> None:
+        array[...] = self.module.asarray(values)
+
+    def get(self, array: Any) -> np.ndarray:
+        if not isinstance(array, self.module.ndarray):
+            raise TypeError(f"the result is a {type(array).__name__}; expected CuPy's array")
+        return self.module.asnumpy(array)
+
+    def wait(self) -> None:
+        self.module.cuda.Device().synchronize()
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        other = self.module.cuda.Stream(non_blocking=True)
+        with other:
+            stall(other.ptr)
+            yield
+            other.synchronize()
+
+
+def stall(stream: int) -> None:
+    """Keep a stream busy for a while."""
+    cp = driver.cupy()
+    source = (
+        'extern "C" __global__ void stall(long long cycles) {'
+        "long long first = clock64(); while (clock64() - first < cycles) {} }"
+    )
+    with cp.cuda.ExternalStream(stream):
+        cp.RawKernel(source, "stall")((1,), (1,), (np.int64(STALL * 1.7e9),))
+
+
+class Torch(NumPy):
+    """PyTorch's tensors, on the CPU or on a GPU."""
+
+    name, places = "torch", PLACES[:4]
+    poisoned = ("empty", "empty_like")
+
+    def __init__(self, cuda: bool) -> None:
+        self.cuda = cuda
+
+    @property
+    def module(self) -> Any:
+        return importlib.import_module("torch")
+
+    def flat(self, count: int, dtype: np.dtype) -> Any:
+        kind = getattr(self.module, "bfloat16" if dtype == BF16 else dtype.name)
+        device = "cuda" if self.cuda else "cpu"
+        return self.module.zeros(count, dtype=kind, device=device)
+
+    def view(self, flat: Any, shape: tuple, strides: tuple, first: int) -> Any:
+        return flat.as_strided(shape, strides, first)
+
+    def put(self, array: Any, values: Any) -> None:
+        with self.module.no_grad():
+            array.copy_(self._tensor(values))
+
+    def _tensor(self, values: Any) -> Any:
+        made = np.ascontiguousarray(values)
+        if made.dtype != BF16:
+            return self.module.from_numpy(made.copy()).reshape(np.shape(values))
+        bits = self.module.from_numpy(made.view(np.int16).copy())
+        return bits.view(self.module.bfloat16).reshape(np.shape(values))
+
+    def get(self, array: Any) -> np.ndarray:
+        if not isinstance(array, self.module.Tensor):
+            raise TypeError(f"the result is a {type(array).__name__}; expected torch's tensor")
+        if array.is_cuda != self.cuda:
+            raise TypeError(f"the result lies on {array.device}; expected the operands' device")
+        return np.array(numpy_view("the result", array.detach().cpu()))
+
+    def wait(self) -> None:
+        if self.cuda:
+            self.module.cuda.synchronize()
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        other = self.module.cuda.Stream()
+        with self.module.cuda.stream(other):
+            stall(other.cuda_stream)
+            yield
+            other.synchronize()
+
+    def poison(self, array: Any, what: str) -> None:
+        if array.dtype.is_floating_point:
+            with self.module.no_grad():
+                array.fill_({"nan": math.nan, "zero": 0.0}.get(what, 1e4))
+
+
+def library(name: str, cuda: bool) -> NumPy:
+    """By name: numpy, torch, cupy. Raises ValueError for another."""
+    if name == "numpy":
+        return NumPy()
+    if name == "torch":
+        return Torch(cuda)
+    if name == "cupy":
+        return CuPy()
+    raise ValueError(f"arrays {name!r}; expected numpy, torch or cupy")
+
+
+@dataclass
+class Zone:
+    """An array of a library somewhere in a larger memory of one pattern."""
+
+    library: NumPy
+    flat: Any
+    array: Any
+
+    @classmethod
+    def of(cls, library: NumPy, shape: tuple[int, ...], dtype: np.dtype, place: str) -> Zone:
+        """``place``: one of PLACES."""
+        axes = list(range(len(shape)))
+        gaps = [0] * len(shape)
+        if place == "other order":
+            axes = [0, axes[-1], *axes[1:-1]] if len(shape) > 2 else axes[::-1]
+        if place == "padded":
+            gaps = [1] * (len(shape) - 1) + [3]
+        strides, step = [0] * len(shape), 1
+        for axis in reversed(axes):
+            strides[axis] = step
+            step *= shape[axis] + gaps[axis]
+        first = GUARD + (place == "unaligned")
+        flat = library.flat(step + 2 * GUARD + 1, dtype)
+        if place == "reversed":
+            for axis, size in enumerate(shape):
+                first += strides[axis] * max(0, size - 1)
+                strides[axis] = -strides[axis]
+        return cls(library, flat, library.view(flat, shape, tuple(strides), first))
+
+    def fill(self, what: str, values: np.ndarray | None = None) -> None:
+        """The pattern around the array, the values, or the pattern too, in it."""
+        dtype = np.dtype(ml_dtypes.bfloat16 if "bfloat16" in str(self.array.dtype)
+                         else self.library.dtype(self.array))  # fmt: skip
+        self.library.put(self.flat, pattern(what, dtype))
+        if values is not None and values.size:
+            self.library.put(self.array, values)
+
+    def bytes(self) -> bytes:
+        """All of the memory."""
+        return self.library.get(self.flat).tobytes()

@@ -1,0 +1,218 @@
+"""Loads the kernel that is judged: a function, a module of torch or a compiled file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from winolab.judge import native
+from winolab.judge.candidate import Candidate, Declined
+from winolab.judge.libraries import Torch, library
+from winolab.judge.problems import Serves
+from winolab.problem import Problem
+
+OPTIONS = ("stride", "padding", "dilation", "groups")
+COMPILED = (".so", ".cubin")
+
+
+def load(
+    named: str,
+    *,
+    arrays: str | None = None,
+    device: str | None = None,
+    layout: str | None = None,
+    direction: str = "forward",
+    serves: str = "",
+    signature: str | None = None,
+    dims: int | None = None,
+) -> Candidate:
+    """The kernel FILE:FUNCTION or MODULE:FUNCTION, or the compiled FILE, of that name.
+
+    Raises ValueError for what is not there, or is no kernel.
+    """
+    file, _, attribute = named.partition(":")
+    if Path(file).suffix in COMPILED:
+        return native.load(Path(file), signature, direction, serves, attribute)
+    if not attribute:
+        raise ValueError(f"{named!r} names no function; expected FILE.py:FUNCTION")
+    found: Any = _module(file)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{file} has no {attribute!r}; expected the name of a function in it")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ValueError(f"{named} is a {type(found).__name__}; expected a function or a module")
+    torch = sys.modules.get("torch")
+    library_name = arrays or _library(found, torch)
+    cuda = device == "cuda" or (device is None and _cuda(library_name, torch))
+    if device == "cpu" and library_name == "cupy":
+        raise ValueError("arrays of cupy lie on a GPU; leave --device out, or name --arrays numpy")
+    candidate = Candidate(
+        named,
+        lambda *_: None,
+        library(library_name, cuda),
+        layout or ("channels_first" if library_name == "torch" else "channels_last"),
+        direction,
+        dims or int(next(iter(re.findall(r"([123])d", attribute.lower())), 2)),
+        Serves(serves),
+    )
+    if torch and _is_module(found, torch):
+        return _of_module(candidate, found, torch)
+    return _of_function(candidate, found)
+
+
+def _module(file: str) -> Any:
+    path = Path(file)
+    if path.suffix != ".py":
+        try:
+            return pkgutil.resolve_name(file)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"{file!r} is no file .py and no module: {error}") from None
+    if not path.is_file():
+        raise ValueError(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(f"judged_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{file} cannot be imported: {type(error).__name__}: {said}") from error
+    return module
+
+
+def _library(found: Any, torch: Any) -> str:
+    """The library whose arrays a function is about: what its file imports."""
+    names = getattr(found, "__globals__", {})
+    where = str(getattr(found, "__module__", None) or "torch")  # PyTorch's built-in ones have none
+    imported = {
+        value.__name__.partition(".")[0] for value in names.values() if inspect.ismodule(value)
+    }
+    if torch and (
+        _is_module(found, torch)
+        or (where.partition(".")[0] in ("torch", "winolab") and "torch" in where)
+        or "torch" in imported
+    ):
+        return "torch"
+    return "cupy" if "cupy" in imported else "numpy"
+
+
+def _cuda(name: str, torch: Any) -> bool:
+    return name == "cupy" or (name == "torch" and torch is not None and torch.cuda.is_available())
+
+
+def _is_module(found: Any, torch: Any) -> bool:
+    kind = torch.nn.Module
+    return isinstance(found, kind) or (isinstance(found, type) and issubclass(found, kind))
+
+
+def _of_function(candidate: Candidate, function: Any) -> Candidate:
+    try:
+        parameters = dict(inspect.signature(function).parameters)
+    except (ValueError, TypeError):  # a built-in one, as PyTorch's
+        parameters = {}
+    kinds = {p.kind for p in parameters.values()}
+    known = set(parameters)
+    if not parameters or inspect.Parameter.VAR_KEYWORD in kinds:
+        known |= set(OPTIONS)
+    shape_name = {"backward_data": "input_shape", "backward_filter": "filter_shape"}
+    third = shape_name.get(candidate.direction)
+
+    def called(a: Any, b: Any, problem: Problem, out: Any) -> Any:
+        given = _options(problem, known)
+        if "layout" in known:
+            given["layout"] = candidate.layout
+        if out is not None:
+            given["out"] = out
+        more = ()
+        if third:
+            more = (candidate.shapes(problem)[2],)
+        return function(a, b, *more, **given)
+
+    return replace(candidate, called=called, out="out" in known)
+
+
+def _options(p: Problem, known: set[str]) -> dict[str, Any]:
+    """The keywords of a problem. Raises Declined for one that the function does not have."""
+    even = all(lo == hi for lo, hi in p.padding)
+    values = {
+        "stride": p.stride,
+        "padding": tuple(lo for lo, _ in p.padding) if even else p.padding,
+        "dilation": p.dilation,
+        "groups": p.groups,
+    }
+    ones = (1,) * p.ndim
+    usual = {"stride": ones, "padding": (0,) * p.ndim, "dilation": ones, "groups": 1}
+    given = {}
+    for name, value in values.items():
+        if name in known:
+            given[name] = value
+        elif value != usual[name]:
+            raise Declined(f"it has no argument {name}")
+    return given
+
+
+def _of_module(candidate: Candidate, found: Any, torch: Any) -> Candidate:
+    """A module's class is constructed as Conv2d is; a module has the geometry that it has."""
+    if (
+        isinstance(candidate.arrays, Torch)
+        and candidate.arrays.cuda
+        and not isinstance(found, type)
+    ):
+        found = found.cuda()
+    layers: dict[Any, Any] = {}
+
+    def called(a: Any, b: Any, p: Problem, out: Any) -> Any:
+        if any(lo != hi for lo, hi in p.padding):
+            raise Declined("both ends are padded alike")
+        layer = found
+        if isinstance(found, type):
+            key = p.in_channels, p.out_channels, p.filter, p.stride, p.padding, p.dilation, p.groups
+            if key not in layers:
+                pads = tuple(lo for lo, _ in p.padding)
+                layers[key] = found(
+                    p.in_channels, p.out_channels, p.filter, stride=p.stride, padding=pads,
+                    dilation=p.dilation, groups=p.groups, bias=False,
+                ).eval()  # fmt: skip
+            layer = layers[key].to(a.device, a.dtype)
+        elif a.dtype != found.weight.dtype:
+            layer = found.to(a.dtype)
+        with torch.no_grad():
+            layer.weight.copy_(b)
+            return layer(a)
+
+    own = None
+    if not isinstance(found, type):
+        if getattr(found, "bias", None) is not None:
+            raise ValueError("the module adds a bias; expected one with bias=False")
+        candidate = replace(candidate, ndim=found.weight.dim() - 2)
+        own = _geometry(found)
+    return replace(candidate, called=called, layout="channels_first", own=own)
+
+
+def _geometry(module: Any) -> Callable[[Problem], Problem]:
+    filters, channels, *taps = module.weight.shape
+    pads = module.padding if isinstance(module.padding, tuple) else (module.padding,) * len(taps)
+
+    def own(p: Problem) -> Problem:
+        extent = [d * (r - 1) + 1 for d, r in zip(module.dilation, taps, strict=True)]
+        sizes = [max(size, e - 2 * lo) for size, e, lo in zip(p.input, extent, pads, strict=True)]
+        return Problem.of(
+            (p.batch, *sizes, channels * module.groups),
+            (filters, *taps, channels),
+            stride=module.stride,
+            padding=[(lo, lo) for lo in pads],
+            dilation=module.dilation,
+            groups=module.groups,
+        )
+
+    return own
