@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from experiments.measure.fused_omega import RESULTS, cases, planned, summary
+from winolab.bench.contenders import digest
 from winolab.device import H100
 from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 
@@ -25,6 +26,7 @@ def test_plans_are_those_of_the_rows_and_take_as_long_as_predicted() -> None:
         if not same:
             continue
         (row,) = same
+        assert row["source"] == digest(p)  # what was measured is what there is
         error = row["relative_rms_u11"] / row["predicted_rms_u11"]
         assert (0.7 if p.config.half2 else 0.88) <= error <= 1.12
         if row["workspace"] == p.workspace:

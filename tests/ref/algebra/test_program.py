@@ -184,3 +184,12 @@ def test_a_zero_row_is_zero_whatever_the_inputs(precision: str) -> None:
     with np.errstate(all="raise"):
         y = program([[0, 0], [0, -1]]).evaluate(x, run, axis=0)
     assert run.to_float64(y).tolist() == [[0, 0], [-1, -2]]
+
+
+@pytest.mark.parametrize(("precision", "third"), [("fp16", 0x3555), ("bf16", 0x3EAB)])
+def test_pairs_have_constants_rounded_to_their_16_bits(precision, third) -> None:
+    """1/3 is 0x3555 in FP16 and 0x3eab in BF16, twice in a word; signs are the pairs' own."""
+    made = program([[Fraction(1, 3), 0], [-1, 0], [Fraction(1, 3), -1]])
+    text = made.cuda_pairs("transform", precision)
+    assert f"0x{third * 0x10001:08x}u" in text
+    assert "y[1] = -x[0];" in text
