@@ -11,6 +11,7 @@ import numpy as np
 from winolab.algorithm import Algorithm
 from winolab.api import picture
 from winolab.api.data import DataLike
+from winolab.api.gpu_case import CaseOnGpu
 from winolab.api.layer import Layer
 from winolab.arguments.arrays import DtypeLike
 from winolab.arguments.shapes import padding_text
@@ -105,18 +106,20 @@ def accuracy(
     data: DataLike = "u11",
     sample: int | None = None,
     seed: int = 0,
+    gpu: bool = False,
 ) -> Accuracy:
     """The error of a simulated convolution against its oracle: what ``winolab accuracy`` measures.
 
     The arguments are those of :func:`winolab.predict`. Named data are drawn, and of moments normal
     ones, by ``seed``; arrays count as the precision's storage format holds them. ``sample`` is how
     many results are computed; None is 4096 where a sample can be, of tiled algorithms forward and
-    in one group, and otherwise all.
+    in one group, and otherwise all. With ``gpu`` a GPU sums the simulated products: the same bits,
+    sooner; "exact", "mp" and FP64 sums stay on the CPU and are refused.
 
     The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws the distribution.
 
     Raises ValueError, in one line, for what is unknown or does not fit, TypeError for values of
-    other types.
+    other types, MachineError without a GPU.
 
     >>> found = winolab.accuracy((1, 20, 20, 16), (8, 3, 3, 16), algorithm="winograd:4x4:3x3")
     >>> f"{found.relative_rms:.1e}", f"{found.predicted:.1e}", found.row["bound_ratio"] <= 1
@@ -150,6 +153,7 @@ def accuracy(
         dilation="x".join(map(str, p.dilation)),
         groups=p.groups,
     )
+    case = CaseOnGpu.of(case) if gpu else case
     if name in DATA:
         return Accuracy(case.measure())
     first, second = (_stored(v, layer.run) for v in layer.data.drawn(p, direction, seed))

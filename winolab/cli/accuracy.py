@@ -96,6 +96,10 @@ def accuracy(
         int | None,
         typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
+    gpu: Annotated[
+        bool,
+        typer.Option("--gpu", help="Sum simulated products on a GPU: the same numbers, sooner."),
+    ] = False,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,14 +129,16 @@ def accuracy(
         groups=[_integer("groups", value) for value in sweep.values(groups)],
         **{name: sweep.values(text) for name, text in lists.items()},
     )
-    rows = _swept(todo, out, workers or environment.cores(), quiet=as_json)
+    rows = _swept(todo, out, workers or environment.cores(), quiet=as_json, gpu=gpu)
     if as_json:
         print(render.document(rows))
     else:
         process.console(wide).print(tables.accuracy(rows))
 
 
-def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) -> list[sweep.Row]:
+def _swept(
+    todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool, gpu: bool
+) -> list[sweep.Row]:
     """The rows of the cases, with a progress bar; an interrupt says how to go on."""
     file = sweep.RowFile(out) if out else None
     for damaged in file.damaged if file else ():
@@ -141,7 +147,11 @@ def _swept(todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool) 
         task = bar.add_task("cases", total=len(todo))
         try:
             return sweep.run(
-                todo, file=file, workers=workers, advance=lambda part: bar.advance(task, part)
+                todo,
+                file=file,
+                workers=workers,
+                advance=lambda part: bar.advance(task, part),
+                gpu=gpu,
             )
         except KeyboardInterrupt:
             kept = (

@@ -26,6 +26,7 @@ from textwrap import shorten
 from threading import Thread, current_thread, main_thread
 from typing import Any
 
+from winolab.api.gpu_case import CaseOnGpu
 from winolab.arguments.shapes import nonempty
 from winolab.cli.environment import memory, provenance
 from winolab.cli.screen.render import plain
@@ -153,8 +154,11 @@ def run(
     file: RowFile | None = None,
     workers: int = 1,
     advance: Callable[[float], None] = lambda cases: None,
+    gpu: bool = False,
 ) -> list[Row]:
     """The rows of the cases, in their order; those in ``file`` are taken from it.
+
+    With ``gpu`` this process runs them, and a GPU sums their products.
 
     ``workers`` processes run them; a row's numbers depend on its case alone. ``advance`` is called
     with the number of cases, or the part of one, done since the last call.
@@ -164,7 +168,8 @@ def run(
     missing = [case for case in todo if case not in rows]
     advance(len(rows))
     where = provenance()
-    for case, measured in _measured(missing, min(workers, len(missing)), advance):
+    how = ((case, CaseOnGpu.of(case).measure(advance)) for case in missing) if gpu else None
+    for case, measured in how or _measured(missing, min(workers, len(missing)), advance):
         rows[case] = plain({**measured, **where})
         if file:
             file.append(rows[case])

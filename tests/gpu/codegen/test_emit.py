@@ -31,6 +31,7 @@ DEPTHWISE = (
 )
 ROOTS = {
     "layout_copy": {},
+    "simulated": {},
     **{f"depthwise/{name}": {} for name in DEPTHWISE},
     "direct/kernel": {},
     "direct/split": {},

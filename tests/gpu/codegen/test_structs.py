@@ -10,7 +10,7 @@ from struct import calcsize
 import pytest
 
 from tests.gpu import hosted
-from winolab.gpu.codegen import emit
+from winolab.gpu.codegen import emit, simulated
 from winolab.gpu.codegen.structs import layout, layouts, size
 from winolab.gpu.families import epilogue, scale, wgrad
 from winolab.gpu.families.axes import PARAMS as AXIS
@@ -81,6 +81,7 @@ STRUCTS = {
         [direct.FFMA_PARAMS, *3 * [AXIS]],
         [("DirectAxis", "axes")],
     ),
+    "simulated": ("SimulatedParams", "simulated", [simulated.PARAMS], []),
     "layout copy": ("LayoutCopyParams", "layout_copy", [layout_copy.PARAMS], []),
     "layout finish": ("LayoutFinishParams", "layout_copy", [layout_copy.FINISH_PARAMS], []),
     "epilogue": ("EpilogueParams", "epilogue", [epilogue.PARAMS], []),

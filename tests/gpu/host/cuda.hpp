@@ -119,6 +119,8 @@ inline unsigned __float_as_uint(float v) { return host::bits<unsigned>(v); }
 inline int __float_as_int(float v) { return host::bits<int>(v); }
 inline float __uint_as_float(unsigned v) { return host::bits<float>(v); }
 inline float __int_as_float(int v) { return host::bits<float>(v); }
+inline int __double2hiint(double v) { return (int)(host::bits<uint64_t>(v) >> 32); }
+inline int __double2loint(double v) { return (int)host::bits<uint64_t>(v); }
 inline double __hiloint2double(int high, int low) {
   return host::bits<double>((uint64_t)(unsigned)high << 32 | (unsigned)low);
 }

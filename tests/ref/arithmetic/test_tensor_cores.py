@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import winolab
+from winolab.ref.arithmetic.accumulate import multiply_accumulate
+from winolab.ref.arithmetic.formats import FORMATS
 from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.arithmetic.tensor_cores import TENSOR_CORES
 
@@ -129,3 +131,56 @@ def test_architectures_are_named_wherever_a_precision_is() -> None:
     by_hand = arithmetic("fp16@hopper")
     window = by_hand.asarray(x[0, :3, :3].reshape(1, -1))
     assert ours[0, 0, 0, 0] == by_hand.matmul(window, by_hand.asarray(w.reshape(8, -1)).T)[0, 0]
+
+
+# What mma.sync and wgmma of an H200 gave (experiments/results/tensor_cores.jsonl): c, a and b by
+# their place along k, the sum, and the sum where subnormal operands are normalised.
+MEASURED = [
+    (
+        *("fp16", 16, "-0x1.db6faep-26"),
+        {
+            0: ("0x1.588p-15", "0x1.8dp-16"), 4: ("-0x1.ap-18", "-0x1.dp-15"),
+            5: ("-0x1.108p+1", "-0x1.708p-15"), 6: ("-0x1.17p-1", "0x1.778p-15"),
+            9: ("0x1.fcp-16", "-0x1.d8p-18"), 11: ("-0x1.f84p-1", "-0x1.dcp-16"),
+            15: ("0x1.ccp-18", "-0x1.57cp-2"), 17: ("-0x1.53p-15", "0x1.fp-18"),
+            20: ("-0x1.1acp+0", "-0x1.23p-16"), 25: ("-0x1.448p+1", "0x1.738p-15"),
+            29: ("-0x1.b38p-15", "-0x1.058p-6"), 30: ("0x1.81cp+0", "0x1.d4p-18"),
+        },
+        *("0x1.b2fd4p-17", "0x1.b2fd44p-17"),
+    ),
+    (
+        *("tf32", 8, "0x0p+0"),
+        {
+            0: ("-0x1.34p-129", "-0x1.75cp-2"), 2: ("0x1.18p-128", "-0x1.b9cp-1"),
+            4: ("0x1.2p-133", "0x1.75p-127"), 6: ("0x1.13cp-7", "0x1.2fp-127"),
+            7: ("0x1.788p-127", "0x1.a9p-127"), 9: ("0x1.b78p-127", "0x1.7ccp-5"),
+            10: ("0x1.5e8p-127", "-0x1.bacp-2"), 11: ("0x1.fep-128", "0x1.378p-127"),
+            12: ("-0x1.f48p-127", "0x1.1ap-127"), 13: ("0x1.b08p-127", "-0x1.cp-130"),
+            14: ("-0x1.cp-127", "0x1.4d8p-1"), 15: ("-0x1.0f4p+0", "-0x1.ep-127"),
+        },
+        *("-0x1.1e69p-133", None),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("precision", "k", "c", "at", "measured", "normalised"), MEASURED)
+def test_subnormal_operands_are_aligned_by_their_fields(
+    precision: str, k: int, c: str, at: dict, measured: str, normalised: str | None
+) -> None:
+    a, b = np.zeros((2, 2 * k))
+    for place, pair in at.items():
+        a[place], b[place] = map(float.fromhex, pair)
+    order = TENSOR_CORES["hopper"].accumulation(precision)
+    chain = (a[None], b[:, None], np.full((1, 1), float.fromhex(c)), order, FORMATS["fp32"])
+    got = multiply_accumulate(*chain, 2.0 ** FORMATS[precision].emin)
+    assert got[0, 0] == float.fromhex(measured)
+    if normalised:
+        assert multiply_accumulate(*chain)[0, 0] == float.fromhex(normalised)
+
+
+def test_a_chain_that_begins_at_zero_is_the_simulation() -> None:
+    run = arithmetic("fp16@hopper")
+    rng = np.random.default_rng(3)
+    a, b = (run.asarray(rng.standard_normal(s)).astype(float) for s in ((5, 40), (40, 3)))
+    chain = multiply_accumulate(a, b, np.zeros((5, 3)), run.accumulation, FORMATS["fp32"])  # type: ignore[attr-defined]
+    assert np.array_equal(chain, run.matmul(a, b))

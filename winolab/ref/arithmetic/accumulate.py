@@ -244,11 +244,14 @@ def _tensor_core(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Forma
         acc[...] = fmt.round(acc + inner)
 
 
-def _binade(x: Array) -> Array:
-    return (x.view(np.int64) & EXPONENT_BITS).view(np.float64)
+def _binade(x: Array, lowest: float = 0.0) -> Array:
+    binade = (x.view(np.int64) & EXPONENT_BITS).view(np.float64)
+    return np.where(x == 0, 0.0, np.maximum(binade, lowest)) if lowest else binade
 
 
-def _chunks(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) -> None:
+def _chunks(
+    a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format, lowest: float = 0.0
+) -> None:
     chunk = order.block
     products = np.empty((min(chunk, len(a)), *acc.shape))
     sizes = np.empty_like(products)
@@ -256,11 +259,13 @@ def _chunks(a: Array, b: Array, acc: Array, order: Accumulation, fmt: Format) ->
         x, y = a[start : start + chunk], b[start : start + chunk]
         p, size = products[: len(x)], sizes[: len(x)]
         np.multiply(x, y, out=p)
-        np.multiply(_binade(x), _binade(y), out=size)
+        np.multiply(_binade(x, lowest), _binade(y, lowest), out=size)
         largest = np.maximum(size.max(axis=0), np.abs(acc))
-        spacing = np.maximum(_binade(largest), 2.0**fmt.emin) * 2.0 ** (
-            1 - fmt.precision - order.extra_bits
+        least = (
+            np.where(acc == 0, 2.0 ** (2 * fmt.emin), 2.0**fmt.emin) if lowest else 2.0**fmt.emin
         )
+        spacing = np.maximum(_binade(largest), least)
+        spacing *= 2.0 ** (1 - fmt.precision - order.extra_bits)
         p /= spacing
         np.trunc(p, out=p)
         total = p.sum(axis=0)  # integers below 2**53: exact in any order
@@ -365,3 +370,20 @@ def matmul(
                 ORDERS[order.kind](x, y, acc, madd, order.block)
             flat[part] = acc
     return out
+
+
+def multiply_accumulate(
+    a: Array, b: Array, c: Array, order: Accumulation, fmt: Format, lowest: float = 0.0
+) -> Array:
+    """a (..., M, K) @ b (..., K, N) + c as a chain of a Tensor Core's steps, which begins at c.
+
+    ``lowest`` other than 0, the least exponent of the operands' normal numbers as a power of two:
+    alignment takes exponents as the formats have them, subnormal operands at that one, and leaves
+    an accumulator of 0 out. With it an H200 has these bits (docs/notes/045); without, it differs
+    where operands or all of a sum are subnormal.
+    """
+    total = np.array(c, np.float64)
+    x, y = np.moveaxis(a, -1, 0)[..., None], np.moveaxis(b, -2, 0)[..., None, :]
+    with np.errstate(all="ignore"):
+        _chunks(x.astype(np.float64), y.astype(np.float64), total, order, fmt, lowest)
+    return total

@@ -177,8 +177,12 @@ class Float(Arithmetic):
             with np.errstate(all="ignore"):
                 y = np.matmul(a, b)
         else:
-            y = sums.matmul(a, b, self.accumulation, self.product, self.accumulate, self.fused)
+            y = self.summed_products(a, b)
         return self._round(y)
+
+    def summed_products(self, a: Carrier, b: Carrier) -> Carrier:
+        """a (…, M, K) @ b (…, K, N), values of the product format, summed as ``accumulation``."""
+        return sums.matmul(a, b, self.accumulation, self.product, self.accumulate, self.fused)
 
 
 def _preset(storage: str, product: str, accumulate: str, accumulation: str) -> Float:
