@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from matplotlib.figure import Figure
 
@@ -16,6 +17,7 @@ from experiments.report.figures import (
     with_legend,
 )
 from papers.lavin_gray_2016 import accuracy as lavin_gray
+from papers.lavin_gray_2016 import speeds
 
 
 def table4(rows: Sequence[Row]) -> Figure:
@@ -77,12 +79,66 @@ def complexity(rows: Sequence[Row]) -> Figure:
     return with_legend(figure, panels[0])
 
 
+def network(number: int, rows: Sequence[Row]) -> Figure:
+    """Shares of the peak by batch, the paper's as crosses, with what 2.25 × SGEMM would be."""
+    cells = speeds.cells_table(number, rows)
+    figure, (panel,) = panels_of(1, 1, (6, 3.4))
+    mine = [c for c in cells if c.column == "effective TFLOPS over the peak"]
+    places = range(len(mine))
+    panel.plot(places, [c.ours for c in mine], "o-", color=COLOURS["best"], label="H100")
+    panel.plot(places, [c.paper for c in mine], label="paper, Titan X", **PAPER_STYLE)
+    one = speeds.own(rows, speeds.DATA[number][0])[0]
+    sgemm = speeds.SAVING * one["sgemm_tflops"] / speeds.peak(one)
+    panel.axhline(sgemm, color=COLOURS["direct"], linewidth=0.8, label="2.25 × SGEMM, H100")
+    panel.set_xticks(places, [str(n) for n in speeds.BATCHES])
+    panel.set(xlabel="N", ylabel="effective TFLOPS over the peak", ylim=(0, None))
+    return with_legend(figure, panel)
+
+
+def figure1(rows: Sequence[Row]) -> Figure:
+    """A panel a precision: effective TFLOPS by layer and batch, hollow where the filter's transform
+    is fused."""
+    cells = speeds.cells_figure1(rows)
+    figure, panels = panels_of(1, 2, (10, 3.8))
+    shades = ["#c44e52", "#dd8452", "#ccb974", "#55a868", "#4c72b0", "#8172b3", "#555555"]
+    names = [layer["layer"] for layer in speeds.layers()]
+    for panel, data in zip(panels, ("fp32", "fp16"), strict=True):
+        for batch, shade in zip(speeds.BATCHES, shades, strict=True):
+            mine = [c for c in cells if c.where.endswith(f", {data}") and
+                    c.column == f"N = {batch}"]  # fmt: skip
+            places = range(len(mine))
+            panel.plot(places, [c.ours for c in mine], color=shade, linewidth=0.9)
+            for at, cell in enumerate(mine):
+                fused = cell.note.startswith(speeds.FUSED)
+                panel.plot(at, cell.ours, "o", color=shade, markersize=4,
+                           markerfacecolor="white" if fused else shade,
+                           label=f"N = {batch}" if at == 1 else None)  # fmt: skip
+        panel.set_xticks(range(len(names)), names)
+        panel.set_title(f"{data} data")
+        panel.set_xlabel("VGG layer")
+    panels[0].set_ylabel("effective TFLOPS")
+    return with_legend(figure, panels[0])
+
+
+SHARES = (
+    "VGG network E, layers weighted by their number: effective TFLOPS over the device's peak, with "
+    "{data} data. Crosses: the paper."
+)
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     "lavin_gray_2016 table1": (
         (
             complexity,
             "Multiplications an output, and instructions of the data's transform over "
             "multiplications. Crosses: the paper.",
+        ),
+    ),
+    "lavin_gray_2016 table5": ((partial(network, 5), SHARES.format(data="fp32")),),
+    "lavin_gray_2016 table6": ((partial(network, 6), SHARES.format(data="fp16")),),
+    "lavin_gray_2016 figure1": (
+        (
+            figure1,
+            "Effective TFLOPS of VGG layers on an H100 by batch, the fastest variant of each; "
+            "hollow where the filter is transformed in the block.",
         ),
     ),
     "lavin_gray_2016 table4": (

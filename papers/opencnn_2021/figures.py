@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness.jobs import Row
 from experiments.harness.tables import Cell
 from experiments.report.figures import PAPER_STYLE, Drawn, panels_of, with_legend
 from papers.opencnn_2021.layouts import figures5to8
+from papers.opencnn_2021.machine import (
+    ALGORITHMS,
+    BATCHES,
+    LAYERS,
+    cells_figure16,
+    cells_figure17,
+    cells_table1,
+    intensity,
+)
 from papers.opencnn_2021.speeds import cells_figure15, cells_speedups
+from winolab.device import H100
+from winolab.gpu.planner.device_model import MODEL
 
-LAYERS = ("Conv2", "Conv3", "Conv4", "Conv5")
-BATCHES = (32, 64, 96, 128)
 BASELINES = {"cudnn": "over cuDNN", "yan": "over Yan et al.'s layout"}
 POLICIES = ("fastest policy", "sts64", "yan", "sts64_final", "compact")
 
@@ -61,6 +71,61 @@ SPEEDUPS = (
     "Speedups of openCNN's optSTS64 layout: dots, our kernel's on an H100; crosses, the paper's on "
     "an {device}. Over cuDNN ours is the fused FFMA kernel over cuDNN's fastest that runs."
 )
+
+
+def figure16(rows: Sequence[Row]) -> Figure:
+    """The roofs of FFMA units and of L2, and blocks of 64 and 32 filters below them."""
+    figure, (panel,) = panels_of(1, 1, (6.5, 3.8))
+    clock = next(row["sm_mhz"] for row in rows if row["list"] == "opencnn")
+    roof = 2e-6 * H100.lanes * H100.multiprocessors * clock
+    ends = np.array([1.0, 32.0])
+    panel.plot(ends, np.minimum(roof, ends * MODEL.device.l2 / 1e12), color="#333333",
+               label="FFMA peak; L2")  # fmt: skip
+    cells = cells_figure16(rows)
+    for bm, mark in ((64, "o"), (32, "s")):
+        found = [c.ours for c in cells if c.column == "TFLOPS" and c.where.endswith(f"= {bm}")]
+        panel.plot([intensity(bm)] * len(found), found, mark, markersize=5,
+                   label=f"b_k = {bm}, Conv2 to Conv5")  # fmt: skip
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log", base=2)
+    panel.set(xlabel="FLOP a byte loaded", ylabel="TFLOPS, equation 6")
+    return with_legend(figure, panel)
+
+
+def figure17(rows: Sequence[Row]) -> Figure:
+    """A heatmap: our fastest policy over each of cuDNN's algorithms."""
+    cells = cells_figure17(rows)
+    cases = [f"{layer}N{batch}" for layer in LAYERS for batch in BATCHES]
+    values = np.array([[_cell(cells, name, case).ours for case in cases] for name in ALGORITHMS])
+    figure, (panel,) = panels_of(1, 1, (10, 3.4), stacks=False)
+    panel.pcolormesh(np.log2(values), cmap="RdYlGn", vmin=-2.5, vmax=2.5)
+    for at in np.ndindex(*values.shape):
+        place = at[1] + 0.5, at[0] + 0.5
+        panel.text(*place, f"{values[at]:.2f}", ha="center", va="center", fontsize=7)
+    panel.grid(visible=False)
+    panel.set_xticks(np.arange(len(cases)) + 0.5, cases, rotation=60, ha="right")
+    panel.set_yticks(np.arange(len(ALGORITHMS)) + 0.5, list(ALGORITHMS))
+    panel.invert_yaxis()
+    return figure
+
+
+def table1(part: str, unit: str, rows: Sequence[Row]) -> Figure:
+    """Cycles or bytes a cycle of one warp and of sixteen, the paper's as crosses."""
+    cells = cells_table1(part, rows)
+    figure, (panel,) = panels_of(1, 1, (8, 3.6))
+    names = list(dict.fromkeys(cell.where for cell in cells))
+    places = range(len(names))
+    for column, mark in (("one warp", "o"), ("16 warps", "s")):
+        found = [_cell(cells, name, column).ours for name in names]
+        panel.plot(places, found, mark, markersize=5, label=f"H100, {column}")
+    printed = [_cell(cells, name, "one warp").paper for name in names]
+    panel.plot(places, printed, label="paper, RTX 2080 Ti", **PAPER_STYLE)
+    panel.set_xticks(places, [name.replace(", ", "\n") for name in names])
+    panel.set_ylabel(unit)
+    panel.set_ylim(0, None)
+    return with_legend(figure, panel)
+
+
 FIGURES: dict[str, tuple[Drawn, ...]] = {
     "opencnn_2021 layouts": (
         (
@@ -71,6 +136,24 @@ FIGURES: dict[str, tuple[Drawn, ...]] = {
     ),
     "opencnn_2021 table3": ((partial(speedups, 3), SPEEDUPS.format(device="RTX 2080 Ti")),),
     "opencnn_2021 table4": ((partial(speedups, 4), SPEEDUPS.format(device="RTX 3090")),),
+    "opencnn_2021 table1a": (
+        (
+            partial(table1, "a", "cycles"),
+            "Cycles from one access of shared memory to the next of a multiprocessor.",
+        ),
+    ),
+    "opencnn_2021 table1b": (
+        (
+            partial(table1, "b", "bytes a cycle"),
+            "Throughput of shared memory; the last by half of the lanes, as Yan et al.'s.",
+        ),
+    ),
+    "opencnn_2021 figure16": (
+        (figure16, "Products of a block over the bytes it loads, N = 128, layout optSTS64."),
+    ),
+    "opencnn_2021 figure17": (
+        (figure17, "Speed of our fastest policy over cuDNN's algorithms on an H100, FP32."),
+    ),
     "opencnn_2021 figure15": (
         (figure15, "Output layouts beside each other; the fastest policy loads pixels ahead."),
     ),

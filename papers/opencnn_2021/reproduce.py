@@ -87,6 +87,41 @@ for row in table("opencnn_2021", 2)["rows"]:
           f"{errors[0]:.1e}, direct {errors[1]:.1e}")  # fmt: skip
 
 # %% [markdown]
+# ## The layouts: drawn, counted, measured
+#
+# A block's sums go from registers through shared memory, where they are transposed. Layouts are
+# data here: a few functions of integers from which the kernel's indexing is printed, and by which a
+# model of 32 banks counts what a warp's instructions cost. Lanes of the first round, as Figures 5
+# to 8 have them, and a layout that a search found:
+
+# %%
+paper.figure("layouts")
+
+# %%
+from winolab.gpu.families.fused2d.banks import Cost
+from winolab.gpu.families.fused2d.layouts import layouts
+
+for made in layouts(64):
+    cost = Cost.of(made)
+    print(f"{made.name:12} {made.bytes / 1024:5.1f} KB  {made.rounds} rounds  "
+          f"{cost.stores.idle_share:4.0%} of lanes idle  "
+          f"{cost.stores.conflicts + cost.loads.conflicts} conflicts  "
+          f"{cost.cycles():6,.0f} cycles on Turing")  # fmt: skip
+
+# %%
+paper.table("layouts")
+
+# %% [markdown]
+# The cycles behind that are Table 1's. On an H100 one warp's stores take nearly the same; sixteen
+# warps, as a block has them, fill the gaps:
+
+# %%
+paper.table("table1b")
+
+# %%
+paper.figure("table1b")
+
+# %% [markdown]
 # ## Tables 3 and 4: the paper's speedups
 #
 # As printed, over cuDNN 8.2's fused Winograd and over the authors' CUDA version of Yan et al.

@@ -1,22 +1,21 @@
-"""openCNN 2021: equation 3; layouts and speeds in files of their own; the rest as printed."""
+"""openCNN 2021: equation 3; layouts, speeds and the machine in files of their own."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from experiments.harness.counted import Count, cells, row
-from experiments.harness.facts import facts, matrices, table
+from experiments.harness.facts import facts, matrices
 from experiments.harness.jobs import Row
-from experiments.harness.missing import Lines, missing
 from experiments.harness.tables import Table
 from papers.opencnn_2021.layouts import LAYOUTS
+from papers.opencnn_2021.machine import FIGURE16, FIGURE17, TABLE1A, TABLE1B
 from papers.opencnn_2021.speeds import FIGURE15, TABLE3, TABLE4
 from winolab.algorithm import Tile
 from winolab.ref.algebra.program import program
 from winolab.ref.algebra.transforms import Transforms, transforms
 
 PAPER = "opencnn_2021"
-GPU = "an RTX 2080 Ti and an RTX 3090 are missing"
 
 
 def equation3() -> list[Row]:
@@ -40,19 +39,6 @@ def equation3() -> list[Row]:
     ]  # fmt: skip
 
 
-def _cycles(name: str) -> Lines:
-    columns = {"w32": "32 bits", "w64": "64 bits", "w128": "128 bits"}
-    return [
-        (line["type"], {column: line[key] for key, column in columns.items()})
-        for line in table(PAPER, name)["rows"]
-    ]
-
-
-def _averages() -> Lines:
-    found = facts(PAPER)["averages"]
-    return [(device, found[device]) for device in ("rtx2080ti", "rtx3090")]
-
-
 EQUATION3 = Table(
     PAPER,
     "equation3",
@@ -64,13 +50,17 @@ EQUATION3 = Table(
 TABLES = (
     EQUATION3,
     LAYOUTS,
-    missing(PAPER, "table1a", "Cycles of shared memory accesses", partial(_cycles, "1a"), GPU),
-    missing(PAPER, "table1b", "Throughput of shared memory", partial(_cycles, "1b"), GPU),
+    TABLE1A,
+    TABLE1B,
     TABLE3,
     TABLE4,
     FIGURE15,
-    missing(PAPER, "figure17", "Average speedups over cuDNN, with Figure 19", _averages, GPU),
+    FIGURE16,
+    FIGURE17,
 )
 
 # What writes these files, on a GPU.
-COMMANDS = {"fused2d": "python -m experiments.measure.fused2d"}
+COMMANDS = {
+    "fused2d": "python -m experiments.measure.fused2d",
+    "shared_memory": "python -m experiments.measure.shared_memory",
+}

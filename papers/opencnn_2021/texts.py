@@ -8,6 +8,7 @@ from experiments.harness.tables import Cell
 from experiments.report.counts import counts
 from experiments.report.texts import Text
 from papers.opencnn_2021.layouts import LAYOUTS, of
+from papers.opencnn_2021.machine import FIGURE16, FIGURE17, TABLE1A, TABLE1B
 from papers.opencnn_2021.speeds import FIGURE15, TABLE3, TABLE4
 from papers.opencnn_2021.tables import EQUATION3
 from winolab.gpu.families.fused2d.banks import TURING
@@ -43,6 +44,51 @@ def _figure15(cells: Sequence[Cell]) -> list[str]:
     return [f"{min(best):.0f} to {max(best):.0f} TFLOPS by the fastest policy of each case."]
 
 
+def _table1(cells: Sequence[Cell]) -> list[str]:
+    ours = {(c.where, c.column): c.ours for c in cells}
+    half = "STS, 128 bits, half of the lanes"
+    return [
+        "Stores of one warp take an H100's cycles as they take Turing's: a transaction and two "
+        "beside. One warp alone does not say what a multiprocessor can: sixteen move 128 bytes a "
+        f"cycle whatever the width, and {ours[half, '16 warps']:.0f} where half of the lanes are "
+        "idle. Idle lanes cost half of the throughput on both; narrow stores cost nothing where "
+        "other warps fill the gaps."
+        if (half, "16 warps") in ours
+        else "Cycles by one warp are nearly Turing's for stores; loads of 32 bits take twice.",
+    ]
+
+
+def _figure16(cells: Sequence[Cell]) -> list[str]:
+    speed = [c.ours for c in cells if c.column == "TFLOPS"]
+    gain = next(c.ours for c in cells if c.column == "gain of intensity")
+    return [
+        f"Blocks of 64 filters have {gain:.2f} times the intensity of 32, as the paper says. Both "
+        "lie right of L2's roof, and speeds of "
+        f"{min(speed):.0f} to {max(speed):.0f} TFLOPS below the FFMA units': neither bounds the "
+        "kernel, its producers do."
+    ]
+
+
+def _figure17(cells: Sequence[Cell]) -> list[str]:
+    mean = {c.where: c.ours for c in cells if c.column.startswith("average")}
+    told = ", ".join(f"{name} {value:.2f}" for name, value in mean.items())
+    cells = [c for c in cells if not c.column.startswith("average")]
+    slower = sorted({c.where for c in cells if c.ours < 1})
+    least = min(cells, key=lambda c: c.ours)
+    return [
+        f"Averages: {told}. Faster than ours somewhere: {', '.join(slower) or 'none'}, by most on "
+        f"{least.column} ({least.ours:.2f}); it computes F(4×4,3×3) through a workspace, and gains "
+        "with depth, as the paper found."
+    ]
+
+
+MACHINE = Text(
+    "Castro et al. time loads and stores of shared memory by one warp, in machine code of their "
+    "own, on an RTX 2080 Ti.",
+    "Kernels of 64 unrolled accesses, whose machine code is disassembled and counted, on an H100.",
+    "Another device's cycles are shown and not judged.",
+    _table1,
+)
 SPEEDUPS = Text(
     "Castro et al. time the layers of ResNet over cuDNN's fused Winograd and over their version of "
     "Yan et al.'s layout.",
@@ -62,6 +108,22 @@ TEXTS = {
     ),
     TABLE3.key: SPEEDUPS,
     TABLE4.key: SPEEDUPS,
+    TABLE1A.key: MACHINE,
+    TABLE1B.key: MACHINE,
+    FIGURE16.key: Text(
+        "Castro et al. draw their kernel and cuDNN's under a roofline, and say that blocks of 64 "
+        "filters have 33 % more arithmetic intensity than of 32.",
+        "Products of a block over the bytes of filters and tiles that it loads; speeds on an H100.",
+        "Nothing is judged: the gain follows from sizes of blocks, the figure's numbers did not "
+        "survive.",
+        _figure16,
+    ),
+    FIGURE17.key: Text(
+        "Castro et al. draw heatmaps of speedups over cuDNN's other algorithms and state averages.",
+        "The fastest policy of our kernel over cuDNN's algorithms, channels first, without TF32.",
+        "Other devices' averages are shown and not judged; the cells did not survive.",
+        _figure17,
+    ),
     FIGURE15.key: Text(
         "Castro et al. draw TFLOPS by equation 6, which divides direct convolution's by 2.25.",
         "Our kernel with their layouts, and the fastest of its policies, on an H100.",

@@ -35,6 +35,7 @@ class Fused2d:
     vector: float
     scalar: float
     filter: float
+    filter_alone: float
     work_tile: float
 
 

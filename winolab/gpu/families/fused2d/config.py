@@ -119,7 +119,7 @@ def narrow(**changes: Any) -> Config:
     return Config(**{**usual, **changes})
 
 
-GRADIENT = Config(fused=True, layout="sts64_final")  # of a block of dw: 64 filters, 32 channels
+GRADIENT = narrow(fused=True, layout="sts64_final")  # of dw, by 32 × 32 channels
 # Parts of a sum that are tried: more would cost more workspace than they gain.
 MOST_PARTS = 256
 

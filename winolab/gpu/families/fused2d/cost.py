@@ -17,11 +17,12 @@ def spent(plan: Tiling, model: DeviceModel = MODEL) -> dict[str, float]:
     c, v, device, m = plan.correlation, plan.config, plan.device, model.fused2d
     ffmas = KC * STATES * v.bm * TILES  # of a stage
     slots = m.vector if v.xvec > 1 else m.scalar
+    filters = m.filter if v.teams > 1 else m.filter_alone
     stage = {
         "products": ffmas / device.lanes,
         "operands": ffmas * model.device.operand * (8 / v.bm + 4 / TILES) / LANES,
         "transforms": KC * TILES * STATES * slots / LANES,
-        "filter": KC * v.bm * STATES * m.filter / LANES if v.fused else 0.0,
+        "filter": KC * v.bm * STATES * filters / LANES if v.fused else 0.0,
     }
     rounds, chunks = -(-plan.work_tiles // plan.grid), -(-plan.chunks // plan.split_k)
     cycles = {name: rounds * chunks * each for name, each in stage.items()}
