@@ -33,18 +33,23 @@ ROWS = [ROOT / "experiments" / "results" / f"{name}.jsonl"
 Found = dict[str, Any]  # the source's digest, hashes of instructions
 
 
-def instructions(source: str, arch: str) -> list[str]:
-    """Hashes of the code of a source's kernels, sorted: names do not count."""
-    cubin = nvrtc.compile_cubin(source, arch).cubin
+def sections(cubin: bytes) -> dict[str, bytes]:
+    """Machine code by kernel."""
     header = struct.unpack_from("<16sHHIQQQIHHHHHH", cubin)
     start, size, count, names = header[6], header[11], header[12], header[13]
-    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
-    table = sections[names][4]
-    return sorted(
-        hashlib.sha256(cubin[offset : offset + length]).hexdigest()[:20]
-        for name, _, _, _, offset, length, *_ in sections
-        if cubin.startswith(b".text.", table + name)
-    )
+    found = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
+    table, made = found[names][4], {}
+    for name, _, _, _, offset, length, *_ in found:
+        text = cubin[table + name : cubin.index(b"\0", table + name)].decode()
+        if text.startswith(".text."):
+            made[text.removeprefix(".text.")] = cubin[offset : offset + length]
+    return made
+
+
+def instructions(source: str, arch: str) -> list[str]:
+    """Hashes of the code of a source's kernels, sorted: names do not count."""
+    made = sections(nvrtc.compile_cubin(source, arch).cubin)
+    return sorted(hashlib.sha256(code).hexdigest()[:20] for code in made.values())
 
 
 def found(row: kernels.Row, before: Found | None) -> Found:
