@@ -7,4 +7,4 @@ from papers.lavin_gray_2016 import accuracy, costs, speeds
 TABLES = (costs.TABLE1, costs.TABLE2, costs.TABLE3, accuracy.TABLE4, *speeds.TABLES)
 
 # What writes these files, on a GPU.
-COMMANDS = {"fused2d": "python -m experiments.measure.fused2d_own"}
+COMMANDS = {"fused2d": "python -m experiments.measure.fused.own"}

@@ -61,6 +61,6 @@ TABLES = (
 
 # What writes these files, on a GPU.
 COMMANDS = {
-    "fused2d": "python -m experiments.measure.fused2d",
-    "shared_memory": "python -m experiments.measure.shared_memory",
+    "fused2d": "python -m experiments.measure.fused.beside",
+    "shared_memory": "python -m experiments.measure.fused.shared_memory",
 }

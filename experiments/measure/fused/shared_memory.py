@@ -1,10 +1,10 @@
 """On a GPU: cycles of loads and stores of shared memory, openCNN's Table 1, on the GPU at hand.
 
-``python -m experiments.measure.shared_memory`` replaces the rows of this GPU in
+``python -m experiments.measure.fused.shared_memory`` replaces the rows of this GPU in
 experiments/results/shared_memory.jsonl. A kernel each has loads (LDS) or stores (STS) of 32, 64 and
 128 bits, by all lanes of a warp or by those that Yan et al.'s layout has at work in a round (0 to 7
 and 16 to 23), by one warp and by sixteen of a multiprocessor. The compiler may change what is
-written: ``python -m pytest tests/experiments/measure/test_shared_memory.py`` counts the
+written: ``python -m pytest tests/experiments/measure/fused/test_shared_memory.py`` counts the
 instructions in the machine code.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from experiments.measure.shared_memory import UNROLLED, accesses, source
+from experiments.measure.fused.shared_memory import UNROLLED, accesses, source
 from tests.gpu.instructions import sections
 from winolab.gpu.runtime import nvrtc
 

@@ -1,10 +1,10 @@
 """On a GPU: what the fused kernel's own policies gain, beside each other in one run.
 
-``python -m experiments.measure.fused2d_own [--lists NAMES]`` replaces the rows of those lists in
+``python -m experiments.measure.fused.own [--lists NAMES]`` replaces the rows of those lists in
 experiments/results/fused2d.jsonl. "vgg_e_16": Lavin & Gray's layers at N = 1 to 64 in 16-bit
 storage, and in FP32 beside it, sums in parts and not; "gradients": F(3×3, 2×2) of these layers at
 N = 32, beside the planner's choice on FFMA units; "layouts": openCNN's layers in its memory order,
-the layouts of the output transform. Rows are as ``experiments.measure.fused2d`` has them.
+the layouts of the output transform. Rows are as ``experiments.measure.fused.beside`` has them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.measure import fused2d
-from experiments.measure.fused2d import ALGORITHM, RESULTS, VGG_BATCHES, Ordered
+from experiments.measure.fused import beside as fused2d
+from experiments.measure.fused.beside import ALGORITHM, RESULTS, VGG_BATCHES, Ordered
 from experiments.measure.throughput import compile_all
 from winolab.algorithm import Problem, winograd
 from winolab.bench import oracle

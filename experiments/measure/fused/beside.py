@@ -1,10 +1,10 @@
 """On a GPU: the policies of the fused F(2×2,3×3) beside our picks, PyTorch and cuDNN, in one run.
 
-``python -m experiments.measure.fused2d [--lists opencnn,vgg_e] [--seconds S]`` replaces the rows of
-those lists in experiments/results/fused2d.jsonl. "opencnn": the paper's Table 2 at its batches,
-every layout and block; "vgg_e": Lavin & Gray's Table 3 at N = 1 to 64. A row's ``cold_us`` are
-quartiles with L2 overwritten before a call, the filter's transform included; ``tflops`` are direct
-convolution's operations over their median (openCNN's equation 6 divides them by 2.25);
+``python -m experiments.measure.fused.beside [--lists opencnn,vgg_e] [--seconds S]`` replaces the
+rows of those lists in experiments/results/fused2d.jsonl. "opencnn": the paper's Table 2 at its
+batches, every layout and block; "vgg_e": Lavin & Gray's Table 3 at N = 1 to 64. A row's ``cold_us``
+are quartiles with L2 overwritten before a call, the filter's transform included; ``tflops`` are
+direct convolution's operations over their median (openCNN's equation 6 divides them by 2.25);
 ``relative_rms_u11`` is the error on U[-1, 1) against FP64.
 """
 
