@@ -1,101 +1,93 @@
-"""On a GPU: the simulation's bits beside NumPy's, and its multiply-adds a second.
+"""What the simulation of arithmetics does in a second of one core: NumPy's blocks, Numba's loops.
 
-``python -m experiments.measure.simulation`` adds a row an arithmetic to
-experiments/results/simulation.jsonl: of 2 × 200 × 170 results of 1100 products how many have the
-CPU's bits; ``kernel_per_second`` multiply-adds of 2048 × 2048 × 2048 by the kernel alone, and
-``call_per_second`` with the copies to and from the GPU. WINOLAB_COMMIT names the commit.
+``python -m experiments.measure.simulation`` multiplies matrices of a layer's size in every order of
+summation and counts the processor's seconds, the least of some rounds, the two in turn. Rows
+replace experiments/results/simulation.jsonl; ``aim`` is what Numba's loops are to gain at least.
 """
 
 from __future__ import annotations
 
-import os
+import json
+import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from experiments.harness.facts import ROOT
-from winolab.gpu import driver
-from winolab.gpu.codegen import simulated
-from winolab.gpu.runtime.loader import load
-from winolab.gpu.runtime.simulation import OnGpu, on_gpu
-from winolab.lines import Lines
+from winolab.cli.environment import installed, provenance
+from winolab.ref.arithmetic import loops
 from winolab.ref.arithmetic.simulated import arithmetic
 
 RESULTS = ROOT / "experiments" / "results" / "simulation.jsonl"
-EDGE = 2048
-ARITHMETICS = (
-    *("fp32", "fp32,accumulation=two_level:32", "fp32,accumulation=pairwise"),
-    *("fp32,accumulation=kahan", "fp32,fused=no", "tf32@hopper", "fp16", "fp16@hopper"),
-    *("bf16@hopper", "fp16,accumulate=fp16,accumulation=sequential", "fp32_split"),
-    "fp16,product=fp8_e4m3,accumulate=fp8_e5m2,accumulation=kahan",
+AIM = 4.0
+GROUPS, M, K, N = 4, 64, 576, 256
+PRECISIONS = (
+    "fp32",
+    "fp32,fused=no",
+    "fp32,accumulation=two_level:32",
+    "fp32,accumulation=pairwise",
+    "fp32,accumulation=kahan",
+    "fp16",
+    "bf16",
+    "tf32",
+    "fp32_split",
+    "fp16,accumulate=fp16,accumulation=sequential",
+    "fp16,accumulate=fp16,accumulation=pairwise",
+    "fp16,accumulate=fp16,accumulation=kahan",
+    "bf16,accumulate=bf16,accumulation=sequential",
 )
 
 
-def equal(run: OnGpu, text: str) -> tuple[int, int]:
-    """Results of the GPU with the CPU's bits, and all."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((2, 200, 1100), (1100, 170)))
-    a *= np.exp2(rng.integers(-4, 5, a.shape)).astype(np.float32)
-    a[rng.random(a.shape) < 1e-5] = np.inf
-    y, expected = (one.to_float64(one.matmul(a, b)) for one in (run, arithmetic(text)))
-    same = (y == expected) & (np.signbit(y) == np.signbit(expected))
-    return int((same | (np.isnan(y) & np.isnan(expected))).sum()), y.size
+def seconds(function: Callable[[], Any], enough: int) -> float:
+    """Seconds of the processor, with Numba's loops (0) or without them (sys.maxsize)."""
+    loops.ENOUGH = enough
+    started = time.process_time()
+    function()
+    return time.process_time() - started
 
 
-def speeds(run: OnGpu) -> tuple[float, float]:
-    """Multiply-adds a second of the kernel, and of a call with NumPy's arrays."""
-    cp = driver.cupy()
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((EDGE, EDGE), np.float32) for _ in range(2))
-    a, b = (run.product.round(v).astype(np.float32) for v in (a, b))
-    run.summed_products(a, b)
-    begun = time.perf_counter()
-    run.summed_products(a, b)
-    whole = time.perf_counter() - begun
-    order, edge = run.accumulation, simulated.tile(run.accumulation)
-    source = simulated.source(order, run.accumulate, run.fused, EDGE.bit_length())
-    kernels = load(source, f"simulated {order} sums", {simulated.KERNEL: 0}, 0)
-    arrays = cp.asarray(a), cp.asarray(b), cp.empty((EDGE, EDGE), np.float32)
-    times = []
-    for _ in range(3):
-        marks = [cp.cuda.Event() for _ in range(2)]
-        marks[0].record()
-        pointers = [v.data.ptr for v in arrays]
-        simulated.launch(kernels, pointers, (1, EDGE, EDGE, EDGE), edge)
-        marks[1].record()
-        marks[1].synchronize()
-        times.append(cp.cuda.get_elapsed_time(*marks) / 1e3)
-    return EDGE**3 / sorted(times)[1], EDGE**3 / whole
+def row(precision: str, rounds: int) -> dict[str, Any]:
+    """Multiply-adds a second of both."""
+    run, rng = arithmetic(precision), np.random.default_rng(0)
+    a = run.asarray(rng.standard_normal((GROUPS, M, K)))
+    b = run.asarray(rng.standard_normal((GROUPS, K, N)))
+    some = a[:1], b[:1]
+    seconds(lambda: run.matmul(*some), 0)  # compiles
+    taken = {0: np.inf, sys.maxsize: np.inf}
+    for _ in range(rounds):
+        for enough, before in taken.items():
+            taken[enough] = min(before, seconds(lambda: run.matmul(a, b), enough))
+    numba, numpy = (GROUPS * M * K * N / s for s in taken.values())
+    return {
+        "precision": precision,
+        "shape": f"{GROUPS}x{M}x{K}x{N}",
+        "numpy_per_second": numpy,
+        "numba_per_second": numba,
+        "ratio": numba / numpy,
+        "aim": AIM,
+        "rounds": rounds,
+        "numba": installed("numba"),
+        **provenance(),
+    }
 
 
 def main(
-    output: Annotated[Path, typer.Option(help="File that rows are added to.")] = RESULTS,
+    output: Annotated[Path, typer.Option(help="File that is written.")] = RESULTS,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,
 ) -> None:
-    """Compare and time."""
-    where = {
-        "device": driver.device(0).name,
-        "cuda": driver.cupy().cuda.runtime.driverGetVersion(),
-        "commit": os.environ.get("WINOLAB_COMMIT", ""),
-    }
-    with Lines(output) as file:
-        for text in ARITHMETICS:
-            run = on_gpu(arithmetic(text))
-            same, results = equal(run, text)
-            once = replace(run, parts=1) if run.parts > 1 else run
-            kernel, call = speeds(once)
-            row = {
-                "precision": text,
-                "results": results,
-                "equal": same,
-                "kernel_per_second": float(f"{kernel:.4g}"),
-                "call_per_second": float(f"{call:.4g}"),
-            }
-            file.append(row | where)
-            print(*row.values(), flush=True)
+    """Measure on one core of this machine."""
+    if loops.installed() is None:
+        raise SystemExit("numba is not installed: pip install 'winolab[fast]'")
+    rows = []
+    for precision in PRECISIONS:
+        rows.append(row(precision, rounds))
+        rates = (f"{rows[-1][name]:.3g}" for name in ("numpy_per_second", "numba_per_second"))
+        print(f"{precision:48} {' '.join(rates)} {rows[-1]['ratio']:.1f}", flush=True)
+    output.write_text("".join(json.dumps(r, sort_keys=True) + "\n" for r in rows))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """On a GPU of sm_90a: whether simulated Tensor Cores repeat mma.sync and wgmma bit for bit.
 
-``python -m experiments.measure.tensor_cores`` multiplies 2048 instances of 64×k by k×8, two steps
-of each instruction one after the other, a million sums a format: random numbers and seven kinds
-that are to part models. It adds a row a format, instruction and model to
+``python -m experiments.arithmetic.tensor_cores`` multiplies 2048 instances of 64×k by k×8, two
+steps of each instruction one after the other, a million sums a format: random numbers and seven
+kinds that are to part models. It adds a row a format, instruction and model to
 experiments/results/tensor_cores.jsonl: how many sums have the model's bits (any NaN is NaN), by
 kind. WINOLAB_COMMIT names the commit. ``--keep FOLDER`` ends behind the GPU's part, and
 ``--kept FOLDER`` goes on from there, on any machine.
