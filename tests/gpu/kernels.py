@@ -70,6 +70,10 @@ ASKED = {
     "winolab_wgrad_winograd_products_wgmma": PRODUCTS,
     "winolab_direct_split": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
     "winolab_direct": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
+    "winolab_implicit_gemm_wgmma": {
+        "CONSUMER_REGISTERS": "CONSUMERS",
+        "PRODUCER_REGISTERS": "PRODUCERS",
+    },
     "winolab_nested_products": {"CONSUMER_REGISTERS": "CONSUMERS", "PRODUCER_REGISTERS": "128"},
 }
 # Bytes that units still spill, outside their main loops or hardly in them, by names' parts.

@@ -38,6 +38,7 @@ ROOTS = {
     "direct/ffma": {},
     "implicit_gemm/fill": {},
     "implicit_gemm/kernel": {},
+    "implicit_gemm/wgmma": {},
     "fused2d/kernel": {},
     "gamma_ffma/kernel": {},
     "gamma_ffma/fallback_kernel": {},

@@ -125,6 +125,18 @@ class ImplicitGemm:
 
 
 @dataclass(frozen=True)
+class ImplicitGemmWgmma:
+    """The same of 16 bits on wgmma (families/implicit_gemm/cost.py)."""
+
+    start: float
+    products: float
+    vector: float
+    l2: float
+    step: float
+    work_tile: float
+
+
+@dataclass(frozen=True)
 class DirectSplit:
     """Direct products of split FP32 (families/direct/cost.py)."""
 
@@ -228,6 +240,7 @@ class DeviceModel:
     direct_split: DirectSplit
     direct_ffma: DirectFfma
     implicit_gemm: ImplicitGemm
+    implicit_gemm_wgmma: ImplicitGemmWgmma
     wgrad_ffma: WgradFfma
     wgrad_mma: WgradMma
     wgrad_winograd: WgradWinograd

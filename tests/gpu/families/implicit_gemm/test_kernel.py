@@ -12,7 +12,7 @@ import pytest
 from tests.gpu import hosted
 from tests.gpu.families.depthwise.cases import on_gpu, operands, too_far
 from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PRECISIONS, PROBLEMS, offered
-from winolab.gpu.families.implicit_gemm.config import CONFIGS
+from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS
 from winolab.gpu.families.implicit_gemm.plan import ImplicitGemmPlan
 from winolab.gpu.planner.fallback import needs_scale
 from winolab.ref.algorithms import convolution
@@ -45,13 +45,50 @@ def test_results_on_a_gpu_are_those_of_fp64(direction: str, precision: str, name
         assert too_far(p, a, b, on_gpu(p, a, b)) == 0, p
 
 
+def on_wgmma(name: str, direction: str, precision: str, *, narrow: bool = True) -> ImplicitGemmPlan:
+    found = [p for p in offered(PROBLEMS[name], direction, precision) if p.config.producers]
+    return min(found, key=lambda p: p.config.bn if narrow else -p.config.bn)
+
+
+WGMMA = [
+    (d, name)
+    for d in DIRECTIONS
+    for name in PROBLEMS
+    if any(p.config.producers for p in offered(PROBLEMS[name], d, "bf16"))
+]
+
+
+@pytest.mark.parametrize(("direction", "name"), WGMMA)
+def test_producers_and_warpgroups_have_the_results_of_fp64(direction: str, name: str) -> None:
+    """Issue 45: strides, dilation, groups and even channels of 16 bits; segments of a gradient."""
+    precision = "bf16" if len(name) % 2 else "fp16"
+    p = on_wgmma(name, direction, precision, narrow=len(name) % 3 > 0)
+    p = replace(p, segments=2) if p.gradient else p
+    a, b = operands(p.problem, direction, precision)
+    assert too_far(p, a, b, on_cpu(p, a, b)) == 0, p
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_producers_copy_what_is_not_aligned(direction: str) -> None:
+    """Elements one by one, where a launch finds that arrays begin two bytes further on."""
+    p = on_wgmma("3x3 stride 2", direction, "fp16")
+    a, b = operands(p.problem, direction, "fp16")
+    due = on_cpu(p, a, b)
+    spaces = [np.zeros(v.size + 1, v.dtype) for v in (a, b)]
+    shifted = [s[1:].reshape(v.shape) for s, v in zip(spaces, (a, b), strict=True)]
+    for to, v in zip(shifted, (a, b), strict=True):
+        to[...] = v
+    assert any(v.ctypes.data % 16 for v in shifted)
+    assert (on_cpu(p, *shifted) == due).all()
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("precision", ["fp16", "fp32_split"])
 def test_every_block_shape(direction: str, precision: str) -> None:
     """Several blocks of rows and columns, of which the last are not full; more steps than stages;
     segments of a gradient that are not alike."""
     problem = replace(PROBLEMS["3x3 stride 2"], in_channels=40, out_channels=136)
-    for shape in CONFIGS[2 if precision == "fp16" else 4]:
+    for shape in (*CONFIGS[2], *WGMMA_CONFIGS) if precision == "fp16" else CONFIGS[4]:
         (p,) = offered(problem, direction, precision, config=shape)
         if p.gradient:
             p = replace(p, segments=3)
@@ -127,7 +164,9 @@ def test_integers_are_exact_and_adjoint() -> None:
         x, w, dy = (rng.integers(-1, 2, shape).astype("float16") for shape in shapes)
         found = []
         for direction, a, b in zip(DIRECTIONS, (x, dy, x), (w, w, dy), strict=True):
-            p: ImplicitGemmPlan = offered(problem, direction, "fp16")[0]
-            found.append(on_cpu(p, a, b).astype(float))
+            plans = offered(problem, direction, "fp16")
+            first, last = (on_cpu(p, a, b) for p in (plans[0], plans[-1]))
+            assert (first == last).all()  # of both kernels
+            found.append(first.astype(float))
         y, dx, dw = found
         assert (y * dy).sum() == (dx * x).sum() == (dw * w).sum() != 0

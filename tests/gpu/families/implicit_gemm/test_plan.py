@@ -12,7 +12,7 @@ from tests.gpu.families.implicit_gemm.cases import DIRECTIONS, PROBLEMS, offered
 from winolab.algorithm import Problem
 from winolab.device import H100, datasheet
 from winolab.gpu.families.implicit_gemm import plan as implicit_gemm
-from winolab.gpu.families.implicit_gemm.config import CONFIGS, configs
+from winolab.gpu.families.implicit_gemm.config import CONFIGS, WGMMA_CONFIGS, configs, sliced
 from winolab.gpu.params import View
 from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Request
@@ -48,7 +48,7 @@ def test_groups_are_one_launch() -> None:
                 x, w = views(NEXT.x_shape), views(NEXT.w_shape)
                 a, b, out = (x, x, w) if p.gradient else (x, w, x)
                 p.launch(kernels, a, b, out, 0, 0)
-                assert launched == ["winolab_implicit_gemm", "winolab_reduce"][: len(launched)]
+                assert launched == [p.main_kernel, "winolab_reduce"][: len(launched)]
                 assert len(launched) <= 1 + p.gradient
 
 
@@ -87,6 +87,33 @@ def test_blocks_fit_into_shared_memory() -> None:
                 assert all(v.stages >= 2 for v in found)
 
 
+def test_sixteen_bits_of_even_channels_have_producers_on_hopper() -> None:
+    """Issue 45: the strided, dilated and grouped gradients that mma.sync had at half of PyTorch's
+    speed. FP32, odd channels and other GPUs stay there."""
+    dilated = layer((4, 33, 33, 2048), 256, (3, 3), padding=12, dilation=12)
+    for problem in (DENSE, NEXT, dilated):
+        for precision in ("fp16", "bf16"):
+            picked = plan(Request(problem, "backward_filter", H100, None, precision))
+            assert picked.shared().keys() == {"winolab_implicit_gemm_wgmma", "winolab_reduce"}
+        for device, precision in ((H100, "fp32_split"), (datasheet("a100"), "fp16")):
+            found = offered(problem, "backward_filter", precision, device)
+            assert not any(p.config.producers for p in found)
+    odd = layer((2, 9, 10, 7), 9, (3, 3), stride=2)
+    assert not any(p.config.producers for p in offered(odd, "backward_data", "fp16"))
+    with pytest.raises(ValueError, match="no wgmma on"):
+        offered(odd, "backward_data", "fp16", config=WGMMA_CONFIGS[-1])
+
+
+def test_slices_of_merged_groups() -> None:
+    """Products of wgmma have the columns that a slice of the channels meets, 16 at least."""
+    shape = WGMMA_CONFIGS[-1]
+    assert sliced(shape, 0, 16, 4, 4) == (16, 16)
+    assert sliced(shape, 1, 2, 32, 32) == (32, 32)
+    assert sliced(shape, 0, 8, 2, 8) == (64, 16)  # all
+    assert sliced(shape, 2, 16, 4, 4) == (64, 16)  # a gradient's rows are groups, too
+    assert sliced(shape, 0, 4, 8, 4) == (64, 16)  # 8 columns: wgmma has no such width here
+
+
 def test_what_cannot_run_is_refused() -> None:
     asked = Request(DENSE, "backward_filter", H100, None, "fp16")
     old = replace(H100, compute_capability=(7, 5))
@@ -110,8 +137,9 @@ def test_a_plan_says_what_it_does() -> None:
 def test_kernels_spill_nothing(direction: str) -> None:
     for problem, precision in ((DENSE, "fp16"), (DENSE, "fp32_split"), (NEXT, "fp16")):
         found = offered(problem, direction, precision)
-        resources = nvrtc.compile_cubin(found[-1].source(), "sm_90a").resources
-        assert not any(kernel.spills for kernel in resources.values())
+        for p in (found[-1], next(p for p in reversed(found) if not p.config.producers)):
+            resources = nvrtc.compile_cubin(p.source(), "sm_90a").resources
+            assert not any(kernel.spills for kernel in resources.values())
 
 
 def test_every_problem_has_a_plan() -> None:

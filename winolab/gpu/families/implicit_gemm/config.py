@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from winolab.device import Device
+from winolab.gpu.codegen.emit import WGMMA_WIDTHS
 from winolab.gpu.codegen.structs import size
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
@@ -14,6 +15,7 @@ ROLES = {"forward": 0, "backward_data": 1, "backward_filter": 2}  # as operands.
 PITCHES = {2: (8, 8), 4: (4, 8)}  # elements more than a row: stored along the sum, across it
 PLACE, FILTER_ROW = (size(name, "implicit_gemm/operands") for name in ("WindowPlace", "FilterRow"))
 AGAIN = 16  # bytes of a flag
+BARRIERS, ATOM = 16, 1024  # bytes of a stage's barriers; that stages of wgmma are aligned to
 FILLED = 4  # channels of a vector, as fill.cuh has it
 MERGED = 64  # channels of a block's groups, at most
 SLICE = 16  # channels of a product of 16 bits
@@ -31,28 +33,33 @@ class Config(KernelConfig):
     stages: int
     blocks: int = 1  # of a multiprocessor
     fill: int = 0  # whether copies of x and the filter have channels filled up to FILLED
+    producers: int = 0  # threads that copy, of wgmma.cuh; of kernel.cuh all do
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warps_m * self.warps_n + self.producers
 
     def shared_memory(self, role: int, itemsize: int) -> int:
         """Bytes of shared memory; ``role``: ROLES'; ``itemsize``: bytes of an element."""
+        tables = PLACE * (2 * self.bk if role == 2 else self.bm)
+        tables += FILTER_ROW * (2 * self.bk if role == 1 else 1)
+        if self.producers:
+            stage = itemsize * self.bk * (self.bm + self.bn) + BARRIERS
+            return -(-(self.stages * stage + tables) // ATOM) * ATOM
         along, across = PITCHES[itemsize]
         x = (self.bk, self.bn + across) if role == 2 else (self.bm, self.bk + along)
         w = (self.bn, self.bk + along)
         if role:
             w = (self.bk, (self.bm if role == 2 else self.bn) + across)
         stage = itemsize * (math.prod(x) + math.prod(w))
-        tables = PLACE * (2 * self.bk if role == 2 else self.bm)
-        tables += FILTER_ROW * (2 * self.bk if role == 1 else 1)
         return self.stages * stage + tables + AGAIN
 
     def __str__(self) -> str:
         warps = f"warps={self.warps_m}x{self.warps_n}"
-        fill = " fill=1" if self.fill else ""
-        rest = f"stages={self.stages} blocks={self.blocks}{fill}"
+        rest = f"stages={self.stages} blocks={self.blocks}"
+        rest += " fill=1" if self.fill else ""
+        rest += f" producers={self.producers}" if self.producers else ""
         return f"{self.bm}x{self.bn}x{self.bk} {warps} {rest}"
 
 
@@ -74,12 +81,43 @@ CONFIGS = {
         Config(128, 32, 32, 4, 1, 3, 2),
     ),
 }
+# Of 16 bits on wgmma: a warpgroup has 64 rows, or 128, and all columns.
+WGMMA_CONFIGS = tuple(
+    Config(bm, bn, 64, warps, 1, stages, blocks, producers=128)
+    for bm, bn, warps, stages, blocks in (
+        (128, 256, 8, 4, 1),
+        (128, 128, 8, 6, 1),
+        (64, 128, 4, 4, 2),
+        (128, 64, 8, 4, 2),
+        (64, 64, 4, 4, 3),
+    )
+)
+HOPPER = (9, 0)
 
 
-def configs(device: Device, role: int, itemsize: int, rows: int, columns: int) -> list[Config]:
+def on_wgmma(device: Device, itemsize: int, vectors: tuple[int, int]) -> bool:
+    """Whether wgmma.cuh serves it: an asynchronous copy has two elements of 16 bits at least."""
+    return device.compute_capability == HOPPER and itemsize == 2 and min(vectors) > 1
+
+
+def sliced(
+    config: Config, role: int, groups: int, channels: int, out_channels: int
+) -> tuple[int, int]:
+    """What a product of wgmma.cuh has of a block's groups: the columns that so many channels meet;
+    all columns where there is one group, and where slices have widths that wgmma has not."""
+    depth = max(channels, SLICE)
+    columns = depth * out_channels // max(channels, 1)
+    if groups == 1 or role == ROLES["backward_filter"] or columns not in WGMMA_WIDTHS:
+        return config.bn, SLICE
+    return (columns, depth) if columns < config.bn else (config.bn, SLICE)
+
+
+def configs(
+    device: Device, role: int, itemsize: int, rows: int, columns: int, *, wgmma: bool = False
+) -> list[Config]:
     """Block shapes of which less than half is empty, where there are some; stages as fit."""
     found = []
-    for shape in CONFIGS[itemsize]:
+    for shape in WGMMA_CONFIGS if wgmma else CONFIGS[itemsize]:
         while shape.shared_memory(role, itemsize) > device.shared_memory and shape.stages > 2:
             shape = replace(shape, stages=shape.stages - 1)
         if shape.shared_memory(role, itemsize) <= device.shared_memory:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 
-from winolab.gpu.families.implicit_gemm.config import MERGED, SLICE
+from winolab.gpu.families.implicit_gemm.config import MERGED, ROLES, SLICE, sliced
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
-from winolab.gpu.planner.device_model import MODEL, DeviceModel, copying, from_l2, overlapped
+from winolab.gpu.planner.device_model import (
+    MODEL,
+    DeviceModel,
+    ImplicitGemm,
+    ImplicitGemmWgmma,
+    copying,
+    from_l2,
+    overlapped,
+)
 from winolab.gpu.planner.request import ITEMSIZE
 
 HOPPER = 0.62  # of wgmma's rate that mma.sync has on 9.0
@@ -19,8 +27,15 @@ def slots(plan: Tiling) -> int:
     return plan.config.blocks * plan.device.multiprocessors
 
 
+def constants(plan: Tiling, model: DeviceModel = MODEL) -> ImplicitGemm | ImplicitGemmWgmma:
+    """The constants of the main kernel."""
+    return model.implicit_gemm_wgmma if plan.config.producers else model.implicit_gemm
+
+
 def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Seconds of a step of a block, where all slots have one."""
+    if plan.config.producers:
+        return _wgmma_step(plan, model)
     v, device, m = plan.config, plan.device, model.implicit_gemm
     rate = device.lanes * m.ffma
     if plan.precision != "fp32":
@@ -36,6 +51,19 @@ def step(plan: Tiling, model: DeviceModel = MODEL) -> float:
     copies = patches / plan.vectors[0] + others / plan.vectors[1]
     started = m.vector * v.blocks * v.bk * copies / device.clock
     return overlapped(3, products, from_l2(device, copied, model), started, m.step)
+
+
+def _wgmma_step(plan: Tiling, model: DeviceModel) -> float:
+    """The same where producers copy and warpgroups multiply."""
+    v, device, c, m = plan.config, plan.device, plan.correlation, model.implicit_gemm_wgmma
+    columns, _ = sliced(v, ROLES[plan.direction], plan.merged, c.channels, c.out_channels)
+    work = v.blocks * v.bm * columns * v.bk
+    products = m.products * work / (device.matrix * device.clock)
+    copied = v.blocks * device.multiprocessors * ITEMSIZE[plan.dtype] * (v.bm + v.bn) * v.bk
+    patches, others = (v.bn, v.bm) if plan.gradient else (v.bm, v.bn)
+    copies = patches / plan.vectors[0] + others / plan.vectors[1]
+    started = m.vector * v.blocks * v.bk * copies / device.clock
+    return overlapped(3, products, m.l2 * from_l2(device, copied, model), started, m.step)
 
 
 def arrays(plan: Tiling, model: DeviceModel = MODEL) -> float:
@@ -65,7 +93,7 @@ def filling(plan: Tiling, model: DeviceModel = MODEL) -> float:
 
 def seconds(plan: Tiling, model: DeviceModel = MODEL) -> float:
     """Predicted time of forward and backward data: of all phases, those of the most taps first."""
-    v, m = plan.config, model.implicit_gemm
+    v, m = plan.config, constants(plan, model)
     channels, each, at, total = plan.patch_channels, step(plan, model), 0, 0.0
     phases = [(1, 1)]
     for axis in plan.axes:

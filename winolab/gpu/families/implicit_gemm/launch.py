@@ -28,7 +28,7 @@ def launch(call: Tiling, kernels: Kernels, a: View, b: View, out: View, workspac
         workspace += x + w
     params, threads = parameters(call, a, b, out, workspace), call.config.threads
     params = finished(params, out, 0, call.out_dtype)
-    kernels["winolab_implicit_gemm"]((call.grid, 1, 1), threads, params)
+    kernels[call.main_kernel]((call.grid, 1, 1), threads, params)
     if call.segments > 1:
         g, early = wgrad.Gradient.of(call.problem, unit=False), call.device.early_launches
         wgrad.reduce(kernels["winolab_reduce"], g, out, workspace, call.segments, early)

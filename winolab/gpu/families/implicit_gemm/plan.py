@@ -1,4 +1,4 @@
-"""Implicit GEMM on mma.sync (8.0 and later) or FFMA units: plans, source and launches.
+"""Implicit GEMM on mma.sync (8.0 and later), wgmma (9.0) or FFMA units: plans, source, launches.
 
 What no other kernel serves, or serves a launch a group: filter gradients with strides and
 dilation, groups of few channels, few channels at all. Split FP32 has TF32 parts, whose range is
@@ -17,12 +17,18 @@ from winolab.arguments.epilogue import Epilogue
 from winolab.gpu.families import wgrad
 from winolab.gpu.families.axes import counted
 from winolab.gpu.families.implicit_gemm import cost, launch
-from winolab.gpu.families.implicit_gemm.config import ROLES, Config, configs, fillable, merged
+from winolab.gpu.families.implicit_gemm.config import (
+    ROLES,
+    Config,
+    configs,
+    fillable,
+    merged,
+    on_wgmma,
+)
 from winolab.gpu.families.implicit_gemm.source import source
 from winolab.gpu.families.implicit_gemm.tiling import Tiling
 from winolab.gpu.params import MOST, Kernels, View, uncounted
 from winolab.gpu.planner.base_plan import BasePlan
-from winolab.gpu.planner.device_model import MODEL
 from winolab.gpu.planner.request import ITEMSIZE, Request, Sum
 
 ARCHITECTURE = (8, 0)  # mma.sync of TF32, asynchronous copies
@@ -94,12 +100,13 @@ class ImplicitGemmPlan(Tiling, BasePlan):
     def source(self) -> str:
         """The translation unit of its kernels."""
         types = self.precision, self.dtype, self.out_dtype
-        how = self.vectors, self.merged > 1
-        return source(self.config, self.direction, types, *how, self.epilogue)
+        c = self.correlation
+        groups = self.merged, c.channels, c.out_channels
+        return source(self.config, self.direction, types, self.vectors, groups, self.epilogue)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        found = {"winolab_implicit_gemm": self._shared_memory}
+        found = {self.main_kernel: self._shared_memory}
         found |= {"winolab_reduce": 0} if self.gradient else {}
         return found | ({"winolab_implicit_gemm_fill": 0} if self.config.fill else {})
 
@@ -148,12 +155,18 @@ def plans(request: Request) -> Iterator[ImplicitGemmPlan]:
     rows, columns = (results, depth) if gradient else (found.positions, results)
     role, size = ROLES[request.direction], ITEMSIZE[request.dtype]
     offered = [config] if config else configs(device, role, size, rows, columns)
+    if not config and on_wgmma(device, size, (2, 2)):
+        offered += configs(device, role, size, rows, columns, wgmma=True)
     if fillable(c) and not config:
         offered += [replace(v, fill=1) for v in offered]
     for shape in offered:
         if shape.fill and not fillable(c):
             raise ValueError(f"an implicit GEMM does not fill up {c.channels} channels: {shape}")
         made = replace(found, config=shape)
+        if shape.producers and not on_wgmma(device, size, made.vectors):
+            if not config:
+                continue
+            raise ValueError(f"no wgmma on {device.name} for vectors of {made.vectors}: {shape}")
         limit = request.workspace_limit
         if limit is not None and sum(made.filled) > limit and not config:
             continue
@@ -166,7 +179,7 @@ def _timed(plan: ImplicitGemmPlan, limit: int | None) -> ImplicitGemmPlan:
     """With its segments and its time."""
     if not plan.gradient:
         return replace(plan, predicted=cost.seconds(plan))
-    g, v, m = wgrad.Gradient.of(plan.problem, unit=False), plan.config, MODEL.implicit_gemm
+    g, v, m = wgrad.Gradient.of(plan.problem, unit=False), plan.config, cost.constants(plan)
     timing = wgrad.Timing(
         plan.tiles_of_phase,
         cost.slots(plan),

@@ -7,11 +7,10 @@
 #pragma once
 
 #include "mma.cuh"
-#include "operands.cuh"
+#include "copies.cuh"
+#include "results.cuh"
 
-constexpr int MT = BM / WARPS_M / 16, NT = BN / WARPS_N / 8;
 static_assert(BM % (16 * WARPS_M) == 0 && BN % (16 * WARPS_N) == 0 && BK % 16 == 0, "whole tiles");
-typedef float Sums[MT][NT][4];
 
 // Where element (row, depth) of A, or (depth, column) of B, lies in a stage.
 __device__ __forceinline__ int a_at(int m, int k) {
@@ -54,15 +53,6 @@ __device__ __forceinline__ Diagonal of_tiles(const ImplicitParams& p, const Impl
     }
   return found;
 }
-
-struct Warp {
-  int lane, m, n;  // its first row and column in the block
-  __device__ __forceinline__ Warp() {
-    const int warp = threadIdx.x / 32;
-    lane = threadIdx.x % 32;
-    m = warp % WARPS_M * (MT * 16), n = warp / WARPS_M * (NT * 8);
-  }
-};
 
 // Without Tensor Cores.
 __device__ __forceinline__ void multiply_ffma(Sums& acc, const Element* a, const Element* b,

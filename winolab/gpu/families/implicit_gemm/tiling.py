@@ -37,6 +37,11 @@ class Tiling:
         return self.direction == "backward_filter"
 
     @property
+    def main_kernel(self) -> str:
+        """The entry that multiplies."""
+        return "winolab_implicit_gemm" + ("_wgmma" if self.config.producers else "")
+
+    @property
     def workspace(self) -> int:
         """Bytes: filled copies, and the sums of a gradient's segments, where there are several."""
         c = self.correlation

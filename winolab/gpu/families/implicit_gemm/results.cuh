@@ -1,0 +1,126 @@
+// Where the sums of a block go.
+#pragma once
+
+#include "operands.cuh"
+#include "exchanged.cuh"
+
+// A lane's sums: of each TILE_ROWS rows lane 4g + q has the rows g and g + 8 of its warp's 16, and 2q and
+// 2q + 1 of eight columns: an mma.sync has a warp's tile, a wgmma those of four warps below each other.
+constexpr int TILE_ROWS = PRODUCERS ? 64 : 16;
+constexpr int MT = BM * (TILE_ROWS / 16) / WARPS_M / TILE_ROWS, NT = BN / WARPS_N / 8;
+typedef float Sums[MT][NT][4];
+
+struct Warp {
+  int lane, m, n;  // its first row and column in the block
+  __device__ __forceinline__ Warp() {
+    constexpr int TOGETHER = TILE_ROWS / 16;
+    const int warp = threadIdx.x / 32, down = warp % WARPS_M;
+    lane = threadIdx.x % 32;
+    m = down / TOGETHER * (MT * TILE_ROWS) + down % TOGETHER * 16, n = warp / WARPS_M * (NT * 8);
+  }
+};
+
+// Results of forward and backward data.
+__device__ __forceinline__ void store(const ImplicitParams& p, const ImplicitWork& work,
+                                      const WindowPlace* places, const Sums& acc,
+                                      const Warp& at) {
+  const int g = at.lane / 4, q = at.lane % 4, first = work.column + at.n;
+#pragma unroll
+  for (int i = 0; i < MT; ++i)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const WindowPlace& place = places[at.m + i * TILE_ROWS + r * 8 + g];
+      Out* const y = p.y + place.y + (long long)work.group * p.out_channels;
+      if constexpr (OUTPUT != 0 && NT % 4 == 0) {
+        if (p.y_vector == 8) {
+#pragma unroll
+          for (int j = 0; j < NT; j += 4) {
+            unsigned v[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+              v[e] = pack<OUTPUT == 2>(acc[i][j + e][2 * r], acc[i][j + e][2 * r + 1]);
+            const uint4 eight = exchanged(v, at.lane);
+            const int n = first + (j + q) * 8;
+#ifdef EPILOGUE
+            if (place.there && n < work.columns) {
+              unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+              finish_pairs(p.epilogue, pairs, y + n, p.y, work.group * p.out_channels + n);
+              *reinterpret_cast<uint4*>(y + n) =
+                  make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+            }
+#else
+            if (place.there && n < work.columns) *reinterpret_cast<uint4*>(y + n) = eight;
+#endif
+          }
+          continue;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < NT; ++j) {
+        const int n = first + j * 8 + q * 2;
+        if (!place.there || n >= work.columns) continue;
+#ifdef EPILOGUE
+        float v[2] = {acc[i][j][2 * r], acc[i][j][2 * r + 1]};
+        const int channel = work.group * p.out_channels + n;
+        if (p.y_vector > 1)
+          finish_channels<2, true>(p.epilogue, v, y + n, p.y, channel);
+        else
+          finish_channels<2, false>(p.epilogue, v, y + n, p.y, channel, work.columns - n);
+#else
+        const float v[2] = {acc[i][j][2 * r], acc[i][j][2 * r + 1]};
+#endif
+        if (p.y_vector > 1) {
+          if constexpr (OUTPUT == 0)
+            *reinterpret_cast<float2*>(y + n) = make_float2(v[0], v[1]);
+          else
+            *reinterpret_cast<unsigned*>(y + n) = pack<OUTPUT == 2>(v[0], v[1]);
+          continue;
+        }
+        store_sum(y + n, v[0]);
+        if (n + 1 < work.columns) store_sum(y + n + 1, v[1]);
+      }
+    }
+}
+
+// Sums of a gradient, in dw or in the segment's bucket.
+__device__ __forceinline__ void store_gradient(const ImplicitParams& p, const ImplicitWork& work,
+                                               const Sums& acc, const Warp& at) {
+  const int g = at.lane / 4, q = at.lane % 4;
+  const long long each = (long long)work.taps * p.channels;  // of an output channel
+  const long long size = (long long)p.groups * p.out_channels * each;
+  const ColumnStep next(work, 1), other(work, 7);
+  const bool pairs = p.buckets && p.channels % 2 == 0;
+  PatchColumn column;
+  column.set(work, work.column + at.n + q * 2);
+#pragma unroll
+  for (int j = 0; j < NT; ++j) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      column.find(p, work);
+      const long long tap = (column.tap.depth * (long long)work.heights() + column.tap.height) *
+                                work.widths() + column.tap.width;
+#pragma unroll
+      for (int i = 0; i < MT; ++i)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int m = work.row + at.m + i * TILE_ROWS + r * 8 + g;
+          const int channel =
+              MERGED ? column.channel - (m >> p.out_log << p.channels_log) : column.channel;
+          if (!column.there || m >= work.columns || (unsigned)channel >= (unsigned)p.channels) continue;
+          const long long out = (long long)work.group * p.out_channels + m;
+          float* const bucket = p.buckets + work.segment * size + out * each + tap * p.channels + channel;
+          if (pairs) {
+            if (c == 0)
+              *reinterpret_cast<float2*>(bucket) =
+                  make_float2(acc[i][j][2 * r], acc[i][j][2 * r + 1]);
+          } else if (p.buckets) {
+            *bucket = acc[i][j][2 * r + c];
+          } else {
+            store_sum(p.y + out * p.m_stride + column.filter + channel * p.c_stride,
+                      acc[i][j][2 * r + c]);
+          }
+        }
+      column.advance(work, c ? other : next);
+    }
+  }
+}
