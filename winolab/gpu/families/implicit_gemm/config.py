@@ -81,7 +81,7 @@ CONFIGS = {
         Config(128, 32, 32, 4, 1, 3, 2),
     ),
 }
-# Of 16 bits on wgmma: a warpgroup has 64 rows, or 128, and all columns.
+# The same of 16 bits on wgmma: a warpgroup has 64 rows and all columns.
 WGMMA_CONFIGS = tuple(
     Config(bm, bn, 64, warps, 1, stages, blocks, producers=128)
     for bm, bn, warps, stages, blocks in (

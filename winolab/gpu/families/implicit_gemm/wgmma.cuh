@@ -91,8 +91,7 @@ __device__ __forceinline__ void consume(const ImplicitWork& work, GatherShared& 
 }
 
 // Sums of a gradient, in dw or in the segment's bucket: a warp leaves its rows in the stages' memory, then
-// has a column a lane. Code that is short: one that unrolls all columns came from memory for longer than
-// the products took.
+// has a column a lane. The code is short: unrolled over all columns it took longer than the products.
 __device__ __forceinline__ void store_by_columns(const ImplicitParams& p, const ImplicitWork& work,
                                                  GatherShared& shared, const Sums& acc,
                                                  const Warp& at) {
