@@ -19,7 +19,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
@@ -39,9 +38,13 @@ from winolab import (
     conv_forward,
     prepare_filter,
 )
+from winolab.cli import process
 from winolab.cli.environment import provenance
+from winolab.cli.spread import spread
 
 ROWS = Path(__file__).resolve().parents[1] / "experiments/results/random_problems.jsonl"
+EACH = 0.045  # seconds of a core
+SOME = 25  # problems of a task
 LASTING = 100  # problems whose row is kept unasked
 POISON = 0xA5
 ERRSTATES: list[Any] = [{}, {}, {"all": "raise"}]
@@ -295,14 +298,21 @@ def refused(case: Case) -> bool:
     raise Wrong("a call was served that cannot be")
 
 
-def run(seed: str, count: int, first: int = 0, workers: int = 1) -> Iterator[tuple]:
-    """``attempt`` of each problem, in order."""
+def run(
+    seed: str, count: int, first: int = 0, workers: int = 1, dask: str | None = None
+) -> Iterator[tuple]:
+    """``attempt`` of each problem, in order, or as processes or Dask's workers finish some."""
     numbers = range(first, first + count)
-    if workers <= 1:
+    if workers <= 1 and not dask:
         yield from map(partial(attempt, seed), numbers)
         return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(partial(attempt, seed), numbers, chunksize=25)
+    some = [numbers[i : i + SOME] for i in range(0, count, SOME)]
+    for _, found in spread(partial(_attempts, seed), some, workers, dask):
+        yield from found
+
+
+def _attempts(seed: str, numbers: range) -> list[tuple]:
+    return [attempt(seed, number) for number in numbers]
 
 
 def generator() -> str:
@@ -323,6 +333,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--dask", help='a scheduler of Dask, or "local"', metavar="ADDRESS")
     parser.add_argument(
         "--rows",
         type=Path,
@@ -337,7 +348,12 @@ def main(arguments: list[str] | None = None) -> int:
             print(draw(given.seed, number))
         return 0
     start, wrong, free = time.perf_counter(), 0, 0
-    for number, error, unbounded in run(given.seed, given.count, given.first, given.workers):
+    process.announce("problems", given.count, given.count * EACH / given.workers, given.workers)
+    made = run(given.seed, given.count, given.first, given.workers, given.dask)
+    done = process.Lines()
+    task = done.add_task("problems", given.count)
+    for number, error, unbounded in made:
+        done.advance(task)
         free += unbounded
         if error:
             wrong += 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,7 @@ import typer
 
 from experiments.harness.facts import ROOT
 from winolab.cli.environment import provenance
-from winolab.cli.sweep import spread
+from winolab.cli.spread import spread
 from winolab.lines import Lines
 from winolab.points import text_of, tile_of
 from winolab.ref.algebra.points import named_points, published
@@ -236,16 +235,10 @@ def main(
 
 
 def _run(todo: Sequence[Task], workers: int, dask: str | None) -> Iterator[list[Row]]:
-    if dask:
-        distributed = import_module("distributed")
-        local = {"n_workers": workers, "threads_per_worker": 1}
-        with distributed.Client(**local if dask == "local" else {"address": dask}) as client:
-            for future in distributed.as_completed(client.map(rows, todo)):
-                yield future.result()
-    elif workers == 1:
+    if workers == 1 and not dask:
         yield from map(rows, todo)
     else:
-        yield from (found for _, found in spread(rows, todo, workers))
+        yield from (found for _, found in spread(rows, todo, workers, dask))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +17,8 @@ from experiments.harness.extremes import maximum
 from experiments.harness.outputs import Outputs, Tally, Variant
 from winolab.algorithm import parse_algorithm
 from winolab.cli.environment import provenance
-from winolab.cli.sweep import spread
+from winolab.cli.spread import spread
+from winolab.lines import Lines
 from winolab.measure import EXACT, FULL, Case
 
 Row = dict[str, Any]
@@ -128,26 +132,64 @@ class Job:
 
 
 def run(
-    jobs: Sequence[Work], workers: int = 1, advance: Callable[[float], None] = lambda jobs: None
+    jobs: Sequence[Work],
+    workers: int = 1,
+    advance: Callable[[float], None] = lambda jobs: None,
+    dask: str | None = None,
+    kept: Path | None = None,
 ) -> list[Row]:
-    """The rows of all jobs in their order, each with where it was computed."""
+    """The rows of all jobs in their order, each with where it was computed.
+
+    ``kept``: a file that has each job's rows as soon as they are there, so that the same call goes
+    on where it stopped; it goes when all are done.
+    """
     found: dict[int, list[Row]] = {}
-    for i, rows in _done(jobs, workers):
-        found[i] = rows
-        advance(1)
-    where = provenance()
-    return [row | where for i in range(len(jobs)) for row in found[i]]
+    if kept is None:
+        for i, rows in _done(jobs, range(len(jobs)), workers, dask):
+            found[i] = rows
+            advance(1)
+        return [row for i in range(len(jobs)) for row in found[i]]
+    names = [_name(job) for job in jobs]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with Lines(kept).checked() as lines:
+        known = dict(filter(None, (_known(line) for _, line in lines.read())))
+        found = {i: known[name] for i, name in enumerate(names) if name in known}
+        advance(len(found))
+        todo = [i for i in range(len(jobs)) if i not in found]
+        for i, rows in _done(jobs, todo, workers, dask):
+            lines.append({"job": names[i], "rows": rows})
+            found[i] = rows
+            advance(1)
+    kept.unlink()
+    return [row for i in range(len(jobs)) for row in found[i]]
 
 
-def _done(jobs: Sequence[Work], workers: int) -> Iterator[tuple[int, list[Row]]]:
-    longest_first = sorted(range(len(jobs)), key=lambda i: -jobs[i].cost)
-    if workers <= 1:
+def _name(job: Work) -> str:
+    """What tells a job, and the sources that run it, from others."""
+    return hashlib.sha256(f"{job!r} {provenance()['commit']}".encode()).hexdigest()
+
+
+def _known(line: bytes) -> tuple[str, list[Row]] | None:
+    """The job and the rows of a line; None of what an interruption left."""
+    try:
+        row = json.loads(line)
+        return row["job"], row["rows"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _done(
+    jobs: Sequence[Work], todo: Sequence[int], workers: int, dask: str | None
+) -> Iterator[tuple[int, list[Row]]]:
+    longest_first = sorted(todo, key=lambda i: -jobs[i].cost)
+    if workers <= 1 and not dask:
         for i in longest_first:
-            yield i, jobs[i].run()
+            yield i, _run(jobs[i])
         return
-    for i, rows in spread(_run, [jobs[i] for i in longest_first], workers):
+    for i, rows in spread(_run, [jobs[i] for i in longest_first], workers, dask):
         yield longest_first[i], rows
 
 
 def _run(job: Work) -> list[Row]:
-    return job.run()
+    where = provenance()
+    return [row | where for row in job.run()]

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from experiments.harness import facts, jobs, studies
@@ -25,6 +24,7 @@ from winolab.cli import process
 from winolab.cli.environment import cores
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import document
+from winolab.cli.spread import Dask
 
 
 def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:
@@ -49,15 +49,16 @@ def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Tab
     return found
 
 
-def measure(tables: Sequence[Table], full: bool, workers: int, console: Console) -> list[list[Row]]:
-    """The rows of each table, under one progress bar."""
+def measure(
+    tables: Sequence[Table], full: bool, workers: int, dask: str | None = None
+) -> list[list[Row]]:
+    """The rows of each table, under one progress bar; what an interrupted call had is not run
+    again."""
     todo = [table.jobs(full) for table in tables]
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/"
-               "{task.total:.0f}"), TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
+    with process.progress(quiet=False) as bar:
         task = bar.add_task("layers", total=sum(map(len, todo)))
         every = [job for part in todo for job in part]
-        rows = jobs.run(every, workers, lambda done: bar.advance(task, done))
+        rows = jobs.run(every, workers, lambda done: bar.advance(task, done), dask, UNFINISHED)
     by_table = {table.key: [] for table in tables}
     for row in rows:
         by_table[f"{row['paper']} {row['table']}"].append(row)
@@ -111,6 +112,8 @@ def kept(table: Table, whole: bool) -> tuple[list[Cell], Group | str]:
 RANKS = {"interval": 4, "prediction": 2, "bound": 3, "ratio": 1}  # the last is left out first
 
 
+# What an interrupted call computed.
+UNFINISHED = page.REPORT.with_name("unfinished.jsonl")
 # Columns of a log file: the longest line of a table.
 WIDTH = 140
 
@@ -125,6 +128,7 @@ def main(
     every: Annotated[bool, typer.Option("--all", help="The tables that take minutes too.")] = False,
     full: Annotated[bool, typer.Option("--full", help="All outputs: hours for some.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
+    dask: Dask = None,
     as_json: Annotated[bool, typer.Option("--json", help="Cells as JSON, no tables.")] = False,
     update: Annotated[bool, typer.Option("--update", help="Rewrite the kept rows.")] = False,
 ) -> None:
@@ -146,7 +150,7 @@ def main(
     started = time.perf_counter()
     measured = [t for t in tables if t.sources]
     tables = [t for t in tables if not t.sources]
-    found = measure(tables, full, workers or cores(), console) if tables else []
+    found = measure(tables, full, workers or cores(), dask) if tables else []
     results = list(zip(tables, found, strict=True))
     for name in dict.fromkeys(t.paper for t in tables):
         store(name, [row for t, rows in results if t.paper == name for row in rows], update)

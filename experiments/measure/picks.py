@@ -25,7 +25,7 @@ from winolab.bench.contenders import Arrays, offered, ours, unnamed
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.sweep import pool
+from winolab.cli.spread import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan

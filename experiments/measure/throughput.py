@@ -33,7 +33,7 @@ from winolab.bench.layers import Layer
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.sweep import pool
+from winolab.cli.spread import pool
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan

@@ -15,7 +15,8 @@ import pytest
 
 from winolab import lines
 from winolab.cli.screen.render import document
-from winolab.cli.sweep import RowFile, cases, run, spread
+from winolab.cli.spread import spread
+from winolab.cli.sweep import RowFile, cases, run
 from winolab.measure import Case
 
 VALUES: dict[str, Any] = {
@@ -142,7 +143,7 @@ WORK = "import time; print('up', flush=True); time.sleep(60)"
 
 def test_workers_end_with_a_killed_parent() -> None:
     """They hold its standard output: its end is read only when they are gone, too."""
-    script = f"from winolab.cli.sweep import spread; list(spread(exec, [{WORK!r}] * 2, 2))"
+    script = f"from winolab.cli.spread import spread; list(spread(exec, [{WORK!r}] * 2, 2))"
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

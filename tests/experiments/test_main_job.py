@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,3 +193,26 @@ def test_the_main_job_leaves_out_only_the_long_tables() -> None:
     assert [table for table in every if table not in main] == long
     for table in long:
         assert chosen(table.paper, table.name, every=False) == [table]
+
+
+def test_what_an_interrupted_call_had_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are kept as they come; the file goes when all are there."""
+    jobs = [Job((), replace(SMALL, seed=seed), VARIANTS[:1]) for seed in range(3)]
+    kept, ran, compute = tmp_path / "unfinished.jsonl", [], Job.run
+
+    def interrupted(job: Job) -> list:
+        ran.append(job)
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        return compute(job)
+
+    monkeypatch.setattr(Job, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(jobs, kept=kept)
+    assert len(kept.read_text().splitlines()) == 2
+    rows = run(jobs, kept=kept)
+    assert ran[3:] == ran[2:3]
+    assert [row["seed"] for row in rows] == [0, 1, 2]
+    assert not kept.exists()

@@ -13,6 +13,7 @@ from winolab.cli.process import progress
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson
+from winolab.cli.spread import Dask
 
 
 def register(app: typer.Typer) -> None:
@@ -100,13 +101,15 @@ def accuracy(
         bool,
         typer.Option("--gpu", help="Sum simulated products on a GPU: the same numbers, sooner."),
     ] = False,
+    dask: Dask = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
     """The error of a simulated convolution against its oracle, its bound and its prediction.
 
     A LIST is one value or several, as a,b,c: all combinations are run, one row each. An interrupted
-    sweep goes on with the same command and --out.
+    sweep goes on with the same command and --out. With --dask, cases run on Dask's workers, and
+    again where one is lost; --workers are those of "local".
 
     For example:
 
@@ -129,7 +132,7 @@ def accuracy(
         groups=[_integer("groups", value) for value in sweep.values(groups)],
         **{name: sweep.values(text) for name, text in lists.items()},
     )
-    rows = _swept(todo, out, workers or environment.cores(), quiet=as_json, gpu=gpu)
+    rows = _swept(todo, out, workers or environment.cores(), dask, quiet=as_json, gpu=gpu)
     if as_json:
         print(render.document(rows))
     else:
@@ -137,19 +140,28 @@ def accuracy(
 
 
 def _swept(
-    todo: list[sweep.Case], out: Path | None, workers: int, quiet: bool, gpu: bool
+    todo: list[sweep.Case],
+    out: Path | None,
+    workers: int,
+    dask: str | None,
+    quiet: bool,
+    gpu: bool,
 ) -> list[sweep.Row]:
     """The rows of the cases, with a progress bar; an interrupt says how to go on."""
     file = sweep.RowFile(out) if out else None
     for damaged in file.damaged if file else ():
         print(f"winolab: {damaged}", file=sys.stderr)
+    missing = [case for case in todo if not file or case not in file.rows]
     with progress(quiet) as bar:
         task = bar.add_task("cases", total=len(todo))
         try:
+            if not quiet and not gpu:
+                process.announce("cases", len(missing), sweep.seconds(missing, workers), workers)
             return sweep.run(
                 todo,
                 file=file,
                 workers=workers,
+                dask=dask,
                 advance=lambda part: bar.advance(task, part),
                 gpu=gpu,
             )

@@ -13,6 +13,7 @@ import typer
 from winolab.cli import environment, process
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.render import AsJson
+from winolab.cli.spread import Dask
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +36,7 @@ def reproduce(
         int | None,
         typer.Option(min=1, metavar="N", help="Processes; by default one a core."),
     ] = None,
+    dask: Dask = None,
     as_json: AsJson = False,
     update: Annotated[
         bool, typer.Option("--update", help="Rewrite the rows that the checkout keeps.")
@@ -62,6 +64,7 @@ def reproduce(
     arguments = [text for text in (paper, table) if text]
     arguments += [flag for flag, wanted in flags.items() if wanted]
     arguments += ["--workers", str(workers)] if workers else []
+    arguments += ["--dask", dask] if dask else []
     _become([sys.executable, "-m", environment.REPRODUCE, *arguments], root)
 
 

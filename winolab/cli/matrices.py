@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +15,9 @@ from winolab.cli.process import clock
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson
+from winolab.cli.spread import Dask, spread
 from winolab.ref.algebra.transforms import transforms as build_transforms
-from winolab.ref.error.search import best_points
+from winolab.ref.error.search import Scored, best_points
 
 
 def register(app: typer.Typer) -> None:
@@ -80,6 +83,10 @@ def points(
     budget: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Time that the search may take.")
     ] = 10.0,
+    dask: Dask = None,
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Searches from other starts at a time.")
+    ] = 1,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
@@ -92,8 +99,24 @@ def points(
     ```
     """
     with clock("searching", budget, quiet=as_json):
-        leaders = tables.leaders(best_points(alpha, r, budget=budget))
+        leaders = tables.leaders(_searched(alpha, r, budget, workers, dask))
     if as_json:
         print(render.document({"alpha": alpha, "r": r, "leaders": leaders}))
     else:
         process.console(wide).print(tables.points(leaders))
+
+
+def _searched(
+    alpha: int, r: int | None, budget: float, workers: int, dask: str | None
+) -> list[Scored]:
+    """The leaders of so many searches, a seed each, the best first."""
+    if workers == 1 and not dask:
+        return best_points(alpha, r, budget=budget)
+    best_points(alpha, r, budget=0)  # which raises here what the processes would
+    search = partial(_from_seed, alpha, r, budget)
+    found = {s.points: s for _, some in spread(search, range(workers), workers, dask) for s in some}
+    return sorted(found.values(), key=lambda s: (isnan(s.score), s.score))
+
+
+def _from_seed(alpha: int, r: int | None, budget: float, seed: int) -> list[Scored]:
+    return best_points(alpha, r, budget=budget, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import math
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import NoReturn, cast
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from winolab.gpu.machine import MachineError
 
@@ -33,6 +34,7 @@ SPELLED = {
 }  # fmt: skip
 WIDE = 10_000  # columns: more than any table has
 PIPE = 200  # columns where there is no terminal
+EVERY = 20.0  # seconds
 
 
 def run(app: Callable[..., object]) -> NoReturn:
@@ -132,8 +134,70 @@ def _spelled(error: UnicodeError) -> tuple[str | bytes, int]:
     return "".join(parts), error.end
 
 
-def progress(quiet: bool) -> Progress:
-    """A bar with the time left, on a terminal only, gone when done."""
+class Lines:
+    """What a bar says, in lines for where there is no terminal: after EVERY seconds, and then each
+    time that twice as many have passed."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.due, self.name, self.total, self.completed = EVERY, "", 0.0, 0.0
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def add_task(self, description: str, total: float) -> TaskID:
+        """Begin; the number is a bar's."""
+        self.name, self.total = description, total
+        return TaskID(0)
+
+    def advance(self, task: TaskID, advance: float = 1) -> None:
+        """So much more is done."""
+        self.update(task, completed=self.completed + advance)
+
+    def update(self, task: TaskID, completed: float) -> None:
+        """So much is done."""
+        self.completed = completed
+        passed = time.monotonic() - self.started
+        if passed < self.due or not completed:
+            return
+        self.due = 2 * passed
+        left = duration(passed * (self.total - completed) / completed)
+        text = f"{completed:.3g} of {self.total:.3g} {self.name}, left: about {left}"
+        print(f"winolab: {text}", file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Say no more."""
+        self.due = math.inf
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that people say it in.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('40 s', '3 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def announce(name: str, count: int, seconds: float, workers: int) -> None:
+    """Say before a long sweep about how long it takes."""
+    if seconds >= EVERY:
+        print(
+            f"winolab: {count} {name}, about {duration(seconds)} on {workers} processes",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def progress(quiet: bool) -> Progress | Lines:
+    """A bar with the time left, gone when done; lines where there is no terminal."""
+    if not quiet and not sys.stderr.isatty():
+        return Lines()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -144,7 +208,7 @@ def progress(quiet: bool) -> Progress:
         *columns,
         console=Console(stderr=True),
         transient=True,
-        disable=quiet or not sys.stderr.isatty(),
+        disable=quiet,
     )
 
 

@@ -7,23 +7,17 @@ again. A line that holds no row is reported with its number and left as it is.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
-import multiprocessing
-import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from textwrap import shorten
-from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from winolab.api.gpu_case import CaseOnGpu
@@ -31,12 +25,11 @@ from winolab.arguments.shapes import nonempty
 from winolab.cli.environment import memory, provenance
 from winolab.cli.screen.render import plain
 from winolab.cli.screen.tables import METRICS
+from winolab.cli.spread import spread
 from winolab.lines import Lines
-from winolab.measure import OPERANDS, Case
+from winolab.measure import FULL, OPERANDS, RESULTS, Case
 
 Row = dict[str, Any]
-# Processes take the cores; the threads of a BLAS under them would only wait for each other.
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 # Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
 POINTS = r"\s*[-−+\d∞(xi]|\s*oo"
 FIELDS = r"\s*\w+="
@@ -44,9 +37,10 @@ FIELDS = r"\s*\w+="
 NUMBERS = (*METRICS, "unbounded")
 BEGINNING = b'{"algorithm": "'  # of a row's line
 MOST_DAMAGED = 100  # lines before the first row: a file with more holds something else
-PR_SET_PDEATHSIG = 1
 ITEMSIZE = 4  # bytes of an operand's element: cases draw float32
 MOST_REASON = 200  # characters
+# Multiply-adds a second of one process, all that a case computes counted: NumPy's and Numba's.
+RATE, RATE_OF_LOOPS = 2.5e8, 6e8
 
 
 def values(text: str, keep: str = r"(?!)") -> list[str]:
@@ -153,6 +147,7 @@ def run(
     *,
     file: RowFile | None = None,
     workers: int = 1,
+    dask: str | None = None,
     advance: Callable[[float], None] = lambda cases: None,
     gpu: bool = False,
 ) -> list[Row]:
@@ -160,98 +155,51 @@ def run(
 
     With ``gpu`` this process runs them, and a GPU sums their products.
 
-    ``workers`` processes run them; a row's numbers depend on its case alone. ``advance`` is called
-    with the number of cases, or the part of one, done since the last call.
+    ``workers`` processes run them, or Dask's (``winolab.cli.spread``); a row's numbers depend on
+    its case alone. ``advance`` is called with the number of cases, or the part of one, done since
+    the last call.
     """
     todo = list(todo)
     rows = {case: file.rows[case] for case in todo if file and case in file.rows}
     missing = [case for case in todo if case not in rows]
     advance(len(rows))
-    where = provenance()
-    how = ((case, CaseOnGpu.of(case).measure(advance)) for case in missing) if gpu else None
-    for case, measured in how or _measured(missing, min(workers, len(missing)), advance):
-        rows[case] = plain({**measured, **where})
+    how = ((case, _on_gpu(case, advance)) for case in missing) if gpu else None
+    for case, measured in how or _measured(missing, min(workers, len(missing)), dask, advance):
+        rows[case] = plain(measured)
         if file:
             file.append(rows[case])
     return [rows[case] for case in todo]
 
 
-def pool(workers: int) -> ProcessPoolExecutor:
-    """So many processes, which end when this one ends, however it does: killed, too.
-
-    An interrupt at the keyboard is this process's to handle.
-    """
-    for name in THREADS:
-        os.environ.setdefault(name, "1")
-    spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_serve_parent)
-
-
-def spread(
-    function: Callable[[Any], Any], items: Sequence[Any], workers: int
-) -> Iterator[tuple[int, Any]]:
-    """(i, function(items[i])) in the order in which ``workers`` processes finish them.
-
-    An exception, an interrupt too, ends all of them at once.
-    """
-    with pool(workers) as processes:
-        try:
-            with _undisturbed():
-                futures = {processes.submit(function, item): i for i, item in enumerate(items)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            processes.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """An interrupt at the keyboard waits until processes have begun: they would not be known."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if held:
-        raise KeyboardInterrupt
+def seconds(todo: Iterable[Case], workers: int) -> float:
+    """About how long so many processes take for the cases, by their multiply-adds."""
+    macs = 0.0
+    for case in todo:
+        outputs = math.prod(getattr(case.problem, RESULTS[case.direction]))
+        part = 1.0 if case.sample == FULL else min(1.0, int(case.sample) / max(1, outputs))
+        macs += part * case.problem.macs
+    return macs / (RATE_OF_LOOPS if find_spec("numba") else RATE) / workers
 
 
 def _measured(
-    todo: list[Case], workers: int, advance: Callable[[float], None]
+    todo: list[Case], workers: int, dask: str | None, advance: Callable[[float], None]
 ) -> Iterator[tuple[Case, Row]]:
-    if workers <= 1:
+    if workers <= 1 and not dask:
         for case in todo:
-            yield case, case.measure(advance)
+            yield case, {**case.measure(advance), **provenance()}
         return
-    for i, row in spread(Case.measure, todo, workers):
+    for i, row in spread(_row, todo, workers, dask):
         yield todo[i], row
         advance(1)
 
 
-def _serve_parent() -> None:
-    """In a worker: interrupts are the parent's to handle, and its end is the worker's.
-
-    On Linux the kernel ends it, too, which no long call of C keeps from running.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    Thread(target=_end_with_parent, daemon=True).start()
+def _on_gpu(case: Case, advance: Callable[[float], None]) -> Row:
+    return {**CaseOnGpu.of(case).measure(advance), **provenance()}
 
 
-def _end_with_parent() -> None:
-    """Wait for the parent's end, by whatever signal, and end at once: nobody reads results then."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _row(case: Case) -> Row:
+    """What was measured, and where."""
+    return {**case.measure(), **provenance()}
 
 
 def _refused(name: str) -> None:

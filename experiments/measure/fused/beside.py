@@ -36,7 +36,7 @@ from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.sweep import pool
+from winolab.cli.spread import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import Config, narrow
