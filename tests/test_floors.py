@@ -28,6 +28,7 @@ ALLOWED = {
     "cupy": CUPY,
     "cupy_backends": CUPY,
     "torch": TORCH,
+    "distributed": ("winolab.cli.spread",),
     "numba": NUMBA,
     "llvmlite": NUMBA,
     "matplotlib": PICTURES,

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from textwrap import shorten
@@ -28,6 +27,7 @@ from winolab.cli.screen.tables import METRICS
 from winolab.cli.spread import spread
 from winolab.lines import Lines
 from winolab.measure import FULL, OPERANDS, RESULTS, Case
+from winolab.ref.arithmetic import loops
 
 Row = dict[str, Any]
 # Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
@@ -178,7 +178,7 @@ def seconds(todo: Iterable[Case], workers: int) -> float:
         outputs = math.prod(getattr(case.problem, RESULTS[case.direction]))
         part = 1.0 if case.sample == FULL else min(1.0, int(case.sample) / max(1, outputs))
         macs += part * case.problem.macs
-    return macs / (RATE_OF_LOOPS if find_spec("numba") else RATE) / workers
+    return macs / (RATE_OF_LOOPS if loops.available() else RATE) / workers
 
 
 def _measured(

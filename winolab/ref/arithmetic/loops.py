@@ -8,12 +8,18 @@ where these cannot be written, in the user's folder.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from functools import cache
 from typing import Any
 
 # Multiply-adds of a process from which Numba is loaded: NumPy's take about as long as loading does.
 ENOUGH = 1 << 28
 done = 0
+
+
+def available() -> bool:
+    """Whether Numba is there; nothing is loaded."""
+    return importlib.util.find_spec("numba") is not None
 
 
 @cache
