@@ -40,7 +40,7 @@ from winolab import (
 )
 from winolab.cli import process
 from winolab.cli.environment import provenance
-from winolab.cli.spread import spread
+from winolab.spread import spread
 
 ROWS = Path(__file__).resolve().parents[1] / "experiments/results/random_problems.jsonl"
 EACH = 0.045  # seconds of a core

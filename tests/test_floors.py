@@ -28,7 +28,7 @@ ALLOWED = {
     "cupy": CUPY,
     "cupy_backends": CUPY,
     "torch": TORCH,
-    "distributed": ("winolab.cli.spread",),
+    "distributed": ("winolab.spread",),
     "numba": NUMBA,
     "llvmlite": NUMBA,
     "matplotlib": PICTURES,
@@ -43,7 +43,7 @@ FLOORS = (
     ("gpu.planner", "gpu.families"),
     ("gpu.driver", "gpu.runtime"),
     ("conv", "measure", "api", "torch"),
-    ("bench", "cli", "judge"),
+    ("bench", "cli", "judge", "spread"),
 )
 FRONT = ("winolab", "winolab.__main__")  # what stands on all floors
 

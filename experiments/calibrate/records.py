@@ -21,13 +21,13 @@ import typer
 
 from experiments.harness.facts import ROOT
 from winolab.cli.environment import provenance
-from winolab.cli.spread import spread
 from winolab.lines import Lines
 from winolab.points import text_of, tile_of
 from winolab.ref.algebra.points import named_points, published
 from winolab.ref.records.frontier import search, structures
 from winolab.ref.records.protocols import PRECISIONS, simulated
 from winolab.ref.records.table import Record, factors
+from winolab.spread import spread
 
 Row = dict[str, Any]
 ROWS = ROOT / "experiments" / "results" / "records.jsonl"

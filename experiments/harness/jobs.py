@@ -17,9 +17,9 @@ from experiments.harness.extremes import maximum
 from experiments.harness.outputs import Outputs, Tally, Variant
 from winolab.algorithm import parse_algorithm
 from winolab.cli.environment import provenance
-from winolab.cli.spread import spread
 from winolab.lines import Lines
 from winolab.measure import EXACT, FULL, Case
+from winolab.spread import spread
 
 Row = dict[str, Any]
 

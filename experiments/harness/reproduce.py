@@ -24,7 +24,7 @@ from winolab.cli import process
 from winolab.cli.environment import cores
 from winolab.cli.screen import fitted
 from winolab.cli.screen.render import document
-from winolab.cli.spread import Dask
+from winolab.spread import Dask
 
 
 def chosen(paper: str | None, table: str | None, every: bool = True) -> list[Table]:

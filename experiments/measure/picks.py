@@ -25,11 +25,11 @@ from winolab.bench.contenders import Arrays, offered, ours, unnamed
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.spread import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
 from winolab.lines import Lines
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput_variants.jsonl"
 ROUNDS = 7

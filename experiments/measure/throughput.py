@@ -33,13 +33,13 @@ from winolab.bench.layers import Layer
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.spread import pool
 from winolab.device import H100, Device, datasheet
 from winolab.gpu import driver
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import nvrtc
 from winolab.gpu.runtime.cache import cubin
 from winolab.lines import Lines
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "throughput.jsonl"
 PATIENCE = 90  # seconds that a case may take before the run is given up: a first one took 31

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from winolab.cli import process
-from winolab.cli.spread import spread
+from winolab.spread import spread
 
 SWEEP = [
     *(sys.executable, "-m", "winolab", "accuracy", "--algorithm", "direct,gamma:4:2:3"),
@@ -23,7 +23,7 @@ SWEEP = [
 LOST = """
 import os, sys
 from pathlib import Path
-from winolab.cli.spread import spread
+from winolab.spread import spread
 
 def work(i):
     mark = Path(sys.argv[1] if len(sys.argv) > 1 else MARK)
@@ -38,7 +38,7 @@ if __name__ == "__main__":
 """
 LONG = """
 import time
-from winolab.cli.spread import spread
+from winolab.spread import spread
 
 def work(i):
     time.sleep(0.3)

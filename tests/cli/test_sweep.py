@@ -15,9 +15,9 @@ import pytest
 
 from winolab import lines
 from winolab.cli.screen.render import document
-from winolab.cli.spread import spread
 from winolab.cli.sweep import RowFile, cases, run
 from winolab.measure import Case
+from winolab.spread import spread
 
 VALUES: dict[str, Any] = {
     "algorithm": ["gamma:4:2:3", "direct"],
@@ -143,7 +143,7 @@ WORK = "import time; print('up', flush=True); time.sleep(60)"
 
 def test_workers_end_with_a_killed_parent() -> None:
     """They hold its standard output: its end is read only when they are gone, too."""
-    script = f"from winolab.cli.spread import spread; list(spread(exec, [{WORK!r}] * 2, 2))"
+    script = f"from winolab.spread import spread; list(spread(exec, [{WORK!r}] * 2, 2))"
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

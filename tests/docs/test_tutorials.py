@@ -20,8 +20,8 @@ SHOWN = re.compile(r"```console\n\$ (winolab .*?)\n(.*?)```", re.DOTALL)
 COMMANDS = [found for path in TUTORIALS for found in SHOWN.findall(path.read_text())]
 
 
-def test_there_are_seven() -> None:
-    assert len(TUTORIALS) == 7
+def test_there_are_eight() -> None:
+    assert len(TUTORIALS) == 8
     index = (DOCS / "index.md").read_text()
     assert "\n_generated/papers/*\n" in index
     for path in TUTORIALS:

@@ -13,7 +13,7 @@ import typer
 from winolab.cli import environment, process
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.render import AsJson
-from winolab.cli.spread import Dask
+from winolab.spread import Dask
 
 
 def register(app: typer.Typer) -> None:

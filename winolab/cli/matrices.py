@@ -15,9 +15,9 @@ from winolab.cli.process import clock
 from winolab.cli.screen import render, tables
 from winolab.cli.screen.fitted import Wide
 from winolab.cli.screen.render import AsJson
-from winolab.cli.spread import Dask, spread
 from winolab.ref.algebra.transforms import transforms as build_transforms
 from winolab.ref.error.search import Scored, best_points
+from winolab.spread import Dask, spread
 
 
 def register(app: typer.Typer) -> None:

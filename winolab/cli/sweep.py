@@ -24,10 +24,10 @@ from winolab.arguments.shapes import nonempty
 from winolab.cli.environment import memory, provenance
 from winolab.cli.screen.render import plain
 from winolab.cli.screen.tables import METRICS
-from winolab.cli.spread import spread
 from winolab.lines import Lines
 from winolab.measure import FULL, OPERANDS, RESULTS, Case
 from winolab.ref.arithmetic import loops
+from winolab.spread import spread
 
 Row = dict[str, Any]
 # Behind a comma, what belongs to the value before it: points, and parts of a mixed precision.
@@ -155,7 +155,7 @@ def run(
 
     With ``gpu`` this process runs them, and a GPU sums their products.
 
-    ``workers`` processes run them, or Dask's (``winolab.cli.spread``); a row's numbers depend on
+    ``workers`` processes run them, or Dask's (``winolab.spread``); a row's numbers depend on
     its case alone. ``advance`` is called with the number of cases, or the part of one, done since
     the last call.
     """

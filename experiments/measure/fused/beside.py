@@ -36,7 +36,6 @@ from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.spread import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import Config, narrow
@@ -46,6 +45,7 @@ from winolab.gpu.params import View
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
 from winolab.gpu.runtime import loader
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "fused2d.jsonl"
 ALGORITHM = winograd((2, 2), (3, 3))
