@@ -46,8 +46,10 @@ class Accumulation:
         among them, a product's being the sum of its factors', truncated to the accumulator's
         precision plus `extra_bits`, added exactly, and the result is rounded as `rounding` says,
         overflow to infinity. With chunks of 16 (m16n8k16, wgmma) or 8 (m16n8k8), 2 extra bits and
-        truncation it repeats every bit of an H100 in FP16 and BF16 (Fasi, Higham, Mikaitis &
-        Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS 7:e330). With
+        truncation it repeats an H200's bits but those of subnormal numbers (docs/notes/045; Fasi,
+        Higham, Mikaitis & Pranesh 2021, Numerical behavior of NVIDIA tensor cores, PeerJ CS
+        7:e330).
+        With
         `intervals`, so many products are summed from zero, then added to an outer accumulator
         outside of the Tensor Core, rounded to nearest (Ootomo & Yokota 2022); of several, each
         in turn.
