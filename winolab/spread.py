@@ -37,6 +37,7 @@ Dask = Annotated[  # an option of the commands that sweep
 ]
 LOCAL = "local"
 ADDRESS = re.compile(r"(\w+://)?\S+:\d+")
+STARTING = 120  # seconds for processes of this machine, which may be busy
 PATIENCE = 10  # seconds for a scheduler, and for its first worker, to answer
 SAME = ("winolab", "commit")  # what workers elsewhere have to have of what a row says
 
@@ -162,7 +163,7 @@ def _cluster(distributed: Any, workers: int, where: str) -> Iterator[Any]:
 def _check_workers(client: Any, where: str) -> None:
     """Raise ValueError where there are none, or none that compute as this process does."""
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=STARTING if where == LOCAL else PATIENCE)
     except (TimeoutError, OSError):
         raise ValueError(
             f"the scheduler of Dask at {where!r} has no workers; start some: dask worker {where}"

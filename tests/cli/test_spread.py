@@ -54,7 +54,7 @@ def run(*command: str, **variables: str) -> str:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, env={**os.environ, **variables}
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
