@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,6 +24,7 @@ from winolab.ref.arithmetic.split import Scale
 # gradients by Ω9(3,7) in FP16 err 9.6 times as much (tests/torch/test_convert.py).
 USUAL_TOLERANCE = Tolerance("direct", 4.0)
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
+T = TypeVar("T")
 DTYPES = {getattr(torch, name): name for name in PRECISION_OF_DTYPE}
 
 
@@ -113,6 +114,15 @@ def asked(
             tolerance=o.tolerance or (None if o.algorithm else USUAL_TOLERANCE),
         ).checked(),
     )
+
+
+def tile_for(*directions: str, algorithm: T | None, cpu: bool) -> T | str | None:
+    """The algorithm of a convolution beside one that has ``algorithm``, where either's direction is
+    among these. A tile serves forward and backward data alike; filter gradients have tiles of
+    their own, so that they are direct sums on the CPU and the planner's choice on a GPU."""
+    if algorithm is None or "backward_filter" not in directions:
+        return algorithm
+    return "direct" if cpu else None
 
 
 def pairs(padding: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -14,7 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
-from winolab.torch.asked import Options
+from winolab.torch.asked import Options, tile_for
 
 # What each operand's gradient is, and which arrays that takes: 0 and 1 are the operands, 2 is the
 # gradient of the result.
@@ -35,15 +35,13 @@ def gradient(
 ) -> Tensor:
     """The gradient of operand 0 or 1 of ``direction``; ``arrays`` are both, and the result's.
 
-    It is computed in the same precision, within the same workspace. A tile that was named serves
-    forward and backward data alike; filter gradients have tiles of their own, so that they are
-    direct sums on the CPU and the planner's choice on a GPU.
+    It is computed in the same precision, within the same workspace, by the tile that was named
+    where that serves it (``tile_for``).
     """
     wanted, first, second = GRADIENTS[direction][operand]
     geometry, options = split(direction, arguments)
-    algorithm = options.algorithm
-    if "backward_filter" in (direction, wanted) and algorithm is not None:
-        algorithm = "direct" if arrays[0].device.type == "cpu" else None
+    cpu = arrays[0].device.type == "cpu"
+    algorithm = tile_for(direction, wanted, algorithm=options.algorithm, cpu=cpu)
     options = replace(options, algorithm=algorithm, out_dtype=None, scale=None)
     shape = () if wanted == "forward" else (arrays[operand].shape,)
     return calls[wanted](arrays[first], arrays[second], *shape, *geometry, *options.given())

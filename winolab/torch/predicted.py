@@ -19,7 +19,7 @@ from winolab.ref.arithmetic.simulated import arithmetic
 from winolab.ref.error.expected import expected
 from winolab.ref.error.moments import CONSTANT
 from winolab.ref.tolerance.cheapest import U11, cheapest
-from winolab.torch.asked import USUAL_TOLERANCE
+from winolab.torch.asked import USUAL_TOLERANCE, tile_for
 from winolab.torch.modules import Convolution
 from winolab.torch.operators import asked_by
 
@@ -100,18 +100,12 @@ def predicted(
     ).checked()
     if asked.precision is None:
         asked = replace(asked, precision=DTYPES[weight.dtype])
-    if asked.algorithm is None and asked.tolerance is None:
-        asked = replace(asked, tolerance=USUAL_TOLERANCE)
     roles = ROLES if layer.training else ("forward",)
     transposed, found = direction == "backward_data", []
     for role in roles:
-        how = asked
-        if role == "backward_filter" and asked.algorithm:
-            how = replace(
-                asked,
-                algorithm=None if gpu else direct(),
-                tolerance=USUAL_TOLERANCE if gpu else None,
-            )
+        algorithm = tile_for(role, algorithm=asked.algorithm, cpu=gpu is None)
+        tolerance = asked.tolerance or (None if algorithm else USUAL_TOLERANCE)
+        how = replace(asked, algorithm=algorithm, tolerance=tolerance)
         does = ROLES[role][transposed]
         told = _on_gpu(problem, does, how, gpu) if gpu else _on_cpu(problem, does, how)
         found.append(Predicted(role, *told))
