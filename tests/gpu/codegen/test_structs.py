@@ -100,15 +100,15 @@ STRUCTS = {
         [("GammaFilterParams", "gamma_filter")],
     ),
     "pad": ("PadParams", "gamma_wgmma/pad_channels", [input.PAD_PARAMS], []),
-    "nested filter": ("NestedFilterParams", "nested/filter", [nested.FILTER_PARAMS], []),
+    "nested filter": ("NestedFilterParams", "nested/filter_params", [nested.FILTER_PARAMS], []),
     "nested input": (
         "InputParams",
-        "nested/input",
+        "nested/input_params",
         [nested.INPUT_PARAMS, nested.FILTER_PARAMS, nested.DESCRIBERS],
-        [("NestedFilterParams", "nested/filter")],
+        [("NestedFilterParams", "nested/filter_params")],
     ),
     "nested products": ("ProductsParams", "nested/products", [nested.PRODUCTS_PARAMS], []),
-    "nested output": ("OutputParams", "nested/output", [nested.OUTPUT_PARAMS], []),
+    "nested output": ("OutputParams", "nested/output_params", [nested.OUTPUT_PARAMS], []),
     "transform": (
         "TransformParams",
         "wgrad_winograd/transform",
@@ -204,16 +204,16 @@ def test_every_field_lies_where_a_compiler_has_it(tmp_path) -> None:
 
 def test_structs_within_others_part_the_runs_of_fields() -> None:
     """By hand, from the kernel files."""
-    before, behind = layouts("InputParams", "nested/input")
+    before, behind = layouts("InputParams", "nested/input_params")
     assert before.fields[:4] == (("x", POINTER), ("v", POINTER), ("header", POINTER),
                                  ("batch_stride", LONG))  # fmt: skip
     assert behind.fields == (("describers", INT),)
     sides = layout("TransformParams", "wgrad_winograd/transform").fields
     assert [name for name, _ in sides[::12]] == ["x_data", "dy_data", "images"]
-    with pytest.raises(ValueError, match=r"InputParams of nested/input\.cuh has 2 runs"):
-        layout("InputParams", "nested/input")
+    with pytest.raises(ValueError, match=r"InputParams of nested/input_params\.cuh has 2 runs"):
+        layout("InputParams", "nested/input_params")
     with pytest.raises(ValueError, match="there is no struct Params"):
-        layout("Params", "nested/input")
+        layout("Params", "nested/input_params")
 
 
 def test_sizes_are_those_of_c() -> None:
@@ -235,6 +235,7 @@ def test_every_struct_of_parameters_is_checked() -> None:
 
 # Structs of alternatives, one of which a source includes; GammaParams are tile_scheduler.cuh's.
 INTERFACES = {
+    "TileOutputs",
     "GammaParams",
     "Fetch", "Raw", "FilterRing", "Products", "Outputs", "Staging", "Finished", "GemmShared",
     "Row", "Factors", "AccuracyCheck", "Walk",

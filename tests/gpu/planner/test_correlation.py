@@ -31,8 +31,8 @@ def test_sizes_that_kernels_do_not_count_are_refused(
 
 
 def test_algorithms_of_more_states_are_refused() -> None:
-    """A modulus with other factors than points: no kernel has its states yet."""
-    text = "winograd:6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
+    """A modulus with other factors than points: no kernel but nested Winograd's has its states."""
+    text = "gamma:9:6:3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1"
     problem = Problem.of((1, 24, 24, 64), (64, 3, 3, 64))
     message = r"F\(6,3\) has 9 states, the CUDA kernels n \+ r - 1 = 8; name points alone, or give"
     with pytest.raises(ValueError, match=message):

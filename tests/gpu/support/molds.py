@@ -31,6 +31,11 @@ MOLDS = {
 }
 TWO_LEVEL = "gamma:8:6:3;variant=two_level:32"  # with two sets of sums
 # Nested tiles: of one piece and of several, of the fewest and of the most states of a dimension.
+# In three dimensions, and moduli whose tiles registers and shared memory hold.
+MORE_NESTED = (
+    "1x4x4:1x3x3", "6x6:3x3@0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
+    "6x6:5x5@0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1",
+)  # fmt: skip
 NESTED = ("2x2:3x3", "4x4:3x3", "4x4:4x4", "3x3:3x3", "3x5:3x5", "3x4:7x4", "5x4:2x2", "2x6:2x5")
 OMEGAS = {
     "wgrad_ffma": TILES["fp32"],
@@ -68,7 +73,7 @@ def algorithms(family: str, precision: str) -> list[str]:
     if family == "fused2d":
         return ["winograd:2x2:3x3"]
     if family == "nested":
-        return [f"winograd:{tiles}" for tiles in NESTED]
+        return [f"winograd:{tiles}" for tiles in (*NESTED, *MORE_NESTED)]
     own = {"gamma_ffma": gamma_ffma.WIDTHS, "gamma_mma": gamma_mma.WIDTHS}
     widths = own.get(family) or widths_of(precision)
     return [

@@ -111,7 +111,7 @@ def test_a_network_trains_as_pytorch_s_does() -> None:
     net.float()
     for got, exact in zip(expected, wide, strict=True):
         assert near(got, exact, 1e-4)
-    net.algorithm = None  # nested tiles are of float32 alone
+    net.algorithm = None  # in 16 bits the planner's choice
     with torch.autocast("cuda", dtype=torch.bfloat16):
         y = net(x)
         assert y.dtype == torch.bfloat16

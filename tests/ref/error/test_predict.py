@@ -77,7 +77,9 @@ def test_fp32_within_15_percent(text, order):
     assert 0.85 <= mare <= 1.15
 
 
-@pytest.mark.parametrize("precision", ["tf32", "fp16", "bf16"])
+@pytest.mark.parametrize(
+    "precision", ["tf32", "fp16", "bf16", "fp16,sums=fp16,scale=-4:-1", "bf16,sums=bf16"]
+)
 @pytest.mark.parametrize("text", ["gamma:8:6:3", "winograd:2x2:3x3", "winograd:4x4:3x3"])
 def test_tensor_cores_within_25_percent(text, precision):
     zero_mean, _, _ = ratios(text, precision, "u11")

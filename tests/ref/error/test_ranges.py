@@ -56,6 +56,7 @@ def test_alpha_16_underflows(text, precision):
         ("gamma:8:6:3", "fp32_split,scale=none", 1e-3),
         ("direct", "fp32_split,scale=none", 2.0**-14),
         ("direct", "fp16,accumulate=fp16,accumulation=sequential", 2.0**-12),
+        ("gamma:8:6:3", "fp16,sums=fp16", 2.0**-10),
         ("direct", "fp32", 2.0**-128),
         ("gamma:16:14:3", "fp32,filters=fp16", 1.0),
         ("gamma:8:6:3", "fp32,transform=fp16", 2.0**-12),
@@ -68,7 +69,7 @@ def test_other_stages_underflow(text, precision, size):
 
 
 @pytest.mark.parametrize("text", ["gamma:16:8:9", "gamma:16:14:3", "gamma:8:6:3", "direct"])
-@pytest.mark.parametrize("precision", ["fp16", "fp32_split,scale=none", "bf16"])
+@pytest.mark.parametrize("precision", ["fp16", "fp32_split,scale=none", "bf16", "fp16,sums=fp16"])
 def test_overflow_is_predicted(text, precision):
     """|x| ≤ 1000: what overflows in the transforms, of the outputs that then are not finite."""
     found, _, finite = simulated(text, precision, 1000.0, data="uniform")

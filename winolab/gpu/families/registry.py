@@ -97,7 +97,7 @@ FAMILIES = (
         nested.plans,
         nested.Config,
         CORRELATIONS,
-        ("fp32_split",),
+        ("fp32_split", *SIXTEEN_BITS),
         fastest_first=True,
     ),
     Family("direct", direct.plans, direct.Config, CORRELATIONS, SIXTEEN_BITS),

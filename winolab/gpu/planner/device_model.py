@@ -91,6 +91,7 @@ class Nested:
     """Nested Winograd (families/nested/cost.py)."""
 
     transform: float
+    narrow: float
     state: float
     cached: float
     products: float

@@ -41,7 +41,8 @@ class Float(Arithmetic):
     parts: numbers of the product format that an operand is split into, scale: how the tensors
     are scaled for them, ahead: groups of products that lower parts precede higher ones by
     (winolab.ref.arithmetic.split). filters: format of the filter's transform, if it is not that of
-    the others.
+    the others. sums: format that sums of products are stored in, before they are transformed back,
+    if it is not that of the transforms.
 
     Accumulating in fp64 is NumPy's own matrix product, of unspecified order.
     """
@@ -56,6 +57,7 @@ class Float(Arithmetic):
     scale: Scale | None = None
     ahead: int = 0
     filters: Format | None = None
+    sums: Format | None = None
 
     def __post_init__(self) -> None:
         for name in ("parts", "ahead"):
@@ -148,6 +150,11 @@ class Float(Arithmetic):
     def of_filters(self) -> Float:
         return replace(self, transform=self.filters, filters=None) if self.filters else self
 
+    @property
+    def of_sums(self) -> Format:
+        """The format that sums of products are stored in."""
+        return self.sums or self.transform
+
     def of_data(self, a: Carrier, b: Carrier) -> Float:
         return replace(self, scale=self.scale.of_data(a, b)) if self.scale else self
 
@@ -178,7 +185,8 @@ class Float(Arithmetic):
                 y = np.matmul(a, b)
         else:
             y = self.summed_products(a, b)
-        return self._round(y)
+        y = self._round(y)
+        return self.sums.round(y).astype(self.dtype) if self.sums else y
 
     def summed_products(self, a: Carrier, b: Carrier) -> Carrier:
         """a (…, M, K) @ b (…, K, N), values of the product format, summed as ``accumulation``."""
@@ -251,7 +259,7 @@ def _mixed(text: str) -> Float:
             values[key] = value == "yes"
         elif key == "scale":
             values[key] = Scale.parse(value)
-        elif key == "filters" and value == "none":
+        elif key in ("filters", "sums") and value == "none":
             values[key] = None
         elif key in ("parts", "ahead"):
             if (number := counted(value)) is None:

@@ -154,9 +154,9 @@ class Ranges:
         total = self.depth * (ex * self.filters.square + ew * self.inputs.square + ex * ew)
         scaled = terms.scaled(1 / both)
         total = total + both**2 * sums_underflow(run, self.depth, scaled)
-        if Unit.of(run.transform, run.accumulate) != Unit():
+        if Unit.of(run.of_sums, run.accumulate) != Unit():
             sums = self.depth * scaled.mean, self.depth * scaled.variance
-            total = total + both**2 * underflow(run.transform, *sums)
+            total = total + both**2 * underflow(run.of_sums, *sums)
         return total
 
     def overflow(
@@ -184,7 +184,7 @@ class Ranges:
             )
             most = scale * self.depth * self.inputs.gain * self.filters.gain * largest
             sums = scale * self.depth * terms.mean, scale**2 * self.depth * terms.variance
-            finite = finite + np.log1p(-beyond(_least(run.accumulate, run.transform), *sums, most))
+            finite = finite + np.log1p(-beyond(_least(run.accumulate, run.of_sums), *sums, most))
             finite = _through(finite, [axis.at for axis in self.axes])
             for d, (mean, variance) in enumerate(made):
                 if run.transform.emax < WIDEST:

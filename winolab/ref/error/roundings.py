@@ -128,7 +128,7 @@ class Units:
             Unit.of(run.transform),
             operand_unit(run, run.storage, run.transform),
             operand_unit(run, run.storage),
-            Unit.of(run.transform, run.accumulate),
+            Unit.of(run.of_sums, run.accumulate),
             run.fused,
             lambda k: accumulation_unit(run, k),
             constant,

@@ -98,8 +98,8 @@ def _stages(ranges: Ranges, run: Float, depth: float) -> Iterator[Stage]:
     sums = scale * depth * terms.mean, scale**2 * depth * terms.variance
     largest = ranges.inputs.data.largest * ranges.filters.data.largest
     most = scale * depth * ranges.inputs.gain * ranges.filters.gain * largest
-    narrow = min(run.accumulate, run.transform, key=lambda fmt: fmt.max)
-    below = np.minimum(1.0, depth * terms.nonzero) * _below(run.accumulate, *sums)
+    narrow = min(run.accumulate, run.of_sums, key=lambda fmt: fmt.max)
+    below = np.minimum(1.0, depth * terms.nonzero) * _below(run.sums or run.accumulate, *sums)
     yield Stage("sums", narrow.name, beyond(narrow.max, *sums, most), below)
 
 

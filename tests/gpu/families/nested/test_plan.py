@@ -11,11 +11,13 @@ import pytest
 
 from tests.gpu import hosted
 from winolab.algorithm import Problem, parse_algorithm
+from winolab.arguments.tolerance import Tolerance
 from winolab.bench.oracle import relative_rms
 from winolab.device import H100, datasheet
 from winolab.gpu.families.nested.config import KC
 from winolab.gpu.families.nested.plan import NestedPlan, plans
 from winolab.gpu.families.nested.tiles import multiplications
+from winolab.gpu.planner.accuracy import incurred
 from winolab.gpu.planner.correlation import SCALING
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.planner import candidates
@@ -99,7 +101,7 @@ def test_every_bit_is_the_references(direction, x_shape, w_shape, options, text,
     plan = _plan(problem, direction, text).scaled(Scale.of_caller("10:11"))
     a, b = _operands(problem, direction)
     compute = getattr(winograd, direction)
-    order = Order(KC, padded=True)
+    order = Order(KC["fp32_split"], padded=True)
     chosen = parse_algorithm(f"{text};scaling={SCALING}")
     run = arithmetic(plan.simulated)
     expected = compute(a, b, problem, chosen, run, programs_of(chosen), order)
@@ -168,12 +170,36 @@ def test_a_large_workspace_has_to_be_worth_it() -> None:
         assert all(p.predicted <= WORTH * lean.predicted for p in costly[:1]) == (chosen == "F(")
 
 
+def test_what_nobody_names_in_16_bits_errs_four_times_direct_at_most() -> None:
+    """A decoder's layer; what errs more than "direct:4" admits is taken where it is named, or by
+    a tolerance in numbers."""
+    shapes = (1, 5, 60, 104, 384), (384, 3, 3, 3, 384)
+    problem = Problem.of(*shapes, padding=((2, 0), 1, 1))
+    request = Request(problem, "forward", datasheet("h200"), None, "bf16")
+    limited = replace(request, tolerance=Tolerance.of("direct:4"))
+    for asked in (request, limited):
+        assert isinstance(found := choose(asked), NestedPlan)
+        assert incurred("direct", found) <= 4
+    faster = choose(replace(request, tolerance=Tolerance.of(2e-2)))
+    assert isinstance(faster, NestedPlan)
+    assert faster.predicted < found.predicted
+    assert incurred("direct", faster) > 4
+
+
+def test_the_planner_knows_moduli() -> None:
+    """9 × 9 taps by F(8×8,9×9) in 19 × 19 states."""
+    problem = Problem.of((32, 32, 32, 256), (256, 9, 9, 256), padding=4)
+    found = choose(Request(problem, "forward", H100, None, "fp32"))
+    assert found.kernel == "F(8×8,9×9;19×19)"
+    assert loss(found) <= LOSES_LESS
+
+
 def test_refusals_say_what_to_do() -> None:
     problem = Problem.of((1, 9, 9, 8), (8, 3, 3, 8))
     for text, message in (
         ("winograd:4x4:5x5", "no CUDA kernel has .* for 3 taps"),
         ("winograd:4:3", "two dimensions"),
-        ("winograd:8x8:3x3", "64 states"),
+        ("winograd:23x2:3x3", "no CUDA kernel has"),
         ("winograd:4x4:3x3;scaling=l1", "without scaling"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,306 +1,39 @@
-// The filter of nested Winograd, U = (G ⊗ G) w of every piece of RH × RW taps, as a high and a low FP16
-// part, and the scales and thresholds of its rows (scale.cuh). Layout: [state][block of BM outputs]
-// [piece][chunk of 32 channels][output], 128 bytes each: 32 high parts, then 32 low ones, 16-byte units
-// exchanged as wgmma reads them with the 128-byte swizzle. The operand map is in the strides: backward
-// data swaps m and c and walks the taps backwards.
-//
-// Rows are described by blocks of the input's launch. Where neighbours in memory are of one row, a
-// block reads its row twice. Where they are of neighbouring rows (aside), blocks look for the
-// largest elements of slices of 32 rows; what is lost to the scales, the transform finds, and a
-// small launch adds up: row by row, sectors of 32 bytes for 16, took up to 50 µs longer.
+// The filter of nested Winograd, two channels of a row's piece in a thread's registers; LANES lanes have a
+// row, a block's have the same piece and chunk.
 #pragma once
 
-#include "parts.cuh"
-#include "accuracy_check.cuh"
-
-struct NestedFilterParams {
-  const float* w;  // element (m = 0, taps 0, c = 0) as the convolution runs over it
-  unsigned* u;
-  Row* rows;
-  unsigned* maxima;  // aside: [slice][output], bits of the largest elements
-  Loss* losses;      // aside: [piece and chunk][output]
-  long long m_stride, c_stride, row_stride, width_stride;
-  long long lowest;  // of a row's elements in memory, from the one that w is
-  int step;          // from one to the next in memory, or 0 where it differs
-  int out_channels, channels, height, width;
-  int pieces_height, pieces_width, chunks, outputs;  // outputs: that U has
-  int slices;   // of a row, each a block's; 0: not aside
-  float known;  // the scale of all rows, where the caller knows it, or 0
-};
-
-constexpr int FILTER_THREADS = 128, FILTER_WARPS = FILTER_THREADS / 32;
-constexpr int FILTER_ROWS = FILTER_THREADS / 16;  // output channels of a block that transforms
-constexpr int ASIDE = 32;                         // of one that looks at neighbouring rows
-constexpr int ROW_WORDS = 32;                     // of a row of V and U: 64 halves
-
-__device__ __forceinline__ int row_size(const NestedFilterParams& p, int m) {
-  return m < p.out_channels ? p.channels * p.height * p.width : 0;
-}
-__device__ __forceinline__ float scale_of_row(const NestedFilterParams& p, unsigned most) {
-  return p.known != 0.0f ? p.known : scale_of(most, SCALE_FILTER);
-}
-// Where a row's element of that number lies; with no step, its place among channels and taps.
-__device__ __forceinline__ long long place_of(const NestedFilterParams& p, int i) {
-  if (p.step) return p.lowest + (long long)i * p.step;
-  const int c = i % p.channels, tap = i / p.channels;
-  return c * p.c_stride + tap / p.width * p.row_stride + tap % p.width * p.width_stride;
-}
-
-// f(load(i)) of every ``step``-th i, eight loads at once.
-template <class Load, class F>
-__device__ __forceinline__ void batches(int first, int end, int step, Load load, F f) {
-  constexpr int BATCH = 8;
-#pragma unroll 1
-  for (int i = first; i < end; i += BATCH * step) {
-    float4 v[BATCH] = {};
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k)
-      if (i + k * step < end) v[k] = load(i + k * step);
-#pragma unroll
-    for (int k = 0; k < BATCH; ++k) f(v[k]);
-  }
-}
-
-__device__ __forceinline__ unsigned merged(unsigned a, unsigned b) { return max(a, b); }
-__device__ __forceinline__ unsigned across(unsigned v, int flip) {
-  return __shfl_xor_sync(0xffffffffu, v, flip);
-}
-__device__ __forceinline__ Loss merged(const Loss& a, const Loss& b) {
-  return {__fadd_rn(a.square, b.square), __fadd_rn(a.lost, b.lost), a.gone | b.gone};
-}
-__device__ __forceinline__ Loss across(const Loss& v, int flip) {
-  return {__shfl_xor_sync(0xffffffffu, v.square, flip), __shfl_xor_sync(0xffffffffu, v.lost, flip),
-          across(v.gone, flip)};
-}
-
-// The values of SHARERS lanes, merged: neighbouring ones, or those FIRST apart.
-template <int SHARERS, int FIRST = 1, class T>
-__device__ __forceinline__ T of_lanes(T value) {
-#pragma unroll
-  for (int flip = FIRST; flip < SHARERS; flip *= 2) value = merged(value, across(value, flip));
-  return value;
-}
-// The values of all threads of the block, merged.
-template <class T>
-__device__ __forceinline__ T of_block(T (&values)[FILTER_WARPS], T value) {
-  value = of_lanes<32>(value);
-  if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = value;
-  __syncthreads();
-  value = values[0];
-#pragma unroll
-  for (int w = 1; w < FILTER_WARPS; ++w) value = merged(value, values[w]);
-  return value;
-}
-
-// f of all elements of a row that are this thread's, in vectors of four, the last of which may be
-// zeros.
-template <class F>
-__device__ __forceinline__ void over_row(const NestedFilterParams& p, const float* w, int size, F f) {
-  const float4* vectors = reinterpret_cast<const float4*>(w + p.lowest);
-  if (p.step == 1 && size % 4 == 0 && (unsigned long long)vectors % 16 == 0)
-    batches(
-        threadIdx.x, size / 4, FILTER_THREADS, [&](int i) { return __ldg(vectors + i); }, f);
-  else
-    batches(
-        threadIdx.x, size, FILTER_THREADS,
-        [&](int i) { return make_float4(__ldg(w + place_of(p, i)), 0.0f, 0.0f, 0.0f); }, f);
-}
-
-// A row's scale and thresholds, by one block.
-__device__ __forceinline__ void describe_row(const NestedFilterParams& p, int m) {
-  __shared__ unsigned largest[FILTER_WARPS];
-  __shared__ Loss losses[FILTER_WARPS];
-  const int size = row_size(p, m);
-  const float* w = p.w + (size ? m : 0) * p.m_stride;
-  unsigned most = 0;
-  over_row(p, w, size, [&](const float4& v) {
-    most = max(max(most, max(magnitude(v.x), magnitude(v.y))), max(magnitude(v.z), magnitude(v.w)));
-  });
-  most = of_block(largest, most);
-  const float scale = scale_of_row(p, most);
-  Loss loss = {};
-  over_row(p, w, size, [&](const float4& v) {
-    loss.add(v.x, __fmul_rn(v.x, scale)), loss.add(v.y, __fmul_rn(v.y, scale));
-    loss.add(v.z, __fmul_rn(v.z, scale)), loss.add(v.w, __fmul_rn(v.w, scale));
-  });
-  loss = of_block(losses, loss);
-  if (threadIdx.x == 0) p.rows[m] = Row(most, scale, loss, size);
-}
-
-// The largest elements of a slice of ASIDE rows from m on, by one block: a thread has four of the rows.
-__device__ __forceinline__ void find_largest(const NestedFilterParams& p, int m, int slice) {
-  constexpr int PLACES = ASIDE / 4, DOWN = FILTER_THREADS / PLACES;
-  __shared__ unsigned largest[FILTER_WARPS][ASIDE];
-  const int place = threadIdx.x % PLACES, mine = m + place * 4, count = p.out_channels - mine;
-  const float* w = p.w + (count > 0 ? mine : 0) * p.m_stride;
-  const int size = row_size(p, mine);
-  const int first = (int)((long long)size * slice / p.slices) + threadIdx.x / PLACES;
-  const int end = (int)((long long)size * (slice + 1) / p.slices);
-  const bool wide = (unsigned long long)(w + p.lowest) % 16 == 0 && p.m_stride == 1 && p.step > 0 &&
-                    p.step % 4 == 0 && count >= 4;
-  unsigned most[4] = {};
-  const auto add = [&](const float4& v) {
-    most[0] = max(most[0], magnitude(v.x)), most[1] = max(most[1], magnitude(v.y));
-    most[2] = max(most[2], magnitude(v.z)), most[3] = max(most[3], magnitude(v.w));
-  };
-  if (wide)
-    batches(first, end, DOWN, [&](int i) {
-      return __ldg(reinterpret_cast<const float4*>(w + p.lowest + (long long)i * p.step));
-    }, add);
-  else
-    batches(first, end, DOWN, [&](int i) {
-      const float* at = w + place_of(p, i);
-      return make_float4(__ldg(at), count > 1 ? __ldg(at + p.m_stride) : 0.0f,
-                         count > 2 ? __ldg(at + 2 * p.m_stride) : 0.0f,
-                         count > 3 ? __ldg(at + 3 * p.m_stride) : 0.0f);
-    }, add);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    most[r] = of_lanes<32, PLACES>(most[r]);
-    if (threadIdx.x % 32 < PLACES) largest[threadIdx.x / 32][place * 4 + r] = most[r];
-  }
-  __syncthreads();
-  if (threadIdx.x < ASIDE && m + threadIdx.x < p.outputs) {
-    unsigned all = 0;
-#pragma unroll
-    for (int warp = 0; warp < FILTER_WARPS; ++warp) all = max(all, largest[warp][threadIdx.x]);
-    p.maxima[(long long)slice * p.outputs + m + threadIdx.x] = all;
-  }
-}
-
-// What there is to find out about rows before they are transformed, by the block of that index.
-__device__ __forceinline__ void describe(const NestedFilterParams& p, int index) {
-  if (p.slices)
-    find_largest(p, index / p.slices * ASIDE, index % p.slices);
-  else
-    describe_row(p, index);
-}
+#include "filter_unit.cuh"
 
 extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_rows(const __grid_constant__ NestedFilterParams p) {
-  describe(p, blockIdx.x);
-}
-
-// Aside, the largest element of a row, as its bits, by SHARERS neighbouring lanes.
-template <int SHARERS>
-__device__ __forceinline__ unsigned largest_of(const NestedFilterParams& p, int m) {
-  unsigned most = 0;
-  for (int slice = threadIdx.x % SHARERS; slice < p.slices; slice += SHARERS)
-    most = max(most, p.maxima[(long long)slice * p.outputs + m]);
-  return of_lanes<SHARERS>(most);
-}
-
-// Aside, rows' scales and thresholds, a warp each, once they are transformed.
-extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_losses(const __grid_constant__ NestedFilterParams p) {
+    winolab_nested_filter(const __grid_constant__ NestedFilterParams p) {
   next_launch_may_begin();
+  const int m = blockIdx.x * FILTER_ROWS + threadIdx.x / LANES, unit = blockIdx.y;
+  const bool inside = m < p.out_channels;
+  float taps[2][RW][RH];
+  read_taps(p, p.w + (inside ? m : 0) * p.m_stride, unit, 0, inside, taps);
   launch_before_done();
-  const int m = blockIdx.x * FILTER_WARPS + threadIdx.x / 32;
-  const int units = p.pieces_height * p.pieces_width * p.chunks;
-  const unsigned most = largest_of<32>(p, m);
-  Loss loss = {};
-  for (int unit = threadIdx.x % 32; unit < units; unit += 32)
-    loss = merged(loss, p.losses[(long long)unit * p.outputs + m]);
-  loss = of_lanes<32>(loss);
-  if (threadIdx.x % 32 == 0) p.rows[m] = Row(most, scale_of_row(p, most), loss, row_size(p, m));
-}
-
-// A piece's taps of a lane's two neighbouring channels of a row.
-__device__ __forceinline__ void read_taps(const NestedFilterParams& p, const float* w, int unit,
-                                          bool inside, float (&taps)[2][RW][RH]) {
-  const int piece = unit / p.chunks, channel = unit % p.chunks * 32 + threadIdx.x % 16 * 2;
-  const int first_row = piece / p.pieces_width * RH, first_tap = piece % p.pieces_width * RW;
-#pragma unroll
-  for (int j = 0; j < RW; ++j)
-#pragma unroll
-    for (int i = 0; i < RH; ++i)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int row = first_row + i, tap = first_tap + j;
-        const bool is = inside & channel + e < p.channels & row < p.height & tap < p.width;
-        taps[e][j][i] = is ? __ldg(w + (channel + e) * p.c_stride + row * p.row_stride +
-                                   tap * p.width_stride)
-                           : 0.0f;
-      }
-}
-
-// Transforms them, splits the states and stores them, in row ``row`` of a block; but those of a piece
-// without its last tap that are of this tap alone: nobody reads these zeros.
-__device__ __forceinline__ void write_states(const float (&taps)[2][RW][RH], float scale,
-                                             bool last_row, bool last_tap, int row, unsigned* u,
-                                             long long state_stride) {
-  double half[2][AH][RW];  // transformed along the height
+  const float scale = row_scale(p, m, unit, taps);
+  const FilterPlace to(p, m, unit, gridDim.y);
+  Wide half[2][AH][RW];  // transformed along the height
 #pragma unroll
   for (int e = 0; e < 2; ++e)
 #pragma unroll
     for (int j = 0; j < RW; ++j) {
-      double column[RH], states[AH];
+      Wide column[RH], states[AH];
 #pragma unroll
       for (int i = 0; i < RH; ++i) column[i] = __fmul_rn(scale, taps[e][j][i]);
       filter_rows(column, states);
 #pragma unroll
       for (int i = 0; i < AH; ++i) half[e][i][j] = states[i];
     }
-  const int lane = threadIdx.x % 16, swizzle = row % 8;
-  const int high = (lane / 4 ^ swizzle) * 4 + lane % 4;
-  const int low = (4 + lane / 4 ^ swizzle) * 4 + lane % 4;
+  unsigned* u = to.u;
 #pragma unroll
   for (int i = 0; i < AH; ++i) {
-    double states[2][AW];
+    Wide states[2][AW];
     filter_columns(half[0][i], states[0]);
     filter_columns(half[1][i], states[1]);
 #pragma unroll
-    for (int j = 0; j < AW; ++j, u += state_stride) {
-      if ((i == INFINITE_H && !last_row) || (j == INFINITE_W && !last_tap)) continue;
-      unsigned parts[PARTS];
-      split(states[0][j], states[1][j], parts);
-      u[high] = parts[0], u[low] = parts[1];
-    }
+    for (int j = 0; j < AW; ++j, u += to.state_stride)
+      if (to.stores(i, j)) store_filter(u, m % BM, states[0][j], states[1][j]);
   }
-}
-
-// What a lane's taps lose to their scale.
-__device__ __forceinline__ Loss loss_of(const float (&taps)[2][RW][RH], float scale) {
-  constexpr int TAPS = 2 * RW * RH;
-  const auto at = [&](int i) { return taps[i / (RW * RH)][i / RH % RW][i % RH]; };
-  Loss loss = {};
-  unsigned least = ~0u;  // magnitude of the smallest that is not 0, less one
-#pragma unroll
-  for (int i = 0; i < TAPS; ++i) {
-    const float tap = at(i), v = __fmul_rn(scale, tap);
-    loss.square = __fmaf_rn(v, v, loss.square);
-    least = min(least, magnitude(v) - 1);
-    if (v == 0.0f && tap != 0.0f) least = 0;
-  }
-  if (least >= __float_as_uint(0.25f) - 1) return loss;  // of most lanes
-  loss.square = 0.0f;
-#pragma unroll
-  for (int i = 0; i < TAPS; ++i) loss.add(at(i), __fmul_rn(scale, at(i)));
-  return loss;
-}
-
-// Half a warp has a row; a block's have the same piece and chunk.
-extern "C" __global__ void __launch_bounds__(FILTER_THREADS)
-    winolab_nested_filter(const __grid_constant__ NestedFilterParams p) {
-  next_launch_may_begin();
-  const int m = blockIdx.x * FILTER_ROWS + threadIdx.x / 16, unit = blockIdx.y, units = gridDim.y;
-  const bool inside = m < p.out_channels;
-  float taps[2][RW][RH];
-  read_taps(p, p.w + (inside ? m : 0) * p.m_stride, unit, inside, taps);
-  launch_before_done();
-  float scale;
-  if (p.slices) {
-    scale = scale_of_row(p, largest_of<16>(p, m));
-    const Loss loss = of_lanes<16>(loss_of(taps, scale));
-    if (threadIdx.x % 16 == 0) p.losses[(long long)unit * p.outputs + m] = loss;
-  } else {
-    // not by __ldg, which might move ahead of where the launch before is waited for
-    scale = *const_cast<volatile float*>(&p.rows[m].scale);
-  }
-  const long long state_stride = (long long)p.outputs * units * ROW_WORDS;
-  unsigned* u = p.u + (((long long)(m / BM) * units + unit) * BM + m % BM) * ROW_WORDS;
-  const int piece = unit / p.chunks;
-  const bool last_row = (piece / p.pieces_width + 1) * RH <= p.height;  // whether the piece has it
-  const bool last_tap = (piece % p.pieces_width + 1) * RW <= p.width;
-  write_states(taps, scale, last_row, last_tap, m % BM, u, state_stride);
 }

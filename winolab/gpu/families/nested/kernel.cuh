@@ -1,7 +1,7 @@
-// Nested Winograd of split products, in launches: filter, input, products, output.
+// Nested Winograd in launches: filter, input, products, output.
 #pragma once
 
-#include "filter.cuh"
-#include "input.cuh"
+#include FILTER_FILE
+#include INPUT_FILE
 #include "products.cuh"
-#include "output.cuh"
+#include OUTPUT_FILE

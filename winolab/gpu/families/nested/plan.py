@@ -1,6 +1,7 @@
 """Nested Winograd F(n×n, r×r) on Tensor Cores: which tiles, blocks and batches run.
 
-Forward and backward data in two dimensions, in split FP32, of unit stride.
+Forward and backward data of unit stride, in split FP32, FP16 and BF16: nested in the last two
+dimensions, and summed directly over the taps of a third.
 """
 
 from __future__ import annotations
@@ -11,12 +12,19 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Self
 
-from winolab.algorithm import Algorithm
+from winolab.algorithm import Algorithm, Problem, Tile
 from winolab.gpu.families.nested import launch
-from winolab.gpu.families.nested.config import KC, ROW_BYTES, Config, configs
+from winolab.gpu.families.nested.config import KC, ROW_BYTES, STEP, Config, configs
 from winolab.gpu.families.nested.cost import seconds
-from winolab.gpu.families.nested.source import source
-from winolab.gpu.families.nested.tiles import MOST_STATES, Pair, multiplications, pairs, serving
+from winolab.gpu.families.nested.source import exchanged, halvings, source, staged
+from winolab.gpu.families.nested.tiles import (
+    Pair,
+    fits,
+    moduli,
+    multiplications,
+    pairs,
+    serving,
+)
 from winolab.gpu.families.nested.tiling import Tiling
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.base_plan import BasePlan
@@ -25,10 +33,14 @@ from winolab.gpu.planner.fallback import checkable, unchecked
 from winolab.gpu.planner.ranking import loses
 from winolab.gpu.planner.request import CheckedCorrelation, Request
 from winolab.ref.arithmetic.split import Scale
+from winolab.ref.error.metrics import ADMISSIBLE, error_ratio
 
 ARCHITECTURE = (9, 0)  # wgmma is 9.0's alone
 OFFERED = 3  # plans whose error is admitted
 PROMISING = 2.0  # times the fewest multiplications of any tiles, for tiles to be considered
+# Times direct's error, as FP32 has it, of 16-bit tiles that nobody asks for: with the results' own
+# rounding it is four times, as "direct:4" has it.
+SIXTEEN_BITS = 2.2
 SHARE = 4  # a workspace without a limit takes at most such a part of the device's memory
 
 
@@ -37,17 +49,25 @@ class NestedPlan(Tiling, BasePlan):
     """One call: what is computed, by which kernels, in which batches, at what cost."""
 
     predicted: float = 0.0  # seconds, all launches
-    precision = "fp32_split"
-    out_dtype = "float32"
     scaling = SCALING
-    checks_accuracy = True  # the workspace begins with flags about the results (fallback.cuh)
+
+    @property
+    def checks_accuracy(self) -> bool:
+        """Whether the workspace begins with flags about the results (fallback.cuh)."""
+        return self.split
 
     @property
     def simulated(self) -> str:
         """What the reference calls this arithmetic."""
-        text = f"fp32_split,accumulation=tensor_core:16:2:truncate:{3 * KC}"
-        text += f",ahead={KC // 16},filters=fp64"
-        return text + (f",scale={self.given}" if self.given else "")
+        text = f"{self.precision},accumulation=tensor_core:16:2:truncate"
+        if self.split:
+            chunk = KC[self.precision]
+            text += f":{3 * chunk},ahead={chunk // STEP},filters=fp64"
+            return text + (f",scale={self.given}" if self.given else "")
+        text += f",sums={self.precision}"
+        if self.precision == "fp16":
+            text += ",scale=" + ":".join(str(-h) for h in halvings(self.pair, self.points))
+        return text
 
     def __str__(self) -> str:
         p, b = self.problem, self.box(self.images)
@@ -58,7 +78,7 @@ class NestedPlan(Tiling, BasePlan):
                 f"kernel     {self.kernel} {self.precision}, points {self.points}, "
                 f"{math.prod(self.pieces)} pieces of the filter",
                 f"block      {self.config.bm} channels × {b.images} images × {b.height} × "
-                f"{b.width} tiles, {KC} channels a stage",
+                f"{b.width} tiles, {KC[self.precision]} channels a stage",
                 f"policies   {self.config}",
                 f"batches    {len(self.batches)} of {self.images} images, "
                 f"{self.work_tiles(self.images)} work tiles of {self.mean_steps:.4g} stages",
@@ -74,18 +94,25 @@ class NestedPlan(Tiling, BasePlan):
 
     def source(self) -> str:
         """The translation unit of the kernels."""
-        return source(self.tiles, self.points, self.config)
+        types = self.precision, self.out_dtype
+        return source(self.pair, self.points, self.config, types, self.rest)
 
     def shared(self) -> dict[str, int]:
         """Bytes of dynamic shared memory, by kernel."""
-        others = ("scale", "scan", "nested_rows", "nested_losses", "nested_filter")
-        others += ("nested_input", "nested_output")
-        products = {"winolab_nested_products": self.config.shared_memory}
-        return {f"winolab_{name}": 0 for name in others} | products
+        others = ("scale", "scan", "nested_rows", "nested_losses") * self.split
+        transforms = exchanged(self.pair, self.precision)
+        return {
+            **{f"winolab_{name}": 0 for name in others},
+            **{
+                f"winolab_nested_{staged(self.pair)}{name}": size
+                for name, size in transforms.items()
+            },
+            "winolab_nested_products": self.config.shared_memory,
+        }
 
     @property
     def checked_correlation(self) -> CheckedCorrelation | None:
-        return self
+        return self if self.split else None
 
     def scale_params(self, x: View, header: int, rows: int) -> Params:
         """Parameters of the launches that sample and scan x; ``header``, the filter's ``rows``."""
@@ -120,16 +147,21 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     if device.compute_capability != ARCHITECTURE:
         raise request.unfit("nested Winograd by wgmma needs {}.{}".format(*ARCHITECTURE))
     c = Correlation.of(request.problem, request.direction)
-    if c.input[0] * c.filter[0] != 1 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
-        raise ValueError("nested Winograd on Tensor Cores has two dimensions, of two taps and more")
+    if request.problem.ndim < 2 or min(c.filter[1:]) < 2 or c.empty or not c.channels:
+        raise ValueError(
+            "nested Winograd on Tensor Cores has two dimensions or three, of two taps and more in "
+            "the last two"
+        )
     asked = request.config_of(Config)
     shapes = [v for v in configs(request, c) if (asked or v) == v]
-    tiles = [t for t in _tiles(c, algorithm) if checkable(_outputs(c, t))]
-    if not tiles:
-        raise unchecked(c.output[1:])
+    tiles = list(_tiles(request, c))
+    if request.precision == "fp32_split":
+        tiles = [of for of in tiles if checkable(_outputs(c, of[0]))]
+        if not tiles:
+            raise unchecked(c.output[1:])
     limit = request.workspace_limit
     limit = device.memory // SHARE if limit is None else limit
-    every = [_plan(request, c, *of, limit) for of in product(tiles, shapes)]
+    every = [_plan(request, c, *of, shape, limit) for of, shape in product(tiles, shapes)]
     found = sorted((p for p in every if isinstance(p, NestedPlan)), key=lambda p: p.predicted)
     if not found:
         short = [needed for needed in every if isinstance(needed, int)]
@@ -145,7 +177,7 @@ def plans(request: Request) -> Iterator[NestedPlan]:
     accurate = 0
     for p in found:
         yield p
-        accurate += not algorithm and not loses(p)
+        accurate += not algorithm and not request.tolerance and not loses(p)
         if accurate == OFFERED:
             return
 
@@ -155,40 +187,59 @@ def _outputs(c: Correlation, tiles: Pair) -> int:
     return math.prod(min(t.n, size) for t, size in zip(tiles, c.output[1:], strict=True))
 
 
-def _tiles(c: Correlation, algorithm: Algorithm | None) -> Iterator[Pair]:
-    """What is named, or what multiplies little enough to be considered."""
+def _tiles(request: Request, c: Correlation) -> Iterator[tuple[Pair, str]]:
+    """What is named, or what multiplies little enough to be considered, and its points."""
+    if request.algorithm:
+        yield _named(request.algorithm, request.problem, c), request.points
+        return
     filters = c.filter[1], c.filter[2]
     every = list(pairs(filters))
-    if algorithm is None:
-        most = PROMISING * multiplications(every[0], filters)
-        square = filters[0] == filters[1] and c.output[1] == c.output[2]
-        for at, (first, second) in enumerate(every):
-            mirrored = square and (second, first) in every[:at]
-            if not mirrored and multiplications((first, second), filters) <= most:
-                yield first, second
-        return
-    if len(algorithm.tiles) != 2:
-        raise ValueError(f"{algorithm}: the CUDA kernels of winograd have two dimensions")
-    for tile, taps in zip(algorithm.tiles, filters, strict=True):
-        if tile not in serving(taps):
+    most = PROMISING * multiplications(every[0], filters)
+    square = filters[0] == filters[1] and c.output[1] == c.output[2]
+    for at, (first, second) in enumerate(every):
+        mirrored = square and (second, first) in every[:at]
+        few = not mirrored and multiplications((first, second), filters) <= most
+        if few and _offered(request, c, (first, second), "best"):
+            yield (first, second), "best"
+    for pair, points in moduli(filters):
+        if _offered(request, c, pair, points):
+            yield pair, points
+
+
+def _offered(request: Request, c: Correlation, pair: Pair, points: str) -> bool:
+    """Whether the planner may take a pair that nobody names: of split products, and where there is
+    a tolerance, it asks for every problem. Taps of a depth meet filters in one piece."""
+    if c.filter[0] > 1 and (pair[0].r, pair[1].r) != c.filter[1:]:
+        return False
+    most = ADMISSIBLE if request.tolerance else SIXTEEN_BITS
+    return request.precision == "fp32_split" or error_ratio(pair, points) <= most
+
+
+def _named(algorithm: Algorithm, problem: Problem, c: Correlation) -> Pair:
+    """The pair of an algorithm's tiles. Raises ValueError where no kernel has them."""
+    *outer, first, second = algorithm.tiles if len(algorithm.tiles) > 1 else (Tile(1, 1),) * 2
+    if len(algorithm.tiles) != problem.ndim or any(t != Tile(1, 1) for t in outer):
+        raise ValueError(
+            f"{algorithm}: the CUDA kernels of winograd have two dimensions, or F(1,1) along a "
+            "third before them, as in winograd:1x4x4:1x3x3"
+        )
+    for tile, taps in zip((first, second), c.filter[1:], strict=True):
+        if not fits(tile, taps) or (c.filter[0] > 1 and tile.r != taps):
             known = ", ".join(map(str, serving(taps)))
             raise ValueError(f"{algorithm}: no CUDA kernel has {tile} for {taps} taps, but {known}")
-    first, second = algorithm.tiles
-    if (first, second) not in every:
-        raise ValueError(f"{algorithm}: the CUDA kernels have up to {MOST_STATES} states")
-    yield first, second
+    return first, second
 
 
 def _plan(
-    request: Request, c: Correlation, tiles: Pair, config: Config, limit: int
+    request: Request, c: Correlation, pair: Pair, points: str, config: Config, limit: int
 ) -> NestedPlan | int | None:
     """The fewest batches that stay within the limit; where not one image does, the bytes
     that it needs, None where it has more than is counted."""
     images = c.batch
     while True:
         found = NestedPlan(
-            request.direction, request.problem, c, tiles, request.points, config, request.device,
-            images,
+            request.direction, request.problem, c, pair, points, request.precision,
+            request.stored, config, request.device, images,
         )  # fmt: skip
         counted = max(found.sizes["v"] // ROW_BYTES, found.sizes["m"] // 8) < 1 << 31
         counted = counted and found.steps < 1 << 16

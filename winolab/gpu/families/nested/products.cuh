@@ -4,9 +4,13 @@
 // are persistent; states vary last, so that U of a state stays in L2. M: [state][block of
 // tiles][BN][outputs].
 //
-// Roles: a producer thread orders a tensor copy of V and a bulk copy of U a stage of 32 channels; two
-// consumer warpgroups multiply 64 tiles each. Products: low·high, high·low, high·high, summed by the
-// Tensor Core, which truncates, over a stage, then added in FP32 outside it.
+// Roles: a producer thread orders a tensor copy of V and a bulk copy of U a stage of KC channels of one
+// tap of the depth; two consumer warpgroups multiply 64 tiles each. Products of split FP32: low·high,
+// high·low, high·high, summed by the Tensor Core, which truncates, over a stage, then added in FP32
+// outside it. Of 16 bits: all by the Tensor Core; a stage is released when the next one's have begun.
+//
+// Taps of the depth find V that many frames of tiles further on, zeros before the first and behind
+// the last frame.
 //
 // Barriers: who arrives → who waits
 //   full[stage]    the producer thread, with the bytes of both copies → consumers
@@ -16,19 +20,24 @@
 #include "mma.cuh"
 #include "tensor_map.cuh"
 #include "pipe.cuh"
+#include "parts.cuh"
+
+using Sum = Either<WIDE_SUMS, float, unsigned short>::type;
 
 struct ProductsParams {
   TensorMap v_map;
   const unsigned char* u;
-  float* m;
+  void* m;
   int box_width, box_height, box_images, box_bytes;  // of V
   int blocks_width, blocks_height, blocks_n, blocks_m, work_tiles;
+  int depth, frame, first;  // taps; tiles from one's to the next's, and to the first one's
   int pieces_height, pieces_width, chunks;
   int short_height, short_width;  // whether the last piece lacks its last tap
 };
 
 constexpr int BN = 128, CONSUMERS = 256, THREADS = CONSUMERS + 128;
 constexpr int ROW_BYTES = 128;
+constexpr int STEPS = ROW_BYTES / PARTS / 32;  // of 16 channels in a stage
 constexpr int CONSUMER_REGISTERS = 240, PRODUCER_REGISTERS = 24;
 
 struct NestedShared {
@@ -64,16 +73,18 @@ __device__ __forceinline__ void produce(const ProductsParams& p, NestedShared& s
     const int rest = work.block_n / p.blocks_width;
     const int height = rest % p.blocks_height * p.box_height;
     const int image = rest / p.blocks_height * p.box_images;
-    const long long first = ((long long)work.state * p.blocks_m + work.block_m) * p.pieces_height;
-    for (int h = 0; h < pieces.height; ++h)
+    const long long first = ((long long)work.state * p.blocks_m + work.block_m) * p.depth;
+    for (int tap = 0; tap < p.depth * pieces.height; ++tap) {
+      const int d = tap / pieces.height, h = tap % pieces.height;
+      const int place = width + p.first + d * p.frame;
       for (int w = 0; w < pieces.width; ++w) {
         const unsigned char* u =
-            p.u + ((first + h) * p.pieces_width + w) * p.chunks * (BM * ROW_BYTES);
+            p.u + (((first + d) * p.pieces_height + h) * p.pieces_width + w) * p.chunks * (BM * ROW_BYTES);
         for (int c = 0; c < p.chunks; ++c) {
           unsigned long long* full = &shared.full[pipe.stage];
           barrier_wait(&shared.empty[pipe.stage], pipe.phase ^ 1);
           barrier_arrive_expect(full, p.box_bytes + BM * ROW_BYTES);
-          box_copy(shared.v[pipe.stage], p.v_map, c * (ROW_BYTES / 2), width + w * SHIFT_W,
+          box_copy(shared.v[pipe.stage], p.v_map, c * (ROW_BYTES / 2), place + w * SHIFT_W,
                    height + h * SHIFT_H, image, work.state, full);
           bulk_copy(reinterpret_cast<float*>(shared.u[pipe.stage]),
                     reinterpret_cast<const float*>(u), BM * ROW_BYTES, full);
@@ -81,6 +92,7 @@ __device__ __forceinline__ void produce(const ProductsParams& p, NestedShared& s
           pipe.advance();
         }
       }
+    }
   }
 }
 
@@ -112,6 +124,66 @@ __device__ __forceinline__ void multiply(float (&acc)[BM / 2], const unsigned ch
   }
 }
 
+// The products of ``COUNT`` times 16 channels of a stage of 16 bits, begun.
+template <int COUNT>
+__device__ __forceinline__ void begin(float (&acc)[BM / 2], const unsigned char* v,
+                                      const unsigned char* u, bool first) {
+  const unsigned long long of_v = matrix_descriptor(v, 16, 1024, Swizzle::B128);
+  const unsigned long long of_u = matrix_descriptor(u, 16, 1024, Swizzle::B128);
+  wgmma_pin(acc);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k)
+    wgmma<BM, BF16>(acc, descriptor_offset(of_v, 32 * k), descriptor_offset(of_u, 32 * k),
+                    k > 0 || !first);
+  wgmma_commit();
+}
+
+// A work tile's products, summed.
+__device__ __forceinline__ void sum(float (&acc)[BM / 2], const ProductsParams& p, int steps,
+                                    NestedShared& shared, Pipe<STAGES>& pipe, int group) {
+  if constexpr (PARTS == 2) {
+#pragma unroll
+    for (int i = 0; i < BM / 2; ++i) acc[i] = 0.0f;
+  }
+  int chunk = 0, before = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    barrier_wait(&shared.full[pipe.stage], pipe.phase);
+    const unsigned char* v = shared.v[pipe.stage] + group * (64 * ROW_BYTES);
+    const unsigned char* u = shared.u[pipe.stage];
+    if constexpr (PARTS == 2) {
+      multiply<0, WIDTH_0>(acc, v, u);
+      multiply<WIDTH_0, WIDTH_1>(acc, v, u);
+      barrier_arrive(&shared.empty[pipe.stage]);
+    } else {
+      chunk = chunk == p.chunks - 1 ? 0 : chunk + 1;
+      if (REST < STEPS && chunk == 0)
+        begin<REST>(acc, v, u, step == 0);
+      else
+        begin<STEPS>(acc, v, u, step == 0);
+      if (step > 0) {
+        wgmma_wait<1>();
+        barrier_arrive(&shared.empty[before]);
+      }
+      before = pipe.stage;
+    }
+    pipe.advance();
+  }
+  if constexpr (PARTS == 1) {
+    wgmma_wait<0>();
+    wgmma_pin(acc);
+    barrier_arrive(&shared.empty[before]);
+  }
+}
+
+__device__ __forceinline__ void store_sums(float* m, float first, float second) {
+  *reinterpret_cast<float2*>(m) = make_float2(first, second);
+}
+__device__ __forceinline__ void store_sums(unsigned short* m, float first, float second) {
+  *reinterpret_cast<unsigned*>(m) = pack<BF16>(first, second);
+}
+
 __device__ __forceinline__ void consume(const ProductsParams& p, NestedShared& shared) {
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
@@ -120,27 +192,14 @@ __device__ __forceinline__ void consume(const ProductsParams& p, NestedShared& s
   for (int index = blockIdx.x; index < p.work_tiles; index += gridDim.x) {
     const ProductsWorkTile work(p, index);
     const Pieces pieces(p, work.state);
-    const int steps = pieces.height * pieces.width * p.chunks;
     float acc[BM / 2];
-#pragma unroll
-    for (int i = 0; i < BM / 2; ++i) acc[i] = 0.0f;
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-      barrier_wait(&shared.full[pipe.stage], pipe.phase);
-      const unsigned char* v = shared.v[pipe.stage] + group * (64 * ROW_BYTES);
-      const unsigned char* u = shared.u[pipe.stage];
-      multiply<0, WIDTH_0>(acc, v, u);
-      multiply<WIDTH_0, WIDTH_1>(acc, v, u);
-      barrier_arrive(&shared.empty[pipe.stage]);
-      pipe.advance();
-    }
+    sum(acc, p, p.depth * pieces.height * pieces.width * p.chunks, shared, pipe, group);
     const long long row = ((long long)work.state * p.blocks_n + work.block_n) * BN + group * 64 +
                           warp * 16 + lane / 4;
-    float* m = p.m + row * pitch + work.block_m * BM + lane % 4 * 2;
+    Sum* m = static_cast<Sum*>(p.m) + row * pitch + work.block_m * BM + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < BM / 2; i += 2)
-      *reinterpret_cast<float2*>(m + i / 2 % 2 * 8 * (long long)pitch + i / 4 * 8) =
-          make_float2(acc[i], acc[i + 1]);
+      store_sums(m + i / 2 % 2 * 8 * (long long)pitch + i / 4 * 8, acc[i], acc[i + 1]);
   }
 }
 

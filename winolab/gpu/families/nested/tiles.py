@@ -11,8 +11,18 @@ from winolab.algorithm import Tile
 
 Pair = tuple[Tile, Tile]  # along the height, along the width
 
-MOST_ALPHA = 10  # of one dimension
-MOST_STATES = 64  # of both: two channels of 8 × 8 pixels fill a thread's registers
+MOST_ALPHA = 10  # of one dimension, where nobody names more
+MOST_STATES = 64  # of both, where nobody names more
+IN_REGISTERS = 72  # of two channels half transformed, in a thread's registers
+MOST_NAMED = 24  # of one dimension: its columns are exchanged through shared memory
+# Algorithms of more states than n + r - 1, of which the gain is small (docs/notes/041).
+MODULI = {
+    Tile(6, 3, 10): "0,1,-1,inf,x^2+x+1,x^2-x+1",
+    Tile(6, 3, 9): "0,3/4,-3/4,4/3,-4/3,inf,x^2+1",
+    Tile(7, 3, 10): "1/3,-1/3,1,-1,8/5,-8/5,inf,x^2+1",
+    Tile(6, 5, 12): "0,3/4,-3/4,4/3,-4/3,inf,x^2+x+1,x^2-x+1",
+    Tile(8, 9, 19): "0,1/2,-1/2,3/4,-3/4,5/4,-5/4,2,-2,inf,x^2+1,x^2+x+1,x^2-x+1",
+}
 
 
 def pieces(tile: Tile, taps: int) -> int:
@@ -44,6 +54,18 @@ def serving(taps: int) -> tuple[Tile, ...]:
     return tuple(found)
 
 
+def fits(tile: Tile, taps: int) -> bool:
+    """Whether a tile serves so many taps, whatever its states: in one piece, or in pieces that
+    begin whole tiles apart."""
+    least = 2 <= tile.r <= taps and tile.n >= 2 and tile.alpha <= MOST_NAMED
+    return least and (tile.r == taps or tile.r % tile.n == 0)
+
+
+def in_registers(tiles: Pair) -> bool:
+    """Whether a thread transforms two channels of a tile, by itself."""
+    return tiles[0].alpha * tiles[1].inputs <= IN_REGISTERS
+
+
 def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
     """Multiplications of an output and an input channel, where tiles divide the outputs; a piece
     without its last tap has none at infinity."""
@@ -51,6 +73,16 @@ def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
         (t.alpha * pieces(t, taps) - short(t, taps)) / t.n
         for t, taps in zip(tiles, filters, strict=True)
     )
+
+
+def moduli(filters: tuple[int, int]) -> Iterator[tuple[Pair, str]]:
+    """Tiles of more states than they have inputs, along both dimensions or along that which has
+    them, and their points."""
+    for tile, points in MODULI.items():
+        first, second = ((tile,) if taps == tile.r else serving(taps) for taps in filters)
+        for a, b in product(first, second):
+            if tile in (a, b):
+                yield (a, b), points
 
 
 def pairs(filters: tuple[int, int]) -> Iterator[Pair]:

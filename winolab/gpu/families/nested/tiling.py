@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from winolab.algorithm import Algorithm, Problem, Winograd
+from winolab.algorithm import Algorithm, Problem, Tile, Winograd
 from winolab.device import Device
 from winolab.gpu.families import scale
 from winolab.gpu.families.boxes import Box, box
-from winolab.gpu.families.nested.config import BN, KC, ROW_BYTES, Config
-from winolab.gpu.families.nested.source import infinite, made_of, name
+from winolab.gpu.families.nested.config import BN, KC, ROW_BYTES, STEP, Config
+from winolab.gpu.families.nested.source import infinite, losses, made_of, name
 from winolab.gpu.families.nested.tiles import Pair, grid, pieces, short
 from winolab.gpu.planner.correlation import Correlation
+from winolab.gpu.planner.request import DTYPES, ITEMSIZE
 from winolab.ref.arithmetic.split import Scale
 
 ALIGNED = 1024  # bytes: where the parts of a workspace begin
@@ -28,12 +29,29 @@ class Tiling:
     direction: str
     problem: Problem
     correlation: Correlation
-    tiles: Pair  # along the height, along the width
+    pair: Pair  # along the height, along the width
     points: str
+    precision: str
+    out_dtype: str
     config: Config
     device: Device
     images: int  # of a batch
     given: Scale | None = None  # by the caller
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """The algorithm's, of all dimensions: along the depth taps are summed directly."""
+        return (Tile(1, 1),) * (self.problem.ndim - 2) + self.pair
+
+    @property
+    def split(self) -> bool:
+        """Whether it is of split FP32."""
+        return self.precision == "fp32_split"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of x and w."""
+        return ITEMSIZE[DTYPES[self.precision]]
 
     @property
     def kernel(self) -> str:
@@ -48,45 +66,59 @@ class Tiling:
     @property
     def states(self) -> int:
         """States of both dimensions."""
-        return math.prod(t.alpha for t in self.tiles)
+        return math.prod(t.alpha for t in self.pair)
 
     @property
     def pieces(self) -> tuple[int, int]:
         """Pieces of the filter, along both dimensions."""
         _, height, width = self.correlation.filter
-        return pieces(self.tiles[0], height), pieces(self.tiles[1], width)
+        return pieces(self.pair[0], height), pieces(self.pair[1], width)
 
     @property
     def short(self) -> tuple[bool, bool]:
         """Whether the last piece lacks its last tap, of which states at infinity are alone."""
         _, height, width = self.correlation.filter
-        first, second = made_of(self.tiles, self.points)
+        first, second = made_of(self.pair, self.points)
         return (
-            infinite(first) >= 0 and short(self.tiles[0], height),
-            infinite(second) >= 0 and short(self.tiles[1], width),
+            infinite(first) >= 0 and short(self.pair[0], height),
+            infinite(second) >= 0 and short(self.pair[1], width),
         )
 
     @property
     def grids(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Along both dimensions, tiles of the outputs and of the input."""
         (_, height, width), (_, high, wide) = self.correlation.filter, self.correlation.output
-        return grid(self.tiles[0], height, high), grid(self.tiles[1], width, wide)
+        return grid(self.pair[0], height, high), grid(self.pair[1], width, wide)
 
     @property
     def chunks(self) -> int:
         """Stages of KC channels."""
-        return -(-self.correlation.channels // KC)
+        return -(-self.correlation.channels // KC[self.precision])
+
+    @property
+    def rest(self) -> int:
+        """Products of a chunk of 16 bits' last stage, of STEP channels each; 0 of split FP32."""
+        channels = self.correlation.channels - (self.chunks - 1) * KC[self.precision]
+        return 0 if self.split else -(-channels // STEP)
+
+    @property
+    def pitch(self) -> int:
+        """Words of 32 bits from a tile of V to the next: 16-bit channels fill up 16 bytes."""
+        if self.split:
+            return self.chunks * ROW_BYTES // 4
+        return -(-self.correlation.channels // 8) * 4
 
     @property
     def steps(self) -> int:
         """Stages of a sum, at most."""
-        return math.prod(self.pieces) * self.chunks
+        return self.correlation.filter[0] * math.prod(self.pieces) * self.chunks
 
     @property
     def mean_steps(self) -> float:
         """Stages of a sum on average; at infinity pieces without their last tap have none."""
-        sides = zip(self.tiles, self.pieces, self.short, strict=True)
-        return self.chunks * math.prod(n - is_short / t.alpha for t, n, is_short in sides)
+        sides = zip(self.pair, self.pieces, self.short, strict=True)
+        taps = self.correlation.filter[0]
+        return taps * self.chunks * math.prod(n - is_short / t.alpha for t, n, is_short in sides)
 
     @property
     def blocks_m(self) -> int:
@@ -98,10 +130,33 @@ class Tiling:
         """Output channels of U and M, in whole blocks."""
         return self.blocks_m * self.config.bm
 
+    @property
+    def frame(self) -> int:
+        """Tiles of a frame of outputs."""
+        (high, _), (wide, _) = self.grids
+        return high * wide
+
+    @property
+    def flat(self) -> bool:
+        """Whether blocks take tiles in their order, whatever their row and frame: of filters in one
+        piece V has as many."""
+        return self.pieces == (1, 1)
+
+    def lines(self, images: int, frames: int) -> tuple[int, int]:
+        """How many lines of tiles that follow one another so many images have, and how long these
+        are, where blocks are flat: taps of the depth meet no frame of another image."""
+        if self.correlation.filter[0] == 1:
+            return 1, images * frames * self.frame
+        return images, frames * self.frame
+
     def box(self, images: int) -> Box:
         """The box of the blocks of so many images."""
         (high, _), (wide, _) = self.grids
-        return box(images, high, wide, BN)
+        frames = self.correlation.output[0]
+        if not self.flat:
+            return box(images * frames, high, wide, BN)
+        lines, long = self.lines(images, frames)
+        return box(lines, 1, long, BN)
 
     def work_tiles(self, images: int) -> int:
         """Blocks' worth of products of so many images."""
@@ -115,9 +170,14 @@ class Tiling:
     def moved(self, images: int) -> tuple[int, int]:
         """Bytes of V and M of so many images."""
         (high, more_high), (wide, more_wide) = self.grids
-        tiles = self.states * images
-        v = tiles * more_high * more_wide * self.chunks * ROW_BYTES
-        return v, tiles * high * wide * self.outputs * 4
+        tiles, c = self.states * images, self.correlation
+        v = tiles * c.input[0] * more_high * more_wide * self.pitch * 4
+        return v, tiles * c.output[0] * high * wide * self.outputs * self.sum_size
+
+    @property
+    def sum_size(self) -> int:
+        """Bytes of a state's sum in M: the operands' type."""
+        return self.itemsize
 
     @property
     def batches(self) -> tuple[range, ...]:
@@ -131,10 +191,10 @@ class Tiling:
         c = self.correlation
         most = max((self.box(len(batch)).blocks for batch in self.batches), default=0)
         sizes = {
-            "header": scale.header_size(c, self.tiles),
+            "header": scale.header_size(c, self.pair) if self.split else 0,
             "v": self.moved(self.images)[0],
-            "m": self.states * most * BN * self.outputs * 4,
-            "rows": scale.size(c, self.config.bm),
+            "m": self.states * most * BN * self.outputs * self.sum_size,
+            "rows": scale.size(c, self.config.bm) if self.split else 0,
             "found": c.groups * sum(self.found),
             "u": c.groups * self.transformed,
         }
@@ -150,18 +210,21 @@ class Tiling:
         """Slices of the filter's rows, where these are nearer in memory than their elements."""
         c = self.correlation
         slices = -(-c.channels * math.prod(c.filter) // SLICE)
-        return min(MOST_SLICES, slices) if c.rotated else 0
+        return min(MOST_SLICES, slices) if c.rotated and self.split else 0
 
     @property
     def describers(self) -> int:
-        """Blocks that describe the filter's rows, or look at neighbouring ones."""
+        """Blocks that describe the filter's rows, or look at neighbouring ones, of split FP32."""
+        if not self.split:
+            return 0
         return -(-self.outputs // ASIDE) * self.slices or self.outputs
 
     @property
     def found(self) -> tuple[int, int]:
         """Bytes of what is found about a group's neighbouring rows: largest elements, losses."""
-        slices, losses = self.slices, scale.LOSS * self.steps if self.slices else 0
-        return 4 * slices * self.outputs, losses * self.outputs
+        slices = self.slices
+        lost = scale.LOSS * self.steps * losses(self.pair) if slices else 0
+        return 4 * slices * self.outputs, lost * self.outputs
 
     @property
     def transformed(self) -> int:

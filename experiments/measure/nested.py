@@ -1,0 +1,191 @@
+"""On a GPU: nested Winograd in FP32, FP16 and BF16, of two and three dimensions, with moduli,
+beside what the planner picks, what it picks without it, and PyTorch, in one run.
+
+``python -m experiments.measure.nested [OUTPUT] [--seconds S]`` writes rows to OUTPUT, by default
+experiments/results/nested.jsonl. A row's ``us`` are quartiles with L2 overwritten before a call,
+the filter's transform included; ``tflops`` are direct convolution's operations over their median;
+``relative_rms_n01`` is the error on normal data against FP64, of a result that was NaN before.
+Layers in three dimensions have causal padding, of which PyTorch gets as much on both sides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.harness.facts import ROOT
+from experiments.measure.throughput import compile_all
+from winolab.algorithm import Problem, parse_algorithm
+from winolab.bench import oracle
+from winolab.bench.compare import free
+from winolab.bench.contenders import Arrays, bound, unnamed
+from winolab.bench.timing import FLUSH, interleave
+from winolab.cli import bench
+from winolab.gpu import driver
+from winolab.gpu.families.nested.plan import NestedPlan, plans
+from winolab.gpu.families.nested.tiles import MODULI
+from winolab.gpu.planner import planner
+from winolab.gpu.planner.request import PRECISIONS, Plan, Request
+from winolab.gpu.runtime import loader
+
+RESULTS = ROOT / "experiments" / "results" / "nested.jsonl"
+SQUARES = [(64, 56), (128, 56), (256, 56), (128, 28), (256, 28), (512, 28), (256, 14), (512, 14)]
+LARGE = [(64, 56, 5), (128, 28, 5), (256, 28, 5), (128, 64, 9), (256, 32, 9), (64, 128, 9)]
+VIDEO = [(384, 5, 60, 104), (192, 9, 120, 208), (96, 17, 240, 416)]
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def cases() -> Iterator[tuple[Problem, str]]:
+    """Layers and their precisions, those in which there is most to learn first."""
+    for channels, *sizes in VIDEO:
+        shapes = (1, *sizes, channels), (channels, 3, 3, 3, channels)
+        problem = Problem.of(*shapes, padding=((2, 0), 1, 1))
+        yield from ((problem, group) for group in ("bf16", "fp32", "fp16"))
+    for channels, size, taps in [*LARGE, *((c, s, 3) for c, s in SQUARES)]:
+        shapes = (32, size, size, channels), (channels, taps, taps, channels)
+        problem = Problem.of(*shapes, padding=taps // 2)
+        yield from ((problem, group) for group in ("fp16", "fp32"))
+
+
+def named(request: Request) -> Iterator[NestedPlan]:
+    """Plans of every nested algorithm that is looked at: the fastest predicted of each."""
+    taps = request.problem.filter[-1]
+    ends = [("4x4", ""), ("2x2", "")] if taps == 3 else [("3x3", "")] if taps == 5 else []
+    ends += [(f"{t.n}x{t.n}", points) for t, points in MODULI.items() if t.r == taps]
+    deep = "1x" * (request.problem.ndim - 2)
+    for n, points in ends:
+        text = f"winograd:{deep}{n}:{deep}{taps}x{taps}" + (f"@{points}" if points else "")
+        for unit in PRECISIONS[request.precision]:
+            with suppress(ValueError):
+                offered = replace(request, precision=unit, algorithm=parse_algorithm(text))
+                if unit != "fp32":
+                    yield min(plans(offered), key=lambda p: p.predicted)
+    if taps == 9:  # as today: pieces
+        offered = replace(request, algorithm=parse_algorithm("winograd:3x3:3x3"))
+        for unit in PRECISIONS[request.precision]:
+            if unit != "fp32":
+                yield min(plans(replace(offered, precision=unit)), key=lambda p: p.predicted)
+
+
+def contenders(problem: Problem, group: str) -> dict[Plan, str]:
+    """Plans to time, and what each is: split products without their fallback."""
+    request = unnamed("forward", problem, group)
+    found: dict[Plan, str] = dict.fromkeys(named(request), "named")
+    others = [p.primary for p in planner.candidates(request, near=True).plans]
+    without = next(p for p in others if not isinstance(p, NestedPlan))
+    found[without] = "picked without nested"
+    found[planner.plan(request).primary] = "picked"
+    return found
+
+
+def pytorch(problem: Problem, group: str, tf32: bool, last: bool) -> Callable[[Arrays], Any]:
+    """PyTorch's convolution in benchmark mode."""
+    torch = importlib.import_module("torch")
+
+    padding = [(low + high) // 2 for low, high in problem.padding]
+    found: list[Any] = []
+
+    def run(arrays: Arrays) -> Any:
+        if not found:
+            for array in arrays.operands["NHWC"]:
+                tensor = torch.from_dlpack(array)
+                tensor = tensor.view(torch.bfloat16) if group == "bf16" else tensor
+                tensor = tensor.movedim(-1, 1)
+                found.append(tensor if last else tensor.contiguous())
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = tf32, True
+        convolve = torch.nn.functional.conv3d if problem.ndim == 3 else torch.nn.functional.conv2d
+        return convolve(*found, padding=padding)
+
+    return run
+
+
+def measured(problem: Problem, group: str, found: dict[Plan, str], rounds: int) -> Iterator[dict]:
+    """Rows of one layer and precision."""
+    cp = driver.cupy()
+    arrays = Arrays("forward", problem, group)
+    rng = cp.random.default_rng(0)
+    arrays.assign(*(rng.standard_normal(s, dtype="float32") for s in arrays.shapes[:2]))
+    exact = oracle.fp64("forward", problem, *map(arrays.values, arrays.operands["NHWC"]))
+    calls: dict[str, Callable[[], Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    for plan, role in found.items():
+        kernels = loader.load(plan.source(), plan.kernel, plan.shared(), 0)
+        run = bound(plan, lambda kernels=kernels: kernels, 0)
+        workspace = cp.full(max(plan.workspace, 256), 255, "uint8")
+        arrays.poison()
+        name = f"{plan.kernel} {plan.points} {plan.config}"
+        calls[name] = lambda run=run, workspace=workspace: run(arrays, workspace.data.ptr)
+        calls[name]()
+        rows[name] = {
+            "method": "winolab", "role": role, "kernel": plan.kernel, "points": plan.points,
+            "products": plan.precision, "plan": str(plan.config), "workspace": plan.workspace,
+            "predicted_us": round(plan.predicted * 1e6, 2),
+            "relative_rms_n01": oracle.relative_rms(arrays.result("NHWC"), exact),
+        }  # fmt: skip
+    for tf32 in (False, True) if group == "fp32" else (False,):
+        for last in (True, False):
+            name = f"torch {'channels last' if last else 'contiguous'} {'tf32' * tf32}"
+            run = pytorch(problem, group, tf32, last)
+            calls[name] = lambda run=run: run(arrays)
+            rows[name] = {
+                "method": "torch", "order": "NHWC" if last else "NCHW",
+                "products": "tf32" if tf32 else group,
+            }  # fmt: skip
+    del exact
+    for name, times in interleave(calls, rounds=rounds, flush=FLUSH, warmup=2).items():
+        us = [round(t * 1e6, 2) for t in (times.low, times.median, times.high)]
+        flops = 2.0 * problem.batch * problem.out_channels * problem.in_channels
+        for size in (*problem.output, *problem.filter):
+            flops *= size
+        yield rows[name] | {"us": us, "tflops": round(flops / us[1] / 1e6, 1)}
+    free()
+
+
+def main(
+    output: Annotated[Path, typer.Argument(help="Rows.")] = RESULTS,
+    seconds: Annotated[float, typer.Option(help="Cases begun, at most.")] = 60.0,
+    rounds: int = 9,
+) -> None:
+    """Measure, and print a line a row."""
+    bench.ready()
+    began = time.monotonic()
+    every = [(problem, group, contenders(problem, group)) for problem, group in cases()]
+    compile_all(p for _, _, found in every for p in found)
+    print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
+    facts = bench.context()
+    began = time.monotonic()
+    with output.open("w") as file:
+        for problem, group, found in every:
+            what = {"x": problem.x_shape, "w": problem.w_shape, "padding": problem.padding}
+            what |= {"direction": "forward", "group": group}
+            if time.monotonic() - began > seconds:
+                break
+            try:
+                rows = list(measured(problem, group, found, rounds))
+            except Exception as error:  # one that fails is said, the others are measured
+                print("failed", problem.x_shape, problem.w_shape, group, repr(error)[:600])
+                free()
+                continue
+            for row in rows:
+                what = {"x": problem.x_shape, "w": problem.w_shape, "padding": problem.padding}
+                file.write(
+                    json.dumps(facts | what | {"direction": "forward", "group": group} | row)
+                )
+                file.write("\n")
+                file.flush()
+                shown = row.get("kernel", row.get("order")), row["products"], row.get("role", "")
+                print(problem.x_shape, problem.w_shape[0], problem.filter, group, *shown,
+                      row["us"][1], row["tflops"], f"{row.get('relative_rms_n01', 0):.2e}",
+                      row.get("predicted_us", ""), flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    typer.run(main)
