@@ -285,7 +285,7 @@ def test_kernels_have_the_points_of_the_reference(text, precision, direction):
         assert made_of(algorithm.tiles, found.points)[1].points == transforms(2, 3, "best").points
         assert made_of(algorithm.tiles, found.points)[0].points == transforms(4, 3, SIX).points
     else:
-        assert found.points == algorithm.points_of(found.tile)
+        assert found.points == algorithm.points_of(found.tiles[0])
 
 
 def test_the_error_of_a_tile_that_a_list_does_not_serve_is_its_bests():

@@ -139,7 +139,7 @@ def _gradient(c: Measured, tile: tuple[int, int, int]) -> Parts:
     # What is not admissible has to be named, what runs in pieces cannot be.
     algorithm = named_omega(*tile) if c.layer.taps % tile[1] == 0 else None
     asked = Request(c.layer.problem, FILTER, c.device, algorithm, "fp32_ffma")
-    found = (p for p in wgrad_ffma.plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
+    found = (p for p in wgrad_ffma.flat_plans(asked) if (p.tile.alpha, p.tile.n, p.tile.r) == tile)
     return wgrad_ffma_cost.spent(min(found, key=lambda p: p.predicted))
 
 

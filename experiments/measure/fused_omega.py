@@ -35,7 +35,6 @@ from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families import registry
@@ -45,6 +44,7 @@ from winolab.gpu.planner.planner import plan
 from winolab.gpu.planner.request import Plan, Request
 from winolab.ref.algorithms.winrs.plan import data_size
 from winolab.ref.tolerance.cheapest import U11
+from winolab.spread import pool
 
 RESULTS = ROOT / "experiments" / "results" / "fused_omega.jsonl"
 TAPS, MAPS = (3, 5, 7, 9), ((64, 112), (128, 56), (256, 28))

@@ -37,6 +37,7 @@ if __name__ == "__main__":
     print(*sorted(result for _, (result, _) in spread(work, range(8), 2, "local")))
 """
 LONG = """
+import signal
 import time
 from winolab.spread import spread
 
@@ -45,6 +46,8 @@ def work(i):
     return i
 
 if __name__ == "__main__":
+    # what runs the tests in the background may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for _, i in spread(work, range(1000), 2, WHERE):
         print(i, flush=True)
 """

@@ -32,7 +32,6 @@ from winolab.bench.timing import FLUSH, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
-from winolab.cli.sweep import pool
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
@@ -40,6 +39,7 @@ from winolab.gpu.families.fused2d.layouts import layouts
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
+from winolab.spread import pool
 
 GRADIENTS = winograd((3, 3), (2, 2))
 GRADIENT_BATCH, LAYOUT_BATCHES = 32, ("32", "128")

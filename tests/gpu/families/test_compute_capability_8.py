@@ -15,6 +15,7 @@ from winolab.device import DATASHEETS, H100, REGISTERS, Device, datasheet
 from winolab.gpu.families.gamma_ffma import plan as gamma_ffma
 from winolab.gpu.families.gamma_ffma.config import CONFIGS, EARLIER, Config
 from winolab.gpu.families.wgrad_ffma import plan as wgrad_ffma
+from winolab.gpu.families.wgrad_mma.plan import WgradMmaPlan
 from winolab.gpu.families.wgrad_winograd.plan import WgradWinogradPlan
 from winolab.gpu.planner.correlation import CORRELATIONS
 from winolab.gpu.planner.fallback import PlanWithFallback
@@ -129,7 +130,7 @@ def gradients(text: str, device: Device) -> list[wgrad_ffma.WgradFfmaPlan]:
     algorithm = parse_algorithm(text)
     width = algorithm.tiles[0].n if algorithm.kind == "omega" else 3
     problem = Problem.of((2, 5, 2 * width + 5, 36), (70, 3, width, 36), padding=1)
-    found = wgrad_ffma.plans(Request(problem, "backward_filter", device, algorithm, "fp32"))
+    found = wgrad_ffma.flat_plans(Request(problem, "backward_filter", device, algorithm, "fp32"))
     return [
         replace(p, segments=2, grid=min(p.grid, 4), workspace=4 * p.gradient.weights) for p in found
     ]
@@ -158,7 +159,7 @@ def test_tensor_core_gradients_are_not_predicted_above_the_peak(device: Device) 
     for precision, products in (("fp16", 1), ("fp32_split", 3)):
         for p in candidates(Request(problem, "backward_filter", device, None, precision)).plans:
             p = p.primary if isinstance(p, PlanWithFallback) else p
-            assert isinstance(p, WgradWinogradPlan)
+            assert isinstance(p, (WgradWinogradPlan, WgradMmaPlan))
             done = problem.macs * p.tile.alpha / (p.tile.n * p.tile.r) * products
             assert done / p.predicted <= device.matrix * device.multiprocessors * device.clock
 

@@ -12,6 +12,7 @@ import winolab
 from tests.gpu.support.directions import UNITS, directions, operands
 from winolab.gpu import driver as launch
 from winolab.gpu.params import POINTER, Layout
+from winolab.gpu.planner.request import DTYPES
 from winolab.gpu.runtime import cuda_graphs as graph
 from winolab.gpu.runtime import replay as record
 from winolab.gpu.runtime.cuda_graphs import REPEATS, Graph, Repeated
@@ -263,7 +264,7 @@ def test_graphs_of_all_calls_are_counted(driver, monkeypatch) -> None:
 def test_a_graph_has_the_bits_of_launches(precision, direction, monkeypatch) -> None:
     """With other data at the same addresses, in a call that a caller's graph captures, and in one
     whose graph is gone while it runs."""
-    if direction not in directions(precision) or precision == "bf16":
+    if direction not in directions(precision) or precision.startswith("bf16"):
         return
     monkeypatch.setattr(graph, "MOST", len(graph._alive) + 100)  # whatever other tests left
     started = []
@@ -271,8 +272,7 @@ def test_a_graph_has_the_bits_of_launches(precision, direction, monkeypatch) -> 
     monkeypatch.setattr(Graph, "start", lambda self: started.append(found := start(self)) or found)
     cp = launch.cupy()
     (a, b), shape = operands(direction)
-    dtype = "float16" if precision == "fp16" else "float32"
-    a, b = cp.asarray(a, dtype), cp.asarray(b, dtype)
+    a, b = (cp.asarray(v, DTYPES[precision]) for v in (a, b))
     call = getattr(winolab, f"conv_{direction}")
     how = {"padding": 1, "precision": precision}
     stream = cp.cuda.Stream(non_blocking=True)

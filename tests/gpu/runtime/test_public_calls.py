@@ -19,7 +19,7 @@ from winolab.bench.oracle import relative_rms
 from winolab.gpu import driver
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.planner import plan
-from winolab.gpu.planner.request import Request
+from winolab.gpu.planner.request import DTYPES, Request
 from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.call import kernels_of
 from winolab.ref.error.bounds import bound
@@ -85,7 +85,7 @@ def test_cupy_arrays_go_to_the_kernels_and_come_back(algorithm, layout):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("precision", sorted(UNITS))
 def test_every_precision_and_direction_that_families_offer(precision, library):
-    dtype = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    dtype = DTYPES[precision]
     if dtype == "bfloat16" and library == "cupy" and not has_bfloat16():
         with pytest.raises(TypeError):
             device_array(arrays()[0], library, dtype)
@@ -95,10 +95,11 @@ def test_every_precision_and_direction_that_families_offer(precision, library):
         ga, gb = (device_array(v, library, dtype) for v in (a, b))
         expected = oracle(direction, host(ga), host(gb), *shape, padding=1)
         call = getattr(winolab, f"conv_{direction}")
-        got = call(ga, gb, *shape, padding=1, precision=None if dtype != "float32" else precision)
+        named = None if precision in ("fp16", "bf16") else precision
+        got = call(ga, gb, *shape, padding=1, precision=named)
         assert str(got.dtype).removeprefix("torch.") == dtype
         assert close(got, expected, dtype)
-        wide = call(ga, gb, *shape, padding=1, out_dtype="float32")
+        wide = call(ga, gb, *shape, padding=1, out_dtype="float32", precision=named)
         assert str(wide.dtype).removeprefix("torch.") == "float32"
         assert close(wide, expected, dtype)
 
@@ -200,12 +201,11 @@ def test_streams_and_threads_have_calls_of_their_own():
 @pytest.mark.parametrize("direction", sorted({d for f in FAMILIES for d in f.directions}))
 @pytest.mark.parametrize("precision", sorted(UNITS))
 def test_a_graph_captures_every_family(precision, direction):
-    if direction not in directions(precision) or precision == "bf16":
+    if direction not in directions(precision) or precision.startswith("bf16"):
         return
     cp = driver.cupy()
     (a, b), shape = operands(direction)
-    dtype = "float16" if precision == "fp16" else "float32"
-    a, b = cp.asarray(a, dtype), cp.asarray(b, dtype)
+    a, b = (cp.asarray(v, DTYPES[precision]) for v in (a, b))
     call = getattr(winolab, f"conv_{direction}")
     expected = call(a, b, *shape, padding=1, precision=precision)
     out = cp.empty_like(expected)
@@ -361,7 +361,7 @@ def test_the_readme_s_example_runs():
 
 @pytest.mark.parametrize("precision", sorted(UNITS))
 def test_dumps_hold_plan_source_and_resources(precision, tmp_path, monkeypatch, caplog):
-    dtype = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    dtype = DTYPES[precision]
     problem = winolab.Problem.of(SHAPES["x"], SHAPES["w"], padding=1)
     for direction in directions(precision):
         monkeypatch.setenv("WINOLAB_DUMP", str(tmp_path / direction))

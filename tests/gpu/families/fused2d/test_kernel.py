@@ -135,10 +135,10 @@ def check(
     p.launch(kernels, view(x_view), second, out, workspace.array.ctypes.data, 0)
     for guarded in (x, y, workspace):
         guarded.check("an array")
-    wide = [v.astype("f") for v in (a, b)]
-    assert np.array_equal(y_view, expected(p, *wide).astype(written))
+    wide_a, wide_b = a.astype("f"), b.astype("f")
+    assert np.array_equal(y_view, expected(p, wide_a, wide_b).astype(written))
     if p.gradient:
-        exact = convolution.backward_filter(*(v.astype(float) for v in (a, b)), problem)
+        exact = convolution.backward_filter(a.astype(float), b.astype(float), problem)
         error = np.sqrt(np.mean((y_view.astype(float) - exact) ** 2) / np.mean(exact**2))
         assert error <= 1.5 * predicted_rms(p, U11)
         return p
@@ -149,7 +149,7 @@ def check(
         groups=problem.groups,
     )
     run = winolab.arithmetic("fp32")
-    bound = proven(*wide, problem, ALGORITHM, run, direction=direction)
+    bound = proven(wide_a, wide_b, problem, ALGORITHM, run, direction=direction)
     unit = UNITS[p.out_dtype] if p.out_dtype != "float32" else 0.0
     bound += unit * (np.abs(exact) + bound) + 2.0**-24
     assert (np.abs(y_view.astype(float) - exact) <= bound).all()

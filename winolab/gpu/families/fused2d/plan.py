@@ -124,7 +124,7 @@ def plans(request: Request) -> Iterator[Fused2dPlan]:
     tile = GRADIENT_TILE if gradient else TILE
     if algorithm and algorithm.kind != "winograd":
         return  # other families say what they run
-    if gradient and not (algorithm or request.config):
+    if gradient and request.precision == "fp32" and not (algorithm or request.config):
         return  # Ω takes half the time
     if algorithm and (algorithm.scaling or algorithm.tiles != (tile, tile)):
         raise unserved(algorithm)

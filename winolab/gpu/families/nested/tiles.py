@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -66,7 +66,7 @@ def in_registers(tiles: Pair) -> bool:
     return tiles[0].alpha * tiles[1].inputs <= IN_REGISTERS
 
 
-def multiplications(tiles: Pair, filters: tuple[int, int]) -> float:
+def multiplications(tiles: Sequence[Tile], filters: tuple[int, int]) -> float:
     """Multiplications of an output and an input channel, where tiles divide the outputs; a piece
     without its last tap has none at infinity."""
     return math.prod(
