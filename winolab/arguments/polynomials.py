@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from inspect import signature
 
 Polynomial = tuple[Fraction, ...]
 
@@ -53,7 +54,9 @@ def _divisor(base: Polynomial) -> Polynomial | None:
     degree, size = len(base) - 1, max(abs(c) for c in base) * leading
     with mp.workdps(30 + 4 * len(str(int(size))) * degree):
         wanted = [mp.mpf(c.numerator) / c.denominator for c in reversed(base)]
-        roots = polyroots(wanted, maxsteps=500, extraprec=4 * mp.prec)
+        # mpmath 1.4 asks for the order of coefficients, earlier ones know this one alone
+        descending = {"asc": False} if "asc" in signature(polyroots).parameters else {}
+        roots = polyroots(wanted, maxsteps=500, extraprec=4 * mp.prec, **descending)
         # conjugates together
         upper = [r for r in roots if r.imag > mp.eps**0.5]
         parts = [[r, mp.conj(r)] for r in upper]

@@ -41,6 +41,10 @@ CASES = [
     (BACK, (2, 3, 9, 6, 36), (20, 2, 3, 3, 36), ((3, 2), 1, 1), "winograd:1x2x4:1x3x3", "fp16"),
     # frames without taps along the depth, in pieces
     (FORTH, (1, 2, 8, 8, 8), (16, 1, 4, 4, 8), 0, "winograd:1x2x2:1x2x2", "fp16"),
+    # padding along a depth of one tap: frames of x lie elsewhere than those of y
+    (FORTH, (3, 2, 6, 6, 8), (16, 1, 3, 3, 8), ((1, 0), 1, 1), "winograd:1x4x4:1x3x3", "fp16"),
+    (FORTH, (3, 2, 6, 6, 8), (16, 1, 3, 3, 8), ((0, 2), 1, 1), "winograd:1x4x4:1x3x3", "fp32"),
+    (BACK, (3, 2, 6, 6, 8), (16, 1, 3, 3, 8), ((2, 1), 1, 1), "winograd:1x4x4:1x3x3", "bf16"),
     # two dimensions in 16 bits: two stages, odd channels, groups, pieces
     (FORTH, (2, 9, 13, 100), (68, 3, 3, 100), 1, "winograd:4x4:3x3", "fp16"),
     (BACK, (1, 8, 9, 7), (5, 3, 3, 7), 1, "winograd:2x4:3x3", "bf16"),
@@ -87,3 +91,13 @@ def test_every_bit_is_the_references(direction, x_shape, w_shape, padding, text,
     assert (got == expected.astype(DTYPES[plan.out_dtype])).all()
     exact = getattr(convolution, direction)(a.astype(float), b.astype(float), problem)
     assert relative_rms(got.astype(float), exact) <= OFF * predicted_rms(plan)
+
+
+def test_pieces_of_a_padded_depth_are_refused() -> None:
+    """Their tiles have no frames between which zeros could lie."""
+    problem = Problem.of((1, 3, 8, 8, 8), (16, 1, 4, 4, 8), padding=((1, 0), 0, 0))
+    with pytest.raises(ValueError, match="no CUDA kernel has"):
+        _plan(problem, FORTH, "winograd:1x2x2:1x2x2", "fp16")
+    for direction in (FORTH, BACK):  # unnamed, none is offered
+        asked = Request(problem, direction, H100, None, "fp32_split")
+        assert all(p.pieces == (1, 1) for p in plans(asked))

@@ -195,7 +195,7 @@ def _products(
         work_tiles,
         taps,
         frame,
-        -call.correlation.padding[0] * frame if taps > 1 else 0,
+        -call.correlation.padding[0] * frame,
         *call.pieces,
         call.chunks,
         *call.short,

@@ -25,7 +25,7 @@ from winolab.gpu.families.nested.tiles import (
     pairs,
     serving,
 )
-from winolab.gpu.families.nested.tiling import Tiling
+from winolab.gpu.families.nested.tiling import Tiling, deep
 from winolab.gpu.params import Kernels, Params, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import SCALING, Correlation, unserved
@@ -208,8 +208,9 @@ def _tiles(request: Request, c: Correlation) -> Iterator[tuple[Pair, str]]:
 
 def _offered(request: Request, c: Correlation, pair: Pair, points: str) -> bool:
     """Whether the planner may take a pair that nobody names: of split products, and where there is
-    a tolerance, it asks for every problem. Taps of a depth meet filters in one piece."""
-    if c.filter[0] > 1 and (pair[0].r, pair[1].r) != c.filter[1:]:
+    a tolerance, it asks for every problem. A depth that is summed or padded meets filters in one
+    piece."""
+    if deep(c) and (pair[0].r, pair[1].r) != c.filter[1:]:
         return False
     most = ADMISSIBLE if request.tolerance else SIXTEEN_BITS
     return request.precision == "fp32_split" or error_ratio(pair, points) <= most
@@ -224,7 +225,7 @@ def _named(algorithm: Algorithm, problem: Problem, c: Correlation) -> Pair:
             "third before them, as in winograd:1x4x4:1x3x3"
         )
     for tile, taps in zip((first, second), c.filter[1:], strict=True):
-        if not fits(tile, taps) or (c.filter[0] > 1 and tile.r != taps):
+        if not fits(tile, taps) or (deep(c) and tile.r != taps):
             known = ", ".join(map(str, serving(taps)))
             raise ValueError(f"{algorithm}: no CUDA kernel has {tile} for {taps} taps, but {known}")
     return first, second

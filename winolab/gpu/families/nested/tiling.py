@@ -22,6 +22,11 @@ ALIGNED = 1024  # bytes: where the parts of a workspace begin
 ASIDE, SLICE, MOST_SLICES = 32, 256, 32
 
 
+def deep(c: Correlation) -> bool:
+    """Whether a frame of outputs meets others than its own: taps of the depth, or its padding."""
+    return c.filter[0] > 1 or c.padding[0] != 0 or c.output[0] != c.input[0]
+
+
 @dataclass(frozen=True)
 class Tiling:
     """What is computed, in which blocks, pieces and batches."""
@@ -144,8 +149,9 @@ class Tiling:
 
     def lines(self, images: int, frames: int) -> tuple[int, int]:
         """How many lines of tiles that follow one another so many images have, and how long these
-        are, where blocks are flat: taps of the depth meet no frame of another image."""
-        if self.correlation.filter[0] == 1:
+        are, where blocks are flat: taps of the depth, and its padding, meet no frame of another
+        image."""
+        if not deep(self.correlation):
             return 1, images * frames * self.frame
         return images, frames * self.frame
 

@@ -14,8 +14,8 @@
 // rows of a matrix that ldmatrix reads in different banks, 0 is there to be compared with.
 //
 // Barriers: who arrives → who waits
-//   full[stage]    a lane of each producer warp → consumers
-//   empty[stage]   a lane of each consumer warp → producers
+//   full[stage]    every producer → consumers
+//   empty[stage]   every consumer → producers
 //   named 1, 2     consumers, twice a pass of the epilogue; producers, when units are described
 #pragma once
 
@@ -170,8 +170,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, WgradMmaShared&
       barrier_wait(&shared.full[pipe.stage], pipe.phase);
       multiply(shared.u[pipe.stage] + state0 * KC * ROW_I,
                shared.v[pipe.stage] + state0 * KC * ROW_O + sharer * WO, acc);
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(&shared.empty[pipe.stage]);
+      barrier_arrive(&shared.empty[pipe.stage]);
       pipe.advance();
     }
     finish(p, shared, work, acc, state0, sharer);
@@ -184,8 +183,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   WgradMmaShared& shared = *reinterpret_cast<WgradMmaShared*>(memory);
   if (threadIdx.x == 0)
     for (int s = 0; s < STAGES; ++s) {
-      barrier_init(&shared.full[s], PRODUCERS / 32);
-      barrier_init(&shared.empty[s], WARPS);
+      barrier_init(&shared.full[s], PRODUCERS);
+      barrier_init(&shared.empty[s], CONSUMERS);
     }
   __syncthreads();
   if (threadIdx.x < CONSUMERS) {

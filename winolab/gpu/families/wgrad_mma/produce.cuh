@@ -133,10 +133,7 @@ __device__ __forceinline__ void produce(const GradientParams& p, WgradMmaShared&
 #pragma unroll
       for (int g = 0; g < GROUPS_I; ++g) {
         store_states<true>(u + g * APART_I * ROW_I, x[g]);
-        if (g == GROUPS_I - 1) {
-          __syncwarp();
-          if (thread % 32 == 0) barrier_arrive(&shared.full[pipe.stage]);
-        }
+        if (g == GROUPS_I - 1) barrier_arrive(&shared.full[pipe.stage]);
         load_x(g, step);
       }
       pipe.advance();
