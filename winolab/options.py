@@ -22,6 +22,7 @@ ON_RANGE = get_args(OnRange)
 INTS = frozenset({int})
 
 
+@dataclass(frozen=True)
 class KernelConfig:
     """How the kernels of a family are configured: block shape, pipeline stages, policies.
 

@@ -171,7 +171,7 @@ def _check_workers(client: Any, where: str) -> None:
     if where == LOCAL:
         return
     here = {name: provenance()[name] for name in SAME}
-    for worker, found in client.run(_there, on_error="return").items():
+    for worker, found in client.run(provenance, on_error="return").items():
         if isinstance(found, Exception):
             raise ValueError(f"Dask's worker {worker} cannot import winolab: {found}")
         if any(found[name] != value for name, value in here.items()):
@@ -179,10 +179,6 @@ def _check_workers(client: Any, where: str) -> None:
                 f"Dask's worker {worker} has winolab {found['winolab']} of commit "
                 f"{found['commit']}; expected {here['winolab']} of commit {here['commit']}, as here"
             )
-
-
-def _there() -> dict[str, str | None]:
-    return provenance()
 
 
 def _plugin(distributed: Any) -> Any:

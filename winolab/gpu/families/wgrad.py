@@ -126,6 +126,13 @@ class Gradient:
         pitch = whole - shared
         return pitch if tile.alpha <= pitch < self.whole_pitch(tile) else None
 
+    def pitches(self, tile: Tile, wrap: int | None) -> Iterator[int]:
+        """The whole pitch and, where there is one, the wrapped one; of a config that has ``wrap``,
+        the one that it is for."""
+        for pitch in (self.whole_pitch(tile), self.wrapped_pitch(tile)):
+            if pitch is not None and wrap in (None, int(pitch % tile.r > 0)):
+                yield pitch
+
 
 def narrow_rows(tile: Tile, width: int) -> bool:
     """Whether rows of dy fill units so badly that outputs are small against a unit's states."""
@@ -159,11 +166,14 @@ class Timing:
 
     def whole(self, units: int, segments: int, bucket: int) -> float:
         """The same with the launch that adds up segments' sums, of so many bytes each."""
-        seconds = self.seconds(units, segments)
-        if segments > 1:
-            moved = copying(self.device, bucket * (segments + 1), self.model)
-            seconds += self.model.device.launch + moved
-        return seconds
+        return self.seconds(units, segments) + adding(self.device, segments, bucket, self.model)
+
+
+def adding(device: Device, segments: int, bucket: int, model: DeviceModel = MODEL) -> float:
+    """Seconds of the launch that adds up segments' sums, of so many bytes each."""
+    if segments == 1:
+        return 0.0
+    return model.device.launch + copying(device, bucket * (segments + 1), model)
 
 
 @dataclass(frozen=True)

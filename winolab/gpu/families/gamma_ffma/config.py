@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
+from operator import methodcaller
 
 from winolab.algorithm import Tile
+from winolab.gpu.families.stages import as_fit
 from winolab.gpu.planner.correlation import Correlation
 from winolab.gpu.planner.request import Request
 from winolab.options import KernelConfig
@@ -250,9 +252,8 @@ def configs(tile: Tile, correlation: Correlation, request: Request) -> Iterator[
             shared = [r for r in ROWS if height > 1 and shape.bt // r >= 4]
             shapes = [shape, *(replace(shape, rows=r, share=height) for r in shared)]
         for s in shapes:
-            while s.shared_memory(tile.alpha) > device.shared_memory and s.u_stages > 2:
-                s = replace(s, u_stages=s.u_stages - 1)
-            if s.shared_memory(tile.alpha) <= device.shared_memory:
+            size = methodcaller("shared_memory", tile.alpha)
+            if s := as_fit(s, size, device.shared_memory, "u_stages"):
                 s = replace(s, compact=s.compacts(correlation.out_channels))
                 if config:
                     yield s

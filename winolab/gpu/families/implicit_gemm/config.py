@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import methodcaller
 
 from winolab.device import Device
 from winolab.gpu.codegen.emit import WGMMA_WIDTHS
 from winolab.gpu.codegen.structs import size
+from winolab.gpu.families.stages import as_fit
 from winolab.gpu.planner.correlation import Correlation
 from winolab.options import KernelConfig
 
@@ -116,12 +118,10 @@ def configs(
     device: Device, role: int, itemsize: int, rows: int, columns: int, *, wgmma: bool = False
 ) -> list[Config]:
     """Block shapes of which less than half is empty, where there are some; stages as fit."""
-    found = []
-    for shape in WGMMA_CONFIGS if wgmma else CONFIGS[itemsize]:
-        while shape.shared_memory(role, itemsize) > device.shared_memory and shape.stages > 2:
-            shape = replace(shape, stages=shape.stages - 1)
-        if shape.shared_memory(role, itemsize) <= device.shared_memory:
-            found.append(shape)
+    size = methodcaller("shared_memory", role, itemsize)
+    shapes = WGMMA_CONFIGS if wgmma else CONFIGS[itemsize]
+    fitting = (as_fit(shape, size, device.shared_memory) for shape in shapes)
+    found = [shape for shape in fitting if shape]
 
     def empty(v: Config) -> bool:
         return (v.bm > 64 and rows <= v.bm // 2) or (v.bn > 32 and columns <= v.bn // 2)

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import methodcaller
 
 from winolab.algorithm import Problem, Tile
 from winolab.device import Device
+from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import (
     POSITIONS,
     Gradient,
     Segments,
+    adding,
     choose,
     of_this_gpu,
     tiles,
@@ -29,7 +32,6 @@ from winolab.gpu.families.wgrad_ffma.tiling import PartTiling, Tiling
 from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.correlation import three
-from winolab.gpu.planner.device_model import MODEL, copying
 from winolab.gpu.planner.request import FallbackLaunches, Request, Sum
 from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
 from winolab.ref.algorithms.winrs.plan import plan as winrs_plan
@@ -63,8 +65,7 @@ class WgradFfmaPlan(Tiling, BasePlan):
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
-        alpha = 2 if self.tile.alpha == 1 else self.tile.alpha
-        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+        return str(Kernel(self.tile))
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
@@ -116,15 +117,23 @@ class WgradFfmaPlan(Tiling, BasePlan):
 class WinrsPlan(BasePlan):
     """WinRS's own plan: a pair of kernels, each launched once over its segments of dy."""
 
-    problem: Problem
     parts: tuple[PartTiling, ...]  # of the pair's first kernel, and of the second if there is one
-    device: Device
     segment: tuple[int, ...]  # size of the largest of the first kernel
     predicted: float  # seconds, the sum of the buckets included
     direction: str = "backward_filter"
     precision: str = "fp32"
     simulated = "fp32"  # what the reference calls the arithmetic
     out_dtype = "float32"
+
+    @property
+    def problem(self) -> Problem:
+        """Both kernels'."""
+        return self.parts[0].problem
+
+    @property
+    def device(self) -> Device:
+        """Both kernels'."""
+        return self.parts[0].device
 
     @property
     def tiles(self) -> tuple[Tile]:
@@ -220,9 +229,10 @@ def flat_plans(request: Request) -> Iterator[WgradFfmaPlan]:
     """Every tile and block shape, in segments that are ranges of the flat sum."""
     gradient = _gradient(request)
     for tile in tiles(gradient, request.algorithm, TILES["fp32"]):
-        for pitch in (gradient.whole_pitch(tile), gradient.wrapped_pitch(tile)):
-            for config in _shapes(request, gradient, tile, pitch):
-                yield _plan(request, gradient, tile, config, pitch or 0)
+        config = request.config_of(Config)
+        for pitch in gradient.pitches(tile, config.wrap if config else None):
+            for shape in _shapes(request, gradient, tile, pitch):
+                yield _plan(request, gradient, tile, shape, pitch)
 
 
 def _gradient(request: Request) -> Gradient:
@@ -232,16 +242,13 @@ def _gradient(request: Request) -> Gradient:
     return Gradient.of(request.problem)
 
 
-def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int | None) -> Iterator[Config]:
-    """The block shapes that fit the device, for rows of so many positions; none of None."""
+def _shapes(request: Request, g: Gradient, tile: Tile, pitch: int) -> Iterator[Config]:
+    """The block shapes that fit the device, for rows of so many positions."""
     config, aligned, device = request.config_of(Config), request.aligned, request.device
     shapes = CONFIGS if device.large_blocks else EARLIER
-    if pitch is None or (config and bool(config.wrap) != (pitch % tile.r > 0)):
-        return
     for shape in (config,) if config else shapes[tile.alpha]:
-        while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
-            shape = replace(shape, stages=shape.stages - 1)
-        if shape.shared_memory(tile.alpha) <= device.shared_memory:
+        size = methodcaller("shared_memory", tile.alpha)
+        if shape := as_fit(shape, size, device.shared_memory):
             yield replace(
                 shape,
                 wrap=int(pitch % tile.r > 0),
@@ -257,6 +264,7 @@ def _winrs(request: Request, g: Gradient) -> WinrsPlan:
     Sums are not put aside in between (FOLDS): the paper's segments are short enough.
     """
     algorithm, problem, device = request.algorithm, request.problem, request.device
+    asked = request.config_of(Config)  # of units that run on there are none here
     of_this_gpu(algorithm)
     if algorithm is None or algorithm.scaling:
         raise ValueError(f"the CUDA kernels compute winrs without options, not {algorithm}")
@@ -280,12 +288,10 @@ def _winrs(request: Request, g: Gradient) -> WinrsPlan:
             continue
         tile = kernel.tile
         pitch, segments = columns * tile.r, boxes * count
-        positions = g.batch * g.output[0] * g.output[1] * pitch * count
-        if positions + 256 * tile.alpha >= POSITIONS:
-            raise ValueError(f"dy has {positions} positions; the Ω kernels count up to 2^31")
+        units = g.units(tile, pitch * count)
         timed = [
-            (t.seconds(positions // tile.r, segments), t, v)
-            for v in _shapes(request, g, tile, pitch)
+            (t.seconds(units, segments), t, v)
+            for v in ([] if asked and asked.wrap else _shapes(request, g, tile, pitch))
             for t in [timing_of(device, g, tile, v, pitch)]
         ]
         if not timed:
@@ -311,9 +317,8 @@ def _winrs(request: Request, g: Gradient) -> WinrsPlan:
         )
         parts.append((seconds, part))
     total = sum(seconds for seconds, _ in parts)
-    if made.workspace:
-        total += MODEL.device.launch + copying(device, made.workspace + 8 * g.weights)
-    return WinrsPlan(problem, tuple(p for _, p in parts), device, made.segment_shape, total)
+    total += adding(device, len(made.segments), 4 * g.weights)
+    return WinrsPlan(tuple(p for _, p in parts), made.segment_shape, total)
 
 
 def _whole(aligned: bool, channels: int, vector: int) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import methodcaller
 
 from winolab.algorithm import FUSED, FUSED_FP16, Algorithm, Tile
+from winolab.gpu.families.stages import as_fit
 from winolab.gpu.families.wgrad import Gradient, choose, tiles
 from winolab.gpu.families.wgrad_mma import launch
 from winolab.gpu.families.wgrad_mma.config import CONFIGS, EARLIER, FP16_SUMS, Config
@@ -20,7 +22,7 @@ from winolab.gpu.params import Kernels, View
 from winolab.gpu.planner.base_plan import BasePlan
 from winolab.gpu.planner.request import Request, Sum
 from winolab.ref.algorithms.im2col import DIRECT
-from winolab.ref.algorithms.winrs.kernels import TILES
+from winolab.ref.algorithms.winrs.kernels import TILES, Kernel
 
 ARCHITECTURE = (8, 0)  # mbarriers, m16n8k16
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -57,7 +59,7 @@ class WgradMmaPlan(Tiling, BasePlan):
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
-        return f"Ω{self.tile.alpha}({self.tile.n},{self.tile.r})"
+        return str(Kernel(self.tile))
 
     def __str__(self) -> str:
         p, v = self.problem, self.config
@@ -105,11 +107,9 @@ def plans(request: Request) -> Iterator[WgradMmaPlan]:
     named = algorithm is not None and algorithm.kind == "omega"
     for tile in tiles(g, algorithm, NAMED if named else PAPER, (FUSED, FUSED_FP16)):
         for shape in _shapes(request, tile, algorithm):
-            while shape.shared_memory(tile.alpha) > device.shared_memory and shape.stages > 2:
-                shape = replace(shape, stages=shape.stages - 1)
-            if shape.shared_memory(tile.alpha) > device.shared_memory:
-                continue
-            yield from _plans(request, g, tile, shape)
+            size = methodcaller("shared_memory", tile.alpha)
+            if shape := as_fit(shape, size, device.shared_memory):
+                yield from _plans(request, g, tile, shape)
 
 
 def near(request: Request) -> Iterator[WgradMmaPlan]:
@@ -138,10 +138,7 @@ def _shapes(request: Request, tile: Tile, algorithm: Algorithm | None) -> tuple[
 def _plans(request: Request, g: Gradient, tile: Tile, shape: Config) -> Iterator[WgradMmaPlan]:
     """The plans of a block shape: rows of whole units, and units that run on."""
     pairs = [request.aligned and c % 2 == 0 for c in (g.channels, g.out_channels)]
-    config = request.config
-    for pitch in (g.whole_pitch(tile), g.wrapped_pitch(tile)):
-        if pitch is None or (config and bool(shape.wrap) != (pitch % tile.r > 0)):
-            continue
+    for pitch in g.pitches(tile, shape.wrap if request.config else None):
         wrap, vector, dwvec = int(pitch % tile.r > 0), int(all(pairs)), 2 if pairs[0] else 1
         yield _plan(request, g, tile, replace(shape, wrap=wrap, vector=vector, dwvec=dwvec), pitch)
 

@@ -21,6 +21,7 @@ from winolab.gpu.planner.correlation import check_unit, three
 from winolab.gpu.planner.fallback import FLAGS
 from winolab.gpu.planner.request import Request, Sum
 from winolab.points import check_served
+from winolab.ref.algorithms.winrs.kernels import Kernel
 from winolab.ref.error.metrics import error_ratio
 
 WGMMA = (9, 0)  # has it, and no other compute capability
@@ -73,8 +74,7 @@ class WgradWinogradPlan(Tiling, BasePlan):
     @property
     def kernel(self) -> str:
         """The paper's name of the kernel."""
-        alpha = 2 if self.tile == Tile(1, 1) else self.tile.alpha
-        return f"Ω{alpha}({self.tile.n},{self.tile.r})"
+        return str(Kernel(self.tile))
 
     @property
     def accurate(self) -> bool:
