@@ -88,111 +88,93 @@ struct Operands {
   }
 };
 
-// acc <- the products first ... last - 1 added one after the other.
-__device__ __forceinline__ void sequential(const Operands& from, int first, int last,
-                                           float (&acc)[TILE][TILE]) {
+// For every output of a thread.
+template <class Do>
+__device__ __forceinline__ void each(const Do& act) {
+#pragma unroll
+  for (int i = 0; i < TILE; ++i)
+#pragma unroll
+    for (int j = 0; j < TILE; ++j) act(i, j);
+}
+
+// For every product of each, from the first to the last - 1: act(k, i, j, x, y).
+template <class Do>
+__device__ __forceinline__ void products(const Operands& from, int first, int last, const Do& act) {
   for (int k = first; k < last; ++k) {
     float x[TILE], y[TILE];
     from.load(k, x, y);
-#pragma unroll
-    for (int i = 0; i < TILE; ++i)
-#pragma unroll
-      for (int j = 0; j < TILE; ++j) acc[i][j] = multiply_add(x[i], y[j], acc[i][j]);
+    each([&](int i, int j) { act(k, i, j, x[i], y[j]); });
   }
+}
+
+// acc <- the products first ... last - 1 added one after the other.
+__device__ __forceinline__ void sequential(const Operands& from, int first, int last,
+                                           float (&acc)[TILE][TILE]) {
+  products(from, first, last, [&](int k, int i, int j, float x, float y) {
+    acc[i][j] = multiply_add(x, y, acc[i][j]);
+  });
 }
 
 __device__ __forceinline__ void pairwise(const Operands& from, int count,
                                          float (&acc)[TILE][TILE]) {
   float sums[LEVELS][TILE][TILE];  // of 2^level products, as in a binary counter
-  for (int k = 0; k < count; ++k) {
-    float x[TILE], y[TILE];
-    from.load(k, x, y);
+  products(from, 0, count, [&](int k, int i, int j, float x, float y) {
+    float total = multiply(x, y);
 #pragma unroll
-    for (int i = 0; i < TILE; ++i)
-#pragma unroll
-      for (int j = 0; j < TILE; ++j) {
-        float total = multiply(x[i], y[j]);
-#pragma unroll
-        for (int level = 0; level < LEVELS; ++level) {
-          if (!(k >> level & 1)) {
-            sums[level][i][j] = total;
-            break;
-          }
-          total = add(sums[level][i][j], total);
-        }
+    for (int level = 0; level < LEVELS; ++level) {
+      if (!(k >> level & 1)) {
+        sums[level][i][j] = total;
+        break;
       }
-  }
+      total = add(sums[level][i][j], total);
+    }
+  });
 #pragma unroll
   for (int level = 0; level < LEVELS; ++level)
     if (count >> level & 1)
-      for (int i = 0; i < TILE; ++i)
-        for (int j = 0; j < TILE; ++j) acc[i][j] = add(sums[level][i][j], acc[i][j]);
+      each([&](int i, int j) { acc[i][j] = add(sums[level][i][j], acc[i][j]); });
 }
 
 __device__ __forceinline__ void kahan(const Operands& from, int count, float (&acc)[TILE][TILE]) {
   float lost[TILE][TILE] = {};
-  for (int k = 0; k < count; ++k) {
-    float x[TILE], y[TILE];
-    from.load(k, x, y);
-#pragma unroll
-    for (int i = 0; i < TILE; ++i)
-#pragma unroll
-      for (int j = 0; j < TILE; ++j) {
-        const float term = multiply_add(x[i], y[j], -lost[i][j]);
-        const float total = add(acc[i][j], term);
-        lost[i][j] = add(add(total, -acc[i][j]), -term);
-        if (!(fabsf(lost[i][j]) < __int_as_float(0x7f800000))) lost[i][j] = 0.0f;
-        acc[i][j] = total;
-      }
-  }
+  products(from, 0, count, [&](int k, int i, int j, float x, float y) {
+    const float term = multiply_add(x, y, -lost[i][j]);
+    const float total = add(acc[i][j], term);
+    lost[i][j] = add(add(total, -acc[i][j]), -term);
+    if (!(fabsf(lost[i][j]) < __int_as_float(0x7f800000))) lost[i][j] = 0.0f;
+    acc[i][j] = total;
+  });
 }
 
 // One step of a Tensor Core: products and the accumulator aligned to the largest exponent.
 __device__ __forceinline__ void step(const Operands& from, int first, int last,
                                      float (&acc)[TILE][TILE]) {
   int top[TILE][TILE];
-#pragma unroll
-  for (int i = 0; i < TILE; ++i)
-#pragma unroll
-    for (int j = 0; j < TILE; ++j) top[i][j] = max(exponent(acc[i][j]), EMIN);
+  each([&](int i, int j) { top[i][j] = max(exponent(acc[i][j]), EMIN); });
   for (int k = first; k < last; ++k) {
     float x[TILE], y[TILE];
     int p[TILE], q[TILE];
     from.load(k, x, y);
 #pragma unroll
     for (int i = 0; i < TILE; ++i) p[i] = exponent(x[i]), q[i] = exponent(y[i]);
-#pragma unroll
-    for (int i = 0; i < TILE; ++i)
-#pragma unroll
-      for (int j = 0; j < TILE; ++j) top[i][j] = max(top[i][j], p[i] + q[j]);
+    each([&](int i, int j) { top[i][j] = max(top[i][j], p[i] + q[j]); });
   }
   double total[TILE][TILE], unit[TILE][TILE];
-#pragma unroll
-  for (int i = 0; i < TILE; ++i)
-#pragma unroll
-    for (int j = 0; j < TILE; ++j) {
-      if (top[i][j] > SPECIAL / 2) top[i][j] = 0;  // NaN and infinity stay what they are
-      top[i][j] += 1 - PRECISION - EXTRA_BITS;
-      unit[i][j] = power(-top[i][j]);
-      total[i][j] = trunc(__dmul_rn((double)acc[i][j], unit[i][j]));
-    }
-  for (int k = first; k < last; ++k) {
-    float x[TILE], y[TILE];
-    from.load(k, x, y);
-#pragma unroll
-    for (int i = 0; i < TILE; ++i)
-#pragma unroll
-      for (int j = 0; j < TILE; ++j)
-        total[i][j] = __dadd_rn(total[i][j], trunc(__dmul_rn(__dmul_rn((double)x[i], (double)y[j]), unit[i][j])));
-  }
-#pragma unroll
-  for (int i = 0; i < TILE; ++i)
-#pragma unroll
-    for (int j = 0; j < TILE; ++j) {
-      const double sum = __dmul_rn(total[i][j], power(top[i][j]));
-      acc[i][j] = fabs(sum) >= power(EMAX + 1) ? copysignf(__int_as_float(0x7f800000), (float)sum)
-                                               : rounded<TRUNCATE>(sum);
-    }
+  each([&](int i, int j) {
+    if (top[i][j] > SPECIAL / 2) top[i][j] = 0;  // NaN and infinity stay what they are
+    top[i][j] += 1 - PRECISION - EXTRA_BITS;
+    unit[i][j] = power(-top[i][j]);
+    total[i][j] = trunc(__dmul_rn((double)acc[i][j], unit[i][j]));
+  });
+  products(from, first, last, [&](int k, int i, int j, float x, float y) {
+    const double product = __dmul_rn((double)x, (double)y);
+    total[i][j] = __dadd_rn(total[i][j], trunc(__dmul_rn(product, unit[i][j])));
+  });
+  each([&](int i, int j) {
+    const double sum = __dmul_rn(total[i][j], power(top[i][j]));
+    acc[i][j] = fabs(sum) >= power(EMAX + 1) ? copysignf(__int_as_float(0x7f800000), (float)sum)
+                                             : rounded<TRUNCATE>(sum);
+  });
 }
 
 __device__ __forceinline__ void sum(const Operands& from, int count, float (&acc)[TILE][TILE]) {
@@ -209,10 +191,7 @@ __device__ __forceinline__ void sum(const Operands& from, int count, float (&acc
         sequential(from, first, last, inner);
       else
         for (int k = first; k < last; k += BLOCK) step(from, k, min(k + BLOCK, last), inner);
-#pragma unroll
-      for (int i = 0; i < TILE; ++i)
-#pragma unroll
-        for (int j = 0; j < TILE; ++j) acc[i][j] = add(acc[i][j], inner[i][j]);
+      each([&](int i, int j) { acc[i][j] = add(acc[i][j], inner[i][j]); });
     }
   }
 }
@@ -228,6 +207,5 @@ extern "C" __global__ void __launch_bounds__(SIMULATED_THREADS)
   float acc[TILE][TILE] = {};
   sum(from, p.k, acc);
   float* c = p.c + ((long long)matrix * p.m + row) * p.n + column;
-  for (int i = 0; i < TILE; ++i)
-    for (int j = 0; j < TILE; ++j) c[(long long)i * p.n + j] = acc[i][j];
+  each([&](int i, int j) { c[(long long)i * p.n + j] = acc[i][j]; });
 }
