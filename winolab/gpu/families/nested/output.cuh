@@ -15,14 +15,8 @@ extern "C" __global__ void __launch_bounds__(OUTPUT_THREADS)
   float half[2][NH][AW];  // transformed along the height
 #pragma unroll
   for (int j = 0; j < AW; ++j) {
-    float states[2][AH], sums[2][NH];
-#pragma unroll
-    for (int i = 0; i < AH; ++i) {
-      const float2 pair = read_once(unit.m + (i * AW + j) * p.state_stride);
-      states[0][i] = pair.x, states[1][i] = pair.y;
-    }
-    output_rows(states[0], sums[0]);
-    output_rows(states[1], sums[1]);
+    float sums[2][NH];
+    unit.column(p, j, sums);
 #pragma unroll
     for (int i = 0; i < NH; ++i) half[0][i][j] = sums[0][i], half[1][i][j] = sums[1][i];
   }

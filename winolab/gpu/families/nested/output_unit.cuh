@@ -80,6 +80,18 @@ struct OutputUnit {
     y = p.y + frame / p.depth * p.batch_stride + frame % p.depth * p.depth_stride + channel;
   }
 
+  // Both channels of a column of states, transformed along the height.
+  __device__ __forceinline__ void column(const OutputParams& p, int j, float (&sums)[2][NH]) const {
+    float states[2][AH];
+#pragma unroll
+    for (int i = 0; i < AH; ++i) {
+      const float2 pair = read_once(m + (i * AW + j) * p.state_stride);
+      states[0][i] = pair.x, states[1][i] = pair.y;
+    }
+    output_rows(states[0], sums[0]);
+    output_rows(states[1], sums[1]);
+  }
+
   __device__ __forceinline__ Out* at(const OutputParams& p, int i, int j) const {
     return y + (y0 + i) * p.row_stride + (long long)(x0 + j) * p.pixel_stride;
   }

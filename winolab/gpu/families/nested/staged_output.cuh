@@ -21,14 +21,8 @@ extern "C" __global__ void __launch_bounds__(STAGED_THREADS)
   const OutputUnit unit(p, tile * p.pairs + (there ? pair : 0));
 #pragma unroll 1
   for (int j = place; j < AW; j += STAGED_OUTPUT) {
-    float states[2][AH], sums[2][NH];
-#pragma unroll
-    for (int i = 0; i < AH; ++i) {
-      const float2 v = read_once(unit.m + (i * AW + j) * p.state_stride);
-      states[0][i] = v.x, states[1][i] = v.y;
-    }
-    output_rows(states[0], sums[0]);
-    output_rows(states[1], sums[1]);
+    float sums[2][NH];
+    unit.column(p, j, sums);
 #pragma unroll
     for (int i = 0; i < NH; ++i)
       half[(i * AW + j) * STAGED_LANES] = make_float2(sums[0][i], sums[1][i]);
