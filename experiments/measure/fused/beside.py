@@ -32,7 +32,7 @@ from winolab.bench.compare import free
 from winolab.bench.contenders import Arrays, Contender, judges, ours, unnamed
 from winolab.bench.frameworks import frameworks
 from winolab.bench.layers import RESNET
-from winolab.bench.timing import FLUSH, interleave
+from winolab.bench.timing import FLUSH, Times, interleave
 from winolab.cli import bench
 from winolab.cli.environment import cores
 from winolab.cli.screen.render import plain
@@ -100,13 +100,6 @@ def configs(case: Case) -> list[Config]:
     own += [Config(ahead=True), Config(ahead=True, fused=True)]
     if case.list != "opencnn":
         return own
-    chwn: dict[str, Any] = {"order": "chwn", "images": 32, "rows": 1, "columns": 1}
-    papers = [
-        make(layout=v.name, buffers=v.buffers, **chwn)
-        for make in (Config, partial(Config, ahead=True), narrow)
-        for v in layouts(64)
-        if v.along != "filters"
-    ]
     box: dict[str, Any] = {"images": 1, "rows": 4, "columns": 8}
     others = [
         Config(buffers=2),
@@ -115,7 +108,18 @@ def configs(case: Case) -> list[Config]:
         Config(order="nchw", layout="sts64_final", buffers=2),
         Config(order="nchw", layout="sts64_final", **box),
     ]
-    return [*own, *papers, *others]
+    return [*own, *papers(), *others]
+
+
+def papers(**more: Any) -> list[Config]:
+    """openCNN's layouts in its memory order, for each kind of block; ``more``: other fields."""
+    chwn: dict[str, Any] = {"order": "chwn", "images": 32, "rows": 1, "columns": 1}
+    return [
+        make(layout=v.name, buffers=v.buffers, **chwn, **more)
+        for make in (Config, partial(Config, ahead=True), narrow)
+        for v in layouts(64)
+        if v.along != "filters"
+    ]
 
 
 def planned(case: Case, device: Device) -> dict[Plan, str]:
@@ -224,36 +228,50 @@ def run(case: Case, found: Mapping[Plan, str]) -> list[dict[str, Any]]:
     errors = _errors(case, arrays, calls, policies, orders)
     labels = {c.name: {**c.labels, "layout": c.order, "workspace": c.workspace} for c in contenders}
     for p in policies:
-        labels[str(p.config)] = {
-            "method": "winolab",
-            "kernel": p.kernel,
-            "products": p.precision,
-            "plan": str(p.config),
-            "output_layout": p.config.layout,
-            "bm": p.config.bm,
-            "fused": p.config.fused,
-            "layout": p.config.order.upper(),
-            "predicted_us": round(p.predicted * 1e6, 2),
-            "workspace": p.workspace,
-        }
+        labels[str(p.config)] = described(p)
+    common = {**layer_of(case), "direction": "forward", "precision": "fp32"}
     return [
-        {
-            "list": case.list,
-            "layer": case.layer,
-            "depth": case.depth,
-            "batch": problem.batch,
-            "input": "x".join(map(str, problem.x_shape)),
-            "filter": "x".join(map(str, problem.w_shape)),
-            "direction": "forward",
-            "precision": "fp32",
-            **labels[name],
-            "cold_us": [round(1e6 * t, 2) for t in (found.low, found.median, found.high)],
-            "rounds": found.rounds,
-            "tflops": round(2 * problem.macs / found.median / 1e12, 2),
-            **errors.get(name, {}),
-        }
+        {**common, **labels[name], **speed(problem, found), **errors.get(name, {})}
         for name, found in times.items()
     ]
+
+
+def layer_of(case: Any) -> dict[str, Any]:
+    """What a row says of a case's layer: of a Case here, or in another list."""
+    return {
+        "list": case.list,
+        "layer": case.layer,
+        "depth": case.depth,
+        "batch": case.problem.batch,
+        "input": "x".join(map(str, case.problem.x_shape)),
+        "filter": "x".join(map(str, case.problem.w_shape)),
+    }
+
+
+def described(p: Plan) -> dict[str, Any]:
+    """What a row says of a plan, of the fused kernel or another."""
+    config = p.config
+    return {
+        "method": "winolab",
+        "kernel": p.kernel,
+        "products": p.precision,
+        "plan": str(config),
+        "output_layout": getattr(config, "layout", ""),
+        "bm": getattr(config, "bm", 0),
+        "fused": getattr(config, "fused", False),
+        "layout": getattr(config, "order", "nhwc").upper(),
+        "predicted_us": round(p.predicted * 1e6, 2),
+        "workspace": p.workspace,
+    }
+
+
+def speed(problem: Problem, found: Times) -> dict[str, Any]:
+    """What a row says of a call's times."""
+    return {
+        "cold_us": [round(1e6 * t, 2) for t in (found.low, found.median, found.high)],
+        "rounds": found.rounds,
+        "tflops": round(2 * problem.macs / found.median / 1e12, 2),
+    }
 
 
 def _errors(

@@ -35,7 +35,6 @@ from winolab.cli.screen.render import plain
 from winolab.device import Device
 from winolab.gpu import driver
 from winolab.gpu.families.fused2d.config import GRADIENT, Config, narrow
-from winolab.gpu.families.fused2d.layouts import layouts
 from winolab.gpu.families.fused2d.plan import Fused2dPlan, plans
 from winolab.gpu.planner import planner
 from winolab.gpu.planner.request import Plan
@@ -79,13 +78,7 @@ def planned(case: Case, device: Device) -> list[Plan]:
     algorithm = ALGORITHM
     found: list[Plan] = []
     if case.list == "layouts":
-        chwn: dict[str, Any] = {"order": "chwn", "images": 32, "rows": 1, "columns": 1}
-        configs = [
-            make(layout=v.name, buffers=v.buffers, split_k=1, **chwn)
-            for make in (Config, partial(Config, ahead=True), narrow)
-            for v in layouts(64)
-            if v.along != "filters"
-        ]
+        configs = fused2d.papers(split_k=1)
         configs += [Config(layout="wide", buffers=2, ahead=True), Config(ahead=True)]
     elif case.list == "gradients":
         algorithm = GRADIENTS
@@ -130,37 +123,19 @@ def run(case: Case, found: Sequence[Plan]) -> list[dict[str, Any]]:
     for p in found:
         arrays.poison()
         calls[name(p)]()
-        config = p.config
         y = arrays.result("NHWC")
-        if (order := getattr(config, "order", "nhwc")) in orders:
+        if (order := getattr(p.config, "order", "nhwc")) in orders:
             y = orders[order].result
         good = bool(cp.isfinite(y).all())
         error = oracle.relative_rms(y if images is None else y[images], exact) if good else math.nan
-        t = times[name(p)]
         rows.append(
             {
-                "list": case.list,
-                "layer": case.layer,
-                "depth": case.depth,
-                "batch": problem.batch,
-                "input": "x".join(map(str, problem.x_shape)),
-                "filter": "x".join(map(str, problem.w_shape)),
+                **fused2d.layer_of(case),
                 "direction": case.direction,
                 "precision": case.group,
-                "method": "winolab",
-                "kernel": p.kernel,
-                "products": p.precision,
-                "plan": str(config),
-                "output_layout": getattr(config, "layout", ""),
-                "bm": getattr(config, "bm", 0),
-                "fused": getattr(config, "fused", False),
-                "split_k": getattr(config, "split_k", 0),
-                "layout": order.upper(),
-                "predicted_us": round(p.predicted * 1e6, 2),
-                "workspace": p.workspace,
-                "cold_us": [round(1e6 * v, 2) for v in (t.low, t.median, t.high)],
-                "rounds": t.rounds,
-                "tflops": round(2 * problem.macs / t.median / 1e12, 2),
+                **fused2d.described(p),
+                "split_k": getattr(p.config, "split_k", 0),
+                **fused2d.speed(problem, times[name(p)]),
                 "relative_rms_u11": error if math.isfinite(error) else "nan",
             }
         )
