@@ -59,16 +59,19 @@ def spread(
     """(i, function(items[i])) in the order in which ``workers`` processes finish them.
 
     ``dask``: "local" for a cluster of so many processes, or the address of a scheduler, whose
-    workers they are then. An exception, an interrupt too, ends all of them at once.
+    workers they are then. An exception, an interrupt or a termination ends all of them at once.
 
     Raises ValueError where Dask is not installed, does not answer, or has workers of another
     version, or where an item ends every worker that it is given to.
     """
-    if not items:
-        return
-    if dask:
-        yield from _by_dask(function, items, workers, dask)
-        return
+    if items:
+        with _workers_end_first():
+            yield from (_by_dask if dask else _by_pool)(function, items, workers, dask or "")
+
+
+def _by_pool(
+    function: Callable[[Any], Any], items: Sequence[Any], workers: int, where: str
+) -> Iterator[tuple[int, Any]]:
     with pool(workers) as processes:
         try:
             with _undisturbed():
@@ -84,18 +87,43 @@ def spread(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """An interrupt at the keyboard waits until processes have begun: they would not be known."""
+    """An interrupt or a termination waits until processes have begun: they would not be known."""
     if current_thread() is not main_thread():
         yield
         return
     held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda got, frame: held.append(got)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if held:
-        raise KeyboardInterrupt
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    for number in held:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def _workers_end_first() -> Iterator[None]:
+    """A termination kills the workers before this process.
+
+    One that is still starting would print a traceback: nobody sends it the rest of its work.
+    """
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _by_dask(
