@@ -123,7 +123,7 @@ class Fused:
         )
 
     def seconds(self, problem: Problem) -> float:
-        """Of a whole call."""
+        """What a whole call takes at least."""
         m, (height, width) = MODEL.gamma_wgmma, problem.output
         tiles = problem.batch * -(-height // self.m) * -(-width // self.m)
         blocks = -(-problem.out_channels // self.channels) * -(-tiles // self.tiles)

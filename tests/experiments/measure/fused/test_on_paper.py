@@ -42,7 +42,7 @@ def test_registers_hold_few_tiles_of_many_states() -> None:
     ],
 )
 def test_what_it_gains_at_most(precision, name, gain) -> None:
-    """Of layers of 32 and 64 images the nearest to the pick, and the best of one image."""
+    """The nearest to the pick among layers of 32 and 64 images, and the best of one image."""
     problem = LAYERS[name]
     made = best(2, PARTS[precision], problem)
     assert made
