@@ -61,7 +61,7 @@ def conv_forward(
     ⌈input / stride⌉ outputs, the odd one behind or before; "same" is "same_upper".
 
     ``algorithm`` is a value or its text ("direct", "winograd:4x4:3x3", "gamma:8:6:3"); None is
-    direct on the CPU and the planner's choice on a GPU.
+    direct on the CPU and the planner's choice on a GPU, where "dwm" runs piece after piece.
     ``precision`` is a name ("fp64", "fp32", "tf32", "bf16", "fp16", "exact", "mp:200"; of 16-bit
     arrays in FP32 arithmetic "fp16_ffma", "bf16_ffma"), an Arithmetic, or a dtype or its name; None
     follows the arrays'. Arrays on the CPU run the

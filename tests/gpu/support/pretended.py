@@ -24,6 +24,9 @@ class Array:
         self.values, self.index = values, index
         self.shape, self.dtype = values.shape, values.dtype
 
+    def __getitem__(self, key: Any) -> Array:
+        return Array(self.values[key], self.index)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         self.values[key] = value
 
@@ -85,6 +88,9 @@ class Library:
     def copy(self, target: Array, source: Array) -> None:
         self.copied += 1
         target.values[...] = source.values
+
+    def add(self, target: Array, source: Array) -> None:
+        target.values[...] += source.values
 
     def largest(self, array: Array, *given: Array) -> float:
         finite, *others = (np.isfinite(v.values) for v in (array, *given))

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from winolab.algorithm import Direct
+from winolab.algorithm import Direct, Dwm
 from winolab.gpu.families.registry import FAMILIES
 from winolab.gpu.planner.accuracy import incurred, within
 from winolab.gpu.planner.fallback import FLAGS, with_fallback
@@ -45,6 +45,11 @@ def candidates(request: Request, near: bool = False) -> Choice:
     Raises ValueError where none keeps to the tolerance, and says the least that can be had."""
     near = near and not request.named and not request.tolerance
     request.check()
+    if isinstance(request.algorithm, Dwm):
+        raise ValueError(
+            f"{request.algorithm} runs on a GPU in pieces, each with a plan of its own: "
+            "winolab.decomposition shows them, winolab.gpu.planner.parts.planned has the plans"
+        )
     found: list[Plan] = []
     reasons: list[str] = []
     for unit in PRECISIONS[request.precision]:

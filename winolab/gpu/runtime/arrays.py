@@ -72,6 +72,10 @@ class Library(Protocol):
         """Elements of ``source`` into ``target``, converted to its dtype."""
         ...
 
+    def add(self, target: Any, source: Any) -> None:
+        """Elements of ``source`` added to ``target``."""
+        ...
+
     def largest(self, array: Any, *given: Any) -> float:
         """The largest magnitude of what is computed from finite arrays; waits for it.
 
@@ -168,6 +172,9 @@ class CuPy:
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source
 
+    def add(self, target: Any, source: Any) -> None:
+        target += source
+
     def largest(self, array: Any, *given: Any) -> float:
         cupy = driver.cupy()
         with _asking(array.nbytes, MemoryError):
@@ -262,6 +269,9 @@ class Torch:
 
     def copy(self, target: Any, source: Any) -> None:
         target.copy_(source)
+
+    def add(self, target: Any, source: Any) -> None:
+        target.add_(source)
 
     def largest(self, array: Any, *given: Any) -> float:
         torch = _torch()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from winolab.algorithm import Dwm
+from winolab.arguments.arrays import check_float16
 from winolab.arguments.epilogue import Activation, Epilogue
 from winolab.calls import described_by, keep, recall
 from winolab.gpu import driver
+from winolab.gpu.planner.parts import planned
 from winolab.gpu.planner.request import ITEMSIZE
+from winolab.gpu.runtime import loader
 from winolab.gpu.runtime.array_layout import ArrayLayout
-from winolab.gpu.runtime.arrays import library_of
+from winolab.gpu.runtime.arrays import Library, library_of
 from winolab.gpu.runtime.call import prepare_call, record_filter
 from winolab.gpu.runtime.layout_copy import KERNEL, Finishing, LayoutCopy
-from winolab.gpu.runtime.loader import load
-from winolab.gpu.runtime.planned import plan_for
+from winolab.gpu.runtime.planned import plan_for, request_of
 from winolab.gpu.runtime.replay import Recording, address_of
-from winolab.gpu.runtime.resolve import Transformed, resolve_filter
+from winolab.gpu.runtime.resolve import Resolved, Transformed, resolve, resolve_filter
 from winolab.options import Convolution, ConvOptions
 from winolab.problem import NAMES, Problem
 
@@ -58,6 +62,8 @@ def convolve(
         residual = library.array("residual", residual)
     more = () if bias is None and residual is None else (bias, residual)
     every = (a, b, out, *more)
+    if isinstance(options.named, Dwm) and not isinstance(b, Transformed):
+        return _in_pieces(direction, problem, library, every, options)
     # The caller looked by ``asked``: what has no hash, or is asked in other words, is found by its
     # problem.
     resolved = (direction, problem, options)
@@ -75,6 +81,76 @@ def convolve(
     kept_by = (resolved, asked) if asked and asked.unique else (resolved,)
     keep(call, kept_by, every, library.layout_key)
     return call.run(*every)
+
+
+def _in_pieces(
+    direction: str,
+    problem: Problem,
+    library: Library,
+    arrays: tuple[Any, ...],
+    options: ConvOptions,
+) -> Any:
+    """The result of a dwm: each piece by kernels of stride and dilation 1 on views of the arrays,
+    summed in float32 and rounded once; an epilogue behind it."""
+    described: Any = [None if v is None else library.describe(v) for v in arrays]
+    asked = resolve(direction, problem, options, *described)
+    a, b, out, *more = arrays
+    with library.on(asked.index):
+        y = total = _summed(asked, library, a, b)
+        if asked.narrowed and not problem.empty:
+            check_float16(library.largest(total, a, b))
+        if asked.out_dtype != "float32":
+            y = _fresh(asked, library, asked.out_dtype)
+            library.copy(y, total)
+        if asked.finishing and not problem.empty:
+            _finish(asked, library, y, *more)
+        if out is None and not asked.out_first:
+            return y
+        if out is None:
+            out = _fresh(asked, library, asked.out_dtype, first=True)
+        library.copy(out, y)
+    return out
+
+
+def _summed(asked: Resolved, library: Library, a: Any, b: Any) -> Any:
+    """The sum of the pieces in their order."""
+    total = _fresh(asked, library, "float32")
+    total[...] = 0
+    if asked.problem.empty:
+        return total
+    options, names = asked.options, NAMES[asked.direction]
+    asks = asked.problem, asked.direction, asked.index, options, asked.precision, "float32"
+    before = (slice(None),) * (2 if options.layout == "channels_first" else 1)
+    for part, algorithm, _ in planned(request_of(*asks, aligned=False)):
+        first, second, result = ((*before, *part.of(name)) for name in names)
+        how = replace(options, algorithm=algorithm, out_dtype="float32", activation=None)
+        z = convolve(asked.direction, part.problem, a[first], b[second], how)
+        library.add(total[result], z)
+    return total
+
+
+def _fresh(asked: Resolved, library: Library, dtype: str, *, first: bool = False) -> Any:
+    """A new array for the result, axes as the caller has them; ``first``: channels lie before
+    spatial dimensions in memory."""
+    shape = asked.fresh.shape
+    moved = (shape[0], shape[-1], *shape[1:-1]) if first else shape
+    made = library.empty(moved, dtype, asked.index)
+    if (asked.options.layout == "channels_first") == first:
+        return made
+    return library.channels_last(made) if first else library.channels_first(made)
+
+
+def _finish(asked: Resolved, library: Library, y: Any, bias: Any = None, residual: Any = None):
+    """Apply the epilogue to a result where it lies."""
+    layout = ArrayLayout.of(library.describe(y), asked.options.layout)
+    copy = LayoutCopy.of(layout, layout, ITEMSIZE[asked.out_dtype], asked.finishing)
+    kernels = loader.load(copy.source(), "an epilogue", {KERNEL: 0}, asked.index)
+    added = (address_of(1) * (bias is not None), address_of(2) * (residual is not None))
+    ends = address_of(0), address_of(0)
+    driver.make_current(asked.index)
+    recording = Recording(kernels, lambda k: copy.launch(k, *ends, KERNEL, *added))
+    given = [0 if v is None else library.address(v) for v in (bias, residual)]
+    recording.replay(library.stream(asked.index), library.address(y), *given)
 
 
 def activate(y: Any, activation: Activation) -> Any:
@@ -98,7 +174,7 @@ def _activation(
 ) -> Recording:
     finishing = Finishing(Epilogue(activation=activation), dtype, 0, None)
     copy = LayoutCopy.of(source, target, ITEMSIZE[dtype], finishing)
-    kernels = load(copy.source(), f"activation {activation}", {KERNEL: 0}, index)
+    kernels = loader.load(copy.source(), f"activation {activation}", {KERNEL: 0}, index)
     return Recording(kernels, lambda k: copy.launch(k, address_of(0), address_of(1)))
 
 
@@ -107,6 +183,8 @@ def transform_if_used(
 ) -> Transformed | None:
     """The same as ``transform`` if the kernel that ``convolve`` runs transforms its filter apart,
     None if it reads w as it is."""
+    if isinstance(options.named, Dwm):  # each piece has a filter of its own
+        return None
     asked = resolve_filter(direction, problem, options, library_of(w).describe(w))
     usual = None if problem.empty else plan_for(asked, asked.fresh)
     return transform(direction, problem, w, options) if usual and usual.prepared_size else None
@@ -117,8 +195,13 @@ def transform(
 ) -> Transformed:
     """w transformed for ``direction``, kept in device memory as long as the result lives.
 
-    Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is.
+    Raises what ``convolve`` does, and ValueError where the planned kernel takes w as it is and for
+    a dwm, whose pieces each have a filter.
     """
+    if isinstance(options.named, Dwm):
+        raise ValueError(
+            f"{options.named} runs in pieces on a GPU, each with a filter of its own: give w itself"
+        )
     library = library_of(w)
     w = library.array("w", w)
     asked = resolve_filter(direction, problem, options, library.describe(w))
