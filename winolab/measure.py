@@ -32,6 +32,9 @@ from winolab.ref.error.predict import Moments, Prediction, predict
 from winolab.ref.error.proven import proven
 from winolab.ref.error.roundings import DIRECTIONS
 from winolab.ref.kinds.registry import ENGINES
+from winolab.ref.quantized import bounds as quantized
+from winolab.ref.quantized.residues import Residues
+from winolab.ref.quantized.scales import Quantized, Single
 
 FULL = "full"
 # Fields that a row may lack, because rows were written before cases had them.
@@ -128,6 +131,8 @@ class Case:
                 f"groups = {self.groups} and sample {self.sample!r}; expected sample {FULL!r}, "
                 "because a sample is of one group"
             )
+        if isinstance(self._arithmetic, Single) and self.sample != FULL:
+            raise ValueError(f"{self.precision} has scales of all data; expected sample {FULL!r}")
         if self._tiled and self.direction == "forward":
             winograd.regions(self.problem, self._algorithm)
         elif (self.sample, self.constants) != (FULL, EXACT):
@@ -193,9 +198,10 @@ class Case:
 
     @property
     def _simulated(self) -> bool:
-        """Whether FP64 is an oracle for it: simulated, and accumulated in at most 32 bits."""
+        """Whether FP64 is an oracle for it: simulated, in at most 32 bits."""
         run = self._arithmetic
-        return isinstance(run, Float) and run.accumulate.precision <= 24
+        narrow = isinstance(run, Float) and run.accumulate.precision <= 24
+        return narrow or isinstance(run, Single)
 
     @property
     def oracle(self) -> Arithmetic:
@@ -218,15 +224,18 @@ class Case:
     ) -> np.ndarray:
         """Bounds of the outputs; tensors() has the storage format, so storing rounds no more."""
         run = self._arithmetic
+        how = (x, w, problem, self._algorithm)
+        if isinstance(run, Quantized | Residues) and self._tiled:
+            return quantized.bound(*how, run, direction=self.direction, programs=self.programs)
         if isinstance(run, Float) and not (run.scale and run.filters):  # which stores scaled data
             run = replace(run, storage=FORMATS["fp32"])
         if not self._tiled or self.direction != "forward":
-            return proven(x, w, problem, self._algorithm, run, direction=self.direction)
-        return bound(x, w, problem, self._algorithm, run, programs=self.programs, sample=part)
+            return proven(*how, run, direction=self.direction)
+        return bound(*how, run, programs=self.programs, sample=part)
 
     def _prediction(self, x: np.ndarray, w: np.ndarray) -> Prediction:
         """What the model expects of such data, whose moments some of the elements tell."""
-        if not self._tiled:
+        if not self._tiled or isinstance(self._arithmetic, Single):
             return Prediction(math.nan, math.nan, math.nan, {})
         if not x.size:
             return Prediction(0.0, 0.0, 0.0, {})
@@ -283,7 +292,7 @@ class Case:
         """
         started = time.perf_counter()
         computed = self._images if self.sample == FULL else self._tiles
-        if self.direction == "backward_filter":
+        if self.direction == "backward_filter" or isinstance(self._arithmetic, Single):
             computed = self._whole
         got, expected, bounds, errors = ([np.empty(0)] for _ in range(4))
         for y, reference, limit, part in computed(x, w):

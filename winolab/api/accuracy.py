@@ -22,6 +22,7 @@ from winolab.problem import Direction, Layout
 from winolab.ref.arithmetic.simulated import Arithmetic, Float
 from winolab.ref.error.metrics import QUANTILES
 from winolab.ref.kinds.registry import ENGINES
+from winolab.ref.quantized.scales import Single
 
 SAMPLE = 4096  # results that are computed where a sample can be
 
@@ -113,8 +114,9 @@ def accuracy(
     The arguments are those of :func:`winolab.predict`. Named data are drawn, and of moments normal
     ones, by ``seed``; arrays count as the precision's storage format holds them. ``sample`` is how
     many results are computed; None is 4096 where a sample can be, of tiled algorithms forward and
-    in one group, and otherwise all. With ``gpu`` a GPU sums the simulated products: the same bits,
-    sooner; "exact", "mp" and FP64 sums stay on the CPU and are refused.
+    in one group, and otherwise all: quantised operands, as of "int8:state", have scales of all the
+    data. With ``gpu`` a GPU sums the simulated products: the same bits, sooner; "exact", "mp",
+    quantised products and FP64 sums stay on the CPU and are refused.
 
     The result prints, ``to_dict()`` has it as JSON has it, ``plot()`` draws the distribution.
 
@@ -135,6 +137,7 @@ def accuracy(
     layer = Layer.of(input_shape, filter_shape, direction, algorithm, geometry, precision, data)
     p, name = layer.problem, layer.data.name
     sampled = ENGINES[layer.algorithm.kind].TILED and direction == "forward" and p.groups == 1
+    sampled = sampled and not isinstance(layer.run, Single)
     if sample is None:
         sample = SAMPLE if sampled else 0
     elif whole(sample, "sample") < 1:

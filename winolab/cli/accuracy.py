@@ -49,7 +49,8 @@ def accuracy(
         typer.Option(
             metavar="LIST",
             help="fp32, tf32, bf16, fp16, fp64, exact, fp32_split; Tensor Cores are Ampere's, "
-            "fp16@hopper's others; mixed as fp32,storage=fp16 or fp32_split,scale=peaks:2.",
+            "fp16@hopper's others; mixed as fp32,storage=fp16 or fp32_split,scale=peaks:2; "
+            "int8:state, fp8_e4m3:channel by scales, rns of exact sums, with --sample full.",
         ),
     ] = "fp32",
     data: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -65,16 +65,33 @@ class Engine:
         """
         rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
         u = self._filters(w)
+        every = np.arange(self.problem.batch * math.prod(self.region.tiles))
+        whole = u.reshape(math.prod(u.shape[:-2]), *u.shape[-2:])
+        run = self.arithmetic.of_states(self._every_state(rows, u, every), whole)
+        engine = self if run is self.arithmetic else replace(self, arithmetic=run)
+        for batch, at in self._steps(u, ids):
+            values = engine._outputs(u, self._patches(rows, batch, at))
+            values = self._scaled(values, *halves(sum(self.exponents)))
+            positions = self._positions(batch, at)
+            inside = positions >= 0
+            yield (positions, values) if inside.all() else (positions[inside], values[inside])
+
+    def _steps(
+        self, u: np.ndarray, ids: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Some of the tiles at a time: their images, and where they are along each dimension."""
         gathered = u.shape[-2] * math.prod(s.tile.alpha for s in self.region.segments)
         step = max(1, BLOCK // max(1, gathered))
         for first in range(0, len(ids), step):
             some = ids[first : first + step]
             batch, *at = np.unravel_index(some, (self.problem.batch, *self.region.tiles))
-            values = self._outputs(u, self._patches(rows, batch, at))
-            values = self._scaled(values, *halves(sum(self.exponents)))
-            positions = self._positions(batch, at)
-            inside = positions >= 0
-            yield (positions, values) if inside.all() else (positions[inside], values[inside])
+            yield batch, at
+
+    def _every_state(
+        self, rows: np.ndarray, u: np.ndarray, ids: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        for batch, at in self._steps(u, ids):
+            yield self._states(u, self._patches(rows, batch, at))
 
     @cached_property
     def _ndim(self) -> int:
@@ -148,15 +165,19 @@ class Engine:
             patches[np.broadcast_to(outside, index.shape)] = 0
         return self._scaled(self.arithmetic.asarray(patches), self.exponents[0])
 
+    def _states(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """BT v: (states, tiles, K)."""
+        for axis, programs in enumerate(self.programs):
+            v = programs.BT.evaluate(v, self.arithmetic, axis)
+        d = self._ndim
+        return v.reshape(math.prod(v.shape[:d]), v.shape[d], u.shape[-2])
+
     def _outputs(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """AT [U · (BT v)], the outputs (n0·n1·…·P, OC)."""
         d, run = self._ndim, self.arithmetic
-        for axis, programs in enumerate(self.programs):
-            v = programs.BT.evaluate(v, run, axis)
-        states, tiles, channels = v.shape[:d], v.shape[d], u.shape[-1]
-        count = math.prod(states)
-        depth = u.shape[-2]
-        v, u = v.reshape(count, tiles, depth), u.reshape(count, depth, channels)
+        states, channels = u.shape[:d], u.shape[-1]
+        v = self._states(u, v)
+        tiles, u = v.shape[1], u.reshape(len(v), *u.shape[d:])
         if self.order is None:
             sums = [run.matmul(v, u)]
         else:

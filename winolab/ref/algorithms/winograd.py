@@ -28,6 +28,7 @@ from winolab.ref.algorithms.integral import Integral
 from winolab.ref.arithmetic.exact import Exact
 from winolab.ref.arithmetic.order import Order
 from winolab.ref.arithmetic.simulated import Arithmetic
+from winolab.ref.quantized.residues import Residues
 
 ProgramsOf = Callable[[Tile], Programs]
 
@@ -242,6 +243,14 @@ def compute(
 
     The elements of x lie ``spread`` apart in the problem's input, by default side by side.
     """
+    if isinstance(arithmetic, Residues):
+        used = {programs(s.tile) for box in boxes for s in box.segments}
+        of = (op.constant.denominator for m in used for p in (m.AT, m.G, m.BT) for op in p.ops)
+        depth = problem.in_channels // problem.groups * math.prod(problem.filter)
+        return arithmetic.convolved(
+            x, w, depth, of,
+            lambda a, b, run: compute(a, b, problem, boxes, programs, run, order, spread),
+        )  # fmt: skip
     arithmetic = arithmetic.of_data(x, w)
     scale = 0
     if type(arithmetic) is Exact:  # others may look at each operation

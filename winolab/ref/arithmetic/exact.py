@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -60,6 +61,15 @@ class Arithmetic(ABC):
     def of_data(self, a: Carrier, b: Carrier) -> Arithmetic:
         """This arithmetic with what it has to know of the two tensors of a convolution."""
         return self
+
+    def of_states(self, v: Iterable[Carrier], u: Carrier) -> Arithmetic:
+        """This arithmetic with what it has to know of all operands of a convolution's products: v
+        are the input's states (states, tiles, K), in blocks, u the filter's (states, K, OC)."""
+        return self
+
+    def unforeseen(self) -> Exception:
+        """What is raised where roundings have to be known before the data."""
+        return TypeError(f"{self.name} states no roundings: expected exact, mp or a Float.")
 
     def exponents(self, gains: tuple[Fraction, Fraction]) -> tuple[int, int]:
         """Exponents of the powers of two that scale the tensors; ``gains``: see Scale.exponents."""

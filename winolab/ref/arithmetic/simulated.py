@@ -27,6 +27,7 @@ from winolab.ref.arithmetic.exact import Arithmetic, Carrier, Exact, Mp
 from winolab.ref.arithmetic.formats import FORMATS, Format, format_named, nearest_name
 from winolab.ref.arithmetic.loops import compiled
 from winolab.ref.arithmetic.split import HEADROOM, Power, Scale
+from winolab.ref.quantized import residues, scales
 
 __all__ = ["PRESETS", "Arithmetic", "Exact", "Float", "Mp", "arithmetic", "summed"]
 
@@ -225,6 +226,7 @@ FFMA = {
     "bf16_ffma": "fp32,storage=bf16",
 }
 ACCEPTED = ["exact", "mp:BITS", *PRESETS, *FFMA, "fp16@hopper"]
+ACCEPTED += ["int8:state", "fp8_e4m3:state", "fp8_e5m2:state", "rns"]
 
 
 def _field_text(value: Any) -> str:
@@ -291,9 +293,10 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
     "fp32_ffma" the same as "fp32"), "fp32,accumulation=two_level:32",
     "fp32,fused=no", "fp32_split,product=bf16,parts=3,scale=none". "fp16@hopper" sums as that
     architecture's Tensor Cores do: ampere, ada, hopper or blackwell behind fp16, bf16 or tf32,
-    whose bare names are Ampere's; ``name`` spells it out. A dtype or its name, such as "float32",
-    means the precision of its numbers. An Arithmetic is returned as it is. Raises ValueError,
-    TypeError.
+    whose bare names are Ampere's; ``name`` spells it out. "int8:state" and "fp8_e4m3:channel" have
+    scales (winolab.ref.quantized.scales), "rns" sums INT8 products exactly by residues. A dtype or
+    its name, such as "float32", means the precision of its numbers. An Arithmetic is returned as it
+    is. Raises ValueError, TypeError.
     """
     if isinstance(spec, Arithmetic):
         return spec
@@ -312,4 +315,4 @@ def arithmetic(spec: str | Arithmetic) -> Arithmetic:
             shown = shortened(spec)
             raise ValueError(f"{shown!r}: expected 'mp:BITS' with an integer, such as 'mp:200'.")
         return Mp(bits)
-    return _mixed(text)
+    return scales.parsed(text) or residues.parsed(text) or _mixed(text)

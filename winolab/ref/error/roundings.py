@@ -107,14 +107,14 @@ class Units:
 
     @classmethod
     def of(cls, run: Arithmetic) -> Units:
-        """Raises TypeError for an arithmetic that states no rounding."""
+        """Raises ValueError for scales of the data, TypeError for what states no rounding."""
         if isinstance(run, Mp):
             unit = Unit(2.0**-run.bits)
             return cls(
                 unit, unit, Unit(), Unit(), Unit(), True, lambda k: unit, lambda q: unit.relative
             )
         if not isinstance(run, Float):
-            raise TypeError(f"{run.name} states no roundings: expected exact, mp or a Float.")
+            raise run.unforeseen()
 
         def constant(q: Fraction) -> float:
             """Relative error of the constant, rounded once."""

@@ -20,6 +20,9 @@ from winolab.ref.error import predict as predictions
 from winolab.ref.error.moments import Moments
 from winolab.ref.error.predict import Prediction
 from winolab.ref.error.roundings import depth_of, tiling
+from winolab.ref.quantized import bounds as quantized
+from winolab.ref.quantized.residues import Residues
+from winolab.ref.quantized.scales import Quantized
 
 __all__ = [
     "TILED",
@@ -43,7 +46,10 @@ def bound(
     run: Arithmetic,
     direction: str,
 ) -> NDArray[np.float64]:
-    """The bound of every path through the programs (winolab.ref.error.bounds)."""
+    """The bound of every path through the programs (winolab.ref.error.bounds), and of what grids
+    round (winolab.ref.quantized.bounds)."""
+    if isinstance(run, Quantized | Residues):
+        return quantized.bound(a, b, problem, algorithm, run, direction=direction)
     return bounds.bound(a, b, problem, algorithm, run, direction=direction)
 
 
