@@ -1,20 +1,26 @@
 """Host time of ways to make an operator: ``python -m experiments.measure.operator_cost``.
 
 Each way calls the same function, which makes an empty tensor, with and without a tensor that
-requires grad; a line has the least mean of ROUNDS series of CALLS calls, in microseconds.
+requires grad; a line has the least mean of ROUNDS series of CALLS calls, one way after the other, in
+microseconds. The last ways are winolab.torch.conv2d whose kernel makes an empty tensor, so that the
+host's part is what is left, and PyTorch's conv2d of as small tensors on the CPU.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-CALLS, ROUNDS = 3000, 7
+import winolab.torch
+from winolab.torch import operators
+
+CALLS, ROUNDS = 300, 60
 ARGUMENTS: tuple[Any, ...] = ([1, 1], [0, 0, 0, 0], [1, 1], 1)
 LIBRARY = torch.library.Library("winolab_cost", "DEF")
 SCHEMA = "(Tensor x, Tensor w, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor"
@@ -87,23 +93,55 @@ def ways() -> dict[str, Callable[..., Tensor]]:
     }
 
 
-def cost(call: Callable[..., Any], *arguments: Any) -> float:
+def without_kernel(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
+    """In the place of what computes on the CPU: an empty tensor, once the question is known."""
+    operators.asked_by(direction, arguments)
+    if direction == "backward_filter":
+        return torch.empty_strided((8, 8, 3, 3), (72, 9, 3, 1))
+    return torch.empty_strided((1, 8, 8, 8), (512, 64, 8, 1))
+
+
+def calls() -> dict[tuple[str, bool], Callable[[], Any]]:
+    """Every way, without and with a tensor that requires grad."""
+    found: dict[tuple[str, bool], Callable[[], Any]] = {}
+    known = ways()
+    for grad in (False, True):
+        x, w = (torch.zeros(2, 3, requires_grad=grad) for _ in range(2))
+        for name, call in known.items():
+            found[name, grad] = partial(call, x, w, *ARGUMENTS)
+        x, w = torch.zeros(1, 8, 8, 8), torch.zeros(8, 8, 3, 3, requires_grad=grad)
+        for whose in (winolab.torch, torch.nn.functional):
+            name = f"{whose.__name__}.conv2d"
+            found[name, grad] = partial(whose.conv2d, x, w, padding=1)
+            if grad:
+                found[name + ", gradients", grad] = partial(both, whose.conv2d, x, w)
+    return found
+
+
+def both(conv: Callable[..., Tensor], x: Tensor, w: Tensor) -> Any:
+    """A call and its two gradients."""
+    x = x.detach().requires_grad_()
+    y = conv(x, w, padding=1)
+    return torch.autograd.grad(y, (x, w), y.detach())
+
+
+def costs(calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
     """Seconds of a call."""
-    least = float("inf")
+    least = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
-        started = time.perf_counter()
-        for _ in range(CALLS):
-            call(*arguments)
-        least = min(least, (time.perf_counter() - started) / CALLS)
+        for name, call in calls.items():
+            started = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            least[name] = min(least[name], (time.perf_counter() - started) / CALLS)
     return least
 
 
 def main() -> None:
-    for name, call in ways().items():
-        for grad in (False, True):
-            x, w = (torch.zeros(2, 3, requires_grad=grad) for _ in range(2))
-            shown = "requires grad" if grad else ""
-            print(f"{name:45} {shown:14} {cost(call, x, w, *ARGUMENTS) * 1e6:5.1f} µs")
+    operators._on_cpu = without_kernel
+    for (name, grad), seconds in costs(calls()).items():
+        shown = "requires grad" if grad else ""
+        print(f"{name:45} {shown:14} {seconds * 1e6:5.1f} µs")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -39,12 +39,22 @@ def gradient(
     where that serves it (``tile_for``).
     """
     wanted, first, second = GRADIENTS[direction][operand]
-    geometry, options = split(direction, arguments)
-    cpu = arrays[0].device.type == "cpu"
-    algorithm = tile_for(direction, wanted, algorithm=options.algorithm, cpu=cpu)
-    options = replace(options, algorithm=algorithm, out_dtype=None, scale=None)
+    start = direction != "forward"
+    geometry, options = arguments[start : start + 4], arguments[start + 4 :]
+    if options:
+        options = _of_gradient(direction, wanted, options, arrays[0].device.type == "cpu")
     shape = () if wanted == "forward" else (arrays[operand].shape,)
-    return calls[wanted](arrays[first], arrays[second], *shape, *geometry, *options.given())
+    return calls[wanted](arrays[first], arrays[second], *shape, *geometry, *options)
+
+
+@lru_cache(maxsize=1024)
+def _of_gradient(
+    direction: str, wanted: str, given: tuple[Any, ...], cpu: bool
+) -> tuple[Any, ...]:
+    """The options of a gradient by ``wanted`` of a result by ``direction`` that had those given."""
+    options = Options(*given)
+    algorithm = tile_for(direction, wanted, algorithm=options.algorithm, cpu=cpu)
+    return replace(options, algorithm=algorithm, out_dtype=None, scale=None).given()
 
 
 def split(direction: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Options]:
@@ -74,7 +84,7 @@ def register(
             ctx.save_for_backward(a, b)
             ctx.arguments = arguments
             if how is None:
-                return direct(a, b, *arguments)
+                return direct(direction, a, b, *arguments)
             ctx.save_for_forward(a, b)
             keyset, ctx.modes = how
             with ctx.modes():
@@ -83,13 +93,15 @@ def register(
         @staticmethod
         def backward(ctx, upstream):  # pyright: ignore[reportIncompatibleMethodOverride]
             a, b = ctx.saved_tensors
-            arrays = a, b, upstream.to(a.dtype)
-            needed = ctx.needs_input_grad[1:3]
-            found = [
-                gradient(calls, i, arrays, direction, ctx.arguments) if needed[i] else None
-                for i in range(2)
-            ]
-            return None, *found, None
+            arrays = a, b, upstream if upstream.dtype == a.dtype else upstream.to(a.dtype)
+            _, first, second, _ = ctx.needs_input_grad
+            of = direction, ctx.arguments
+            return (
+                None,
+                gradient(calls, 0, arrays, *of) if first else None,
+                gradient(calls, 1, arrays, *of) if second else None,
+                None,
+            )
 
         @staticmethod
         def jvp(ctx, _, da, db, rest):  # pyright: ignore[reportIncompatibleMethodOverride]

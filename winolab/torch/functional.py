@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -219,12 +220,11 @@ def correlate(
 ) -> Tensor:
     """A cross-correlation in ``ndim`` dimensions: its arguments read, ``through`` called."""
     x = _batch(input, weight, ndim)
-    strides = _sizes(stride, ndim, "stride", 1)
-    dilations = _sizes(dilation, ndim, "dilation", 1)
-    if isinstance(padding, str):
-        ends = _named_padding(padding, weight.shape[2:], strides, dilations)
+    geometry = ndim, stride, padding, dilation
+    if _plain_sizes(ndim, stride, padding, dilation):
+        strides, ends, dilations = _kept_geometry(*geometry)
     else:
-        ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
+        strides, ends, dilations = _geometry(*geometry, weight.shape[2:])
     if bias is not None:
         _check_bias(bias, weight.shape[0])
     y = through(x, weight, strides, ends, dilations, groups, *how)
@@ -304,6 +304,37 @@ def _check_bias(bias: Any, channels: int) -> None:
         raise ValueError(
             f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"
         )
+
+
+def _plain_sizes(ndim: int, *sizes: Any) -> bool:
+    """Whether they are the integers, one or one a dimension, that most calls have: what was read of
+    them before is what they say again."""
+    if torch.compiler.is_compiling():  # which takes no function that keeps its results
+        return False
+    return all(
+        type(size) is int
+        or (type(size) is tuple and len(size) == ndim and {*map(type, size)} == {int})
+        for size in sizes
+    )
+
+
+def _geometry(
+    ndim: int, stride: Sizes, padding: Sizes | str, dilation: Sizes, taps: Sequence[int] = ()
+) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """Strides, the paddings' ends and dilations, as operators take them; ``taps`` are those of a
+    padding that is named."""
+    strides = _sizes(stride, ndim, "stride", 1)
+    dilations = _sizes(dilation, ndim, "dilation", 1)
+    if isinstance(padding, str):
+        return strides, _named_padding(padding, taps, strides, dilations), dilations
+    ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
+    return strides, ends, dilations
+
+
+@lru_cache(maxsize=1024)
+def _kept_geometry(*arguments: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    strides, ends, dilations = map(tuple, _geometry(*arguments))
+    return strides, ends, dilations
 
 
 def _sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:

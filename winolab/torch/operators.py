@@ -14,7 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _AutoDispatchBelowADInplaceOrView as _below
+from torch._C import _dispatch_keys as _keys_of
+from torch._C import _dispatch_tls_local_exclude_set as _excluded
+from torch._C import _dispatch_tls_local_include_set as _included
+from torch._C import _len_torch_function_stack as _functions_above
 from torch._C._autograd import _profiler_enabled
+from torch.autograd import forward_ad
 
 from winolab.calls import recall
 from winolab.torch import batching, cpu, derivatives
@@ -74,30 +80,27 @@ def _call(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
 
 
 def _directly(direction: str, a: Tensor, b: Tensor, *arguments: Any) -> Tensor:
-    with torch._C._AutoDispatchBelowADInplaceOrView():
+    with _below():
         return (_on_cuda if a.is_cuda else _on_cpu)(direction, a, b, *arguments)
 
 
 def _plain(a: Tensor, b: Tensor) -> bool:
     if type(a) not in TENSORS or type(b) not in TENSORS:
         return False
-    keys = torch._C._dispatch_keys(a).raw_repr()
+    keys = _keys_of(a).raw_repr()
     return (
         keys in PLAIN
-        and keys == torch._C._dispatch_keys(b).raw_repr()
-        and _local() == USUAL
-        and torch.autograd.forward_ad._current_level < 0
-        and not torch._C._len_torch_function_stack()
+        and keys == _keys_of(b).raw_repr()
+        and (_included().raw_repr(), _excluded().raw_repr()) == USUAL
+        and forward_ad._current_level < 0
+        and not _functions_above()
         and not _profiler_enabled()
     )
 
 
 def _local() -> tuple[int, int]:
     """Keys that the dispatcher adds and leaves out in this thread, as modes and transforms say."""
-    return (
-        torch._C._dispatch_tls_local_include_set().raw_repr(),
-        torch._C._dispatch_tls_local_exclude_set().raw_repr(),
-    )
+    return _included().raw_repr(), _excluded().raw_repr()
 
 
 def _usual() -> tuple[int, int]:
@@ -168,7 +171,7 @@ def _register(direction: str) -> None:
     LIBRARY.impl(name, bound(_on_cuda), "CUDA")
     torch.library.register_fake(f"winolab::{name}", bound(_on_meta), lib=LIBRARY)
     FUNCTIONS[direction] = derivatives.register(
-        LIBRARY, direction, OPERATORS[direction], partial(_directly, direction), CALLS
+        LIBRARY, direction, OPERATORS[direction], _directly, CALLS
     )
     batching.register(LIBRARY, direction, OPERATORS[direction])
     for device, key in AUTOCAST.items():

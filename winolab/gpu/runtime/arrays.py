@@ -221,7 +221,8 @@ class Torch:
         )
 
     def layout_key(self, array: Any) -> tuple:
-        tracked = array.requires_grad or _forward()._current_level >= 0
+        tracked = array.requires_grad and _torch().is_grad_enabled()
+        tracked = tracked or _forward()._current_level >= 0
         return (
             array.shape, array.stride(), array.dtype, array.get_device(), array.data_ptr() % 16,
             array.is_neg(), tracked and self.requires_grad(array),
