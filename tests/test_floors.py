@@ -41,7 +41,7 @@ FLOORS = (
     ("ref",),
     ("gpu.machine", "gpu.params", "gpu.codegen"),
     ("gpu.planner", "gpu.families"),
-    ("gpu.driver", "gpu.runtime"),
+    ("gpu.driver", "gpu.runtime", "gpu.warm"),
     ("conv", "measure", "api", "torch"),
     ("bench", "cli", "judge", "spread"),
 )

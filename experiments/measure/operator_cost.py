@@ -1,9 +1,9 @@
 """Host time of ways to make an operator: ``python -m experiments.measure.operator_cost``.
 
 Each way calls the same function, which makes an empty tensor, with and without a tensor that
-requires grad; a line has the least mean of ROUNDS series of CALLS calls, one way after the other, in
-microseconds. The last ways are winolab.torch.conv2d whose kernel makes an empty tensor, so that the
-host's part is what is left, and PyTorch's conv2d of as small tensors on the CPU.
+requires grad; a line has the least mean of ROUNDS series of CALLS calls, one way after the other,
+in microseconds. The last ways are winolab.torch.conv2d whose kernel makes an empty tensor, so that
+the host's part is what is left, and PyTorch's conv2d of as small tensors on the CPU.
 """
 
 from __future__ import annotations

@@ -20,8 +20,11 @@ with warnings.catch_warnings():
         pytest.fail(wanted, pytrace=False)
 
 NAMES = [f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+COMPLEX = [torch.complex128, torch.complex64]
+REAL = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+DTYPES = [*REAL, *COMPLEX]
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}  # of sums
+ROUNDING |= dict(zip(COMPLEX, ROUNDING.values(), strict=True))
 STORED = {**ROUNDING, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
@@ -48,10 +51,12 @@ def theirs(name: str, *arguments: Any, **how: Any) -> Any:
 
 def exact_and_bound(name: str, input: Any, weight: Any, *rest: Any, **how: Any) -> tuple[Any, Any]:
     """The result in FP64, and what one of the tensors' dtype may be off: FP32 sums of fewer than
-    ``terms`` products, each rounded, then the result's rounding and the bias's."""
+    ``terms`` products, each rounded, then the result's rounding and the bias's. A part of a complex
+    result has twice as many, and there are two parts."""
+    parts = 3 if input.is_complex() else 1  # at least twice the square root of 2
 
     def of(change: Any) -> Any:
-        return lambda v: change(v.double()) if isinstance(v, torch.Tensor) else v
+        return lambda v: change(_wide(v)) if isinstance(v, torch.Tensor) else v
 
     plain, positive = of(lambda v: v), of(torch.abs)
     exact = theirs(
@@ -68,11 +73,15 @@ def exact_and_bound(name: str, input: Any, weight: Any, *rest: Any, **how: Any) 
         *map(positive, rest),
         **{k: positive(v) for k, v in how.items()},
     )
-    terms = weight.numel() + 2
+    terms = parts * (weight.numel() + 2)
     u, stored = ROUNDING.get(input.dtype, 2.0**-24), STORED[input.dtype]
-    return exact, sums * (terms * u / (1 - terms * u)) * (1 + stored) + 2 * stored * sums
+    return exact, sums * (terms * u / (1 - terms * u)) * (1 + stored) + 2 * parts * stored * sums
+
+
+def _wide(v: Any) -> Any:
+    return v.to(torch.complex128 if v.is_complex() else torch.float64)
 
 
 def check(got: Any, exact: Any, bound: Any, dtype: Any) -> None:
     assert (got.shape, got.dtype) == (exact.shape, dtype)
-    assert bool(((got.double() - exact).abs() <= bound).all())
+    assert bool(((_wide(got) - exact).abs() <= bound).all())

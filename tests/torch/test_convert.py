@@ -237,3 +237,44 @@ def test_the_default_admits_four_times_what_direct_products_err() -> None:
     assert all(p.relative_rms < 4.1 * direct for p in (forward, data, gradient))
     looser = winolab.torch.convert(torch_layer, x, device="h100", tolerance="direct:20")
     assert looser.layers[0].predicted[2].relative_rms > 8 * direct
+
+
+@pytest.mark.parametrize("of", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_parametrized_layers_are_converted(of: str) -> None:
+    """Their weights are made by what was registered, which learns nothing from being converted."""
+    register = getattr(nn.utils.parametrizations, of)
+    torch.manual_seed(0)
+    model = nn.Sequential(register(nn.Conv2d(3, 4, 3)), register(nn.ConvTranspose2d(4, 3, 3)))
+    reference = copy.deepcopy(model)
+    assert all(layer.converted for layer in winolab.torch.convert(model, X).layers)
+    for kept, was in zip(model.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert torch.equal(kept, was)
+    assert isinstance(model[0], winolab.torch.Conv2d)
+    found = []
+    for each in (model, reference):
+        y = each(X)
+        y.square().sum().backward()
+        found.append([y, *(p.grad for p in each.parameters())])
+    for got, right in zip(*found, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-4)
+    again = copy.deepcopy(model).eval()
+    y = model.eval()(X)
+    torch.testing.assert_close(again(X), y)
+    nn.utils.parametrize.remove_parametrizations(model[0], "weight")
+    assert type(model[0]) is winolab.torch.Conv2d
+    torch.testing.assert_close(model(X), y)
+    refused = nn.Sequential(register(nn.Conv2d(3, 4, 3)))
+    named = type(refused[0])
+    assert not winolab.torch.convert(refused, tolerance=1e-12).layers[0].converted
+    assert type(refused[0]) is named
+
+
+def test_hooks_see_a_converted_layer_as_before() -> None:
+    model = network()
+    seen: list[str] = []
+    model[0].register_forward_pre_hook(lambda *_: seen.append("before"))
+    model[0].register_forward_hook(lambda *_: seen.append("after"))
+    model[0].register_full_backward_hook(lambda *_: seen.append("gradients"))
+    winolab.torch.convert(model)
+    model(X.clone().requires_grad_()).sum().backward()
+    assert seen == ["before", "after", "gradients"]

@@ -62,6 +62,21 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     assert gradgradcheck(call, inputs, check_fwd_over_rev=True, fast_mode=True)
 
 
+@pytest.mark.parametrize("name", ["conv2d", "conv_transpose1d"])
+def test_complex_tensors_have_derivatives_and_autocast_leaves_them(name: str) -> None:
+    (sample, *_) = entry(name).sample_inputs("cpu", torch.complex128, requires_grad=True)
+    x, w = sample.input, sample.args[0]
+
+    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return ours(name)(x, w, **sample.kwargs)
+
+    assert gradcheck(call, (x, w), check_forward_ad=True, fast_mode=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(call(x, w), call(x, w).to(torch.complex128))
+    got = torch.vmap(call, (0, None))(torch.stack([x, x.conj()]), w)
+    assert torch.allclose(got[1], theirs(name, x.conj(), w, **sample.kwargs), rtol=1e-13)
+
+
 TRANSFORMS = transforms(*tensors(*SHAPES))
 
 

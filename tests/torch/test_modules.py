@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -131,3 +131,40 @@ def test_layers_are_copied_pickled_and_compiled() -> None:
     for module in (layer, layer.eval()):
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
         assert torch.equal(compiled(x), module(x))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_symbolic_traces_compute_the_same(training: bool) -> None:
+    """torch.fx records our functions, in a module of our own classes or called by hand."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular")
+            self.up = nn.ConvTranspose2d(6, 4, 3, stride=2)
+
+        def forward(self, x: Any) -> Any:
+            return winolab.torch.conv2d(self.up(self.down(x)), self.down.weight, stride=2)
+
+    model = Both().train(training)
+    winolab.torch.convert(model)
+    down, up = cast(Any, model.down), cast(Any, model.up)
+    down.tolerance, up.batch_invariant = 1e-6, True
+    traced = torch.fx.symbolic_trace(model)
+    called = [n.target.__name__ for n in traced.graph.nodes if n.op == "call_function"]
+    assert called == ["pad", "correlate", "transpose", "correlate"]
+    x = inputs(2)
+    assert torch.equal(traced(x), model(x))
+
+
+def test_a_complex_module_is_pytorch_s() -> None:
+    how: Any = {"padding": 1, "dtype": torch.complex128}
+    for theirs, ours in (
+        (nn.Conv2d, winolab.torch.Conv2d),
+        (nn.ConvTranspose1d, OURS[nn.ConvTranspose1d]),
+    ):
+        reference, layer = theirs(4, 6, 3, **how), ours(4, 6, 3, **how)
+        layer.load_state_dict(reference.state_dict())
+        x: Any = torch.complex(*tensors(*[(3, 4, *(9, 8)[: ndim_of(ours)])] * 2))
+        torch.testing.assert_close(layer(x), reference(x), rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(layer.eval()(x), reference(x), rtol=1e-13, atol=1e-13)

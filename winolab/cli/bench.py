@@ -74,8 +74,8 @@ def command(
     cases = [
         (name, layer, way, group)
         for name, layer in named(layers)
-        for way in _known("direction", direction, DIRECTIONS)
-        for group in _known("precision", precision, tuple(GROUPS))
+        for way in known("direction", direction, DIRECTIONS)
+        for group in known("precision", precision, tuple(GROUPS))
     ]
     driver.cupy()
     rows = []
@@ -243,7 +243,8 @@ def _ratio(ours: Row | None, theirs: Row | None) -> str:
     return f"{ours['tflops'] / theirs['tflops']:.2f}" if ours and theirs else ""
 
 
-def _known(name: str, text: str, known: Sequence[str]) -> list[str]:
+def known(name: str, text: str, known: Sequence[str]) -> list[str]:
+    """The values with commas. Raises ValueError for one that is none of ``known``."""
     values = [precision_named(v) if name == "precision" else v for v in text.split(",")]
     for value in values:
         if value not in known:

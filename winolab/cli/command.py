@@ -18,6 +18,7 @@ from winolab.cli import (
     process,
     records,
     tolerance,
+    warmup,
 )
 from winolab.version import __version__
 
@@ -61,6 +62,7 @@ cost.register(app)
 tolerance.register(app)
 judge.register(app)
 bench.register(app)
+warmup.register(app)
 listing.register(app)
 
 

@@ -18,6 +18,7 @@ from winolab.torch.modules import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from winolab.torch.warmup import warmup
 
 __all__ = [
     "Conv1d",
@@ -34,4 +35,5 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "convert",
+    "warmup",
 ]

@@ -7,6 +7,7 @@ windows leave the end of x out, as transposed convolutions with output_padding h
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -25,6 +26,7 @@ from winolab.ref.arithmetic.split import Scale
 USUAL_TOLERANCE = Tolerance("direct", 4.0)
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 T = TypeVar("T")
+Sizes = int | Sequence[int]
 DTYPES = {getattr(torch, name): name for name in PRECISION_OF_DTYPE}
 
 
@@ -140,3 +142,72 @@ def check_tensors(direction: str, a: torch.Tensor, b: torch.Tensor) -> None:
         raise TypeError(f"{first} has dtype {a.dtype} and {second} {b.dtype}; convert one of them")
     if a.device != b.device:
         raise ValueError(f"{first} is on {a.device} and {second} on {b.device}; move one of them")
+
+
+def plain_sizes(ndim: int, *sizes: Any) -> bool:
+    """Whether they are the integers, one or one a dimension, that most calls have: what was read of
+    them before is what they say again."""
+    if torch.compiler.is_compiling():  # which takes no function that keeps its results
+        return False
+    return all(
+        type(size) is int
+        or (type(size) is tuple and len(size) == ndim and {*map(type, size)} == {int})
+        for size in sizes
+    )
+
+
+def read_geometry(
+    ndim: int, stride: Sizes, padding: Sizes | str, dilation: Sizes, taps: Sequence[int] = ()
+) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """Strides, the paddings' ends and dilations, as operators take them; ``taps`` are those of a
+    padding that is named."""
+    strides = sizes(stride, ndim, "stride", 1)
+    dilations = sizes(dilation, ndim, "dilation", 1)
+    if isinstance(padding, str):
+        return strides, _named_padding(padding, taps, strides, dilations), dilations
+    ends = [end for size in sizes(padding, ndim, "padding", 0) for end in (size, size)]
+    return strides, ends, dilations
+
+
+@lru_cache(maxsize=1024)
+def kept_geometry(*arguments: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    strides, ends, dilations = map(tuple, read_geometry(*arguments))
+    return strides, ends, dilations
+
+
+def sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
+    """One size a dimension. Raises TypeError for no integers, ValueError for counts and signs."""
+    if isinstance(value, int | torch.SymInt):
+        found = [value] * ndim
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        found = [v if isinstance(v, int | torch.SymInt) else _whole(v, name) for v in value]
+        found = found * ndim if len(found) == 1 else found
+    else:
+        found = [_whole(value, name)] * ndim
+    if len(found) != ndim:
+        raise ValueError(f"{name} has {len(found)} values; expected one, or one per {ndim}")
+    for size in found:
+        if size < least:
+            raise ValueError(f"{name} is {value}; expected at least {least}")
+    return found
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}; expected an integer, or one a dimension") from None
+
+
+def _named_padding(
+    name: str, taps: Sequence[int], strides: list[Any], dilations: list[Any]
+) -> list[Any]:
+    """Ends of "valid" and of "same", which has as many outputs as inputs."""
+    if name == "valid":
+        return [0] * (2 * len(taps))
+    if name != "same":
+        raise ValueError(f'padding {name!r}; expected numbers, "same" or "valid"')
+    if any(s != 1 for s in strides):
+        raise ValueError(f'padding "same" with stride {strides}; expected stride 1')
+    totals = [t * (r - 1) for r, t in zip(taps, dilations, strict=True)]
+    return [end for total in totals for end in (total // 2, total - total // 2)]

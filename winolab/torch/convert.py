@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
 
 from winolab.device import Device, datasheet
 from winolab.kind import ShowsText
@@ -71,9 +73,9 @@ def convert(
     """Put every convolution of the model on winolab, in place, and tell what became of each.
 
     Layers of torch.nn's own classes, Conv1d to ConvTranspose3d, become winolab.torch's; their
-    parameters, hooks and names stay, so that optimizers and state dicts do. Of others, subclasses
-    and such as a parametrization made, the result says why they stay as they are, as it does of
-    dtypes, algorithms and tolerances that do not serve a layer. ``algorithm``, ``precision``,
+    parameters, parametrizations, hooks and names stay, so that optimizers and state dicts do. Of
+    subclasses the result says why they stay as they are, as it does of dtypes, algorithms and
+    tolerances that do not serve a layer. ``algorithm``, ``precision``,
     ``tolerance`` and ``batch_invariant`` are those of winolab.torch.conv2d, for every layer.
 
     ``inputs``, a tensor or a tuple of them, are what the model is called with: only their shapes,
@@ -119,28 +121,31 @@ def _converted(
     theirs, text = type(module), str(module)
     layer: Any = module
     if not isinstance(module, Convolution):
-        if theirs not in OURS:
+        ours = _ours(module)
+        if ours is None:
             return Layer(name, text, False, _foreign(theirs), shape)
-        layer.__class__ = OURS[theirs]
+        layer.__class__ = ours
         layer.computes(None, None, None, False)
     before = layer.algorithm, layer.precision, layer.tolerance, layer.batch_invariant
     try:
         layer.computes(*how)
-        found = predicted(layer, shape or smallest(layer), gpu or _gpu_of(layer))
+        found = predicted(layer, shape or smallest(layer), gpu or gpu_of(layer))
     except (ValueError, TypeError) as error:
         layer.computes(*before)
-        if theirs in OURS:
+        if not issubclass(theirs, Convolution):
             layer.restore(theirs)
         return Layer(name, text, False, str(error), shape)
     return Layer(name, text, True, "", shape, found if shape else ())
 
 
-def _gpu_of(layer: Any) -> Device | None:
-    if layer.weight.device.type != "cuda":
+def gpu_of(model: nn.Module) -> Device | None:
+    """The GPU of the first parameter; None where that is on the CPU."""
+    place = next((p.device for p in model.parameters()), None)
+    if place is None or place.type != "cuda":
         return None
     from winolab.gpu import driver
 
-    return driver.device(layer.weight.device.index)
+    return driver.device(place.index)
 
 
 def convolutions(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -156,30 +161,49 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
     What the call sets on modules, tensors without numbers, is taken back.
     """
     found: dict[nn.Module, tuple[int, ...]] = {}
-    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
-        raise ValueError("the model has lazy layers without weights; call it once, then convert it")
 
     def note(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         found.setdefault(module, tuple((arguments or (named["input"],))[0].shape))
 
+    with without_numbers(model) as fake, torch.no_grad():
+        hooks = [
+            module.register_forward_pre_hook(note, with_kwargs=True)
+            for _, module in convolutions(model)
+        ]
+        try:
+            model(*fake(inputs))
+        finally:
+            for hook in hooks:
+                hook.remove()
+    return found
+
+
+@contextmanager
+def without_numbers(model: nn.Module) -> Iterator[Callable[[Any], list[Any]]]:
+    """The model with tensors that have shapes alone, so that calls compute nothing; yields what
+    makes a call's arguments, a tensor or several, such ones.
+
+    What calls set on modules is taken back. Raises ValueError for lazy layers and for a model that
+    reads numbers.
+    """
+    if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        raise ValueError("the model has lazy layers without weights; call it once, then convert it")
     mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def fake(value: Any) -> Any:
         return mode.from_tensor(value) if isinstance(value, Tensor) else value
 
-    given = inputs if isinstance(inputs, tuple | list) else (inputs,)
-    hooks = [
-        module.register_forward_pre_hook(note, with_kwargs=True)
-        for _, module in convolutions(model)
-    ]
+    def arguments(inputs: Any) -> list[Any]:
+        return list(map(fake, inputs if isinstance(inputs, tuple | list) else (inputs,)))
+
     before = [(module, dict(module.__dict__)) for module in model.modules()]
     try:
         for module, _ in before:
             for kind in ("_parameters", "_buffers"):
                 own = getattr(module, kind).items()
                 module.__dict__[kind] = {name: fake(tensor) for name, tensor in own}
-        with mode, torch.no_grad():
-            model(*map(fake, given))
+        with mode:
+            yield arguments
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise ValueError(
             f"the model reads numbers ({error.func}), which are not computed here; convert it "
@@ -189,9 +213,18 @@ def input_shapes(model: nn.Module, inputs: Any) -> dict[nn.Module, tuple[int, ..
         for module, state in before:
             module.__dict__.clear()
             module.__dict__.update(state)
-        for hook in hooks:
-            hook.remove()
-    return found
+
+
+def _ours(module: nn.Module) -> type | None:
+    """The class that the module gets; None for a class that is not torch.nn's own. What
+    parametrizations put into a class of its own, such as the property that makes the weight, they
+    have in one that derives from ours."""
+    theirs: type = type(module)
+    if not parametrize.is_parametrized(module):
+        return OURS.get(theirs)
+    ours = OURS.get(parametrize.type_before_parametrizations(module))
+    own = {k: v for k, v in vars(theirs).items() if k not in ("__dict__", "__weakref__")}
+    return ours and type(theirs.__name__, (ours,), own)
 
 
 def _foreign(kind: type) -> str:

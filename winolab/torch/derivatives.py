@@ -48,9 +48,7 @@ def gradient(
 
 
 @lru_cache(maxsize=1024)
-def _of_gradient(
-    direction: str, wanted: str, given: tuple[Any, ...], cpu: bool
-) -> tuple[Any, ...]:
+def _of_gradient(direction: str, wanted: str, given: tuple[Any, ...], cpu: bool) -> tuple[Any, ...]:
     """The options of a gradient by ``wanted`` of a result by ``direction`` that had those given."""
     options = Options(*given)
     algorithm = tile_for(direction, wanted, algorithm=options.algorithm, cpu=cpu)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,8 +11,12 @@ from winolab.algorithm import Algorithm
 from winolab.arguments.arrays import precision_named
 from winolab.problem import Direction
 from winolab.torch import operators
+from winolab.torch.asked import Sizes, kept_geometry, plain_sizes, read_geometry
+from winolab.torch.asked import sizes as sizes_of
 
-Sizes = int | Sequence[int]
+# torch.fx.symbolic_trace records these two and looks no further.
+torch.fx.wrap("correlate")
+torch.fx.wrap("transpose")
 ABOUT = """
 
     The arguments and the result are those of torch.nn.functional.{name}, with ``stride``,
@@ -24,7 +25,7 @@ ABOUT = """
     CPU and on a GPU the planner's choice of those that are predicted to err at most four times as
     much as direct products in the same precision ("direct:4"). ``precision`` is a name or a dtype;
     None follows the tensors' dtype: float32, float64 on the CPU alone, float16 and bfloat16 with
-    FP32 sums.
+    FP32 sums; complex64 and complex128 are four real convolutions.
     ``tolerance`` is winolab.conv_forward's: 1e-5 admits algorithms by their predicted error. On the
     CPU, what is named beside the default runs the reference, slowly. ``batch_invariant`` computes
     every image alone, so that its bits are the same whatever the batch: a launch an image.
@@ -73,9 +74,8 @@ def conv1d(
     batch_invariant: bool = False,
 ) -> Tensor:
     how = options(algorithm, precision, tolerance)
-    through = _through("forward", batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(1, input, weight, bias, *geometry, how, through)
+    return correlate(1, input, weight, bias, *geometry, how, batch_invariant)
 
 
 @_documented("Cross-correlation of (N, IC, H, W) with (OC, IC/groups, R, S).", 2, False)
@@ -94,9 +94,8 @@ def conv2d(
     batch_invariant: bool = False,
 ) -> Tensor:
     how = options(algorithm, precision, tolerance)
-    through = _through("forward", batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(2, input, weight, bias, *geometry, how, through)
+    return correlate(2, input, weight, bias, *geometry, how, batch_invariant)
 
 
 @_documented("Cross-correlation of (N, IC, D, H, W) with (OC, IC/groups, Q, R, S).", 3, False)
@@ -115,9 +114,8 @@ def conv3d(
     batch_invariant: bool = False,
 ) -> Tensor:
     how = options(algorithm, precision, tolerance)
-    through = _through("forward", batch_invariant)
     geometry = stride, padding, dilation, groups
-    return correlate(3, input, weight, bias, *geometry, how, through)
+    return correlate(3, input, weight, bias, *geometry, how, batch_invariant)
 
 
 @_documented("Transposed convolution of (N, IC, L) with (IC, OC/groups, R).", 1, True)
@@ -138,8 +136,7 @@ def conv_transpose1d(
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
     how = options(algorithm, precision, tolerance)
-    through = _through("backward_data", batch_invariant)
-    return transpose(1, input, weight, bias, *sizes, groups, how, through)
+    return transpose(1, input, weight, bias, *sizes, groups, how, batch_invariant)
 
 
 @_documented("Transposed convolution of (N, IC, H, W) with (IC, OC/groups, R, S).", 2, True)
@@ -160,8 +157,7 @@ def conv_transpose2d(
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
     how = options(algorithm, precision, tolerance)
-    through = _through("backward_data", batch_invariant)
-    return transpose(2, input, weight, bias, *sizes, groups, how, through)
+    return transpose(2, input, weight, bias, *sizes, groups, how, batch_invariant)
 
 
 @_documented("Transposed convolution of (N, IC, D, H, W) with (IC, OC/groups, Q, R, S).", 3, True)
@@ -182,13 +178,28 @@ def conv_transpose3d(
 ) -> Tensor:
     sizes = stride, padding, output_padding, dilation
     how = options(algorithm, precision, tolerance)
-    through = _through("backward_data", batch_invariant)
-    return transpose(3, input, weight, bias, *sizes, groups, how, through)
+    return transpose(3, input, weight, bias, *sizes, groups, how, batch_invariant)
 
 
-def _through(direction: Direction, batch_invariant: bool) -> Any:
-    convolve = operators.CALLS[direction]
-    return each_image(direction, convolve) if batch_invariant else convolve
+def _through(direction: Direction, asked: Any, *tensors: Tensor) -> Any:
+    """What computes, of ``through`` of correlate and transpose; complex tensors by real ones."""
+    convolve = asked
+    if isinstance(asked, bool):
+        convolve = operators.CALLS[direction]
+        convolve = each_image(direction, convolve) if asked else convolve
+    return _of_parts(convolve) if all(v.is_complex() for v in tensors) else convolve
+
+
+def _of_parts(convolve: Any) -> Any:
+    """Complex products by four real convolutions, each part as exact as those are."""
+
+    def of_complex(a: Tensor, w: Tensor, *arguments: Any) -> Tensor:
+        with torch.autocast(a.device.type, enabled=False):  # which leaves complex tensors alone
+            real = convolve(a.real, w.real, *arguments) - convolve(a.imag, w.imag, *arguments)
+            imag = convolve(a.real, w.imag, *arguments) + convolve(a.imag, w.real, *arguments)
+            return torch.complex(real, imag)
+
+    return of_complex
 
 
 def each_image(direction: Direction, convolve: Any) -> Any:
@@ -218,16 +229,20 @@ def correlate(
     how: tuple[Any, ...],
     through: Any,
 ) -> Tensor:
-    """A cross-correlation in ``ndim`` dimensions: its arguments read, ``through`` called."""
+    """A cross-correlation in ``ndim`` dimensions: its arguments read, ``through`` called.
+
+    ``through`` False is the operator, True the operator for every image alone.
+    """
     x = _batch(input, weight, ndim)
     geometry = ndim, stride, padding, dilation
-    if _plain_sizes(ndim, stride, padding, dilation):
-        strides, ends, dilations = _kept_geometry(*geometry)
+    if plain_sizes(ndim, stride, padding, dilation):
+        strides, ends, dilations = kept_geometry(*geometry)
     else:
-        strides, ends, dilations = _geometry(*geometry, weight.shape[2:])
+        strides, ends, dilations = read_geometry(*geometry, weight.shape[2:])
     if bias is not None:
         _check_bias(bias, weight.shape[0])
-    y = through(x, weight, strides, ends, dilations, groups, *how)
+    convolve = _through("forward", through, x, weight)
+    y = convolve(x, weight, strides, ends, dilations, groups, *how)
     return _finished(y, bias, x is input)
 
 
@@ -246,10 +261,10 @@ def transpose(
 ) -> Tensor:
     """A transposed convolution in ``ndim`` dimensions."""
     dy = _batch(input, weight, ndim)
-    strides = _sizes(stride, ndim, "stride", 1)
-    dilations = _sizes(dilation, ndim, "dilation", 1)
-    paddings = _sizes(padding, ndim, "padding", 0)
-    longer = _sizes(output_padding, ndim, "output_padding", 0)
+    strides = sizes_of(stride, ndim, "stride", 1)
+    dilations = sizes_of(dilation, ndim, "dilation", 1)
+    paddings = sizes_of(padding, ndim, "padding", 0)
+    longer = sizes_of(output_padding, ndim, "output_padding", 0)
     shape, ends = [dy.shape[0], weight.shape[1] * groups], []
     for d, (s, t, p, more) in enumerate(zip(strides, dilations, paddings, longer, strict=True)):
         if more >= s and more >= t:
@@ -264,7 +279,8 @@ def transpose(
         ends += [p, p - more // s * s]
     if bias is not None:
         _check_bias(bias, shape[1])
-    y = through(dy, weight, shape, strides, ends, dilations, groups, *how)
+    convolve = _through("backward_data", through, dy, weight)
+    y = convolve(dy, weight, shape, strides, ends, dilations, groups, *how)
     return _finished(y, bias, dy is input)
 
 
@@ -304,75 +320,6 @@ def _check_bias(bias: Any, channels: int) -> None:
         raise ValueError(
             f"bias has shape {tuple(bias.shape)}; expected ({channels},), one an output channel"
         )
-
-
-def _plain_sizes(ndim: int, *sizes: Any) -> bool:
-    """Whether they are the integers, one or one a dimension, that most calls have: what was read of
-    them before is what they say again."""
-    if torch.compiler.is_compiling():  # which takes no function that keeps its results
-        return False
-    return all(
-        type(size) is int
-        or (type(size) is tuple and len(size) == ndim and {*map(type, size)} == {int})
-        for size in sizes
-    )
-
-
-def _geometry(
-    ndim: int, stride: Sizes, padding: Sizes | str, dilation: Sizes, taps: Sequence[int] = ()
-) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    """Strides, the paddings' ends and dilations, as operators take them; ``taps`` are those of a
-    padding that is named."""
-    strides = _sizes(stride, ndim, "stride", 1)
-    dilations = _sizes(dilation, ndim, "dilation", 1)
-    if isinstance(padding, str):
-        return strides, _named_padding(padding, taps, strides, dilations), dilations
-    ends = [end for size in _sizes(padding, ndim, "padding", 0) for end in (size, size)]
-    return strides, ends, dilations
-
-
-@lru_cache(maxsize=1024)
-def _kept_geometry(*arguments: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-    strides, ends, dilations = map(tuple, _geometry(*arguments))
-    return strides, ends, dilations
-
-
-def _sizes(value: Any, ndim: int, name: str, least: int) -> list[Any]:
-    """One size a dimension. Raises TypeError for no integers, ValueError for counts and signs."""
-    if isinstance(value, int | torch.SymInt):
-        found = [value] * ndim
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        found = [v if isinstance(v, int | torch.SymInt) else _whole(v, name) for v in value]
-        found = found * ndim if len(found) == 1 else found
-    else:
-        found = [_whole(value, name)] * ndim
-    if len(found) != ndim:
-        raise ValueError(f"{name} has {len(found)} values; expected one, or one per {ndim}")
-    for size in found:
-        if size < least:
-            raise ValueError(f"{name} is {value}; expected at least {least}")
-    return found
-
-
-def _whole(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}; expected an integer, or one a dimension") from None
-
-
-def _named_padding(
-    name: str, taps: Sequence[int], strides: list[Any], dilations: list[Any]
-) -> list[Any]:
-    """Ends of "valid" and of "same", which has as many outputs as inputs."""
-    if name == "valid":
-        return [0] * (2 * len(taps))
-    if name != "same":
-        raise ValueError(f'padding {name!r}; expected numbers, "same" or "valid"')
-    if any(s != 1 for s in strides):
-        raise ValueError(f'padding "same" with stride {strides}; expected stride 1')
-    totals = [t * (r - 1) for r, t in zip(taps, dilations, strict=True)]
-    return [end for total in totals for end in (total // 2, total - total // 2)]
 
 
 def options(algorithm: Any, precision: Any, tolerance: Any) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ from winolab.options import ConvOptions
 from winolab.problem import Direction
 from winolab.torch import functional
 from winolab.torch.kept import KeptFilters
-from winolab.torch.operators import CALLS
 
 
 class Convolution(nn.Module):
@@ -85,11 +84,11 @@ class Convolution(nn.Module):
         """Options as operators take them."""
         return functional.options(self.algorithm, self.precision, self._limit)
 
-    def through(self, direction: Direction) -> Any:
+    def through(self, direction: Direction, input: Any) -> Any:
         """What computes: the operator, or the kept filter; of every image alone if need be."""
-        convolve = CALLS[direction]
-        if not self.training and not torch.compiler.is_compiling():
-            convolve = partial(self.kept.convolve, direction)
+        if self.training or torch.compiler.is_compiling() or not isinstance(input, Tensor):
+            return self.batch_invariant  # torch.fx writes it down
+        convolve = partial(self.kept.convolve, direction)
         return functional.each_image(direction, convolve) if self.batch_invariant else convolve
 
 
@@ -102,7 +101,7 @@ class _Forward(Convolution):
             padding = 0
         geometry = me.stride, padding, me.dilation, me.groups
         taps = len(me.kernel_size)
-        how, through = self.how(), self.through("forward")
+        how, through = self.how(), self.through("forward", input)
         return functional.correlate(taps, input, weight, bias, *geometry, how, through)
 
 
@@ -114,7 +113,7 @@ class _Transposed(Convolution):
             input, output_size, me.stride, me.padding, me.kernel_size, taps, me.dilation
         )
         sizes = me.stride, me.padding, longer, me.dilation
-        how, through = self.how(), self.through("backward_data")
+        how, through = self.how(), self.through("backward_data", input)
         return functional.transpose(
             taps, input, me.weight, me.bias, *sizes, me.groups, how, through
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,22 +61,38 @@ class _Met(Exception):  # what a call met, not an error
 def met(layer: Convolution, shape: tuple[int, ...]) -> tuple[Problem, str]:
     """The problem, and the operator's direction, of a call with an input of that shape."""
 
-    def through(direction: str) -> Any:
+    def through(direction: Any, input: Any) -> Any:
         def convolve(a: Any, w: Any, *arguments: Any) -> Any:
             problem = asked_by(direction, arguments).problem(tuple(a.shape), tuple(w.shape))
             raise _Met(problem, direction)
 
         return convolve
 
-    weight: Any = layer.weight
     layer.through = through
     try:
-        layer.forward(torch.empty(shape, dtype=weight.dtype, device="meta"))
+        with _still(layer):
+            weight: Any = layer.weight
+            layer.forward(torch.empty(shape, dtype=weight.dtype, device="meta"))
     except _Met as found:
         return found.problem, found.direction
     finally:
         del layer.through
     raise AssertionError("a convolution's forward calls its operator")
+
+
+@contextmanager
+def _still(layer: nn.Module) -> Iterator[None]:
+    """Parametrizations in evaluation: in training one may learn from being asked for a weight."""
+    modules = getattr(layer, "parametrizations", nn.ModuleDict()).modules()
+    before = [(module, module.training) for module in modules]
+    try:
+        for module, _ in before:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in before:
+            module.training = training
 
 
 def smallest(layer: nn.Module) -> tuple[int, ...]:
@@ -91,7 +109,8 @@ def predicted(
 
     Raises ValueError or TypeError for what does not serve the layer.
     """
-    weight: Any = layer.weight
+    with _still(layer):
+        weight: Any = layer.weight
     if weight.dtype not in DTYPES:
         raise TypeError(f"weight has dtype {weight.dtype}; expected float64, float32 or 16 bits")
     problem, direction = met(layer, shape)

@@ -96,7 +96,7 @@ def test_kernels_err_less(direction, data) -> None:
 def test_a_call_asks_for_it(monkeypatch) -> None:
     monkeypatch.setattr(driver, "device", lambda index: H100)
     options = ConvOptions(precision="fp32", tolerance="componentwise:1e-6").checked()
-    request = request_of(LAYER, "forward", 0, options, "fp32", "float32", True)
+    request = request_of(LAYER, "forward", H100, options, "fp32", "float32", True)
     assert request.tolerance == Tolerance("componentwise", 1e-6)
     assert request == Request(
         LAYER, "forward", H100, out_dtype="float32", tolerance=request.tolerance

@@ -34,13 +34,26 @@ def cubin(source: str, arch: str, title: str) -> Path:
 
     Raises MachineError, which says what to change, where NVRTC or the cache cannot be used.
     """
-    major, minor = nvrtc.version()
-    key = _hash(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode())
-    kept = _kept(key)
-    if kept and not os.environ.get("WINOLAB_DUMP"):
-        return kept
+    if path := kept(source, arch):
+        return path
     log.warning("compiling %s for %s", title, arch)
-    compiled = nvrtc.compile_cubin(source, arch)
+    return compiled_anew(source, arch, title)
+
+
+def kept(source: str, arch: str) -> Path | None:
+    """The sound file of the compiled source; None where it is not in the cache, or where compiling
+    is to be watched (WINOLAB_DUMP). Raises as ``cubin``."""
+    return None if os.environ.get("WINOLAB_DUMP") else _kept(_key(source, arch))
+
+
+def _key(source: str, arch: str) -> str:
+    major, minor = nvrtc.version()
+    return _hash(f"{arch} {major}.{minor} {nvrtc.OPTIONS}\n{source}".encode())
+
+
+def compiled_anew(source: str, arch: str, title: str) -> Path:
+    """The file in the cache, which is written whatever is there. Raises as ``cubin``."""
+    key, compiled = _key(source, arch), nvrtc.compile_cubin(source, arch)
     path = users_folder() / f"{key}-{_hash(compiled.cubin)}.cubin"
     _write(path, compiled.cubin)
     used = "".join(f"{name} {resources}\n" for name, resources in compiled.resources.items())

@@ -192,8 +192,14 @@ def _added(asked: Resolved, made: PlannedCall) -> tuple[int, int]:
 
 
 def _loaded(copy: LayoutCopy, name: str, index: int) -> driver.Kernel:
-    title = f"a copy of {name} in another memory order"
-    return loader.load(copy.source(), title, {KERNEL: 0}, index)[KERNEL]
+    return loader.load(copy.source(), titled(name), {KERNEL: 0}, index)[KERNEL]
+
+
+def titled(what: Plan | str) -> str:
+    """What the log calls a plan's unit, or a copy of an array of that name."""
+    if isinstance(what, str):
+        return f"a copy of {what} in another memory order"
+    return f"{what.kernel} {what.precision} {what.config}"
 
 
 def finish_after(asked: Resolved, made: PlannedCall) -> Recording | None:
@@ -227,7 +233,7 @@ def overlap_of(asked: Resolved, made: PlannedCall) -> Overlap | None:
 
 def kernels_of(chosen: Plan, index: int) -> Mapping[str, driver.Kernel]:
     """The plan's kernels; plan, source and resources are dumped where WINOLAB_DUMP says so."""
-    p, title = chosen.problem, f"{chosen.kernel} {chosen.precision} {chosen.config}"
+    p, title = chosen.problem, titled(chosen)
     of = f"{chosen.direction} x{p.x_shape} w{p.w_shape} padding {p.padding}"
     name = re.sub(r"\W+", "-", f"{of} {title}")
     dump(f"{name}.plan", f"{chosen}\n")

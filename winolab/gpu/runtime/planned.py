@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from winolab.gpu import driver
+from winolab.device import Device
 from winolab.gpu.params import Finish
 from winolab.gpu.planner.fallback import PlanWithFallback
 from winolab.gpu.planner.planner import plan
@@ -157,7 +157,7 @@ def plan_for(asked: Resolved, out: ArrayLayout, apart: bool = False) -> Plan | N
         aligned = maps = maps and asked.b.layout.aligned(size)
     if not out.aligned(ITEMSIZE[asked.computed]):
         aligned, maps = False, maps and asked.gradient
-    asks = asked.problem, asked.direction, asked.index, options, asked.precision, asked.computed
+    asks = asked.problem, asked.direction, asked.device, options, asked.precision, asked.computed
     return plan(request_of(*asks, aligned, maps), apart).scaled(options.scale)
 
 
@@ -166,28 +166,27 @@ def _check_empty(asked: Resolved) -> None:
     problem = replace(asked.problem.without_images, batch=1)
     if asked.options.algorithm or asked.options.config:
         options = replace(asked.options, workspace_limit=None)
-        asks = problem, asked.direction, asked.index, options, asked.precision, asked.computed
+        asks = problem, asked.direction, asked.device, options, asked.precision, asked.computed
         plan(request_of(*asks, aligned=False), apart=False)
     else:
-        device = driver.device(asked.index)
-        Request(asked.problem, asked.direction, device, precision=asked.precision).check()
+        Request(asked.problem, asked.direction, asked.device, precision=asked.precision).check()
 
 
 def request_of(
     problem: Problem,
     direction: str,
-    index: int,
+    device: Device,
     options: ConvOptions,
     precision: str,
     out_dtype: str,
     aligned: bool,
     aligned_maps: bool | None = None,
 ) -> Request:
-    """What the planner is asked for device ``index``; arguments are Request's."""
+    """What the planner is asked; arguments are Request's."""
     return Request(
         problem,
         direction,
-        driver.device(index),
+        device,
         options.named,
         precision,
         aligned=aligned,

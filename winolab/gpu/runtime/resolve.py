@@ -8,6 +8,8 @@ from typing import Any
 
 from winolab.arguments.arrays import check_target
 from winolab.arguments.epilogue import Epilogue, check_dtype, check_shapes
+from winolab.device import Device
+from winolab.gpu import driver
 from winolab.gpu.planner.request import ITEMSIZE, Plan
 from winolab.gpu.runtime.array_layout import ArrayLayout
 from winolab.gpu.runtime.arrays import Described
@@ -81,6 +83,11 @@ class Resolved:
     out_first: bool  # a new result lies channels-first
     bias: ArrayLayout | None
     residual: ArrayLayout | None
+    meant: Device | None = None  # which need not be there; None: that of the index
+
+    @property
+    def device(self) -> Device:
+        return self.meant or driver.device(self.index)
 
     @property
     def fresh(self) -> ArrayLayout:
@@ -126,10 +133,11 @@ def resolve(
     residual: Described | None = None,
     *,
     told: str | None = None,
+    meant: Device | None = None,
 ) -> Resolved:
     """Dtypes, precision, and what kernels can read where it lies. Raises as winolab.conv_forward
     for arrays that do not fit the problem, one another or the kernels; of a dtype it tells the
-    array ``told``, usually the first."""
+    array ``told``, usually the first. ``meant`` is a device that need not be there."""
     transformed = b if isinstance(b, Transformed) else None
     names = NAMES[direction]
     arguments = (*names[:2], "out")  # as the caller names them
@@ -179,17 +187,22 @@ def resolve(
         bias=bias and ArrayLayout(bias.shape, bias.strides, bias.aligned),
         residual=residual and ArrayLayout.of(residual, options.layout),
         out_first=out is None and layout_a.first(options.layout),
+        meant=meant,
     )
 
 
 def resolve_filter(
-    direction: str, problem: Problem, options: ConvOptions, w: Described
+    direction: str,
+    problem: Problem,
+    options: ConvOptions,
+    w: Described,
+    meant: Device | None = None,
 ) -> Resolved:
     """The same of a call whose other arrays are not there yet, and will be fresh ones."""
     fresh = ArrayLayout.fresh(shapes(direction, problem)[0])
     shape, strides = (in_layout(v, options.layout) for v in (fresh.shape, fresh.strides))
     first = Described(shape, strides, w.dtype, w.index, True)
-    return resolve(direction, problem, options, first, w, None, told="w")
+    return resolve(direction, problem, options, first, w, None, told="w", meant=meant)
 
 
 def _layouts(

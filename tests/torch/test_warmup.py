@@ -1,0 +1,97 @@
+"""A network's kernels compiled before it is called, for a GPU that is not there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import winolab.torch
+from tests.torch.network import tensors
+from winolab.gpu.runtime import cache, nvrtc
+
+X = tensors((2, 8, 16, 16), dtype=torch.float32)[0]
+
+
+@pytest.fixture(autouse=True)
+def compiled(tmp_path: Any, monkeypatch: Any) -> list[str]:
+    """The sources that were compiled, which takes no time here; the cache begins empty."""
+    found: list[str] = []
+
+    def compile_cubin(source: str, arch: str) -> nvrtc.Compiled:
+        assert arch == "sm_90a"
+        found.append(source)
+        return nvrtc.Compiled(source.encode(), {})
+
+    monkeypatch.setenv("WINOLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvrtc, "compile_cubin", compile_cubin)
+    monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
+    return found
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)
+    )
+    winolab.torch.convert(model)
+    return model
+
+
+def test_a_network_s_kernels_are_compiled_once_and_found_again(compiled: list[str]) -> None:
+    model = network().eval()
+    before = copy.deepcopy(model.state_dict())
+    done = winolab.torch.warmup(model, X, device="h100", workers=2)
+    assert len(compiled) == len(set(compiled)) == len(done.units) == len(done.compiled) > 0
+    assert all(torch.equal(v, before[name]) for name, v in model.state_dict().items())
+    again = winolab.torch.warmup(model, X, device="h100", progress=False)
+    assert len(compiled) == len(done.units) == len(again.units)
+    assert not again.compiled
+    assert str(again).endswith(f"{len(again.units)} in the cache")
+    training = winolab.torch.warmup(model.train(), X, device="h100")
+    assert training.compiled  # the gradients
+    assert [p.grad for p in model.parameters()] == [None] * 6
+    assert set(done.to_dict()["units"][0]) == {"title", "arch", "seconds"}
+
+
+def test_copies_and_what_autocast_asks_for_are_compiled(compiled: list[str]) -> None:
+    layer = winolab.torch.Conv2d(64, 64, 3, padding=1, bias=False).eval()
+    x = torch.zeros(8, 64, 28, 28)
+    titles = []
+    for given in (x, x.to(memory_format=torch.channels_last)):
+        done = winolab.torch.warmup(layer, given, device="h100")
+        titles.append([unit.title for unit, _ in done.units])
+    copied = "a copy of out in another memory order"
+    assert copied in titles[0]
+    assert copied not in titles[1]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        halves = winolab.torch.warmup(layer, x, device="h100")
+    assert any(" bf16 " in unit.title for unit, _ in halves.units)
+    assert len(compiled) == len(set(compiled))
+
+
+def test_a_damaged_file_of_the_cache_is_compiled_again(compiled: list[str]) -> None:
+    """Issue 46, section 4: entries are verified by digest, rebuilt when damaged."""
+    layer = winolab.torch.Conv2d(8, 8, 3).eval()
+    winolab.torch.warmup(layer, X, device="h100")
+    count = len(compiled)
+    (damaged, *_) = sorted(cache.cache_folder().iterdir())
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    done = winolab.torch.warmup(layer, X, device="h100")
+    assert len(done.compiled) == 1
+    assert len(compiled) == count + 1
+
+
+def test_what_cannot_be_compiled_is_said_in_a_line() -> None:
+    layer = winolab.torch.Conv2d(8, 8, 3)
+    with pytest.raises(ValueError, match="on the CPU, which compiles nothing; name a GPU"):
+        winolab.torch.warmup(layer, X)
+    with pytest.raises(ValueError, match="unknown device"):
+        winolab.torch.warmup(layer, X, device="abacus")
+    with pytest.raises((ValueError, TypeError)) as refused:
+        winolab.torch.warmup(layer.double(), X.double(), device="h100")
+    assert "float64" in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,142 @@
+"""Kernels compiled before they are called: on all cores, into the cache, for a GPU that need not be
+there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from winolab.device import Device
+from winolab.gpu.planner.request import DTYPES, Plan
+from winolab.gpu.runtime import cache, nvrtc
+from winolab.gpu.runtime.array_layout import ArrayLayout
+from winolab.gpu.runtime.arrays import Described
+from winolab.gpu.runtime.call import titled
+from winolab.gpu.runtime.planned import PlannedCall, plan_for
+from winolab.gpu.runtime.resolve import Resolved, resolve
+from winolab.kind import ShowsText
+from winolab.options import ConvOptions
+from winolab.problem import Problem, shapes
+
+SLOW = 2.0  # seconds to compile a unit, at most: issue 46
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit: what the log calls it, its source, and what it is compiled for."""
+
+    title: str
+    source: str = field(repr=False)
+    arch: str
+
+
+@dataclass(frozen=True)
+class Warmed(ShowsText):
+    """What was compiled: seconds by unit, None where the cache had it; seconds in all."""
+
+    units: tuple[tuple[Unit, float | None], ...]
+    seconds: float
+
+    @property
+    def compiled(self) -> list[tuple[Unit, float]]:
+        """The units that were compiled, the slowest first."""
+        found = [(unit, seconds) for unit, seconds in self.units if seconds is not None]
+        return sorted(found, key=lambda each: -each[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The units' names and seconds as JSON has them."""
+        units = [{"title": u.title, "arch": u.arch, "seconds": s} for u, s in self.units]
+        return {"seconds": self.seconds, "units": units}
+
+    def __str__(self) -> str:
+        said = (
+            f"{len(self.units)} kernels: {len(self.compiled)} compiled in {self.seconds:.1f} s, "
+            f"{len(self.units) - len(self.compiled)} in the cache"
+        )
+        if not self.compiled:
+            return said
+        unit, seconds = self.compiled[0]
+        slow = sum(each > SLOW for _, each in self.compiled)
+        return f"{said}; {slow} took over {SLOW:.0f} s, the longest {seconds:.1f} s: {unit.title}"
+
+
+def calls_units(
+    direction: str,
+    problem: Problem,
+    device: Device,
+    options: ConvOptions,
+    a: Described | None = None,
+    b: Described | None = None,
+    *,
+    kept: bool = False,
+) -> list[Unit]:
+    """What a call loads: the plan's kernels, and those of copies between memory orders.
+
+    ``a`` and ``b`` say how the operands lie; None: as a new array does, channels last, of the dtype
+    that the precision has. ``kept``: the filter is transformed apart, as modules in evaluation do.
+    Raises as winolab.conv_forward.
+    """
+    if options.layout == "channels_last":
+        dtype = DTYPES[str(options.precision)]
+        first, second, _ = shapes(direction, problem)
+        a, b = a or _fresh(first, dtype), b or _fresh(second, dtype)
+    assert a
+    assert b
+    asked = resolve(direction, problem, options, a, b, None, meant=device)
+    return list(dict.fromkeys(_units(asked, kept)))
+
+
+def _fresh(shape: tuple[int, ...], dtype: str) -> Described:
+    return Described(shape, ArrayLayout.fresh(shape).strides, dtype, 0, True)
+
+
+def _units(asked: Resolved, kept: bool) -> Iterator[Unit]:
+    arch = nvrtc.architecture(asked.device.compute_capability)
+    made = PlannedCall.of(asked)
+    plans: list[Plan | None] = [made.plan]
+    if kept and made.plan and made.plan.prepared_size:
+        plans.append(plan_for(asked, asked.fresh, apart=True))
+    for plan in plans:
+        if plan and not asked.problem.empty:
+            yield Unit(titled(plan), plan.source(), arch)
+    copies = {name: copied.copy for name, copied in made.copies.items()}
+    if made.after:
+        copies["out"] = made.after
+    for name, copy in copies.items():
+        yield Unit(titled(name), copy.source(), arch)
+
+
+def compile_all(
+    units: Iterable[Unit],
+    workers: int | None = None,
+    done: Callable[[], object] = lambda: None,
+) -> Warmed:
+    """Compile what the cache lacks of the units, each once, on so many threads; by default one a
+    core. ``done`` is called behind every unit. Raises as winolab.gpu.runtime.cache.cubin."""
+    distinct = list({(unit.source, unit.arch): unit for unit in units}.values())
+    started = time.perf_counter()
+    found: dict[Unit, float | None] = {}
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        futures = {pool.submit(_compile, unit): unit for unit in distinct}
+        try:
+            for future in as_completed(futures):
+                found[futures[future]] = future.result()
+                done()
+        except BaseException:  # an interrupt, too: what did not begin need not
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    ended = time.perf_counter()
+    return Warmed(tuple((unit, found[unit]) for unit in distinct), ended - started)
+
+
+def _compile(unit: Unit) -> float | None:
+    if cache.kept(unit.source, unit.arch):
+        return None
+    started = time.perf_counter()
+    cache.compiled_anew(unit.source, unit.arch, unit.title)
+    return time.perf_counter() - started

@@ -1,0 +1,100 @@
+"""A network's kernels, compiled on all cores before the network is called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from winolab.device import Device, datasheet
+from winolab.gpu import warm
+from winolab.gpu.runtime.arrays import Described
+from winolab.torch.convert import gpu_of, without_numbers
+from winolab.torch.operators import OPERATORS, asked_by
+
+
+class _Recorded(TorchDispatchMode):
+    """The calls of winolab's operators: direction, operands, what follows them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, Tensor, Tensor, tuple[Any, ...]]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        for direction, operator in OPERATORS.items():
+            if func is operator:
+                a, b, *rest = args
+                self.calls.append((direction, a, b, tuple(rest)))
+        return func(*args, **(kwargs or {}))
+
+
+def warmup(
+    model: nn.Module,
+    inputs: Any,
+    *,
+    device: str | Device | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> warm.Warmed:
+    """Compile every kernel that a call of the model with these inputs runs, on all cores.
+
+    ``inputs``, a tensor or a tuple of them, count by their shapes, dtypes and memory order: nothing
+    is computed. In training the gradients' kernels are compiled, too; in evaluation those of
+    filters that are kept. Under ``torch.autocast`` it is what autocast asks for. ``device`` is the
+    GPU that is meant, a name of ``winolab devices`` or a Device, which need not be there; None is
+    where the model is. ``workers`` are threads, by default one a core; a bar on standard error says
+    how far it is, where that is a terminal and unless ``progress`` is False.
+
+    Kernels are kept in the folder WINOLAB_CACHE, so that the next process finds them. The result
+    names them and says how long each took. Raises ValueError for a model on the CPU without a
+    device, and as ``convert`` does; what the layers themselves refuse; MachineError without NVRTC.
+
+    >>> layer = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())  # none of winolab's
+    >>> print(warmup(layer, torch.ones(1, 3, 8, 8), device="h100"))
+    0 kernels: 0 compiled in 0.0 s, 0 in the cache
+    """
+    gpu = datasheet(device) if isinstance(device, str) else device or gpu_of(model)
+    if gpu is None:
+        raise ValueError("the model is on the CPU, which compiles nothing; name a GPU by device")
+    calls = _calls(model, inputs)
+    units = [unit for call in calls for unit in _units(call, gpu, not model.training)]
+    distinct = {(unit.source, unit.arch) for unit in units}
+    shown = progress and sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), transient=True, disable=not shown) as bar:
+        task = bar.add_task("compiling", total=len(distinct))
+        return warm.compile_all(units, workers, lambda: bar.advance(task))
+
+
+def _calls(model: nn.Module, inputs: Any) -> list[tuple[str, Tensor, Tensor, tuple[Any, ...]]]:
+    """The operators that the model calls, its gradients' too where it is in training."""
+    with without_numbers(model) as fake, _Recorded() as recorded:
+        with torch.set_grad_enabled(model.training):
+            results = model(*fake(inputs))
+        if model.training:
+            found = (v for v in tree_leaves(results) if isinstance(v, Tensor) and v.requires_grad)
+            losses = [v.float().square().sum() for v in found]
+            if losses:
+                torch.autograd.backward(losses)
+    return recorded.calls
+
+
+def _units(
+    call: tuple[str, Tensor, Tensor, tuple[Any, ...]], gpu: Device, kept: bool
+) -> list[warm.Unit]:
+    direction, a, b, arguments = call
+    question = asked_by(direction, arguments)
+    problem = question.problem(tuple(a.shape), tuple(b.shape))
+    described = (
+        Described(tuple(v.shape), v.stride(), str(v.dtype).removeprefix("torch."), 0, True)
+        for v in (a, b)
+    )
+    kept = kept and direction != "backward_filter"
+    return warm.calls_units(direction, problem, gpu, question.options, *described, kept=kept)
