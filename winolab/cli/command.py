@@ -18,7 +18,6 @@ from winolab.cli import (
     process,
     records,
     tolerance,
-    warmup,
 )
 from winolab.version import __version__
 
@@ -62,7 +61,6 @@ cost.register(app)
 tolerance.register(app)
 judge.register(app)
 bench.register(app)
-warmup.register(app)
 listing.register(app)
 
 
