@@ -1,5 +1,5 @@
-"""The commands ``doctor``, ``reproduce`` and ``warmup``: what is installed, what a checkout adds, and
-kernels that are compiled before anything is called.
+"""The commands ``doctor``, ``reproduce`` and ``warmup``: what is installed, what a checkout adds,
+and kernels that are compiled before anything is called.
 """
 
 from __future__ import annotations
