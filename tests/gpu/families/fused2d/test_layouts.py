@@ -57,7 +57,7 @@ def test_what_a_round_puts_is_what_it_reads(made) -> None:
                     assert made.address(m, tile) == at
                     assert put.setdefault((state, at), (m, tile)) == (m, tile)
         pairs = [
-            (made.pair_filter(round, t, e), made.pair_tile(round, t, e))
+            (made.pair_filter(round, t, e), made.read_tile(round, t, e))
             for t in range(THREADS)
             for e in (0, 1)
         ]
@@ -79,7 +79,7 @@ def test_no_access_conflicts(made) -> None:
             for e in (0, 1):
                 threads = range(t, t + 32)
                 read = [
-                    made.address(made.pair_filter(round, k, e), made.pair_tile(round, k, e))
+                    made.address(made.pair_filter(round, k, e), made.read_tile(round, k, e))
                     for k in threads
                 ]
                 assert passes(read, 1) == 1
@@ -95,6 +95,24 @@ def test_the_two_pairs_of_a_thread(made) -> None:
                 )
                 moved = (m[1] - m[0], tile[1] - tile[0])
                 assert moved == ((0, 1) if made.along == "tiles" else (1, 0))
+
+
+def test_what_is_shuffled() -> None:
+    """openCNN, Figure 11: of four neighbouring tiles an even thread reads the first and the third,
+    an odd one the second and the fourth; each stores neighbours."""
+    for made in (v for filters in (64, 32) for v in layouts(filters)):
+        assert made.shuffled == (made.name == "shuffled")
+        for round in range(made.rounds):
+            for t in range(0, THREADS, 2):
+                read, own = (
+                    [[of(round, t + odd, e) for e in (0, 1)] for odd in (0, 1)]
+                    for of in (made.read_tile, made.pair_tile)
+                )
+                if made.shuffled:
+                    first = own[0][0]
+                    assert read == [[first, first + 2], [first + 1, first + 3]]
+                    (read[0][1], read[1][0]) = (read[1][0], read[0][1])
+                assert read == own
 
 
 def test_the_papers_sizes_and_lanes() -> None:

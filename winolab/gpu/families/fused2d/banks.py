@@ -137,7 +137,7 @@ def loaded(of: Layout) -> Iterator[tuple[int, list[int | None]]]:
         threads = range(warp * LANES, (warp + 1) * LANES)
         yield (
             round_,
-            [of.address(of.pair_filter(round_, t, e), of.pair_tile(round_, t, e)) for t in threads],
+            [of.address(of.pair_filter(round_, t, e), of.read_tile(round_, t, e)) for t in threads],
         )
 
 

@@ -70,6 +70,19 @@ __device__ __forceinline__ void store_two(Stored* to, float first, float second)
     *reinterpret_cast<unsigned*>(to) = pack<OUTPUT == 2>(first, second);
 }
 
+// Results of a thread's two tiles for those of its own: an even thread's second for the odd one's first.
+__device__ __forceinline__ void exchange(float (&y)[2][OUTPUTS], unsigned thread) {
+  const bool odd = thread % 2;
+#pragma unroll
+  for (int k = 0; k < OUTPUTS; ++k) {
+    const float other = __shfl_xor_sync(~0u, odd ? y[0][k] : y[1][k], 1);
+    if (odd)
+      y[0][k] = other;
+    else
+      y[1][k] = other;
+  }
+}
+
 // A round's outputs. YVEC 2: those of a thread's two pairs are neighbours in y, and 8-byte aligned.
 __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& place,
                                       const float* out, int round, unsigned thread) {
@@ -79,10 +92,11 @@ __device__ __forceinline__ void store(const Fused2dParams& p, const FusedPlace& 
 #pragma unroll
   for (int e = 0; e < 2; ++e) {
     const int m = layout_pair_filter(round, thread, e), tile = layout_pair_tile(round, thread, e);
-    transform_states(out + layout_address(m, tile), y[e]);
+    transform_states(out + layout_address(m, layout_read_tile(round, thread, e)), y[e]);
     to[e] = p.y + place.offset[tile] + (place.first + m) * p.y_channel;
     there[e] = place.first + m < p.out_channels ? (unsigned)place.outputs[tile] : 0;
   }
+  if constexpr (SHUFFLED) exchange(y, thread);
 #ifdef EPILOGUE
 #pragma unroll
   for (int e = 0; e < (SPLIT ? 0 : 2); ++e) {  // of parts of a sum split_k.cuh applies it

@@ -105,6 +105,9 @@ class Layout:
     which the ``v``-th vector's first is ``first(v)``. In a round a thread takes two pairs of a
     filter and a tile, e = 0 and 1, to transform: neighbouring tiles of a filter (``along``
     "tiles"), neighbouring filters of a tile ("filters"), or neither ("").
+
+    ``shuffled``: it transforms other tiles of that filter (``reads``), and has its own by
+    exchanging a result with the neighbouring thread: an even one the second, an odd one the first.
     """
 
     name: str
@@ -121,6 +124,17 @@ class Layout:
     active: Callable[[Index, Index], Index]  # (lane, round): whether it stores
     pair_filter: Callable[[Index, Index, Index], Index]  # (round, thread, e)
     pair_tile: Callable[[Index, Index, Index], Index]  # (round, thread, e)
+    reads: Callable[[Index, Index, Index], Index] | None = None  # (round, thread, e)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether threads exchange results before they store them."""
+        return self.reads is not None
+
+    @property
+    def read_tile(self) -> Callable[[Index, Index, Index], Index]:
+        """The tile that a thread transforms as its e-th: (round, thread, e)."""
+        return self.reads or self.pair_tile
 
     @property
     def rounds(self) -> int:
@@ -155,11 +169,12 @@ class Layout:
             ("bool", "active", ("lane", "round"), self.active),
             ("int", "pair_filter", ("round", "thread", "e"), self.pair_filter),
             ("int", "pair_tile", ("round", "thread", "e"), self.pair_tile),
+            ("int", "read_tile", ("round", "thread", "e"), self.read_tile),
         )
         text = [
             f"// the layout {self.name}: {self.shown}",
             f"constexpr int ROUNDS = {self.rounds}, WIDTH = {self.width}, STEP = {self.step}, "
-            f"VECTORS = {self.vectors}, PLANE = {self.plane};",
+            f"VECTORS = {self.vectors}, PLANE = {self.plane}, SHUFFLED = {int(self.shuffled)};",
             f"constexpr int HELD = {self.lanes.held}, TM = {self.lanes.m}, TT = 8;"
             "  // states of a lane; its filters and tiles",
         ]
@@ -193,22 +208,29 @@ def _yan(filters: int) -> Layout:
 
 
 def _sts64(
-    filters: int, name: str, shown: str, plane: int, buffers: int, address: Callable[..., Index]
+    filters: int,
+    name: str,
+    shown: str,
+    plane: int,
+    buffers: int,
+    address: Callable[..., Index],
+    swapped: bool = True,
 ) -> Layout:
     """64-bit stores of all lanes. Of a cell's four tiles one vector has the first and the third,
     one the second and the fourth (y and z swapped), so that a thread's two pairs are neighbours.
+    Without ``swapped`` the vectors are neighbours, and threads exchange results.
 
     ``address``: (filter of a cell's pair, row of cells, half of the filters, matrix, place there).
     """
 
     def of(m: Index, tile: Index) -> Index:
-        cell = m % 32 // 4
-        place = tile // 4 * 2 + tile % 4 // 2
-        return address(m % 2, cell % 4, cell // 4, tile % 2, place)
+        cell, y, z = m % 32 // 4, tile % 2, tile % 4 // 2
+        matrix, second = (y, z) if swapped else (z, y)
+        return address(m % 2, cell % 4, cell // 4, matrix, tile // 4 * 2 + second)
 
     return Layout(
         name, shown, filters, figure4(filters),
-        width=2, step=2, plane=plane, buffers=buffers, along="tiles",
+        width=2, step=2 if swapped else 1, plane=plane, buffers=buffers, along="tiles",
         address=of,
         holds=lambda round, i, j: equal(i // 2, round),
         active=lambda lane, round: True,
@@ -217,6 +239,9 @@ def _sts64(
             + thread // 32 % 2
         ),
         pair_tile=lambda round, thread, e: thread % 16 * 2 + e,
+        reads=None if swapped else (
+            lambda round, thread, e: thread % 16 // 2 * 4 + thread % 2 + e * 2
+        ),
     )  # fmt: skip
 
 
@@ -293,6 +318,7 @@ def layouts(filters: int) -> tuple[Layout, ...]:
         _sts64(filters, "sts64_final", f"{own} 7: less padding, 33.5 KB", 536, 1, _merged),
         _sts64(filters, "compact", f"{own} 8: no padding, 32 KB, two buffers", 512, 2, _compact),
         _wide(filters),
+        _sts64(filters, "shuffled", f"{own}s 9 to 11: y and z not swapped", 640, 1, _cells, False),
     )
 
 
