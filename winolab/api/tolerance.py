@@ -281,7 +281,8 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
     proven = bounds.of_layer(layer)
     rounded = CONSTANT * unit**2 + (lost(floor, _rms(layer) ** 2) if floor else 0.0)
     square = (times * found.relative_rms) ** 2 + SURE**2 * rounded
-    few = max(1, results // math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else results)
+    counted = results if found.errors is None else _counted(found.errors)
+    few = max(1, counted / math.prod(t.n for t in algorithm.tiles) if algorithm.tiles else counted)
     from scipy.special import ndtri
 
     slack = 1 - float(ndtri(1 - confidence)) * math.sqrt((2 + 3 * variance) / few)
@@ -293,6 +294,14 @@ def of_layer(layer: Layer, confidence: float, out_dtype: Any, layout: str) -> To
         proven.peaks, layout, limits,
         None if proven.bounds is None else proven.bounds * (1 + unit) + floor,
     )  # fmt: skip
+
+
+def _counted(errors: np.ndarray) -> float:
+    """How many equal errors have the mean square that varies as that of these."""
+    with np.errstate(all="ignore"):
+        squares = (errors / errors.max(initial=0.0)) ** 2
+        count = squares.sum() ** 2 / (squares**2).sum()
+    return float(count) if math.isfinite(count) else float(errors.size)
 
 
 def _written(run: Arithmetic, out_dtype: Any) -> Format | None:

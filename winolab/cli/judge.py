@@ -12,12 +12,9 @@ import typer
 from winolab.cli import environment, process
 from winolab.cli.bench import named
 from winolab.cli.screen.render import AsJson, document, plain
-from winolab.judge import speed
-from winolab.judge.candidate import Declined
+from winolab.judge.apart import LIMIT, judge_apart
 from winolab.judge.claim import DTYPES, Claim
 from winolab.judge.judgement import Judgement
-from winolab.judge.judgement import judge as judged
-from winolab.judge.loading import load
 from winolab.judge.problems import EXAMPLE
 from winolab.judge.report import page
 from winolab.judge.trial import CHECKS
@@ -69,6 +66,7 @@ def command(
     ] = None,
     count: Annotated[int, typer.Option(help="Random problems beside the fixed ones.")] = 40,
     seed: Annotated[str, typer.Option(help="Of the random problems.")] = "0",
+    limit: Annotated[float, typer.Option(help="Seconds that a trial may take.")] = LIMIT,
     skip: Annotated[str, typer.Option(help=f"Left out, with commas: {', '.join(CHECKS)}.")] = "",
     report: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     out: Annotated[Path | None, typer.Option(help="A file that rows are added to.")] = None,
@@ -85,6 +83,10 @@ def command(
     ```
     """
     known(direction)
+    if not limit > 0:
+        raise ValueError(f"limit {limit:g}; expected seconds, more than 0")
+    if count < 0:
+        raise ValueError(f"count {count}; expected 0 or more")
     for name, value, expected in (
         ("device", device, ("cpu", "cuda")),
         ("layout", layout, ("channels_last", "channels_first")),
@@ -95,23 +97,22 @@ def command(
     claim = Claim(algorithm, precision, direction)
     left_out = frozenset(name for name in skip.split(",") if name)
     timed = named(layers) if layers else []
-    candidate = load(
-        kernel, arrays=arrays, device=device, layout=layout, direction=direction, serves=serves,
-        signature=signature, dims=dims,
-    )  # fmt: skip
+    loaded = {
+        "arrays": arrays, "device": device, "layout": layout, "direction": direction,
+        "serves": serves, "signature": signature, "dims": dims,
+    }  # fmt: skip
+    how = {"count": count, "seed": seed, "skip": left_out}
     with Lines(out).checked() if out else nullcontext() as file:
         with process.progress(as_json) as bar:
-            task = bar.add_task("trials", total=130)
-            found = judged(
-                candidate, claim, count=count, seed=seed, skip=left_out,
-                told=lambda number, _: bar.update(task, completed=number),
+            task = bar.add_task("trials", total=100 + count)
+            found, untimed = judge_apart(
+                kernel, claim, loaded, how, limit=limit,
+                layers=[(str(layer), layer.problem) for _, layer in timed],
+                told=lambda number: bar.update(task, completed=number),
             )  # fmt: skip
         found.facts |= environment.provenance()
-        for name, layer in timed if found else []:
-            try:
-                found.times += speed.timed(candidate, claim, layer.problem, str(layer))
-            except Declined as error:
-                print(f"winolab: {name} {layer}: {error}", file=sys.stderr)
+        for said in untimed:
+            print(f"winolab: {said}", file=sys.stderr)
         for row in (*found.rows, *found.times) if file else ():
             file.append(plain({**found.facts, **row}))  # pyright: ignore[reportOptionalMemberAccess]
     if report:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import re
+import dis
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from winolab.judge.libraries import NumPy
@@ -13,6 +16,9 @@ from winolab.problem import Problem, in_layout, shapes
 
 # What a function that does not serve a problem raises.
 DECLINES = (ValueError, TypeError, NotImplementedError)
+HERE = Path(__file__).parent
+# Whose own errors say that they were called wrongly, unless it is their function that is judged.
+LIBRARIES = ("numpy", "cupy", "scipy", "torch", "triton", "numba")
 
 
 class Declined(ValueError):
@@ -44,8 +50,10 @@ class Candidate:
         """The result. Raises Declined for what the kernel says that it does not serve."""
         try:
             found = self.called(a, b, problem, out)
+        except Declined:
+            raise
         except DECLINES as error:
-            if error.__traceback__ and _deep(error):
+            if not _says_so(error.__traceback__, self.name):
                 raise
             raise Declined(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
         return out if out is not None else found
@@ -55,9 +63,19 @@ class Candidate:
         return [in_layout(shape, self.layout) for shape in shapes(self.direction, problem)]
 
 
-def _deep(error: BaseException) -> bool:
-    """Whether an error is Python's own, of a slip in the kernel's code, not what it raises."""
-    return type(error) is TypeError and bool(
-        re.search(r"unsupported operand|NoneType|not subscriptable|not callable|not iterable",
-                  str(error))
-    )  # fmt: skip
+def _says_so(found: TracebackType | None, kernel: str) -> bool:
+    """Whether the kernel itself raised an error, by a ``raise``, or is compiled and refused its
+    arguments; else a slip in its code is what met the error: shapes that NumPy cannot broadcast, an
+    argument that CuPy does not know."""
+    frames = [frame for frame, _ in traceback.walk_tb(found)]
+    last = found
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or Path(frames[-1].f_code.co_filename).parent == HERE:
+        return True
+    package = str(frames[-1].f_globals.get("__name__", "")).partition(".")[0]
+    if package in LIBRARIES and not kernel.startswith(package):
+        return False
+    code = last.tb_frame.f_code
+    raised = (i.opname for i in dis.get_instructions(code) if i.offset == last.tb_lasti)
+    return code.co_filename.endswith(".py") and next(raised, "") in ("RAISE_VARARGS", "RERAISE")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 Change = Callable[[np.ndarray, np.ndarray], None]
+BEYOND = "beyond the range"
 
 
 def _one(value: float) -> Change:
@@ -74,6 +75,28 @@ def _cancelling(a: np.ndarray, b: np.ndarray) -> None:
     b[..., half:] *= -1
 
 
+def _corners(value: float) -> Change:
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a.reshape(-1)[[0, -1]] = value
+
+    return change
+
+
+def _by_zeros(value: float) -> Change:
+    """The value's products with half of the other operand are with zeros: NaN."""
+
+    def change(a: np.ndarray, b: np.ndarray) -> None:
+        a.reshape(-1)[a.size // 3] = value
+        b[::2] = 0
+
+    return change
+
+
+def _beyond(a: np.ndarray, b: np.ndarray) -> None:
+    """What is scaled so that each product overflows, and none cancels another."""
+    a[...], b[...] = 1.0, 1.0
+
+
 def _negative_zeros(a: np.ndarray, b: np.ndarray) -> None:
     a[a < 0] = -0.0
 
@@ -105,6 +128,10 @@ CHANGES: dict[str, Change] = {
     "a tiny output channel": _first,
     "negative zeros": _negative_zeros,
     "sums that cancel": _cancelling,
+    "NaN at both ends": _corners(np.nan),
+    "NaN by zeros": _by_zeros(np.nan),
+    "infinity by zeros": _by_zeros(-np.inf),
+    BEYOND: _beyond,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,8 @@ from winolab.judge.trial import CALLS, CHECKS, Case, Finding, Judge, Outcome
 from winolab.problem import Problem
 
 SHRINKING = 120  # trials in which the smallest failing problem is looked for
-LEAST = 3  # trials that a kernel has to serve
+LEAST = 12  # trials that a kernel has to serve: what lies around arrays needs some of each place
+MOST = 1 << 27  # products of a problem: more take too long in FP64
 # No kernel is judged after these: the device is lost.
 FATAL = ("illegal", "misaligned", "unspecified launch failure", "CUDA error")
 
@@ -30,12 +32,11 @@ class Fault:
     least: Case
 
     def __str__(self) -> str:
-        c = self.least
-        how = "" if c.place == "contiguous" else f", arrays {c.place}"
-        how += ", on another stream" if c.stream else ""
         first = f"seen with {text(self.first.problem)}, data {self.first.data}"
-        least = f"smallest failing problem {text(c.problem)}, data {c.data}{how}"
-        return f"{self.finding.check}: {self.finding.said} [{first}; {least}]"
+        return (
+            f"{self.finding.check}: {self.finding.said} "
+            f"[{first}; smallest failing problem {self.least}]"
+        )
 
 
 @dataclass
@@ -77,11 +78,16 @@ class Judgement:
         )
 
 
-def cases(candidate: Candidate, count: int, seed: str) -> Iterator[Case]:
-    """What a kernel is judged on: fixed ones, places, streams, adversarial data, random ones."""
+def cases(candidate: Candidate, count: int, seed: str, declined: set[Problem]) -> Iterator[Case]:
+    """What a kernel is judged on: fixed ones, places, streams, adversarial data, random ones.
+
+    ``declined`` gains, while they are gone through, problems that the kernel does not serve.
+    """
     plain = list(dict.fromkeys(_served(candidate, fixed(candidate.ndim))))
-    for problem in plain:
-        yield Case(problem, calls=CALLS)
+    largest = max(plain, key=lambda p: math.prod(p.y_shape), default=None)
+    for number, problem in enumerate(plain):
+        yield Case(problem, calls=CALLS, wide=number < 2 or problem == largest)
+    plain = [problem for problem in plain if problem not in declined]
     deep = sorted(plain, key=lambda p: (p.stride != (1,) * p.ndim, abs(p.macs - 150_000)))
     places = [p for p in candidate.arrays.places if p != "contiguous"]
     for problem in plain[:4] + plain[11:13]:
@@ -109,7 +115,7 @@ def _served(candidate: Candidate, problems: Iterator[Problem]) -> Iterator[Probl
         if candidate.own:
             problem = candidate.own(problem)
         found = candidate.serves.nearest(problem)
-        if found is not None:
+        if found is not None and found.macs <= MOST:
             yield found
 
 
@@ -122,13 +128,13 @@ def judge(
     skip: frozenset[str] = frozenset(),
     first: bool = False,
     seconds: float = 2.5,
-    told: Callable[[int, Judgement], None] = lambda number, found: None,
+    told: Callable[[int, Case, Judgement], None] = lambda number, case, found: None,
 ) -> Judgement:
     """Judge a kernel that claims something, on fixed, adversarial and ``count`` random problems.
 
     For ``seconds`` the smallest problem of each fault is looked for.
     ``skip`` names checks (CHECKS) that are left out, ``first`` ends at the first fault, ``told`` is
-    called after each trial. Raises ValueError for an unknown check.
+    called before each trial. Raises ValueError for an unknown check.
     """
     for name in skip:
         if name not in CHECKS:
@@ -136,7 +142,9 @@ def judge(
     judge = Judge(candidate, claim, skip)
     found = Judgement(candidate.name, claim, {"seed": seed, "count": count, "skip": sorted(skip)})
     firm = bool(candidate.serves.said)
-    for number, case in enumerate(cases(candidate, count, seed)):
+    declined: set[Problem] = set()
+    for number, case in enumerate(cases(candidate, count, seed, declined)):
+        told(number, case, found)
         started = time.perf_counter()
         outcome = judge.run(case)
         if outcome.left and firm and not _range(outcome) and case.place == "contiguous":
@@ -145,6 +153,8 @@ def judge(
         found.rows.append(_row(candidate, claim, case, outcome, time.perf_counter() - started))
         if outcome.left:
             found.left[outcome.left] = found.left.get(outcome.left, 0) + 1
+            if case.data == "uniform" and case.place == "contiguous":
+                declined.add(case.problem)
         finding = outcome.finding
         if finding and all(finding.check != fault.finding.check for fault in found.faults):
             lost = finding.check == "crash" and any(word in finding.said for word in FATAL)
@@ -152,7 +162,6 @@ def judge(
             found.faults.append(Fault(finding, case, least))
             if lost or first:
                 break
-        told(number, found)
     return found
 
 
@@ -163,7 +172,7 @@ def _range(outcome: Outcome) -> bool:
 def shrunk(judge: Judge, case: Case, finding: Finding, seconds: float) -> Case:
     """The smallest case found, by one step after the other, that fails the same check."""
     if finding.check != "repeat":
-        case = replace(case, calls=2)
+        case = replace(case, calls=2, wide=finding.check in ("threads", "leak"))
     end, left = time.monotonic() + seconds, SHRINKING
     simpler = [replace(case, data="uniform"), replace(case, place="contiguous")]
     serves, own = judge.candidate.serves, judge.candidate.own

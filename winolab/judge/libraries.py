@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,12 @@ import numpy as np
 from winolab.arguments.dlpack import numpy_view
 from winolab.gpu import driver
 
-GUARD = 64  # elements in front of an array and behind it
+GUARD = 1024  # elements in front of an array and behind it
 PLACES = ("contiguous", "unaligned", "padded", "other order", "reversed")
 STALL = 0.02  # seconds that a stream is kept busy before what a kernel reads is written
+PERTURB = -6  # M_PERTURB of glibc's mallopt
+ZEROS, HUGE = 0xFF, 0x01  # bytes whose complements are 0, and -1.7e38 of FP32
 BF16 = np.dtype(ml_dtypes.bfloat16)
-MANTISSA = {2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
 
 
 def pattern(what: str, dtype: np.dtype) -> Any:
@@ -74,8 +76,12 @@ class NumPy:
 
     @contextmanager
     def memory(self, what: str) -> Iterator[None]:
-        """New arrays without initial values hold ``what``, also those of memory used before."""
+        """New arrays without initial values hold ``what``, also those of memory used before; on the
+        CPU what C allocates holds zeros, or huge numbers."""
         with ExitStack() as stack:
+            if not self.cuda:
+                perturb(ZEROS if what == "zero" else HUGE)
+                stack.callback(perturb, 0)
             for name in self.poisoned:
                 original = getattr(self.module, name)
                 setattr(self.module, name, self._filling(original, what))
@@ -194,6 +200,12 @@ class Torch(NumPy):
         if array.dtype.is_floating_point:
             with self.module.no_grad():
                 array.fill_({"nan": math.nan, "zero": 0.0}.get(what, 1e4))
+
+
+def perturb(byte: int) -> None:
+    """Have glibc fill what it allocates with the byte's complement; 0: with nothing."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(PERTURB, byte)
 
 
 def library(name: str, cuda: bool) -> NumPy:

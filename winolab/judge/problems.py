@@ -12,7 +12,8 @@ from winolab.problem import Problem
 
 # (batch, input, channels, filters, taps, stride, padding, dilation, groups): two dimensions, of
 # which one-dimensional kernels get the last and three-dimensional ones the first twice.
-Shape = tuple[int, tuple[int, ...], int, int, tuple[int, ...], int, object, int, int]
+Sizes = int | tuple[int, ...]
+Shape = tuple[int, tuple[int, ...], int, int, tuple[int, ...], Sizes, object, Sizes, int]
 PLAIN: tuple[Shape, ...] = (
     (2, (12, 10), 8, 16, (3, 3), 1, 1, 1, 1),
     (1, (8, 16), 64, 32, (3, 3), 1, 1, 1, 1),
@@ -31,6 +32,14 @@ PLAIN: tuple[Shape, ...] = (
     (2, (7, 9), 6, 6, (3, 3), 1, 1, 1, 6),
     (2, (8, 10), 4, 8, (3, 3), 1, ((0, 1), (2, 1)), 1, 1),
     (1, (13, 11), 6, 4, (3, 5), 3, (2, 1), 2, 2),
+    (1, (9, 14), 5, 6, (3, 3), (1, 2), (2, 1), 1, 1),  # dimensions that differ
+    (2, (13, 10), 4, 5, (3, 2), (2, 1), (1, 0), (1, 2), 1),
+    (1, (11, 12), 2, 3, (11, 7), 1, (5, 3), 1, 1),  # many taps
+    (1, (3, 4), 3, 2, (3, 3), 1, 4, 1, 1),  # windows of padding alone
+    (1, (2, 3), 1030, 4, (3, 3), 1, 1, 1, 1),  # many channels, filters, images, columns
+    (1, (3, 2), 4, 1030, (3, 3), 1, 1, 1, 1),
+    (300, (3, 3), 2, 3, (3, 3), 1, 1, 1, 1),
+    (1, (2, 4100), 1, 2, (3, 3), 1, 1, 1, 1),
     (0, (6, 6), 4, 4, (3, 3), 1, 1, 1, 1),  # no image
 )
 KEYS = ("filter", "stride", "padding", "dilation", "groups", "batch", "channels", "out_channels")
@@ -41,18 +50,18 @@ EXAMPLE = '"filter=3 stride=1|2 padding=0-1 channels=16n aligned"'
 def fixed(ndim: int) -> Iterator[Problem]:
     """Problems that faults are often seen on, of so many dimensions."""
     for batch, sizes, channels, filters, taps, stride, padding, dilation, groups in PLAIN:
-        pads: object = padding
-        if isinstance(padding, tuple):
-            pads = _dimensions(padding, ndim)
+        pads, steps, spread = (
+            _dimensions(v, ndim) if isinstance(v, tuple) else v for v in (padding, stride, dilation)
+        )
         sizes = _dimensions(sizes, ndim)
         if ndim == 3 and max(sizes) > 99:
             sizes = (2, *sizes[1:])
         yield Problem.of(
             (batch, *sizes, channels),
             (filters, *_dimensions(taps, ndim), channels // groups),
-            stride=stride,
+            stride=steps,  # pyright: ignore[reportArgumentType]
             padding=pads,  # pyright: ignore[reportArgumentType]
-            dilation=dilation,
+            dilation=spread,  # pyright: ignore[reportArgumentType]
             groups=groups,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,17 +16,23 @@ from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described
 from winolab.judge.libraries import Zone
+from winolab.judge.problems import text
+from winolab.judge.together import different, grown, together
 from winolab.problem import Problem, in_layout, shapes
+from winolab.ref.algorithms import convolution
 
 LATE = 0.05  # seconds in which a result that is written too late is waited for
 CALLS, AGAIN = 10, 3  # equal calls, of right and of wrong results
 # Data whose errors no prediction holds of: signs of the two operands go together, digits are lost.
 ROUGH = ("sums that cancel", "subnormal")
+KINDS = {"subnormal": "subnormal", data.BEYOND: "overflow"}  # what a fault with such data is called
+THREADS = 4
 # What a kernel is refused for, and what is left out where ``--skip`` names it.
 CHECKS = {
     "values": "the result is not what the algorithm may return",
     "nan": "NaN and infinity are not passed on as the algorithm passes them on",
     "subnormal": "subnormal numbers are lost",
+    "overflow": "sums beyond the range of their type are finite",
     "shape": "the result has another shape or type",
     "unwritten": "results depend on what new memory held",
     "outside": "results depend on what lies around the operands",
@@ -33,11 +40,14 @@ CHECKS = {
     "place": "arrays that are unaligned, padded or in another order are read as others",
     "stream": "the work is not on the current stream, or goes on after the call",
     "repeat": "equal calls return different bits",
+    "threads": "calls from several threads at once return other numbers than one after the other",
+    "leak": "memory grows with each call",
     "inputs": "an operand was written to",
     "writes": "memory beside an array was written to",
     "kept": "a result changes with the next call",
     "declined": "a problem that is served was declined",
-    "crash": "the kernel raised an error",
+    "crash": "the kernel raised an error, or ended the process",
+    "hang": "a trial took longer than it may",
 }
 
 
@@ -55,13 +65,20 @@ class How:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, the name of its data, and how its arrays lie; ``calls``: how many are compared."""
+    """A problem, the name of its data, and how its arrays lie; ``calls``: how many are compared;
+    ``wide``: several threads call at once, and memory is watched."""
 
     problem: Problem
     data: str = "uniform"
     place: str = "contiguous"
     stream: bool = False
     calls: int = 2
+    wide: bool = False
+
+    def __str__(self) -> str:
+        how = "" if self.place == "contiguous" else f", arrays {self.place}"
+        how += ", on another stream" if self.stream else ""
+        return f"{text(self.problem)}, data {self.data}{how}"
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,7 @@ class Judge:
     def __init__(self, candidate: Candidate, claim: Claim, skip: frozenset[str] = frozenset()):
         self.candidate, self.claim, self.skip = candidate, claim, skip
         self._held: list[Zone] = []  # of a trial: no address is another array's meanwhile
+        self._warm = False
 
     def run(self, case: Case) -> Outcome:
         """The outcome of a case."""
@@ -106,18 +124,24 @@ class Judge:
             return Outcome(left="its numbers leave the range of their type")
         how = How(place=case.place, stream=case.stream)
         self._held.clear()
+        served = False
         try:
+            # What a library imports or compiles at the first call must not meet what fills memory.
+            first = None if self._warm else self._bare(case.problem, operands)()
             call = self.call(case.problem, operands, how)
+            self._warm = served = True
             finding = self._wrong(case, operands, how, call)
             if finding is None:
                 finding = self._around(case, operands, how, call)
+            if finding is None and first is not None and (count := different(first, call.y)):
+                finding = Finding("repeat", f"{count} results of the very first call are others")
         except Declined as error:
-            return Outcome(left=str(error))
-        except (ArithmeticError, LookupError, RuntimeError, AttributeError, MemoryError, TypeError,
-                ValueError, OSError, AssertionError) as error:  # fmt: skip
+            if not served:
+                return Outcome(left=str(error))
+            finding = Finding("repeat", f"it served a call and declined the next: {error}")
+        except Exception as error:
             said = " ".join(str(error).split())[:300]
             finding = Finding("crash", f"it raised {type(error).__name__}: {said}")
-            return Outcome(self._counted(finding))
         if finding is not None:
             return Outcome(self._counted(finding))
         return Outcome(errors=self.errors(case, operands, call.y))
@@ -130,6 +154,8 @@ class Judge:
         first, second, _ = shapes(self.candidate.direction, case.problem)
         made = data.made(case.data, first, second)
         dtype = self.claim.dtype
+        if case.data == data.BEYOND:
+            return [(v * float(ml_dtypes.finfo(dtype).max) ** 0.75).astype(dtype) for v in made]
         largest = [float(np.max(np.abs(v), initial=0, where=np.isfinite(v))) for v in made]
         finite = [np.where(np.isfinite(v), np.abs(v), 0).astype(np.float64) for v in made]
         most, least = float(ml_dtypes.finfo(dtype).max), float(ml_dtypes.finfo(dtype).tiny)
@@ -184,7 +210,7 @@ class Judge:
             for name, zone, snap in zip("ab", zones, snaps, strict=True):
                 if zone.bytes() != snap:
                     at = zone.library.get(zone.array)
-                    own = at.tobytes() != values_bytes(laid["ab".index(name)])
+                    own = at.tobytes() != laid["ab".index(name)].tobytes()
                     found.changed += name if own else ""
                     found.beside += "" if own else name
         if out:
@@ -198,8 +224,31 @@ class Judge:
 
     def _called(self, zones: list[Zone], problem: Problem, out: Zone | None, how: How) -> Any:
         a, b = (zone.array for zone in zones)
-        with self.candidate.arrays.memory(how.memory), np.errstate(all="ignore"):
-            return self.candidate(a, b, problem, out.array if out else None)
+        given = (a, b, problem, out.array if out else None)
+        with np.errstate(all="ignore"):
+            try:
+                with self.candidate.arrays.memory(how.memory):
+                    return self.candidate(*given)
+            except Declined:
+                raise
+            except Exception:  # such as a compiler's that does not know what fills new memory
+                return self.candidate(*given)
+
+    def _bare(self, problem: Problem, operands: list[np.ndarray]) -> Callable[[], np.ndarray]:
+        """A call on arrays of its own, and a copy of its result."""
+        c, dtype = self.candidate, self.claim.dtype
+        zones = [Zone.of(c.arrays, shape, dtype, "contiguous") for shape in c.shapes(problem)]
+        for zone, values in zip(zones, (*map(self._axes, operands), None), strict=True):
+            zone.fill("nan", values)
+        self._held += zones
+        arrays = [zone.array for zone in zones]
+
+        def run() -> np.ndarray:
+            with np.errstate(all="ignore"):
+                found = c(arrays[0], arrays[1], problem, arrays[2] if c.out else None)
+            return c.arrays.get(found)
+
+        return run
 
     def _axes(self, values: np.ndarray) -> np.ndarray:
         first = self.candidate.layout == "channels_first"
@@ -248,8 +297,8 @@ class Judge:
         kind = "values"
         if not all(np.isfinite(v.astype(np.float64)).all() for v in operands):
             kind = "nan"
-        elif case.data == "subnormal":
-            kind = "subnormal"
+        elif case.data in KINDS:
+            kind = KINDS[case.data]
         return Finding(kind, said)
 
     def _later(self, call: _Call) -> np.ndarray:
@@ -277,6 +326,23 @@ class Judge:
                 return Finding("outside", f"{amount}, with what lies around the operands")
             if "repeat" not in self.skip:
                 return Finding("repeat", f"{amount}, between equal calls (call {number + 1})")
+        return self._wide(case, operands) if case.wide else None
+
+    def _wide(self, case: Case, operands: list) -> Finding | None:
+        """What is wrong with calls from several threads, and with the memory of many calls."""
+        library = self.candidate.arrays
+        if "threads" not in self.skip:
+            calls = [
+                self._bare(case.problem, [np.roll(v, turn) for v in operands])
+                for turn in range(THREADS)
+            ]
+            if said := together(library, calls):
+                return Finding("threads", said)
+        if "leak" not in self.skip:
+            call = self._bare(case.problem, operands)
+            if said := grown(library, call, int(np.prod(shapes("forward", case.problem)[2]))
+                             * self.claim.dtype.itemsize):  # fmt: skip
+                return Finding("leak", said)
         return None
 
     def _settled(self, case: Case, operands: list, how: How, call: _Call) -> bool:
@@ -290,6 +356,8 @@ class Judge:
         if case.problem.empty:
             return ""
         y = self.last(y)
+        if case.data == data.BEYOND:
+            return self._finite(case.problem, operands, y)
         found = self.claim.check(case.problem, operands[0], operands[1], y)
         if found or found is None:
             return ""
@@ -297,10 +365,27 @@ class Judge:
             return ""
         return described(self.claim, case.problem, operands, y, found)
 
+    def _finite(self, problem: Problem, operands: list, y: np.ndarray) -> str:
+        """Why results are refused of which each product overflows."""
+        counts = getattr(convolution, self.claim.direction)(
+            *(np.ones(v.shape) for v in operands), problem
+        )
+        direct = self.claim.algorithm == "direct" and self.claim.precision != "fp32_split"
+        values = y.astype(np.float64)
+        wrong = (counts > 0) & (values != np.inf if direct else np.isfinite(values))
+        if not wrong.any():
+            return ""
+        at = tuple(map(int, np.argwhere(wrong)[0]))
+        due = "infinite" if direct else "not finite"
+        return (
+            f"{wrong.sum()} of {y.size} results of products beyond the range are not {due}: "
+            f"{values[at]:.6g} at {at}"
+        )
+
     def errors(self, case: Case, operands: list, y: np.ndarray) -> dict[str, float]:
         """The errors of a result that is accepted: relative RMS, what is accepted and predicted of
         it, and the largest error over its tolerance and over the proven bound."""
-        if case.problem.empty:
+        if case.problem.empty or case.data == data.BEYOND:
             return {}
         limits = self.claim.limits(case.problem, *operands)
         found = limits.check(self.last(y))
@@ -312,15 +397,3 @@ class Judge:
             **({} if case.data in ROUGH else {"over_tolerance": found.ratio}),
             "over_bound": found.largest / proven if proven else 0.0,
         }
-
-
-def values_bytes(values: np.ndarray) -> bytes:
-    """The bytes of an array in the order of its axes."""
-    return np.ascontiguousarray(values).tobytes()
-
-
-def different(y: np.ndarray, other: np.ndarray) -> int:
-    """How many elements have other bits: -0 is not 0, NaN is NaN."""
-    kind = f"u{y.dtype.itemsize}"
-    a, b = (np.ascontiguousarray(v).view(kind) for v in (y, other))
-    return int(((a != b) & ~(np.isnan(y) & np.isnan(other))).sum())

@@ -14,6 +14,8 @@ from winolab.ref.arithmetic.formats import FORMATS
 Array = NDArray[np.float64]
 CONSTANT = 1 / (8 * math.log(2))
 PART = 1 << 20  # elements whose moments are summed at a time
+# The axis of each operand that no sum runs along: images, filters, or channels.
+OUTER = {"forward": (0, 0), "backward_data": (0, -1), "backward_filter": (-1, -1)}
 # Largest magnitude of random data of which nothing else is known, in standard deviations: that of
 # a million normal ones.
 EXPECTED = 5.0
@@ -73,3 +75,14 @@ class Moments:
     def expected(self) -> float:
         """The largest magnitude that random data of these moments have, about."""
         return self.peak or abs(self.mean) + EXPECTED * math.sqrt(self.variance)
+
+
+def alive(a: NDArray[Any], b: NDArray[Any], direction: str) -> list[NDArray[Any]]:
+    """The operands without images, filters or channels of zeros alone, whose results are 0: the
+    sums of the others have no fewer products for them."""
+    left = []
+    for v, axis in zip((a, b), OUTER[direction], strict=True):
+        slices = np.moveaxis(v, axis, 0)
+        some = slices.any(axis=tuple(range(1, slices.ndim)))
+        left.append(slices[some] if some.any() and not some.all() else v)
+    return left

@@ -45,7 +45,7 @@ from winolab.ref.arithmetic.split import dropped_square, left_square
 from winolab.ref.error.componentwise import errors
 from winolab.ref.error.edges import kinds
 from winolab.ref.error.forms import Axis, axis_of
-from winolab.ref.error.moments import CONSTANT, Moments
+from winolab.ref.error.moments import CONSTANT, Moments, alive
 from winolab.ref.error.partial_sums import (
     Products,
     mean_size,
@@ -124,9 +124,9 @@ def predict(
 def _of_arrays(a: Any, b: Any, *how: Any) -> Prediction:
     if isinstance(a, Moments) or isinstance(b, Moments):
         raise TypeError("predict of an array and moments: expected two arrays or two moments.")
-    moments = Moments.of(a), Moments.of(b)
-    found, factors = _predicted(*moments, *how)
     problem, algorithm, _, direction, programs, _ = how
+    first, second = alive(a, b, direction)
+    found, factors = _predicted(Moments.of(first), Moments.of(second), *how)
     of = programs or programs_of(algorithm)
     each = errors(a, b, problem, algorithm, of, direction, factors)
     y = getattr(convolution, direction)(a, b, problem)

@@ -1,0 +1,108 @@
+"""A judgement in a process of its own: a kernel that ends it, or never ends, is refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from winolab.judge import speed
+from winolab.judge.candidate import Declined
+from winolab.judge.claim import Claim
+from winolab.judge.judgement import Fault, Judgement, judge
+from winolab.judge.loading import load
+from winolab.judge.trial import Case, Finding
+from winolab.problem import Problem
+
+LIMIT = 120.0  # seconds of a trial
+
+Told = Callable[[int], None]
+Layers = list[tuple[str, Problem]]
+
+
+def judge_apart(
+    kernel: str,
+    claim: Claim,
+    loaded: dict[str, Any],
+    how: dict[str, Any],
+    *,
+    layers: Layers | None = None,
+    limit: float = LIMIT,
+    told: Told = lambda number: None,
+) -> tuple[Judgement, list[str]]:
+    """The judgement of the kernel of that name, with times of layers by name if it is accepted, and
+    why layers have none.
+
+    ``loaded`` are arguments of ``load``, ``how`` those of ``judge``; a trial may take ``limit``
+    seconds; ``told`` hears the number of each. What the kernel prints goes to standard error.
+    Raises ValueError for what does not load.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    arguments = (theirs, kernel, claim, loaded, how, layers or [])
+    child = spawn.Process(target=_run, args=arguments, daemon=True)
+    child.start()
+    theirs.close()
+    found: Judgement | None = None
+    case: Case | None = None
+    try:
+        while True:
+            if case is not None and not ours.poll(limit):
+                child.kill()
+                finding = Finding("hang", f"a trial took longer than {limit:g} s")
+                break
+            kind, *values = ours.recv()
+            if kind == "error":
+                raise values[0]
+            if kind == "done":
+                return values[0], values[1]
+            number, case, found = values
+            told(number)
+    except EOFError:
+        child.join()
+        finding = Finding("crash", f"it ended the process ({_end(child.exitcode or 0)})")
+    finally:
+        child.kill()
+        child.join()
+        ours.close()
+    if found is None or case is None:
+        where = "trials" if found else "it was loaded"
+        raise ValueError(f"{kernel}: the process ended after {where}: {finding.said}")
+    found.faults.append(Fault(finding, case, case))
+    return found, []
+
+
+def _end(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _run(
+    pipe: Connection, kernel: str, claim: Claim, loaded: dict, how: dict, layers: Layers
+) -> None:
+    with suppress(OSError, ValueError):
+        os.dup2(2, 1)  # standard output is the report's
+    try:
+        candidate = load(kernel, **loaded)
+        found = judge(candidate, claim, told=lambda *now: pipe.send(("trial", *now)), **how)
+        pipe.send(("trial", len(found.rows), None, found))
+        untimed = []
+        for name, problem in layers if found else []:
+            try:
+                found.times += speed.timed(candidate, claim, problem, name)
+            except Declined as error:
+                untimed.append(f"{name}: {error}")
+        pipe.send(("done", found, untimed))
+    except Exception as error:
+        pipe.send(("error", _plain(error)))
+
+
+def _plain(error: Exception) -> Exception:
+    """An error that another process can read."""
+    for kind in (ValueError, TypeError, MemoryError, OSError, RuntimeError):
+        if isinstance(error, kind):
+            return kind(*map(str, error.args)) if kind is not OSError else error
+    return RuntimeError(f"{type(error).__name__}: {error}")
