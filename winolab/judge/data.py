@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 
 Change = Callable[[np.ndarray, np.ndarray], None]
@@ -148,3 +150,28 @@ def made(
             CHANGES[name](a, b)
     with np.errstate(over="ignore", under="ignore"):
         return [v.astype("float32") for v in (a, b)]
+
+
+def typed(
+    name: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...], dtype: np.dtype
+) -> list[np.ndarray] | None:
+    """The same in that type; None where they, or their convolution, are out of its range."""
+    both = made(name, a_shape, b_shape)
+    info = ml_dtypes.finfo(dtype)
+    most, least = float(info.max), float(info.tiny)
+    if name == BEYOND:
+        return [(v * most**0.75).astype(dtype) for v in both]
+    largest = [float(np.max(np.abs(v), initial=0, where=np.isfinite(v))) for v in both]
+    finite = [np.where(np.isfinite(v), np.abs(v), 0).astype(np.float64) for v in both]
+    if max(largest) > most / 2:
+        return None
+    count = max(1, b_shape[-1] * math.prod(b_shape[1:-1]))
+    size = 0.0
+    if finite[0].size and finite[1].size:
+        size = math.sqrt((finite[0] ** 2).mean() * (finite[1] ** 2).mean() * count)
+    part = 4 if name == "sums that cancel" else 8
+    tiny = name != "subnormal" and any(0 < n < 16 * least for n in largest)
+    if tiny or max(size, largest[0] * largest[1]) > most / part:
+        return None
+    with np.errstate(all="ignore"):
+        return [v.astype(dtype) for v in both]

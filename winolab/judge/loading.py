@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import pkgutil
@@ -10,11 +11,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from winolab.judge import native
 from winolab.judge.candidate import Candidate, Declined
-from winolab.judge.libraries import Torch, library
+from winolab.judge.libraries import library
 from winolab.judge.problems import Serves
 from winolab.problem import Problem
 
@@ -163,35 +165,38 @@ def _options(p: Problem, known: set[str]) -> dict[str, Any]:
 
 def _of_module(candidate: Candidate, found: Any, torch: Any) -> Candidate:
     """A module's class is constructed as Conv2d is; a module has the geometry that it has."""
-    if (
-        isinstance(candidate.arrays, Torch)
-        and candidate.arrays.cuda
-        and not isinstance(found, type)
-    ):
-        found = found.cuda()
     layers: dict[Any, Any] = {}
 
     def called(a: Any, b: Any, p: Problem, out: Any) -> Any:
         if any(lo != hi for lo, hi in p.padding):
             raise Declined("both ends are padded alike")
-        layer = found
         if isinstance(found, type):
-            key = p.in_channels, p.out_channels, p.filter, p.stride, p.padding, p.dilation, p.groups
+            key = get_ident(), replace(p, batch=1, input=(1 << 20,) * p.ndim)
             if key not in layers:
                 pads = tuple(lo for lo, _ in p.padding)
-                layers[key] = found(
-                    p.in_channels, p.out_channels, p.filter, stride=p.stride, padding=pads,
-                    dilation=p.dilation, groups=p.groups, bias=False,
-                ).eval()  # fmt: skip
+                with torch.random.fork_rng():  # of its weights
+                    layers[key] = found(
+                        p.in_channels, p.out_channels, p.filter, stride=p.stride, padding=pads,
+                        dilation=p.dilation, groups=p.groups, bias=False,
+                    ).eval()  # fmt: skip
             layer = layers[key].to(a.device, a.dtype)
-        elif a.dtype != found.weight.dtype:
-            layer = found.to(a.dtype)
+        else:  # weights are a call's, so that each thread has a module of its own
+            if get_ident() not in layers:
+                layers[get_ident()] = copy.deepcopy(found)
+            layer = layers[get_ident()].to(a.device, a.dtype)
         with torch.no_grad():
             layer.weight.copy_(b)
             return layer(a)
 
     own = None
     if not isinstance(found, type):
+        kind = type(found).__name__
+        missing = [name for name in ("weight", *OPTIONS) if not hasattr(found, name)]
+        if missing or getattr(found, "transposed", False):
+            what = f"has no {', '.join(missing)}" if missing else "is a transposed convolution"
+            raise ValueError(
+                f"the module {kind} {what}; expected a convolution, as torch.nn.Conv2d"
+            )
         if getattr(found, "bias", None) is not None:
             raise ValueError("the module adds a bias; expected one with bias=False")
         candidate = replace(candidate, ndim=found.weight.dim() - 2)
@@ -201,7 +206,12 @@ def _of_module(candidate: Candidate, found: Any, torch: Any) -> Candidate:
 
 def _geometry(module: Any) -> Callable[[Problem], Problem]:
     filters, channels, *taps = module.weight.shape
-    pads = module.padding if isinstance(module.padding, tuple) else (module.padding,) * len(taps)
+    pads = module.padding
+    if isinstance(pads, str):
+        reach = [d * (r - 1) for d, r in zip(module.dilation, taps, strict=True)]
+        pads = tuple(r // 2 if pads == "same" else 0 for r in reach)
+        if module.padding == "same" and any(r % 2 for r in reach):
+            raise ValueError('the module pads "same" unevenly; expected both ends padded alike')
 
     def own(p: Problem) -> Problem:
         extent = [d * (r - 1) + 1 for d, r in zip(module.dilation, taps, strict=True)]

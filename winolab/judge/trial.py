@@ -8,16 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from winolab.judge import data
+from winolab.judge.around import different, grown, settings, together
 from winolab.judge.candidate import Candidate, Declined
 from winolab.judge.claim import Claim
 from winolab.judge.explain import described
 from winolab.judge.libraries import Zone
 from winolab.judge.problems import text
-from winolab.judge.together import different, grown, together
 from winolab.problem import Problem, in_layout, shapes
 from winolab.ref.algorithms import convolution
 
@@ -42,6 +41,7 @@ CHECKS = {
     "repeat": "equal calls return different bits",
     "threads": "calls from several threads at once return other numbers than one after the other",
     "leak": "memory grows with each call",
+    "state": "a setting of the process is changed: NumPy's, PyTorch's, rounding, the environment",
     "inputs": "an operand was written to",
     "writes": "memory beside an array was written to",
     "kept": "a result changes with the next call",
@@ -116,6 +116,7 @@ class Judge:
         self.candidate, self.claim, self.skip = candidate, claim, skip
         self._held: list[Zone] = []  # of a trial: no address is another array's meanwhile
         self._warm = False
+        self._changed: list[str] = []  # settings of the process
 
     def run(self, case: Case) -> Outcome:
         """The outcome of a case."""
@@ -124,6 +125,7 @@ class Judge:
             return Outcome(left="its numbers leave the range of their type")
         how = How(place=case.place, stream=case.stream)
         self._held.clear()
+        self._changed.clear()
         served = False
         try:
             # What a library imports or compiles at the first call must not meet what fills memory.
@@ -152,24 +154,7 @@ class Judge:
     def operands(self, case: Case) -> list[np.ndarray] | None:
         """Both, channels last, in their type; None where they, or results, are out of its range."""
         first, second, _ = shapes(self.candidate.direction, case.problem)
-        made = data.made(case.data, first, second)
-        dtype = self.claim.dtype
-        if case.data == data.BEYOND:
-            return [(v * float(ml_dtypes.finfo(dtype).max) ** 0.75).astype(dtype) for v in made]
-        largest = [float(np.max(np.abs(v), initial=0, where=np.isfinite(v))) for v in made]
-        finite = [np.where(np.isfinite(v), np.abs(v), 0).astype(np.float64) for v in made]
-        most, least = float(ml_dtypes.finfo(dtype).max), float(ml_dtypes.finfo(dtype).tiny)
-        if max(largest) > most / 2:
-            return None
-        count = max(1, second[-1] * int(np.prod(second[1:-1])))
-        size = float(np.sqrt((finite[0] ** 2).mean() * (finite[1] ** 2).mean() * count)) if (
-            finite[0].size and finite[1].size) else 0.0  # fmt: skip
-        part = 4 if case.data == "sums that cancel" else 8
-        if max(size, largest[0] * largest[1]) > most / part or (case.data != "subnormal" and any(
-            0 < n < 16 * least for n in largest)):  # fmt: skip
-            return None
-        with np.errstate(all="ignore"):
-            return [v.astype(dtype) for v in made]
+        return data.typed(case.data, first, second, self.claim.dtype)
 
     def call(self, problem: Problem, operands: list[np.ndarray], how: How) -> _Call:
         """Call the kernel on guarded arrays. Raises Declined, and what the kernel raises."""
@@ -226,13 +211,17 @@ class Judge:
         a, b = (zone.array for zone in zones)
         given = (a, b, problem, out.array if out else None)
         with np.errstate(all="ignore"):
+            before = settings(moved=True)
             try:
                 with self.candidate.arrays.memory(how.memory):
-                    return self.candidate(*given)
+                    found = self.candidate(*given)
             except Declined:
                 raise
             except Exception:  # such as a compiler's that does not know what fills new memory
-                return self.candidate(*given)
+                found = self.candidate(*given)
+            after = settings()
+        self._changed += [name for name, value in before.items() if after.get(name) != value]
+        return found
 
     def _bare(self, problem: Problem, operands: list[np.ndarray]) -> Callable[[], np.ndarray]:
         """A call on arrays of its own, and a copy of its result."""
@@ -311,6 +300,8 @@ class Judge:
         """What is wrong around a right result."""
         if call.beside:
             return Finding("writes", f"the kernel writes beside {call.beside}")
+        if self._changed and "state" not in self.skip:
+            return Finding("state", f"the kernel changes {', '.join(sorted({*self._changed}))}")
         if not call.kept:
             return Finding("kept", "the result of one call changes with the next call")
         for number in range(1, case.calls):
@@ -336,7 +327,7 @@ class Judge:
                 self._bare(case.problem, [np.roll(v, turn) for v in operands])
                 for turn in range(THREADS)
             ]
-            if said := together(library, calls):
+            if said := together(library, calls, self.candidate.name.rpartition(":")[0]):
                 return Finding("threads", said)
         if "leak" not in self.skip:
             call = self._bare(case.problem, operands)

@@ -1,0 +1,164 @@
+"""What surrounds calls of a kernel: threads, memory that stays taken, settings of the process."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from winolab.judge.libraries import NumPy
+
+Call = Callable[[], np.ndarray]
+TIMES, TOGETHER = 3, 0.1  # calls of each thread at least, and seconds of them
+SWITCH = 1e-5  # seconds after which Python lets another thread run
+PAUSES, PAUSE = 200, 2e-5  # how often each call is held up between two operations, and seconds
+WARM, MANY = 4, 16  # calls before and while memory is watched
+PAGES = 4 << 20  # bytes that a process may grow by without a leak
+PAGE = 4096
+
+
+def different(y: np.ndarray, other: np.ndarray) -> int:
+    """How many elements have other bits: -0 is not 0, NaN is NaN."""
+    if y.shape != other.shape or y.dtype != other.dtype:
+        return y.size
+    kind = f"u{y.dtype.itemsize}"
+    a, b = (np.ascontiguousarray(v).view(kind) for v in (y, other))
+    return int(((a != b) & ~(np.isnan(y) & np.isnan(other))).sum())
+
+
+def together(library: NumPy, calls: Sequence[Call], file: str = "") -> str:
+    """What differs where each call has a thread, on a GPU with a stream of its own; "" if nothing.
+
+    Python functions of the file are held up between any two of their operations. Calls that differ
+    one after the other are no matter of threads.
+    """
+    due = [call() for call in calls]
+    if any(different(call(), y) for call, y in zip(calls, due, strict=True)):
+        return ""
+    gate = threading.Barrier(len(calls))
+    said: list[str] = []
+
+    def run(number: int) -> None:
+        gate.wait()
+        started, count = time.monotonic(), 0
+        while (count := count + 1) <= TIMES or time.monotonic() - started < TOGETHER:
+            try:
+                with library.stream() if library.cuda else nullcontext(), _held_up(file, number):
+                    y = calls[number]()
+            except Exception as error:
+                said.append(f"a call from one of them raised {type(error).__name__}: {error}")
+                return
+            if wrong := different(y, due[number]):
+                said.append(
+                    f"{wrong} of {y.size} results are others where {len(calls)} threads call at "
+                    "once, each with arrays of its own"
+                )
+                return
+
+    before = sys.getswitchinterval()
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(calls))]
+    try:
+        sys.setswitchinterval(SWITCH)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    return said[0] if said else ""
+
+
+@contextmanager
+def _held_up(file: str, seed: int) -> Iterator[None]:
+    """Let other threads run between operations of this one that the file states."""
+    left, rng = PAUSES, random.Random(seed)
+
+    def operation(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left > 0 and rng.random() < 0.5:
+            time.sleep(PAUSE)
+        return operation
+
+    def called(frame: FrameType, event: str, _: Any) -> Any:
+        if left <= 0 or frame.f_code.co_filename != file:
+            return None
+        frame.f_trace_opcodes = True
+        return operation
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def grown(library: NumPy, call: Call, result: int) -> str:
+    """What memory a process or a device has lost after equal calls, beyond half a result each."""
+    for _ in range(WARM):
+        call()
+    first = held(library)
+    if first is None:
+        return ""
+    for _ in range(MANY):
+        call()
+    more = (held(library) or 0) - first
+    if more <= max(PAGES, MANY * result // 2):
+        return ""
+    return f"{more >> 10} KiB more are taken after {MANY} equal calls"
+
+
+def held(library: NumPy) -> int | None:
+    """Bytes taken: by the library's allocator on the GPU, of the CPU by the process; None where
+    nobody knows."""
+    if library.cuda:
+        if library.name == "torch":
+            return library.module.cuda.memory_allocated()
+        return library.module.get_default_memory_pool().used_bytes()
+    told = Path("/proc/self/statm")
+    return int(told.read_text().split()[1]) * PAGE if told.exists() else None
+
+
+def settings(moved: bool = False) -> dict[str, Any]:
+    """What a process has one of, by name; ``moved``: random generators are moved on before."""
+    torch = sys.modules.get("torch")
+    if moved:
+        random.random()
+        np.random.random()  # noqa: NPY002
+        if torch:
+            torch.rand(1)
+    drawn = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
+    one, half = np.float32(1), np.float32(2.0**-24)
+    found: dict[str, Any] = {
+        "NumPy's error handling": np.geterr(),
+        "NumPy's random state": (drawn["key"].tobytes(), drawn["pos"]),
+        "Python's random state": random.getstate(),
+        "whether subnormal numbers are flushed": bool(np.float32(1e-39) * one == 0),
+        "how numbers are rounded": (float(one + half), float(-one - half), float(one + 3 * half)),
+        "the environment": dict(os.environ),
+        "the working directory": os.getcwd(),
+    }
+    if torch:
+        found |= {
+            "PyTorch's threads": torch.get_num_threads(),
+            "PyTorch's default type": torch.get_default_dtype(),
+            "whether PyTorch records gradients": torch.is_grad_enabled(),
+            "PyTorch's random state": torch.get_rng_state().numpy().tobytes(),
+            "whether PyTorch is deterministic": torch.are_deterministic_algorithms_enabled(),
+            "PyTorch's TF32": (
+                torch.backends.cuda.matmul.allow_tf32,
+                torch.backends.cudnn.allow_tf32,
+                torch.backends.mkldnn.enabled,
+            ),
+        }
+    return found
