@@ -107,10 +107,10 @@ __device__ __forceinline__ void note_in_row(Header* header, const float* to, int
   note(header, {from, 0, factors, pixel_stride, CHECKED_OUTPUTS, 1});
 }
 
-// Numbers that vanish though they are not 0, in one of ``parts`` of x and of all rows.
-__device__ __forceinline__ void scan(const ScaleParams& p, int part, int parts) {
-  const long long first = (long long)part * blockDim.x + threadIdx.x;
-  const long long step = (long long)parts * blockDim.x;
+// Numbers that vanish though they are not 0, in what one of so many blocks has of x and of all rows.
+__device__ __forceinline__ void scan(const ScaleParams& p, int block, int blocks) {
+  const long long first = (long long)block * blockDim.x + threadIdx.x;
+  const long long step = (long long)blocks * blockDim.x;
   const float scale = input_scale(p.header);
   bool tiny = false;
   for (long long i = first; i < p.vectors; i += step) {

@@ -148,13 +148,13 @@ __device__ __forceinline__ void filter_rows(const ScaledParams& params) {
   static_assert(FILTER_ROWS == 4 && FILTER_M == 16 && FILTER_CLUSTER == 2, "rows of a warp");
   constexpr int WARPS = CLUSTERED ? FILTER_CLUSTER : 1;
   const int rows = CLUSTERED ? WARPS * FILTER_ROWS : params.rows, team_size = 8 * rows;
-  const int part = blockIdx.x / blocks, parts = FILTER_M / rows, lane = threadIdx.x % 32;
+  const int slice = blockIdx.x / blocks, slices = FILTER_M / rows, lane = threadIdx.x % 32;
   const int team = threadIdx.x / team_size, team_lane = threadIdx.x % team_size;
   // V_AS_A, a warp's four rows and those 64 places behind are eight neighbours: 32 bytes of backward
   // data's w, of which four would read half.
-  const int place = CLUSTERED ? part % 2 * 32 + team_lane % 32 + team_lane / 32 * 64
-                              : part % parts * team_size + team_lane;
-  const FilterPair pair(p, place, part / parts);
+  const int place = CLUSTERED ? slice % 2 * 32 + team_lane % 32 + team_lane / 32 * 64
+                              : slice % slices * team_size + team_lane;
+  const FilterPair pair(p, place, slice / slices);
   const int row = V_AS_A ? team_lane / 8 : team_lane / 16 * 2 + lane % 2;
   const int row_threads = blockDim.x / rows, size = pair.m < p.out_channels ? params.row_size : 0;
   const int first = team * 8 + (V_AS_A ? lane % 8 : lane % 16 / 2);  // of the row's threads

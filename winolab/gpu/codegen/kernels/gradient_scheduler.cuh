@@ -1,4 +1,4 @@
-// Which part of a filter gradient a block computes, and over which units it sums: shared by the Ω
+// What of a filter gradient a block computes, and over which units it sums: shared by the Ω
 // kernels. ``Element`` is the type of x and dy, ``Out`` that of dw.
 //
 // The summation runs over rows (image, depth, height) that meet an input row for the work tile's taps,

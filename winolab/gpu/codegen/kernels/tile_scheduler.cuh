@@ -30,20 +30,20 @@ struct Column {
 // The work tiles of a block, one after another: the first p.whole it computes alone, the others
 // with its cluster, whose blocks share their summation.
 struct TileScheduler {
-  int index, parts = 1;
+  int index, sharers = 1;  // sharers: blocks that share a work tile's sum
   __device__ __forceinline__ explicit TileScheduler(const GammaParams& p) : index(blockIdx.x) { share(p); }
   __device__ __forceinline__ bool left(const GammaParams& p) const { return index < p.work_tiles; }
   __device__ __forceinline__ void next(const GammaParams& p) {
-    index += gridDim.x / parts;
+    index += gridDim.x / sharers;
     share(p);
   }
 
  private:
   __device__ __forceinline__ void share(const GammaParams& p) {
     if constexpr (SPLIT_K > 1) {
-      if (parts > 1 || index < p.whole) return;
+      if (sharers > 1 || index < p.whole) return;
       index = p.whole + blockIdx.x / SPLIT_K;
-      parts = SPLIT_K;
+      sharers = SPLIT_K;
     }
   }
 };
@@ -51,10 +51,10 @@ struct TileScheduler {
 // A block's share of a work tile's summation, in V stages: (outer tap, chunk), chunk fastest.
 struct Steps {
   int all, begin, end;
-  __device__ __forceinline__ Steps(const GammaParams& p, int parts) {
+  __device__ __forceinline__ Steps(const GammaParams& p, int sharers) {
     all = p.taps_depth * (p.taps_height / SHARE) * p.taps_width * p.chunks;
-    const int rank = SPLIT_K > 1 && parts > 1 ? cluster_rank() : 0;
-    begin = (int)((long long)all * rank / parts);
-    end = (int)((long long)all * (rank + 1) / parts);
+    const int rank = SPLIT_K > 1 && sharers > 1 ? cluster_rank() : 0;
+    begin = (int)((long long)all * rank / sharers);
+    end = (int)((long long)all * (rank + 1) / sharers);
   }
 };

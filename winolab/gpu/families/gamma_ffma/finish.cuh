@@ -63,10 +63,10 @@ __device__ __forceinline__ float reduced(const float* staged) {
 // Tiles at once. More than one for finishers disturbs how the consumers' registers are laid out.
 constexpr int STORED = FINISHERS ? 1 : 2;
 
-// This block's part of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
+// This block's share of a pass's outputs; a warp takes 32 of a tile. ``added``: to what y has.
 template <int SHARES>
-__device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfmaShared& shared,
-                                           const WorkTile& work, int pass, bool added, int thread) {
+__device__ __forceinline__ void store_share(const GammaParams& p, const GammaFfmaShared& shared,
+                                            const WorkTile& work, int pass, bool added, int thread) {
   const int warp = thread / 32, lane = thread % 32, rank = SHARES > 1 ? cluster_rank() : 0;
 #pragma unroll STORED
   for (int e = rank * (STORERS / 32) + warp; e < STAGED * GROUPS_M; e += SHARES * STORERS / 32) {
@@ -107,16 +107,16 @@ __device__ __forceinline__ void store_part(const GammaParams& p, const GammaFfma
 // before anyone reads, and after all have read: consumers and producers too, in meet().
 __device__ __forceinline__ void store(const GammaParams& p, GammaFfmaShared& shared,
                                       const WorkTile& work, int pass,
-                                      bool added, int parts, int thread) {
+                                      bool added, int sharers, int thread) {
   if constexpr (SPLIT_K > 1) {
-    if (parts > 1) {
+    if (sharers > 1) {
       cluster_sync();
-      store_part<SPLIT_K>(p, shared, work, pass, added, thread);
+      store_share<SPLIT_K>(p, shared, work, pass, added, thread);
       cluster_sync();
       return;
     }
   }
-  store_part<1>(p, shared, work, pass, added, thread);
+  store_share<1>(p, shared, work, pass, added, thread);
 }
 
 __device__ __forceinline__ void finish(const GammaParams& p, GammaFfmaShared& shared) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaFfmaShared& sh
   Pipe<1> pipe;
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
     const WorkTile work(p, scheduler.index);
-    const PartialSums sums(Steps(p, scheduler.parts), scheduler.parts);
+    const PartialSums sums(Steps(p, scheduler.sharers), scheduler.sharers);
     storers_sync<STORERS>();
     locate(p, shared, work, thread);
     storers_sync<STORERS>();
@@ -132,7 +132,7 @@ __device__ __forceinline__ void finish(const GammaParams& p, GammaFfmaShared& sh
 #pragma unroll 1
       for (int pass = 0; pass < PASSES; ++pass) {
         barrier_wait(&shared.out_full, pipe.phase);
-        store(p, shared, work, pass, sum > 0, scheduler.parts, thread);
+        store(p, shared, work, pass, sum > 0, scheduler.sharers, thread);
         barrier_arrive(&shared.out_empty);
         pipe.advance();
       }

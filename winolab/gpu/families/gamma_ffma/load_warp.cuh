@@ -11,8 +11,8 @@ __device__ __forceinline__ void load_filters(const GammaParams& p, GammaFfmaShar
   Pipe<U_STAGES> u_pipe;
   launch_before_done();  // it makes U
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
-    const Steps steps(p, scheduler.parts);
-    const PartialSums sums(steps, scheduler.parts);
+    const Steps steps(p, scheduler.sharers);
+    const PartialSums sums(steps, scheduler.sharers);
     const int block_m = WorkTile(p, scheduler.index).block_m;
     const float* u = p.u + ((long long)block_m * steps.all + steps.begin) * (SHARE * U_SIZE);
     int u_row = steps.begin * (SHARE * ALPHA * KC);  // instead, COMPACT: of the tensor map
@@ -26,7 +26,7 @@ __device__ __forceinline__ void load_filters(const GammaParams& p, GammaFfmaShar
         }
       }
       __syncwarp();
-      for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.parts);
+      for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.sharers);
     }
   }
 }

@@ -4,7 +4,7 @@
 // producers run ahead into the next work tile while consumers finish the last.
 //
 // Roles, by warp:
-//   consumers   outer products out of shared memory, each warp one part of the states, in registers
+//   consumers   outer products out of shared memory, each warp some of the states, in registers
 //   producers   load input tiles, apply BT and write V
 //   load warp   (LOAD_WARP) starts the bulk copies of U; without it the last producer, the issuer, does,
 //               and before compute capability 9.0 (BULK 0) all producers copy
@@ -65,8 +65,8 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
   Pipe<V_STAGES> v_pipe;
   [[maybe_unused]] Pipe<1> out_pipe;
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
-    const Steps steps(p, scheduler.parts);
-    const PartialSums sums(steps, scheduler.parts);
+    const Steps steps(p, scheduler.sharers);
+    const PartialSums sums(steps, scheduler.sharers);
     for (int sum = 0; sum < sums.count; ++sum) {
       float acc[STATES][TT][TM];
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
           barrier_wait(&shared.out_empty, out_pipe.phase ^ 1);
           stage(shared, acc, pass, state0, sharer);
           barrier_arrive(&shared.out_full);
-          meet(scheduler.parts);
+          meet(scheduler.sharers);
           out_pipe.advance();
         }
       } else {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void consume(const GammaParams& p, GammaFfmaShared& s
           if (pass == 0) locate(p, shared, work, threadIdx.x);
           stage(shared, acc, pass, state0, sharer);
           storers_sync<STORERS>();
-          store(p, shared, work, pass, sum > 0, scheduler.parts, threadIdx.x);
+          store(p, shared, work, pass, sum > 0, scheduler.sharers, threadIdx.x);
         }
       }
     }

@@ -8,9 +8,9 @@
 // where that is not 0. Each is transformed, and added to y.
 struct PartialSums {
   int begin, stages, count = 1;
-  __device__ __forceinline__ PartialSums(const Steps& steps, int parts)
+  __device__ __forceinline__ PartialSums(const Steps& steps, int sharers)
       : begin(steps.begin), stages(steps.end - steps.begin) {
-    if constexpr (PARTIAL > 0) count = (steps.all + PARTIAL * parts - 1) / (PARTIAL * parts);
+    if constexpr (PARTIAL > 0) count = (steps.all + PARTIAL * sharers - 1) / (PARTIAL * sharers);
   }
   // Where a sum begins.
   __device__ __forceinline__ int at(int sum) const {
@@ -19,9 +19,9 @@ struct PartialSums {
 };
 
 // What who does not store() does meanwhile, once a pass.
-__device__ __forceinline__ void meet(int parts) {
+__device__ __forceinline__ void meet(int sharers) {
   if constexpr (SPLIT_K > 1) {
-    if (parts > 1) {
+    if (sharers > 1) {
       cluster_sync();
       cluster_sync();
     }
@@ -68,8 +68,8 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
   bool filtered = false;  // whether U is there, which the launch before this one makes
   for (TileScheduler scheduler(p); scheduler.left(p); scheduler.next(p)) {
     const WorkTile work(p, scheduler.index);
-    const Steps steps(p, scheduler.parts);
-    const PartialSums sums(steps, scheduler.parts);
+    const Steps steps(p, scheduler.sharers);
+    const PartialSums sums(steps, scheduler.sharers);
     [[maybe_unused]] int sum = 0;
     int chunk = steps.begin % p.chunks, tap = steps.begin / p.chunks;
     int fw = tap % p.taps_width, fh = tap / p.taps_width % (p.taps_height / SHARE) * SHARE,
@@ -83,7 +83,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaFfmaShared& s
     for (int step = steps.begin;; ++step) {
       if constexpr (SPLIT_K > 1) {
         for (; sum < sums.count && sums.at(sum + 1) == step; ++sum)
-          for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.parts);
+          for (int pass = 0; pass < PASSES; ++pass) meet(scheduler.sharers);
       }
       if (step == steps.end) break;
       if (new_tap) {

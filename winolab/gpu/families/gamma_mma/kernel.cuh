@@ -4,7 +4,7 @@
 // A block computes BM = 64 output channels × (ROWS × COLUMNS) tiles, a work tile. Blocks are
 // persistent: copies run ahead into the next work tile.
 //
-// Roles: all eight warps are alike. Each multiplies one state, or its part of the tiles of one, for all
+// Roles: all eight warps are alike. Each multiplies one state, or its share of the tiles of one, for all
 // output channels, and transforms its share of the next stage's input. Half of the warps multiply first
 // and half transform first, so that the Tensor Cores are busy meanwhile.
 //
@@ -164,7 +164,7 @@ __device__ __forceinline__ void load_filters(Filter (&a)[RING], const uint4* u) 
   for (int i = 0; i < RING; ++i) load_filter(a[i], u, i);
 }
 
-// A warp's accumulators, 64 output channels × TILES tiles; the Tensor Core's sums of a part of them:
+// A warp's accumulators, 64 output channels × TILES tiles; the Tensor Core's sums of some of them:
 // as many at once as registers allow.
 constexpr int SIDE = TILES > 32 && (TILES % 32 || (PARTS == 2 && SHARE > 2)) ? 16 : 32;
 using Sums = float[4][TILES / 8][4];

@@ -24,7 +24,7 @@ __device__ __forceinline__ int rows_before(const GammaParams& p, int step) {
 }
 
 template <int COUNT>
-__device__ __forceinline__ void add(float (&acc)[SUMS], const float (&part)[COUNT]) {
+__device__ __forceinline__ void add(float (&acc)[SUMS], const float (&partial)[COUNT]) {
 #pragma unroll
-  for (int j = 0; j < COUNT; ++j) acc[j] = __fadd_rn(acc[j], part[j]);
+  for (int j = 0; j < COUNT; ++j) acc[j] = __fadd_rn(acc[j], partial[j]);
 }

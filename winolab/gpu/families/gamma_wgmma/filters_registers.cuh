@@ -1,5 +1,5 @@
 // Products of gamma_wgmma/kernel.cuh with filters as wgmma's A, in registers: U comes to them from
-// global memory, by way of the thread's own part of shared memory where U_AHEAD says so. V is B.
+// global memory, by way of the thread's own share of shared memory where U_AHEAD says so. V is B.
 #pragma once
 
 #include "filters.cuh"
@@ -24,7 +24,7 @@ static_assert(FOLD == 0 || (SKEW == 0 && PARTS == 2), "what is added is whole");
 static_assert(U_AHEAD == 0 || U_AHEAD > SKEW, "a place is filled again after all of its parts left it");
 
 // U on its way to a consumer thread, ahead of the products over stages and work tiles: RING filters in
-// registers, U_AHEAD more in the thread's own part of shared memory, until L2 has brought them.
+// registers, U_AHEAD more in the thread's own share of shared memory, until L2 has brought them.
 struct Filters {
   const GammaParams& p;
   const Steps& steps;
@@ -132,7 +132,7 @@ struct Products {
     filters.stage();
     unsigned long long v =
         matrix_descriptor(stage + group * HELD * PARTS * V_PART, V_TILES * 16, 128);
-    float part[32];
+    float partial[32];
 #pragma unroll
     for (int s = 0; s < HELD; ++s) {
 #pragma unroll
@@ -142,7 +142,7 @@ struct Products {
         for (int f = 0; f < TAPS + SKEW; ++f) {
           const int i = s * TAPS + f, h = f - SKEW, offset = (f * COLUMNS + half * 64) * 16;
           // In 16 bits the Tensor Core alone sums all products.
-          float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : part;
+          float(&sum)[32] = PARTS == 1 ? acc[s * HALVES + half] : partial;
           wgmma_fence();
           if (PARTS == 2 && f < TAPS) {
             wgmma<64, BF16>(sum, a[i % RING][0], descriptor_offset(v, offset + V_PART),
@@ -162,7 +162,7 @@ struct Products {
           }
           if (f == FOLD - 1 && FOLD < TAPS) {
             wgmma_wait<0>();
-            add(acc[s * HALVES + half], part);
+            add(acc[s * HALVES + half], partial);
           }
         }
         if constexpr (PARTS == 2) {
@@ -172,7 +172,7 @@ struct Products {
             if (SKEW == 0) filters.refill<TAPS>(a, last, 1);
             filters.refill<TAPS>(a, last, 0);
           }
-          add(acc[s * HALVES + half], part);
+          add(acc[s * HALVES + half], partial);
         }
       }
       v = descriptor_offset(v, PARTS * V_PART);

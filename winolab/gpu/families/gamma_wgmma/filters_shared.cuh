@@ -124,7 +124,7 @@ struct Products {
     const auto of = [states](int now) {  // halves are as far apart for every warp
       return states + now / HALVES * PARTS * V_PART + first_unit(now % HALVES, 0) * 128;
     };
-    float part[OUTPUTS / 2];
+    float partial[OUTPUTS / 2];
     unsigned low[SHARE][4], high[SHARE][4], first[2][4];  // first: of high, in turn
     const auto begin = [&](int now) {
       read<0>(low, of(now) + V_PART);
@@ -142,16 +142,16 @@ struct Products {
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<OUTPUTS, BF16>(part, low[f], descriptor_offset(u, f * ROW), f > 0);
+        wgmma<OUTPUTS, BF16>(partial, low[f], descriptor_offset(u, f * ROW), f > 0);
       wgmma_commit();  // behind them the low parts are free
       read<1>(high, of(now));
       wgmma_fence();
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<OUTPUTS, BF16>(part, high[f], descriptor_offset(u, f * ROW + ROW / 2), true);
+        wgmma<OUTPUTS, BF16>(partial, high[f], descriptor_offset(u, f * ROW + ROW / 2), true);
 #pragma unroll
       for (int f = 0; f < TAPS; ++f)
-        wgmma<OUTPUTS, BF16>(part, high[f], descriptor_offset(u, f * ROW), true);
+        wgmma<OUTPUTS, BF16>(partial, high[f], descriptor_offset(u, f * ROW), true);
       wgmma_commit();
       if (now + 1 < STEPS) {
         wgmma_wait<1>();
@@ -165,7 +165,7 @@ struct Products {
           barrier_arrive_at<MULTICAST>(&ring.empty[pipe.stage][group], threadIdx.x % 32);
         pipe.advance();
       }
-      add(acc[now], part);
+      add(acc[now], partial);
     }
   }
 };

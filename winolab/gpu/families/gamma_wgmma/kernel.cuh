@@ -63,7 +63,7 @@ __device__ __forceinline__ void produce(const GammaParams& p, GammaWgmmaShared& 
   Pipe<V_STAGES> pipe;
   Delivered out{};
   Fetch fetch(p, shared.raw, steps);
-  // In a stage of V: of a thread's unit and, in the upper half, of its part of a halved slot.
+  // In a stage of V: of a thread's unit and, in the upper half, of its share of a halved slot.
   const auto place_of = [lane](int tile) { return (lane / 16 * V_TILES + tile) * 16 + lane % 2 * 8; };
   static_assert(V_PART <= 1 << 16, "places of 16 bits");
   const unsigned places =

@@ -69,12 +69,12 @@ __device__ __forceinline__ void store(const SumParams& params, const GradientWor
   }
 }
 
-// What a block has of a work tile: the result, or a part of the sum for winolab_wgrad_direct_gather.
+// What a block has of a work tile: the result, or a share of the sum for winolab_wgrad_direct_gather.
 __device__ __forceinline__ void finish(const SumParams& params, const ColumnScheduler& scheduler,
                                        const float (&acc)[WIDTH / 2]) {
   if (threadIdx.x == 0) scheduler.tell(params);
   if (scheduler.whole()) return store(params, work_of(params.sum, scheduler.tile), threadIdx.x, 0, acc);
-  float* const part = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
+  float* const partial = params.sum.buckets + scheduler.slot(params) * (WIDTH / 2 * RESULTS) + threadIdx.x;
 #pragma unroll
-  for (int i = 0; i < WIDTH / 2; ++i) part[i * RESULTS] = acc[i];
+  for (int i = 0; i < WIDTH / 2; ++i) partial[i * RESULTS] = acc[i];
 }

@@ -1,7 +1,7 @@
 // How direct filter gradients sum, by columns.
 //
 // Positions are the rows of dy, of all images, that meet an input row for the work tile's taps; where
-// these are few, ``chunks`` parts of them, ``pitch`` columns each. Products take one column of KS
+// these are few, ``chunks`` pieces of them, ``pitch`` columns each. Products take one column of KS
 // positions: what TAPS neighbouring taps meet there are as many columns of x, of which the next
 // column needs all but the first. Rows are not laid end to end, so none needs zeros behind it. Where
 // whole rows are positions, columns that meet no x for any of a work tile's taps are left out.
@@ -18,8 +18,8 @@ struct Start {
 };
 
 struct ColumnParams {
-  GradientParams sum;    // its buckets are parts of sums, as the kernel has them in registers
-  // [work tile that blocks share][first, last block with a part of it]; null: none has
+  GradientParams sum;    // its buckets are partial sums, as the kernel has them in registers
+  // [work tile that blocks share][first, last block with a share of it]; null: none has
   int* ends;
   long long chunks;   // of a row
   long long alone;    // work tiles that blocks compute alone, before they share the others
@@ -76,7 +76,7 @@ struct Useful {
   __device__ __forceinline__ int count() const { return last - first; }
 };
 
-// A block's share of the sum: work tiles alone, then parts of those that blocks share. It is kept in
+// A block's work: work tiles alone, then shares of those that blocks share. It is kept in
 // shared memory: registers are for sums.
 struct ColumnScheduler {
   int tile;                // none, where negative
@@ -99,15 +99,15 @@ struct ColumnScheduler {
   static __device__ __forceinline__ int met(int before, int inputs, int outputs) {
     return max(0, min(outputs, inputs + before) - max(0, before));
   }
-  // Before the first part.
+  // Before the first share.
   __device__ __forceinline__ void start(const ColumnParams& params) {
     round = 0, shared = (int)params.alone, at = 0, left = 0;
     if (blockIdx.x >= params.sharing) return;
     if (params.splits) {
-      const long long part = blockIdx.x % params.splits;
+      const long long split = blockIdx.x % params.splits;
       shared += (int)(blockIdx.x / params.splits);
       const long long all = stages_of(params, shared);
-      at = (int)(all * part / params.splits), left = (int)(all * (part + 1) / params.splits) - at;
+      at = (int)(all * split / params.splits), left = (int)(all * (split + 1) / params.splits) - at;
     } else {
       const Start& from = params.starts[blockIdx.x];
       shared = from.tile, at = from.at, left = from.left;
@@ -120,7 +120,7 @@ struct ColumnScheduler {
     const int found = round <= params.lpt_rounds ? params.lpt_order[index] : NONE;
     return found == NONE ? -1 : found;
   }
-  // Goes on to the next part, if there is one.
+  // Goes on to the next share, if there is one.
   __device__ __forceinline__ void next(const ColumnParams& params) {
     tile = alone(params), begin = 0;
     const bool sharing = tile < 0;
@@ -132,11 +132,11 @@ struct ColumnScheduler {
     if (sharing) end = min(stages, begin + left), left -= end - begin;
   }
   __device__ __forceinline__ bool whole() const { return begin == 0 && end == stages; }
-  // Where its part of a sum is kept.
+  // Where its share of a sum is kept.
   __device__ __forceinline__ long long slot(const ColumnParams& params) const {
     return tile - params.alone + blockIdx.x;
   }
-  // Who has the work tile's first and last part.
+  // Who has the work tile's first and last share.
   __device__ __forceinline__ void tell(const ColumnParams& params) const {
     if (tile < params.alone || !params.ends) return;
     int* const ends = params.ends + 2 * (tile - params.alone);
@@ -145,11 +145,11 @@ struct ColumnScheduler {
   }
 };
 
-// Calls visit() for every part, by all threads of a role; one of them, ``first``, finds it.
+// Calls visit() for every share, by all threads of a role; one of them, ``first``, finds it.
 template <class Sync, class Visit>
-__device__ __forceinline__ void for_parts(const ColumnParams& params, ColumnScheduler& scheduler,
-                                          bool first,
-                                          const Sync& sync, const Visit& visit) {
+__device__ __forceinline__ void for_shares(const ColumnParams& params, ColumnScheduler& scheduler,
+                                           bool first,
+                                           const Sync& sync, const Visit& visit) {
 #pragma unroll 1
   while (true) {
     if (first) scheduler.next(params);
@@ -160,7 +160,7 @@ __device__ __forceinline__ void for_parts(const ColumnParams& params, ColumnSche
   }
 }
 
-// A part's stages in turn: of a block of KS positions, the columns of dy; before the first of them,
+// A share's stages in turn: of a block of KS positions, the columns of dy; before the first of them,
 // stages that only bring x.
 struct Sweep {
   const ColumnScheduler& scheduler;

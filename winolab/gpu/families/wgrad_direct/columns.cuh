@@ -1,5 +1,5 @@
 // dW by direct products on wgmma, in 16 bits: x and dy are read as they lie in memory, and the only
-// workspace is parts of sums that several blocks share. column_sweep.cuh says in which order.
+// workspace is partial sums that several blocks share. column_sweep.cuh says in which order.
 //
 // Roles: producers copy 16 bytes at a time, exchanged as wgmma reads them with the 128-byte
 // swizzle; two consumer warpgroups multiply. One instruction multiplies a column of dy by up to
@@ -10,7 +10,7 @@
 // Barriers: who arrives → who waits
 //   full[stage]    every producer, when its copies are there → consumers
 //   empty[stage]   a lane of each consumer warp → producers
-//   named 1, 2     consumers; producers: one of them has found the next part
+//   named 1, 2     consumers; producers: one of them has found the next share
 #pragma once
 
 #include "pipeline.cuh"
@@ -166,11 +166,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   ColumnPipe pipe;
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
-    for_parts(p, shared.consumed, threadIdx.x == 0, consumers_sync<128 * GROUPS>,
-              [&] { consume(p, shared, pipe); });
+    for_shares(p, shared.consumed, threadIdx.x == 0, consumers_sync<128 * GROUPS>,
+               [&] { consume(p, shared, pipe); });
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    for_parts(p, shared.produced, threadIdx.x == 128 * GROUPS, producers_sync<PRODUCERS>,
-              [&] { produce(p, shared, pipe); });
+    for_shares(p, shared.produced, threadIdx.x == 128 * GROUPS, producers_sync<PRODUCERS>,
+               [&] { produce(p, shared, pipe); });
   }
 }

@@ -1,4 +1,4 @@
-// dW: the compensated sums (Kahan 1965) of the parts of work tiles that several blocks share, in
+// dW: the compensated sums (Kahan 1965) of the shares of work tiles that several blocks have, in
 // the order of the sum (column_sweep.cuh).
 #pragma once
 
@@ -12,13 +12,13 @@ extern "C" __global__ void __launch_bounds__(RESULTS)
   const int first = p.ends[2 * shared], last = p.ends[2 * shared + 1];
   if (first == last) return;
   float sums[RUN] = {}, lost[RUN] = {};
-  const float* part = p.sum.buckets + (shared + (long long)first) * (WIDTH / 2 * RESULTS) +
+  const float* partial = p.sum.buckets + (shared + (long long)first) * (WIDTH / 2 * RESULTS) +
                       run * RESULTS + threadIdx.x;
 #pragma unroll 4
-  for (int block = first; block <= last; ++block, part += WIDTH / 2 * RESULTS) {
+  for (int block = first; block <= last; ++block, partial += WIDTH / 2 * RESULTS) {
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
-      const float term = __fsub_rn(__ldg(part + i * RESULTS), lost[i]);
+      const float term = __fsub_rn(__ldg(partial + i * RESULTS), lost[i]);
       const float total = __fadd_rn(sums[i], term);
       lost[i] = __fsub_rn(__fsub_rn(total, sums[i]), term);
       sums[i] = total;

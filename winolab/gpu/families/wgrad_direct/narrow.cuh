@@ -226,14 +226,14 @@ __device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& s
     barrier_wait(&shared.full[pipe.stage], pipe.phase);
     fence_async();  // copies of 16 bytes are not of the proxy that wgmma reads by
 #pragma unroll
-    for (int part = 0; part < INSTRUCTIONS; ++part) wgmma_pin(acc[part]);
+    for (int instruction = 0; instruction < INSTRUCTIONS; ++instruction) wgmma_pin(acc[instruction]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < KS / GROUPS_K; k += 16)
 #pragma unroll
-      for (int part = 0; part < INSTRUCTIONS; ++part)
-        wgmma<WN, BF16, true, true>(acc[part], descriptor_offset(a, k * 128),
-                                    descriptor_offset(b, (part * INSTRUCTION_TAPS + k) * 128), true);
+      for (int instruction = 0; instruction < INSTRUCTIONS; ++instruction)
+        wgmma<WN, BF16, true, true>(acc[instruction], descriptor_offset(a, k * 128),
+                                    descriptor_offset(b, (instruction * INSTRUCTION_TAPS + k) * 128), true);
     wgmma_commit();
     wgmma_wait<1>();
     if (last >= 0) release(last);
@@ -242,7 +242,7 @@ __device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& s
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int part = 0; part < INSTRUCTIONS; ++part) wgmma_pin(acc[part]);
+  for (int instruction = 0; instruction < INSTRUCTIONS; ++instruction) wgmma_pin(acc[instruction]);
   if constexpr (GROUPS_K > 1) {
     if (!sum_up(shared, acc, group_k)) return;
   }
@@ -259,19 +259,19 @@ __device__ __forceinline__ void consume(const GradientParams& p, NarrowShared& s
              : work.segment * (size * p.out_channels * p.groups) +
                    (work.tap_depth * p.taps_height + work.tap_height) * row_size);
 #pragma unroll
-  for (int part = 0; part < INSTRUCTIONS; ++part)
+  for (int instruction = 0; instruction < INSTRUCTIONS; ++instruction)
 #pragma unroll
     for (int i = 0; i < WN / 2; i += 2) {
       const int column = i / 4 * 8 + lane % 4 * 2, down = i / 2 % 2 * 8;
-      const int tap = tap0 + part * INSTRUCTION_TAPS + (JOINED ? column / 64 : 0);
+      const int tap = tap0 + instruction * INSTRUCTION_TAPS + (JOINED ? column / 64 : 0);
       const int in = JOINED ? column % 64 : column;
       if (out + down >= p.out_channels || work.tap_width + tap >= p.taps_width) continue;
       const long long to = at + down * by_out + tap * by_tap + in * by_in;
       const int ins = p.channels - work.in - in;
       if (whole)
-        store_pair(p.dw + to, by_in, ins, acc[part][i], acc[part][i + 1]);
+        store_pair(p.dw + to, by_in, ins, acc[instruction][i], acc[instruction][i + 1]);
       else
-        store_pair(p.buckets + to, 1, ins, acc[part][i], acc[part][i + 1]);
+        store_pair(p.buckets + to, 1, ins, acc[instruction][i], acc[instruction][i + 1]);
     }
 }
 

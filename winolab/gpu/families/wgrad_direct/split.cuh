@@ -1,5 +1,5 @@
 // dW of FP32 data by direct products on wgmma: x and dy are read as they lie in memory, and the
-// only workspace is two headers (scale.cuh) and parts of sums that several blocks share.
+// only workspace is two headers (scale.cuh) and partial sums that several blocks share.
 // column_sweep.cuh says in which order.
 //
 // Roles: producers copy FP32 to shared memory a stage ahead, scale it by its tensor's power of two
@@ -12,8 +12,8 @@
 // Barriers: who arrives → who waits
 //   full[stage]     every producer, when its parts are stored → consumers
 //   empty[stage]    every consumer → producers
-//   squares_full    every producer: a part's sums of squares → consumers, before the accuracy check
-//   squares_empty   every consumer: the squares are read → producers, before the next part's
+//   squares_full    every producer: a share's sums of squares → consumers, before the accuracy check
+//   squares_empty   every consumer: the squares are read → producers, before the next share's
 #pragma once
 
 #include "split_produce.cuh"
@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply(float (&acc)[WIDTH / 2], int piece,
 }
 
 __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& shared,
-                                        ColumnPipe& pipe, int& parts) {
+                                        ColumnPipe& pipe, int& shares) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.consumed;
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);  // so: the same in all lanes
@@ -97,10 +97,10 @@ __device__ __forceinline__ void consume(const SplitParams& params, SplitShared& 
     pipe.advance();
     sweep.advance();
   }
-  barrier_wait(&shared.squares_full, parts & 1);
+  barrier_wait(&shared.squares_full, shares & 1);
   check_accuracy(params, shared, scheduler, acc, group_m, tap0);
   barrier_arrive(&shared.squares_empty);
-  ++parts;
+  ++shares;
   finish(params, scheduler, acc);
 }
 
@@ -122,14 +122,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __syncthreads();
   launch_before_done();
   ColumnPipe pipe;
-  int parts = 0;
+  int shares = 0;
   if (threadIdx.x < 128 * GROUPS) {
     registers_grow<CONSUMER_REGISTERS>();
-    for_parts(p, shared.consumed, threadIdx.x == 0, consumers_sync<128 * GROUPS>,
-              [&] { consume(p, shared, pipe, parts); });
+    for_shares(p, shared.consumed, threadIdx.x == 0, consumers_sync<128 * GROUPS>,
+               [&] { consume(p, shared, pipe, shares); });
   } else {
     registers_shrink<PRODUCER_REGISTERS>();
-    for_parts(p, shared.produced, threadIdx.x == 128 * GROUPS, producers_sync<PRODUCERS>,
-              [&] { produce(p, shared, pipe, parts); });
+    for_shares(p, shared.produced, threadIdx.x == 128 * GROUPS, producers_sync<PRODUCERS>,
+               [&] { produce(p, shared, pipe, shares); });
   }
 }

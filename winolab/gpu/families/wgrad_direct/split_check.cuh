@@ -5,14 +5,14 @@
 // times the second. A single dw may be near 0 by chance, and where data are sparse or have long tails
 // all taps of a pair of channels: sums are judged, over a block's taps, of 16 output channels for each
 // input channel, and of all of the block's input channels for each output channel.
-// A part of a sum by itself is held against FP32's error of its own positions: errors of parts add up
+// A share of a sum by itself is held against FP32's error of its own positions: errors of shares add up
 // as squares, as those of FP32 over all positions do.
 #pragma once
 
 #include "split_stage.cuh"
 #include "column_sums.cuh"
 
-// Positions of a part of a work tile that exist: a work tile's last block may have fewer.
+// Positions of a share of a work tile that exist: a work tile's last block may have fewer.
 __device__ __forceinline__ float positions_of(const SplitParams& params, const GradientWorkTile& work,
                                               const ColumnScheduler& scheduler) {
   const GradientParams& p = params.sum;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void check_accuracy(const SplitParams& params, const 
   const int ins = p.channels - work.in, outs = p.out_channels - work.out - out;
   const int tap = work.tap_width + tap0;
   const float positions = positions_of(params, work, scheduler);
-  // A part may have no more than some columns, [first, last) of a row or all but [last, first).
+  // A share may have no more than some columns, [first, last) of a row or all but [last, first).
   const int count = scheduler.last - scheduler.first;
   const bool all = params.chunks > 1 || scheduler.end - scheduler.begin >= count;
   const int first = all ? 0 : scheduler.first + scheduler.begin % count;

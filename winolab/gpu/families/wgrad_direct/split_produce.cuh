@@ -42,7 +42,7 @@ struct ScaledOperand {
 };
 
 __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& shared,
-                                        ColumnPipe& pipe, int& parts) {
+                                        ColumnPipe& pipe, int& shares) {
   const GradientParams& p = params.sum;
   const ColumnScheduler& scheduler = shared.produced;
   const RowSource<Element>& source = shared.source;
@@ -156,7 +156,7 @@ __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& 
         make_float4(of[0], of[1], of[2], of[3]);
   }
   producers_sync<PRODUCERS>();
-  barrier_wait(&shared.squares_empty, parts & 1 ^ 1);
+  barrier_wait(&shared.squares_empty, shares & 1 ^ 1);
   for (int channel = thread; channel < BO + BI; channel += PRODUCERS) {
     float sum = 0.0f;
     for (int i = 0; i < PRODUCERS / 8; ++i)
@@ -164,6 +164,6 @@ __device__ __forceinline__ void produce(const SplitParams& params, SplitShared& 
     shared.squares[channel] = sum;
   }
   barrier_arrive(&shared.squares_full);
-  ++parts;
-  producers_sync<PRODUCERS>();  // of squares that the next part's copies overwrite
+  ++shares;
+  producers_sync<PRODUCERS>();  // of squares that the next share's copies overwrite
 }

@@ -36,7 +36,7 @@ struct SplitShared {
   unsigned short x[RING][PARTS][PLANES][KS * PLANE];
   // A thread's vectors of the next stage, on their way; in the end, producers' sums of squares.
   float4 raw[LINES][EACH][PRODUCERS];
-  float squares[BO + BI];  // of dy's and x's channels, of a part
+  float squares[BO + BI];  // of dy's and x's channels, of a share
   unsigned long long full[STAGES], empty[STAGES], squares_full, squares_empty;
   ColumnScheduler consumed, produced;
   RowSource<Element> source;

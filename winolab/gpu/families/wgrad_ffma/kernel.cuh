@@ -6,7 +6,7 @@
 // finish the last.
 //
 // Roles, by warp:
-//   consumers   outer products out of shared memory, each warp one part of the states, then AT
+//   consumers   outer products out of shared memory, each warp some of the states, then AT
 //   producers   load columns of x and dy, apply BT and G and write U and V
 //
 // With STATE_BLOCKS = 2 a cluster of two blocks does the work of one: each transforms and

@@ -17,7 +17,7 @@
 #include "transform.cuh"
 #include "scheduler.cuh"
 
-constexpr int PART_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a partial sum
+constexpr int STRIP_N = WN < 128 || PARTS == 1 ? WN : 128;  // columns of a partial sum
 constexpr int THREADS = 128 * (GROUPS + 1);
 // One warpgroup only starts copies: its registers go to those that multiply.
 // A block has what it was launched with; more would wait for ever.
@@ -135,32 +135,32 @@ __device__ __forceinline__ void consume(const GemmParams& p, GemmShared& shared,
           descriptor_offset(high_a, BM / 64 * BLOCK * 2);
       barrier_wait(&shared.full[pipe.stage], pipe.phase);
 #pragma unroll
-      for (int part = 0; part < WN / PART_N; ++part) {
+      for (int strip = 0; strip < WN / STRIP_N; ++strip) {
         const unsigned long long high_b = matrix_descriptor(
-            shared.v[pipe.stage][0][group_n * (WN / 64) + part * (PART_N / 64)], BLOCK * 2, 1024,
+            shared.v[pipe.stage][0][group_n * (WN / 64) + strip * (STRIP_N / 64)], BLOCK * 2, 1024,
             Swizzle::B128);
         const unsigned long long low_b = descriptor_offset(high_b, BN / 64 * BLOCK * 2);
-        float sum[PART_N / 2];
+        float sum[STRIP_N / 2];
         wgmma_pin(sum);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < KS; k += 16) {
           const int at = k * 128;
-          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(low_a, at),
-                                          descriptor_offset(high_b, at), k > 0);
-          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
-                                          descriptor_offset(low_b, at), true);
-          wgmma<PART_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
-                                          descriptor_offset(high_b, at), true);
+          wgmma<STRIP_N, BF16, true, true>(sum, descriptor_offset(low_a, at),
+                                           descriptor_offset(high_b, at), k > 0);
+          wgmma<STRIP_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                           descriptor_offset(low_b, at), true);
+          wgmma<STRIP_N, BF16, true, true>(sum, descriptor_offset(high_a, at),
+                                           descriptor_offset(high_b, at), true);
         }
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_pin(sum);
-        if (part == WN / PART_N - 1) release(&shared.empty[pipe.stage]);
+        if (strip == WN / STRIP_N - 1) release(&shared.empty[pipe.stage]);
 #pragma unroll
-        for (int i = 0; i < PART_N / 2; ++i)
-          acc[part * (PART_N / 2) + i] =
-              __fmaf_rn(sum[i], scale[part * (PART_N / 64) + i / 32], acc[part * (PART_N / 2) + i]);
+        for (int i = 0; i < STRIP_N / 2; ++i)
+          acc[strip * (STRIP_N / 2) + i] =
+              __fmaf_rn(sum[i], scale[strip * (STRIP_N / 64) + i / 32], acc[strip * (STRIP_N / 2) + i]);
       }
       pipe.advance(), at.advance(work);
     }
