@@ -7,8 +7,8 @@ differs. Units of one kind, which differ in numbers only, are one with ``--kinds
 then writes digests of sources in kept rows anew where code is equal.
 
 NVRTC 12.9 makes one of several codes of some sources, by chance: of one source that it compiled
-eight times, six objects compared two addresses of ``winolab_scale`` and two had folded the comparison.
-What differs is compiled again, and is equal when every kernel has had its code before.
+eight times, six objects compared two addresses of ``winolab_scale``, two had that folded. What
+differs is compiled again, and is equal when every kernel has had its code before.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from winolab.gpu.codegen.emit import fingerprint
 from winolab.gpu.runtime import nvrtc
 
 TRIES = 12
-ROWS = [ROOT / "experiments" / "results" / f"{name}.jsonl"
-        for name in ("throughput", "gpu_errors", "sanitizer")]  # fmt: skip
+ROWS = sorted((ROOT / "experiments" / "results").glob("*.jsonl"))
 Found = dict[str, Any]  # the source's digest, hashes of instructions
 
 
